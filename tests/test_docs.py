@@ -14,7 +14,7 @@ from app.api.errors import STATUS
 from app.learners.catalogue import KINDS
 from app.retrieval.losses import LOSSES
 from app.settings import Settings
-from app.usecases.predict import Rule
+from app.usecases.rules import Rule
 from tests.jobs.diagram import diagram
 from tools.mathml import on_page_content
 

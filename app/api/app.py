@@ -21,13 +21,12 @@ from app.access.keyring import Keyring
 from app.api import errors, permits, routes
 from app.api.budget import Budget
 from app.api.documentation import openapi, page
+from app.api.entrance import Door, Entrance
 from app.api.gate import BodyLimits, Gate, Guard, Record
-from app.api.hot_path import HotPath
 from app.api.jobs import Watching
 from app.api.limiters import Limiters
 from app.api.routes import console
 from app.api.routing import DirectRoute
-from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.logs import write_request_soon
 from app.metrics import Metrics
@@ -105,20 +104,19 @@ def create_app(service: Service) -> FastAPI:
     page.install(app)
     if service.console:
         console.install(app)
-    direct = _include_routes(app)
+    _include_routes(app)
     guard = Guard(service.keyring, service.limits, service.hosts)
     permits.install(app, guard)
-    if not service.tracing:  # spans begin in the router
-        app.add_middleware(Shortcut, routes=direct)
     record = Record(metrics.requests, service.access_log, service.tracing)
     app.add_middleware(Gate, record=record, budget=service.memory)
     if not service.tracing:  # spans begin further in
-        app.state.hot_path = HotPath(guard, service.ports, record._replace(write=write_request_soon))
+        app.state.entrance = Entrance(guard, service.ports, app.state.shadow, record._replace(write=write_request_soon))
+        app.add_middleware(Door, entrance=app.state.entrance)
     return app
 
 
-def _include_routes(app: FastAPI) -> list[DirectRoute]:
-    """Add the routes of the package `app.api.routes`, those that take the request itself first; return these."""
+def _include_routes(app: FastAPI) -> None:
+    """Add the routes of the package `app.api.routes`, those that take the request itself first."""
     modules = list(routes.modules())
     direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
     app.router.routes[:0] = direct
@@ -128,7 +126,6 @@ def _include_routes(app: FastAPI) -> list[DirectRoute]:
         app.state.routes += router.routes
     documents = [document for module in modules for document in getattr(module, "documents", ())]
     openapi.install(app, [*documents, *(route.body_type for route in direct if route.body_type is not None)])
-    return direct
 
 
 def _not_traced(scope: MutableMapping[str, Any]) -> bool:

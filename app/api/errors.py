@@ -188,17 +188,6 @@ async def _system(_request: Request, error: Exception) -> Response:
     raise error
 
 
-async def handled(request: Request, error: Exception) -> Response:
-    """The answer of the application's handler for this class of error; raises the error where there is none."""
-    handlers = request.app.exception_handlers
-    handler = next((handlers[family] for family in type(error).__mro__ if family in handlers), None)
-    if handler is None:
-        raise error
-    response: Response = await handler(request, error)
-    error.__traceback__ = None  # an error that is raised again and again would collect them
-    return response
-
-
 def install(app: FastAPI) -> None:
     """Answer every error of `app` with a problem document, or as the protocol of the path has it."""
 

@@ -1,4 +1,4 @@
-"""The entrance for plain requests inside the server: an answer of the hot path is written without a task.
+"""The entrance for plain requests inside the server: an answer of the entrance is written without a task.
 
 Through ASGI alone the same answers reach less than .7 of the bare route's requests per second; `benchmarks/serving.py`
 measures it. Everything else is uvicorn's, whose private parts this uses: its version is pinned.
@@ -13,36 +13,34 @@ from uvicorn import Config
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.api.hot_path import Head, HotPath
-
-_HELD_SECONDS = 1.0  # that the rest of a short body has
+from app.api.entrance import HELD_SECONDS, Entrance, Head
 
 
 class HotProtocol(HttpToolsProtocol):
-    """uvicorn's protocol. The first complete request of each piece of the stream is offered to the hot path; those that
+    """uvicorn's protocol. The first complete request of each piece of the stream is offered to the entrance; those that
     are pipelined behind it take the plain way, so that one connection does not hold the event loop.
     """
 
     def __init__(self, config: Config, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
-        self._path: HotPath | None = getattr(getattr(config.app, "state", None), "hot_path", None)
+        self._entrance: Entrance | None = getattr(getattr(config.app, "state", None), "entrance", None)
         self._held: tuple[RequestResponseCycle, Head] | None = None  # plain, and not complete
         self._may_hold = False
 
     def data_received(self, data: bytes) -> None:
-        self._may_hold = self._path is not None
+        self._may_hold = self._entrance is not None
         before = self._held
         super().data_received(data)
         if self._held is not None and self._held is before:
             self._start_held()  # its body comes in more than two pieces: on the plain way its time is limited
         elif self._held is not None:
-            self.timeout_keep_alive_task = self.loop.call_later(_HELD_SECONDS, self._start_held)
+            self.timeout_keep_alive_task = self.loop.call_later(HELD_SECONDS, self._start_held)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         head = None
         if self._may_hold and cycle is self.cycle and cycle.more_body and app is self.app:
-            assert self._path is not None
-            head = self._path.plain_head(cast(Scope, cycle.scope))
+            assert self._entrance is not None
+            head = self._entrance.plain_head(cast(Scope, cycle.scope))
         if head is None:
             super()._start_asgi_task(cycle, app)
         else:
@@ -60,17 +58,17 @@ class HotProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, self.app)
 
     def _answer(self, cycle: RequestResponseCycle, head: Head) -> bool:
-        """Whether the hot path has answered."""
-        assert self._path is not None
+        """Whether the entrance has answered."""
+        assert self._entrance is not None
         if not cycle.keep_alive or self.flow.write_paused or self.transport.is_closing():
             return False
         scope = cast(Scope, cycle.scope)
-        answer = self._path.answer(scope, head, bytes(cycle.body))
+        answer = self._entrance.answer(scope, head, bytes(cycle.body))
         if answer is None:
             return False
         self._held = None
         cycle.response_started = cycle.response_complete = True
         self.transport.write(answer.lines(cycle.default_headers))
         self.on_response_complete()
-        self._path.count(scope, answer)  # now that the client has it
+        self._entrance.count(scope, answer)  # now that the client has it
         return True

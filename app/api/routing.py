@@ -19,7 +19,7 @@ from app.api.codecs.json import INLINE_BYTES, parsed
 from app.api.codecs.media_types import JSON, media_type_of_body
 from app.api.errors import flaws_of
 from app.api.limiters import limiters
-from app.api.permits import GuardedRoute, guard_of
+from app.api.permits import GuardedRoute
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.json_text import document_of, syntax_error
 
@@ -94,19 +94,10 @@ class DirectRoute(GuardedRoute):
         super().__init__(path, endpoint, methods=["POST"], **options)
 
         async def direct(scope: Scope, receive: Receive, send: Send) -> None:
-            response = await self.call(Request(scope, receive, send))
+            response: Response = await self.endpoint(Request(scope, receive, send))
             await response(scope, receive, send)
 
         self.app = direct
-
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> Response:
-        """The response to a request with the route's path and method; raises what the guard and the function raise."""
-        guard_of(scope).admit(self.access, scope)
-        return await self.call(Request(scope, receive, send))
-
-    async def call(self, request: Request) -> Response:
-        """What the route's function returns for a request that is allowed."""
-        return cast(Response, await self.endpoint(request))
 
 
 def _parameters(query_type: type[BaseModel]) -> Iterator[dict[str, Any]]:

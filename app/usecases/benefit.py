@@ -20,10 +20,11 @@ from app.registry.loaded import Loaded
 from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import HasMatrix, NamedMatrixFields, needed_matrix
-from app.usecases.predict import check_classes, sorted_holdout
+from app.usecases.predict import check_classes
 from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
 from app.usecases.rankings import ContenderResult, Lead, lead_of, standings_of
+from app.usecases.rules import sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each

@@ -5,36 +5,90 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag, model_validator
 
 from app.decisions.benefit import Decision
 from app.decisions.limits import Limited, Limits, Member, conflict, decide_within
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.text import some_of
+from app.usecases.fields import Number, Text, WireModel
 
 MAX_LIMITS = 100  # limits and resources
 _MAX_ACTIONS = 50  # with limits; the work grows with their square
 _MAX_NAMED = 20  # limits, in a message
+_MOST = 10**9  # of a count; a batch has fewer instances
+_LARGEST = 1e150  # of a resource: products with counts stay far from overflow
 _DIGITS = 12  # of what is used of a resource: the rest is rounding
 
 
-@dataclass(frozen=True)
-class CountLimit:
-    """The least and most instances for which an action is chosen; None without that limit."""
-
-    at_least: int | None
-    at_most: int | None
+Count = Annotated[StrictInt, Field(ge=0, le=_MOST)]
+Amount = Annotated[Number, Field(ge=0, le=_LARGEST)]
 
 
-@dataclass(frozen=True)
-class Resource:
-    """What each action uses of it, by name, and how much there is for the batch."""
+def _few(sent: Any) -> Any:
+    """A million wrong values would each be worded as an error."""
+    if isinstance(sent, dict | list) and len(sent) > MAX_LIMITS:
+        raise ValueError(f"there are {len(sent):,}; at most {MAX_LIMITS} are allowed")
+    return sent
 
-    name: str
-    use: Mapping[str, float]
-    at_most: float
+
+class CountLimit(WireModel):
+    """The least and most instances for which an action may be chosen."""
+
+    at_least: Count | None = None
+    at_most: Count | None = None
+
+    @model_validator(mode="after")
+    def _any(self) -> CountLimit:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("a limit has 'at_least', 'at_most' or both")
+        return self
+
+
+class Resource(WireModel):
+    """What actions use together, each instance so much."""
+
+    name: Text
+    use: Annotated[dict[Text, Amount], BeforeValidator(_few)] = Field(
+        min_length=1, description="by action; the others use nothing"
+    )
+    at_most: Amount
+
+
+def _form(sent: Any) -> str:
+    return "object" if isinstance(sent, dict | CountLimit) else "number"
+
+
+_Limit = Annotated[Annotated[Count, Tag("number")] | Annotated[CountLimit, Tag("object")], Discriminator(_form)]
+LimitsByAction = Annotated[dict[Text, _Limit], BeforeValidator(_few), Field(min_length=1)]
+Resources = Annotated[list[Resource], BeforeValidator(_few), Field(min_length=1)]
+
+
+class LimitedFields(WireModel):
+    """The fields for limits of a batch."""
+
+    limits: LimitsByAction | None = Field(
+        default=None,
+        description="of the batch, by action: how many instances at most, or `at_least` and `at_most`",
+        examples=[{"treat": 20, "inspect": {"at_least": 5, "at_most": 9}}],
+    )
+    resources: Resources | None = Field(
+        default=None, description="what the actions of the batch use together, and at most"
+    )
+
+    @property
+    def limited(self) -> list[str]:
+        """Those of the fields that were sent."""
+        return [name for name in ("limits", "resources") if getattr(self, name)]
+
+    @property
+    def counted(self) -> dict[str, CountLimit]:
+        """`limits`, a number being the most."""
+        sent = (self.limits or {}).items()
+        return {name: CountLimit(at_most=each) if isinstance(each, int) else each for name, each in sent}
 
 
 @dataclass(frozen=True)
@@ -51,95 +105,73 @@ class _Entry:
         return f"{self.name!r} {self.bound.replace('_', ' ')} {self.value:g}"
 
 
-@dataclass(frozen=True)
-class Constraints:
-    """The limits of a request, and its resources."""
+def decide_within_limits(
+    asked: LimitedFields, P: np.ndarray, B: np.ndarray, decision: Decision, actions: Sequence[int | str]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The actions (n,) that earn most in sum, and the figures of the answer; Invalid where there are none.
 
-    limits: Mapping[str, CountLimit]
-    resources: Sequence[Resource]
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields of the request that have them."""
-        return [name for name in ("limits", "resources") if getattr(self, name)]
-
-    def decide(
-        self, P: np.ndarray, B: np.ndarray, decision: Decision, actions: Sequence[int | str]
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """The actions (n,) that earn most in sum, and the figures of the answer; Invalid where there are none.
-
-        P (n, K) and B as in `benefit.decide`, whose `decision` it is without limits.
-        """
-        names = [str(name) for name in actions]
-        reject(self._flaws(names))
-        limits, entries = self._arrays(names), list(self._entries(names))
-        try:
-            _check_feasible(len(P), limits, entries)
-            found = decide_within(P, B, decision.choice, limits)
-        except TimeoutError as error:
-            message = "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
-            raise Invalid.at("/resources", message) from error
-        counts = np.bincount(found.choice, minlength=len(names))
-        rows = np.arange(len(P))
-        return found.choice, {
-            "limits": [_described(entry, found, limits, counts) for entry in entries],
-            "total": float(decision.expected_benefits[rows, found.choice].sum()),
-            "unlimited_total": float(decision.expected_benefits[rows, decision.choice].sum()),
-            "gap": found.gap,
-        }
-
-    def _flaws(self, names: Sequence[str]) -> Iterator[Flaw]:
-        used = {name for each in self.resources for name in each.use}
-        if len(self.limits) + len(self.resources) > MAX_LIMITS or len(used | set(self.limits)) > _MAX_ACTIONS:
-            place = pointer(self.fields[0])
-            message = f"at most {MAX_LIMITS} limits and resources, for at most {_MAX_ACTIONS} actions, are supported"
-            yield Flaw(place, message)
-            return
-        known = frozenset(names)
-        for name, limit in self.limits.items():
-            if name not in known:
-                yield Flaw(pointer("limits", name), unknown("action", name, names))
-            elif limit.at_least is not None and limit.at_most is not None and limit.at_least > limit.at_most:
-                yield Flaw(pointer("limits", name), "at_least is greater than at_most; it must be at most as great")
-        for r, resource in enumerate(self.resources):
-            if any(resource.name == other.name for other in self.resources[:r]):
-                yield Flaw(pointer("resources", r, "name"), "two resources have the same name")
-            for name in resource.use:
-                if name not in known:
-                    yield Flaw(pointer("resources", r, "use", name), unknown("action", name, names))
-
-    def _entries(self, names: Sequence[str]) -> Iterator[_Entry]:
-        """Each limit, in the order of the request."""
-        for name, limit in self.limits.items():
-            a = names.index(name)
-            for field, bound, value in (("lower", "at_least", limit.at_least), ("upper", "at_most", limit.at_most)):
-                if value is not None:
-                    yield _Entry((field, a), pointer("limits", name), name, bound, value)
-        for r, resource in enumerate(self.resources):
-            yield _Entry(("most", r), pointer("resources", r), resource.name, "at_most", resource.at_most)
-
-    def _arrays(self, names: Sequence[str]) -> Limits:
-        limits = Limits.none(len(names), len(self.resources))
-        for entry in self._entries(names):
-            field, place = entry.member
-            getattr(limits, field)[place] = entry.value
-        for r, resource in enumerate(self.resources):
-            for name, use in resource.use.items():
-                limits.uses[r, names.index(name)] = use
-        return limits
-
-
-def constraints_of(
-    limits: Mapping[str, int | Mapping[str, Any]] | None, resources: Sequence[Mapping[str, Any]] | None
-) -> Constraints | None:
-    """The constraints as JSON has them, where a number is the most; None without any."""
-    if not limits and not resources:
-        return None
-    counts = {
-        name: CountLimit(None, each) if isinstance(each, int) else CountLimit(each.get("at_least"), each.get("at_most"))
-        for name, each in (limits or {}).items()
+    P (n, K) and B as in `benefit.decide`, whose `decision` it is without limits.
+    """
+    names = [str(name) for name in actions]
+    counted, resources = asked.counted, asked.resources or []
+    reject(_flaws(asked, counted, resources, names))
+    entries = list(_entries(counted, resources, names))
+    limits = Limits.none(len(names), len(resources))
+    for entry in entries:
+        field, place = entry.member
+        getattr(limits, field)[place] = entry.value
+    for r, resource in enumerate(resources):
+        for name, use in resource.use.items():
+            limits.uses[r, names.index(name)] = use
+    try:
+        _check_feasible(len(P), limits, entries)
+        found = decide_within(P, B, decision.choice, limits)
+    except TimeoutError as error:
+        message = "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
+        raise Invalid.at("/resources", message) from error
+    counts = np.bincount(found.choice, minlength=len(names))
+    rows = np.arange(len(P))
+    return found.choice, {
+        "limits": [_described(entry, found, limits, counts) for entry in entries],
+        "total": float(decision.expected_benefits[rows, found.choice].sum()),
+        "unlimited_total": float(decision.expected_benefits[rows, decision.choice].sum()),
+        "gap": found.gap,
     }
-    return Constraints(counts, [Resource(each["name"], each["use"], each["at_most"]) for each in resources or ()])
+
+
+def _flaws(
+    asked: LimitedFields, counted: Mapping[str, CountLimit], resources: Sequence[Resource], names: Sequence[str]
+) -> Iterator[Flaw]:
+    used = {name for each in resources for name in each.use}
+    if len(counted) + len(resources) > MAX_LIMITS or len(used | set(counted)) > _MAX_ACTIONS:
+        message = f"at most {MAX_LIMITS} limits and resources, for at most {_MAX_ACTIONS} actions, are supported"
+        yield Flaw(pointer(asked.limited[0]), message)
+        return
+    known = frozenset(names)
+    for name, limit in counted.items():
+        if name not in known:
+            yield Flaw(pointer("limits", name), unknown("action", name, names))
+        elif limit.at_least is not None and limit.at_most is not None and limit.at_least > limit.at_most:
+            yield Flaw(pointer("limits", name), "at_least is greater than at_most; it must be at most as great")
+    for r, resource in enumerate(resources):
+        if any(resource.name == other.name for other in resources[:r]):
+            yield Flaw(pointer("resources", r, "name"), "two resources have the same name")
+        for name in resource.use:
+            if name not in known:
+                yield Flaw(pointer("resources", r, "use", name), unknown("action", name, names))
+
+
+def _entries(
+    counted: Mapping[str, CountLimit], resources: Sequence[Resource], names: Sequence[str]
+) -> Iterator[_Entry]:
+    """Each limit, in the order of the request."""
+    for name, limit in counted.items():
+        a = names.index(name)
+        for field, bound, value in (("lower", "at_least", limit.at_least), ("upper", "at_most", limit.at_most)):
+            if value is not None:
+                yield _Entry((field, a), pointer("limits", name), name, bound, value)
+    for r, resource in enumerate(resources):
+        yield _Entry(("most", r), pointer("resources", r), resource.name, "at_most", resource.at_most)
 
 
 def _check_feasible(n: int, limits: Limits, entries: Sequence[_Entry]) -> None:

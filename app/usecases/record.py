@@ -2,49 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from time import time
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
+from pydantic import BaseModel, Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
-from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject, sent
+from app.errors import Flaw, Forbidden, Invalid, pointer, reject
+from app.errors import sent as shown
 from app.features import Schema
 from app.outcomes.decided import Batch, Decided
 from app.outcomes.identity import DAY, new_ids
 from app.outcomes.tables import MAX_ID
-from app.outcomes.terms import Terms
-from app.registry.loaded import Loaded
 from app.text import refused_character
+from app.usecases.fields import TIME_FORM, Moment, WireModel
 from app.usecases.ports import Ports
-from app.usecases.predict import Answer, Question
 
+_IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
+_AN_ID = "a decision's id is text or an integer"
 _SKEW_SECONDS = 60.0  # by which the clock of a client may be ahead
-_MAX_SHARED = 16 << 20  # bytes
-_FIGURES = ("threshold", "beta", "delta")  # of an answer, that do not depend on its other instances
-Texts = Callable[[], Sequence[str | None]]
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a request says about recording: whether, under which ids as sent (None: ours), with or without instances.
+class Recording(WireModel):
+    """The ids of the decisions, and whether the instances are recorded with them."""
+
+    ids: Annotated[Any, WithJsonSchema(_IDS)] = Field(
+        default=None, description="one for each instance; without them the service makes its own"
+    )
+    instances: StrictBool = Field(default=False, description="record what was sent of each instance, too")
+    at: Moment = Field(
+        default=None, description=f"when the decisions were made, where that is not now; {TIME_FORM}", examples=[None]
+    )
+
+
+def _form(value: Any) -> str:
+    return "object" if isinstance(value, dict | Recording) else "boolean"
+
+
+class RecordField(WireModel):
+    """The field `record`."""
+
+    record: (
+        Annotated[Annotated[StrictBool, Tag("boolean")] | Annotated[Recording, Tag("object")], Discriminator(_form)]
+        | None
+    ) = Field(
+        default=None,
+        description="store the decisions before they are answered; `ids` of the answer name them for `POST /outcomes`."
+        " Without it the model's default holds",
+    )
+
+
+class RecordingDocument(BaseModel):
+    """What is recorded of requests that do not say so themselves."""
+
+    record: bool
+    instances: bool
+
+    @classmethod
+    def of(cls, default: bool | None) -> RecordingDocument:
+        """The default of a model, as `Defaults.of` has it."""
+        return cls(record=default is not None, instances=bool(default))
+
+
+class Wish(NamedTuple):
+    """What is to be recorded: under which ids (None: ours), which are at `place`, and with or without instances.
 
     `at`, in seconds since 1970, is when the decisions were made; None for now.
     """
 
-    wanted: bool
     ids: Any = None
     instances: bool = False
-    place: str = "/record/ids"
     at: float | None = None
+    place: str = "/record/ids"
+
+    def under(self, own: tuple[str, list[Any]] | None) -> Wish:
+        """The same with the ids that the request has for its own use, after their field; Invalid where it has both."""
+        if own is None:
+            return self
+        if self.ids is not None:
+            raise Invalid.at("/record/ids", "the request has ids already; leave out one of the two")
+        field, ids = own
+        reject(
+            Flaw(pointer(field, i) if field == "ids" else pointer(field), f"{_AN_ID}, not {shown(id_)}")
+            for i, id_ in enumerate(ids)
+            if type(id_) not in (str, int)
+        )
+        return self._replace(ids=list(map(str, ids)), place=pointer(field))
 
 
-def usual(default: bool | None) -> Wish:
-    """The wish of a request that has none, by the model's default as `Defaults.of` has it."""
-    return Wish(default is not None, instances=bool(default))
+def wish_of(sent: bool | Recording | None, default: bool | None) -> Wish | None:
+    """What the field `record` says, without it the model's `default` (see `Defaults.of`); None for nothing."""
+    if isinstance(sent, Recording):
+        return Wish(sent.ids, sent.instances, sent.at)
+    if sent is None:
+        return None if default is None else Wish(instances=default)
+    return Wish() if sent else None
 
 
 def set_default(ports: Ports, name: str, default: bool | None, *, by: Caller) -> None:
@@ -108,27 +163,10 @@ def check_moment(ports: Ports, caller: Caller, wish: Wish) -> None:
 
 def _flaw(id_: Any) -> str | None:
     if not isinstance(id_, str):
-        return f"a decision's id is text, not {sent(id_)}"
+        return f"a decision's id is text, not {shown(id_)}"
     if not 1 <= len(id_) <= MAX_ID:
         return f"a decision's id has 1 to {MAX_ID} characters"
     return refused_character(id_)
-
-
-def batch_of(model: Loaded, question: Question, answer: Answer, ids: Ids, caller: Caller, texts: Texts | None) -> Batch:
-    """The decisions of an answer to `/predict`, ready to be stored; `texts` makes the instances as JSON."""
-    terms, term = terms_of(model, question, answer)
-    rows = np.arange(len(ids.ids))
-    expected = None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
-    decided = Decided(
-        terms,
-        term,
-        answer.choice,
-        answer.probabilities,
-        expected,
-        answer.propensities,
-        instances=None if texts is None else texts(),
-    )
-    return batch(decided, ids, caller)
 
 
 def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
@@ -139,61 +177,6 @@ def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
 def client_of(caller: Caller) -> str | None:
     """The name of the key that asks; None without one."""
     return None if caller.client is None and caller.name == ANYBODY.name else caller.name
-
-
-def terms_of(model: Loaded, question: Question, answer: Answer) -> tuple[list[Terms], np.ndarray]:
-    """The terms of the decisions, and for each decision which of them: each distinct matrix has its own."""
-    figures = _figures(question, answer)
-    matrices, term = _distinct(answer)
-    _check_shared(len(matrices), model.classes, answer.actions, figures)
-    priors = answer.priors
-    return [
-        Terms(
-            verb="predict",
-            model=model.name,
-            version=model.version,
-            rule=answer.rule,
-            classes=tuple(answer.classes),
-            actions=tuple(answer.actions),
-            benefits=None if matrix is None else tuple(map(tuple, matrix.tolist())),
-            priors=None if priors is None else dict(zip(map(str, answer.classes), priors.tolist(), strict=True)),
-            figures=figures or None,
-        )
-        for matrix in matrices
-    ], term
-
-
-def _figures(question: Question, answer: Answer) -> dict[str, Any]:
-    """What else the rule used, see `Terms`."""
-    figures = {name: answer.figures[name] for name in _FIGURES if name in answer.figures}
-    if question.costs is not None:
-        figures["costs"] = asdict(question.costs)
-    if question.explore is not None:
-        figures["explore"] = question.explore
-    if question.constraints is not None:
-        figures |= {name: asdict(question.constraints)[name] for name in question.constraints.fields}
-    return figures
-
-
-def _distinct(answer: Answer) -> tuple[list[Any], np.ndarray]:
-    """The distinct benefit matrices, None for none, and which of them (n,) each decision has."""
-    n, benefits = len(answer.choice), answer.benefits
-    if benefits is None or benefits.ndim < 3:
-        return [benefits], np.zeros(n, dtype=np.intp)
-    flat = np.ascontiguousarray(benefits).reshape(n, -1) + 0.0
-    _, first, term = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-    return list(benefits[first]), np.ravel(term)
-
-
-def _check_shared(matrices: int, *shared: Any) -> None:
-    """TooLarge where what all decisions share, which is stored with each matrix, takes many times what was sent."""
-    each = len(orjson.dumps(shared, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)) if matrices > 1 else 0
-    if matrices * each > _MAX_SHARED:
-        raise TooLarge(
-            f"{matrices:,} benefit matrices to record, each with {each:,} bytes of classes, actions and limits;"
-            f" a request records at most {_MAX_SHARED >> 20} MB of these: send fewer matrices at once, or leave out"
-            " limits"
-        )
 
 
 def texts_of_json(instances: Sequence[Any], schema: Schema) -> list[str]:

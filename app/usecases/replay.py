@@ -11,13 +11,11 @@ from app.jobs.job import Job
 from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs
-from app.usecases.limits import constraints_of
 from app.usecases.matrices import read_matrix
 from app.usecases.models import card_of
 from app.usecases.ports import Ports
-from app.usecases.predict import Costs, Question
 from app.usecases.priors import stated
-from app.usecases.rule_fields import check_fields
+from app.usecases.rules import RuleFields, check_fields
 from app.usecases.saved_matrices import meant
 from app.usecases.specs import ReplaySpec
 
@@ -41,7 +39,7 @@ def submit(ports: Ports, reference: str, order: Mapping[str, Any], *, key: str |
     names = [str(name) for name in card.classes]
     for i, rule in enumerate(rules):
         try:
-            check_fields(question_of(rule), rule["rule"])
+            check_fields(question_of(rule))
             if rule.get("priors") is not None:
                 stated(rule["priors"], names)
         except Invalid as error:
@@ -60,11 +58,9 @@ def submit(ports: Ports, reference: str, order: Mapping[str, Any], *, key: str |
     return jobs.submit(ports, caller, KIND, spec, model=wanted.name, dataset=None, key=key)
 
 
-def question_of(rule: Mapping[str, Any], benefits: Any = ()) -> Question:
+def question_of(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
     """A rule of an order, with these benefits; the recorded ones stand for what it does not state."""
-    costs = None if rule.get("costs") is None else Costs(**rule["costs"])
-    limited = constraints_of(rule.get("limits"), rule.get("resources"))
-    return Question(benefits, rule=rule["rule"], threshold=rule.get("threshold"), costs=costs, constraints=limited)
+    return RuleFields.model_validate({**rule, "priors": None, "benefits": benefits})
 
 
 def _versions(ports: Ports, references: list[str], card: Card, caller: Caller) -> list[str]:

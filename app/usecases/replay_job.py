@@ -25,6 +25,7 @@ from app.jobs.job import Job
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.identity import day_of
 from app.outcomes.terms import Label, Terms
+from app.usecases.limits import decide_within_limits
 from app.usecases.models import trained
 from app.usecases.outcome_report.promise import basis
 from app.usecases.outcome_report.reading import matured
@@ -331,16 +332,14 @@ def _choice(rule: Mapping[str, Any], held: Sequence[_Held]) -> np.ndarray:
         )
     first = held[0].part.stack.matrices[0]
     is_uniform = all((one.part.stack.matrices == first).all() for one in held)
-    if not is_uniform and question.constraints is not None and len(P) * first.size > _MOST_HELD:
+    if not is_uniform and question.limited and len(P) * first.size > _MOST_HELD:
         raise Invalid("a day has too many cases with matrices of their own for limits; choose a shorter period")
     B = first if is_uniform else np.concatenate([one.part.stack.matrices[one.part.term[one.rows]] for one in held])
     if rule["rule"] == "expected_benefit":
         decision = decide(P, B)
-        if question.constraints is None:
-            return decision.choice
-        return question.constraints.decide(P, B, decision, terms.actions)[0]
+        return decide_within_limits(question, P, B, decision, terms.actions)[0] if question.limited else decision.choice
     by_costs = question.costs is not None
     if by_costs and tuple(map(str, terms.actions)) != tuple(map(str, terms.classes)):
         raise Invalid(f"{rule['rule']} decides among the classes, and these decisions are about other actions")
     benefits = None if by_costs else B.tolist()
-    return decide_given(Probabilities(terms.classes, P), replace(question, benefits=benefits)).choice
+    return decide_given(Probabilities(terms.classes, P), question_of(rule, benefits)).choice

@@ -23,10 +23,11 @@ from app.registry.card import Card
 from app.registry.loaded import Loaded
 from app.registry.registry import Registry
 from app.registry.snapshot import Reference
-from app.usecases.explore import explored
 from app.usecases.ports import Ports
-from app.usecases.predict import Question, predict
+from app.usecases.predict import Rows, predict
 from app.usecases.record import texts_of_rows
+from app.usecases.record_predicted import explored
+from app.usecases.rules import RuleFields
 
 MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests
 _MOST_NUMBERS = 1_000_000  # of the instances that wait; beyond it requests have no shadow
@@ -81,7 +82,7 @@ class Offered:
     challengers: Sequence[str]
     model: Loaded
     day: int
-    question: Question
+    question: RuleFields
     instances: Sequence[Any] | np.ndarray
     ids: Sequence[str]
 
@@ -124,14 +125,14 @@ class ShadowDecider:
             self._thread.join()
 
     def watched(
-        self, batch: Batch, reference: str, model: Loaded, question: Question, instances: Sequence[Any] | np.ndarray
+        self, batch: Batch, reference: str, model: Loaded, question: RuleFields, instances: Sequence[Any] | np.ndarray
     ) -> Batch:
         """The batch, whose decisions the challengers of `reference` make as well, as soon as it is stored."""
         challengers = self._shadows.of(reference)
         if not challengers or not batch.rows:
             return batch
         ids = [row.id for row in batch.rows]
-        question = replace(question, explain=False)
+        question = question.model_copy(update={"explain": False})
         offered = Offered(challengers, model, day_of(batch.rows[0].at), question, instances, ids)
         return replace(batch, stored=partial(self.offer, offered))
 
@@ -171,7 +172,7 @@ class ShadowDecider:
     def _decide(self, challenger: str, offered: Offered) -> None:
         try:
             model = self._registry.load(challenger)
-            answer = predict(model, offered.rows_for(model), offered.question)
+            answer = predict(model, offered.question, Rows(offered.rows_for(model), []))
             if (share := offered.question.explore) is not None:  # the same draw, or the challenger would explore less
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist())

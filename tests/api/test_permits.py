@@ -18,7 +18,6 @@ from app.access.caller import Scope
 from app.api import permits
 from app.api.app import create_app
 from app.api.permits import GuardedRoute, needs
-from app.api.routing import DirectRoute
 from app.wiring import wire
 from tests.api.callers import Admitting
 from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected, template_of
@@ -57,11 +56,7 @@ class Doors:
                 return
             await Response(template_of(route.path), 299)(scope, receive, send)
 
-        async def called(route, _request):
-            return Response(template_of(route.path), 299)
-
         monkeypatch.setattr(APIRoute, "handle", reached)  # behind the guard's check
-        monkeypatch.setattr(DirectRoute, "call", called)
         monkeypatch.setattr(Mount, "handle", reached)
 
     def knock(self, method: str, path: str, key: bytes | None, root: str = "") -> int | str:

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import select
 
 from app.access.caller import ANYBODY, Caller, Scope
-from app.api import predicting
 from app.api.routes import acquire as acquire_route
+from app.api.routes import predict as predict_route
 from app.database import DatabaseAway
 from app.errors import Invalid
 from app.outcomes import row_store, rows
@@ -28,7 +28,7 @@ from app.outcomes.row_store import RowStore
 from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.outcomes.terms import Terms
-from app.usecases import record as record_usecase
+from app.usecases import record_predicted
 from app.usecases.record import Wish, check_moment
 from tests.conftest import database_of, serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import eventually
@@ -504,7 +504,7 @@ def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monke
     callers = {name: Caller(name, scopes=frozenset({Scope(name)})) for name in ("predict", "train", "admin")}
 
     def asked(name, at):
-        for module in (predicting, acquire_route):
+        for module in (predict_route, acquire_route):
             monkeypatch.setattr(module, "who", lambda _: callers[name])
         return client.post(f"/{verb}", json=body | {"record": {"at": at}})
 
@@ -522,9 +522,9 @@ def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
     recorder = Recorder(database, Defaults(database), lambda *_: {}, keep_seconds=30 * DAY)
     ports = SimpleNamespace(recorder=recorder)
 
-    check_moment(ports, ANYBODY, Wish(wanted=True, at=time.time() - 29 * DAY))
+    check_moment(ports, ANYBODY, Wish(at=time.time() - 29 * DAY))
     with pytest.raises(Invalid) as refused:
-        check_moment(ports, ANYBODY, Wish(wanted=True, at=time.time() - 31 * DAY))
+        check_moment(ports, ANYBODY, Wish(at=time.time() - 31 * DAY))
 
     assert list(refused.value.flaws) == [says("/record/at", "30 days")]
 
@@ -541,7 +541,7 @@ def test_moments_that_are_none_or_to_come_are_refused(client, database, at):
 
 def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(client, database, monkeypatch):
     """294 kB that were sent became 168 MB."""
-    monkeypatch.setattr(record_usecase, "_MAX_SHARED", 1 << 20)
+    monkeypatch.setattr(record_predicted, "_MAX_SHARED", 1 << 20)
     names, n = [f"{a:02d}" + "x" * 198 for a in range(20)], 60
     limits = [{"name": f"r{k}", "use": dict.fromkeys(names, 1), "at_most": 1e9} for k in range(5)]
     many = [[[i, *[1] * 19], [1] * 20] for i in range(n)]

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from app.api.hot_path import HotPath
 from app.outcomes.tables import DECISION_TERMS
 from app.stores import make_tables
 from tests.conftest import settings_for, trained, two_class_rows
@@ -27,7 +26,7 @@ HEADER = "payoff-matrix"
 
 @pytest.fixture(scope="module")
 def client(service, forest):
-    """With a model that has no categories, which the hot path answers for, and the forest, which can be asked."""
+    """With a model that has no categories, which the entrance answers for, and the forest, which can be asked."""
     data = two_class_rows()
     numeric = {**data, "features": data["features"][:2], "rows": [row[:2] for row in data["rows"]]}
     trained(service, {"model": "shore", "learner": {"kind": "logistic"}, "data": numeric})
@@ -69,22 +68,12 @@ def test_the_answer_is_that_to_the_matrix_itself_byte_for_byte(client, form):
 
 
 @pytest.mark.parametrize("reference", [*FORMS, "ties:1"])
-def test_the_hot_path_answers_as_the_route_does_and_as_for_the_matrix_itself(client, reference, monkeypatch):
-    hot = []
-    real = HotPath.tried
-    monkeypatch.setattr(HotPath, "tried", lambda *question: hot.append(real(*question)) or hot[-1])
+def test_the_entrance_answers_as_for_the_matrix_itself(client, reference):
     sent = {"model": "shore", "instances": [row[:2] for row in ROWS], "benefits": reference}
-    headers = {"X-Request-ID": "mine", "Content-Type": "application/json"}
-    answers = [client.post("/predict", json=sent, headers=headers)]
-    assert hot[-1] is not None
-    plain = json.dumps(sent).replace("shore", "sh\\u006fre").encode()  # an escape sequence needs a closer look
-    answers.append(client.post("/predict", content=plain, headers=headers))
-    assert hot[-1] is None
-    one, other = ({**dict(each.headers), "date": ""} for each in answers)
-    assert one == other
-    assert one[HEADER] == f"{reference.removesuffix(':1')}:1"
+    named = client.post("/predict", json=sent)
+    assert named.headers[HEADER] == f"{reference.removesuffix(':1')}:1"
     itself = client.post("/predict", json={**sent, "benefits": None, **FORMS[reference.removesuffix(":1")]})
-    assert [each.content for each in answers] == [itself.content] * 2
+    assert named.content == itself.content
 
 
 def test_other_forms_of_a_request_may_name_one(client):

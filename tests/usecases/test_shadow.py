@@ -12,7 +12,7 @@ from app.outcomes.tables import SHADOW_DECISIONS
 from app.settings import Settings
 from app.stores import make_ports
 from app.usecases import models, shadow
-from app.usecases.predict import Question
+from app.usecases.rules import RuleFields
 from app.usecases.shadow import Offered, ShadowDecider
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import LOAN, decided
@@ -20,9 +20,9 @@ from tests.registry.making import make_card, publish
 
 BY = Caller("somebody")
 CHAMPION = "triage@champion"
-QUESTION = Question({"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}})
+QUESTION = RuleFields(benefits={"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}})
 MATRIX = [[0, -1], [-10, 5]]
-NAMED = Question(MATRIX, None, ["wait", "treat"])
+NAMED = RuleFields(benefits=MATRIX, actions=["wait", "treat"])
 ROWS = [[50, "f"], [60, "m"], [70, None]]
 
 

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from app.api.bodies.prediction_requests import PredictQuestion
 from app.api.codecs.tensors import Datatype, OutputDocument, TensorDocument
 from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.usecases.fields import WireModel
+from app.usecases.predict import PredictFields
+from app.usecases.rules import Rule
 
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
@@ -18,13 +19,19 @@ _MAX_ID = 1000  # characters
 _BINARY_OUTPUT = "binary_data_output"
 _OF_CODECS = frozenset({"content_type", "headers"})  # what MLServer's clients add; they have no effect
 _TEXT_FIELDS = ("rule",)
-_FIELDS = frozenset(PredictQuestion.model_fields) - {"model", "classes", "normalize", "id", "keep"}
+_FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes", "normalize", "id", "keep"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {_BINARY_OUTPUT: {"type": "boolean"}},
     "additionalProperties": True,
     "description": "the fields of `/predict` besides `model` and `instances`, as JSON or as text that holds JSON",
 }
+
+
+class WithoutMatrix(PredictFields):
+    """A request with neither a matrix nor a rule, which other services answer with the most probable class."""
+
+    rule: Rule = "most_probable"
 
 
 class InferRequest(WireModel):
@@ -35,7 +42,7 @@ class InferRequest(WireModel):
     inputs: list[TensorDocument] = Field(min_length=1, max_length=_MAX_INPUTS)
     outputs: list[OutputDocument] | None = Field(default=None, max_length=_MAX_OUTPUTS)
 
-    def question(self) -> PredictQuestion:
+    def question(self) -> PredictFields:
         """The parameters as fields of `/predict`; Invalid below `/parameters`."""
         sent = self.parameters or {}
         known = sorted((*_FIELDS, _BINARY_OUTPUT))
@@ -45,14 +52,13 @@ class InferRequest(WireModel):
             if name not in known and name not in _OF_CODECS
         )
         try:
-            return checked(
-                PredictQuestion,
-                {
-                    name: parsed_text(name, value) if isinstance(value, str) and name not in _TEXT_FIELDS else value
-                    for name, value in sent.items()
-                    if name in _FIELDS
-                },
-            )
+            fields = {
+                name: parsed_text(name, value) if isinstance(value, str) and name not in _TEXT_FIELDS else value
+                for name, value in sent.items()
+                if name in _FIELDS
+            }
+            matrix = fields.get("benefits") is not None or fields.get("cost_matrix") is not None
+            return checked(PredictFields if matrix or "rule" in fields else WithoutMatrix, fields)
         except Invalid as error:
             raise error.under("/parameters") from error
 

@@ -6,9 +6,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, RootModel
 
-from app.api.bodies.limits import LimitAnswer
 from app.usecases.fields import ModelVersion
-from app.usecases.predict import Rule
+from app.usecases.rules import Rule
+
+
+class LimitAnswer(BaseModel):
+    """A limit and what was used of it."""
+
+    name: str
+    used: float
+    at_most: float | None = None
+    at_least: float | None = None
+    shadow_price: float | None = Field(description="change of the total per unit more; null where that is infeasible")
 
 
 class NearestFlip(BaseModel):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from fastapi import Response
@@ -15,122 +14,143 @@ from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
 from app.api.codecs.tables import table_response
 from app.registry.loaded import Loaded
-from app.usecases.predict import Answer
+from app.usecases.prepared import Prepared
+from app.usecases.rules import Answer
 
-if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without Arrow clients can spare
-    import pyarrow as pa
-
+WRITTEN = (JSON, NPY, *TABULAR)
 _FEW_COLUMNS = 16  # of an answer
 
 
-def to_json(answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
-    """The contract's document; requests of the hot path get the same from `app.usecases.plans.written`."""
-    document = {
-        **({} if model is None else {"model": model.model}),
-        **(carried.document() if carried.columns else {}),
-        "rule": answer.rule,
-        "classes": answer.classes,
-        "actions": answer.actions,
-        "decisions": np.array(answer.actions, dtype=object).take(answer.choice).tolist(),
-        "probabilities": answer.probabilities,
-        **({} if answer.expected_benefits is None else {"expected_benefits": answer.expected_benefits}),
-        **answer.figures,
-        **({} if answer.propensities is None else {"propensities": answer.propensities}),
-        **({} if answer.explanations is None else {"explanations": answer.explanations}),
-        "warnings": answer.warnings,
-    }
-    return Response(json_bytes(document), media_type=JSON)
+class Words(NamedTuple):
+    """One of the `names` for each row (n,): in JSON as text, in an array its position."""
+
+    choice: np.ndarray
+    names: Sequence[int | str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.choice.shape
+
+    def listed(self) -> list[int | str]:
+        """The names, row by row."""
+        return list(map(self.names.__getitem__, self.choice.tolist()))
 
 
-def to_npy(answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
-    """A float64 array: the decided action's position, K probabilities and, with benefits, A expected benefits a row.
+class Column(NamedTuple):
+    """Values with an entry per row, (n,) or (n, width); in a table called `short`, or that and each label."""
 
-    What is not columnar stands in the `Payoff-Answer` header as JSON.
+    name: str
+    values: np.ndarray | Words
+    short: str
+    labels: Sequence[int | str] | None = None
+
+
+class Answered(NamedTuple):
+    """Decisions, or numbers (n,) of a model of numbers, and what comes back beside them; of no model where these were
+    made by probabilities in the request.
     """
-    carried.refuse_numbers_only()
-    return npy_response([_columns(answer)], _rest(answer, model))
+
+    answer: Answer | np.ndarray
+    model: Loaded | None
+    warnings: Sequence[str]
+    carried: Carried = NOTHING
+
+    def columns(self) -> list[Column]:
+        """In tables `decision`, `p:<class>`…, with benefits `benefit:<action>`…, perhaps `propensity`; or `value`."""
+        answer = self.answer
+        if not isinstance(answer, Answer):
+            return [Column("values", np.asarray(answer, dtype=np.float64), "value")]
+        columns = [
+            Column("decisions", Words(answer.choice, answer.actions), "decision"),
+            Column("probabilities", answer.probabilities, "p", answer.classes),
+        ]
+        if answer.expected_benefits is not None:
+            columns.append(Column("expected_benefits", answer.expected_benefits, "benefit", answer.actions))
+        if answer.propensities is not None:
+            columns.append(Column("propensities", answer.propensities, "propensity"))
+        return columns
+
+    def rest(self) -> dict[str, Any]:
+        """What is not columnar, but for warnings and explanations."""
+        about: dict[str, Any] = {} if self.model is None else {"model": self.model.model}
+        if not isinstance(self.answer, Answer):
+            return about
+        answer = self.answer
+        return {**about, "rule": answer.rule, "classes": answer.classes, "actions": answer.actions, **answer.figures}
+
+    def explained(self) -> dict[str, Any]:
+        """The explanations, which fit into JSON alone."""
+        found = self.answer.explanations if isinstance(self.answer, Answer) else None
+        return {} if found is None else {"explanations": found}
 
 
-def to_table(form: str, answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
-    """A table of what is carried, then `decision`, `p:<class>`… and `benefit:<action>`…; the rest is beside it."""
-    return table_response(form, carried.before(_named_columns(answer)), _rest(answer, model))
+def encode(form: str, answered: Answered) -> Response:
+    """The answer in a media type.
+
+    JSON has a field for each of `columns`; a table what comes back and a column for each of theirs, the rest in its
+    metadata or in the header `Payoff-Answer`; a NumPy array float64 (n, columns), positions for words.
+    """
+    if form == JSON:
+        return Response(json_of(answered), media_type=JSON)
+    columns, rest = answered.columns(), {**answered.rest(), "warnings": answered.warnings}
+    if form == NPY:
+        answered.carried.refuse_numbers_only()
+        return npy_response([_array(columns)], rest)
+    return table_response(form, answered.carried.before(_table(columns)), rest)
 
 
-def _named_columns(answer: Answer) -> dict[str, pa.Array]:
-    import pyarrow as pa  # noqa: PLC0415
-
-    names = [f"p:{name}" for name in answer.classes]
-    if answer.expected_benefits is not None:
-        names += [f"benefit:{name}" for name in answer.actions]
-    if answer.propensities is not None:
-        names.append("propensity")
-    numbers = _columns(answer).T[1:]
-    words = pa.array([str(name) for name in answer.actions])
-    decision = pa.DictionaryArray.from_arrays(pa.array(answer.choice, pa.int32()), words)
-    arrays: list[pa.Array] = [decision, *(pa.array(np.ascontiguousarray(column)) for column in numbers)]
-    return dict(zip(["decision", *names], arrays, strict=True))
+def json_of(answered: Answered) -> bytes:
+    """The contract's document."""
+    carried = answered.carried.document() if answered.carried.columns else {}
+    columns = {
+        name: values.listed() if isinstance(values, Words) else values for name, values, *_ in answered.columns()
+    }
+    more = {**answered.explained(), "warnings": answered.warnings}
+    return json_bytes({**answered.rest(), **carried, **columns, **more})
 
 
-WRITERS: dict[str, Callable[[Answer, Loaded | None, Carried], Response]] = {
-    JSON: to_json,
-    NPY: to_npy,
-    **{form: partial(to_table, form) for form in TABULAR},
-}
+class Frame(NamedTuple):
+    """How the JSON of every answer of a model by one matrix begins and ends, where the matrix alone decides."""
+
+    head: bytes
+    tail: bytes
+
+    @classmethod
+    def of(cls, model: Loaded, matrix: Prepared) -> Frame:
+        head = {"model": model.model, "rule": "expected_benefit", "classes": model.classes, "actions": matrix.actions}
+        warnings = [*model.card.warnings, *matrix.warnings]
+        return cls(json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:])
+
+    def around(self, names: list[int | str], P: np.ndarray, expected: np.ndarray) -> bytes:
+        """The same document as `json_of` makes."""
+        columns = {"decisions": names, "probabilities": P, "expected_benefits": expected}
+        return b"%b%b%b" % (self.head, json_bytes(columns)[1:-1], self.tail)
 
 
-def _columns(answer: Answer) -> np.ndarray:
-    parts = [answer.choice[:, None], answer.probabilities]
-    if answer.expected_benefits is not None:
-        parts.append(answer.expected_benefits)
-    if answer.propensities is not None:
-        parts.append(answer.propensities[:, None])
-    if sum(part.shape[1] for part in parts) > _FEW_COLUMNS:
-        return np.hstack(parts, dtype=np.float64)
-    columns = [column for part in parts for column in part.T]  # one by one, which takes a third of the time
-    copied = np.empty((len(answer.choice), len(columns)))
-    for j, column in enumerate(columns):
+def _array(columns: Sequence[Column]) -> np.ndarray:
+    if len(columns) == 1 and isinstance(columns[0].values, np.ndarray):
+        return columns[0].values
+    parts = [
+        np.atleast_2d((each.values.choice if isinstance(each.values, Words) else each.values).T) for each in columns
+    ]
+    if sum(map(len, parts)) > _FEW_COLUMNS:
+        return np.hstack([part.T for part in parts], dtype=np.float64)
+    flat = [column for part in parts for column in part]  # one by one, which takes a third of the time
+    copied = np.empty((len(flat[0]), len(flat)))
+    for j, column in enumerate(flat):
         copied[:, j] = column
     return copied
 
 
-def _rest(answer: Answer, model: Loaded | None) -> dict[str, Any]:
-    """What is not columnar."""
-    return {
-        **({} if model is None else {"model": model.model}),
-        "rule": answer.rule,
-        "classes": answer.classes,
-        "actions": answer.actions,
-        **answer.figures,
-        "warnings": answer.warnings,
-    }
+def _table(columns: Sequence[Column]) -> dict[str, Any]:
+    import pyarrow as pa  # noqa: PLC0415
 
-
-def values_to_json(values: np.ndarray, model: Loaded, warnings: Sequence[str], carried: Carried = NOTHING) -> Response:
-    """The contract's document."""
-    document = {"model": model.model, **carried.document(), "values": values, "warnings": warnings}
-    return Response(json_bytes(document), media_type=JSON)
-
-
-def values_to_npy(values: np.ndarray, model: Loaded, warnings: Sequence[str], carried: Carried = NOTHING) -> Response:
-    """A float64 array (n,)."""
-    carried.refuse_numbers_only()
-    return npy_response([np.asarray(values, dtype=np.float64)], _rest_of_values(model, warnings))
-
-
-def values_to_table(
-    form: str, values: np.ndarray, model: Loaded, warnings: Sequence[str], carried: Carried = NOTHING
-) -> Response:
-    """A table of what is carried, and the column `value`."""
-    columns = carried.before({"value": np.asarray(values, dtype=np.float64)})
-    return table_response(form, columns, _rest_of_values(model, warnings))
-
-
-def _rest_of_values(model: Loaded, warnings: Sequence[str]) -> dict[str, Any]:
-    return {"model": model.model, "warnings": list(warnings)}
-
-
-VALUES: dict[str, Callable[[np.ndarray, Loaded, Sequence[str], Carried], Response]] = {
-    JSON: values_to_json,
-    NPY: values_to_npy,
-    **{form: partial(values_to_table, form) for form in TABULAR},
-}
+    table: dict[str, Any] = {}
+    for _, values, short, labels in columns:
+        if isinstance(values, Words):
+            words = pa.array([str(word) for word in values.names])
+            table[short] = pa.DictionaryArray.from_arrays(pa.array(values.choice, pa.int32()), words)
+        else:
+            names = [short] if labels is None else [f"{short}:{label}" for label in labels]
+            table |= dict(zip(names, map(np.ascontiguousarray, np.atleast_2d(values.T)), strict=True))
+    return table

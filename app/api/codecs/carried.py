@@ -4,66 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-import orjson
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from typing import Any
 
 from app.errors import Flaw, Invalid, pointer, reject
 from app.outcomes.tables import MAX_ID
-from app.usecases.fields import Names, Text, WireModel
+from app.usecases.fields import CarriedFields, CarriedIds
 
 _VALUES = (str, int, float, bool, type(None))
-_MAX_KEPT = 100
 MAX_CELL = 1000  # characters of a cell that comes back and is no id
 _ID = "id"  # the column of ids that came without a name
-
-
-def _split(sent: Any) -> Any:
-    """In a query several names are separated by commas, or they are a list in JSON."""
-    if not isinstance(sent, str):
-        return sent
-    try:
-        return orjson.loads(sent) if sent.startswith("[") else sent.split(",")
-    except orjson.JSONDecodeError as error:
-        raise ValueError("send names separated by commas, or a list of them as JSON") from error
-
-
-class CarriedFields(WireModel):
-    """Names of columns that come back."""
-
-    id: Text | None = Field(
-        default=None, description="the column, or the member of the instances, that comes back as `ids`"
-    )
-    keep: Annotated[Names, Field(max_length=_MAX_KEPT), BeforeValidator(_split)] = Field(
-        default=[], description="more of them, which come back under `kept`; in a query separated by commas"
-    )
-
-    def refuse_carried(self) -> None:
-        """Invalid where a column is named, for bodies of numbers alone."""
-        reject(
-            Flaw(pointer(name), "arrays and tensors of numbers have no such columns; send JSON or a table")
-            for name in ("id", "keep")
-            if name in self.model_fields_set
-        )
-
-    @property
-    def carried_names(self) -> list[str]:
-        """All that are named, once each."""
-        return list(dict.fromkeys([*([] if self.id is None else [self.id]), *self.keep]))
-
-
-class CarriedIds(CarriedFields):
-    """The same, or the ids themselves."""
-
-    ids: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] = Field(
-        default=None, description="one for each instance, in their order; they come back"
-    )
-
-    @property
-    def carries(self) -> bool:
-        """Whether anything comes back."""
-        return bool(self.ids is not None or self.id is not None or self.keep)
 
 
 @dataclass(frozen=True)
@@ -79,9 +28,18 @@ class Carried:
         ids = {} if self.id is None else {"ids": _listed(self.columns[self.id])}
         return ids | ({"kept": {name: _listed(self.columns[name]) for name in self.kept}} if self.kept else {})
 
-    def listed_ids(self) -> list[Any]:
-        """The ids as JSON has them."""
-        return [] if self.id is None else _listed(self.columns[self.id])
+    @property
+    def own_ids(self) -> tuple[str, list[Any]] | None:
+        """The field that has the ids or names their column, and the ids as JSON has them; None without any."""
+        return None if self.id is None else ("ids" if self.id == _ID else "id", _listed(self.columns[self.id]))
+
+    def with_ids(self, ids: Sequence[str | None]) -> Carried:
+        """The same, and the ids of the decisions where the request has none of its own."""
+        if self.id is not None:
+            return self
+        if _ID in self.columns:
+            raise Invalid.at("/keep", f"with 'record' no other column can be called {_ID!r}")
+        return Carried(_ID, {_ID: list(ids)} | self.columns, self.kept)
 
     def before(self, columns: dict[str, Any]) -> dict[str, Any]:
         """These columns, then those of an answer; Invalid at /keep for a name that both have."""

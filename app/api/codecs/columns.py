@@ -10,15 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.api.codecs.carried import MAX_CELL, Carried, CarriedFields
+from app.api.codecs.carried import MAX_CELL, Carried
 from app.api.codecs.json import Reserve
-from app.api.codecs.rows import Rows, finite, numeric_names
+from app.api.codecs.rows import finite, numeric_names
 from app.api.codecs.tables import LABEL, Sheet
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_POSITIONS, refused_category
+from app.usecases.fields import CarriedFields
+from app.usecases.predict import Rows
 
 _MAX_TEXT = 64 << 20  # bytes of a column: few bytes of a dictionary can stand for very many
 _BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
@@ -83,7 +85,7 @@ def rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
             warnings += notes
         else:
             X[:, j] = floats(column).to_numpy()
-    return finite(X), warnings
+    return Rows(finite(X), warnings)
 
 
 def flaws_of_names(counts: Mapping[str, int], known: Sequence[str], *, complete: bool = True) -> Iterator[Flaw]:

@@ -12,17 +12,19 @@ from app.api.codecs.npy import array_of_npy
 from app.api.codecs.tables import Sheet, Words
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
+from app.registry.loaded import Loaded
+from app.usecases.predict import Rows
+from app.usecases.prepared import Usual
 
-Rows = tuple[np.ndarray, list[str]]
-"""A matrix (n, m), and warnings."""
 
-
-def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: bool, carried: Carried = NOTHING) -> Rows:
+def rows_of_json(instances: list[Any], model: Loaded, *, booleans_possible: bool, carried: Carried = NOTHING) -> Rows:
     """Instances as parsed, encoded; places below /instances."""
     if carried.columns:
-        instances = without(instances, carried, schema.names)
+        instances = without(instances, carried, model.schema.names)
+    if len(instances) == 1 and not booleans_possible and (row := model.once(Usual).row(instances[0])) is not None:
+        return Rows(row, [], instances, usual=True)
     try:
-        return schema.encode(instances, booleans_possible=booleans_possible)
+        return Rows(*model.schema.encode(instances, booleans_possible=booleans_possible), instances)
     except Invalid as error:
         raise error.under("/instances") from error
 
@@ -36,7 +38,7 @@ def rows_of_npy(body: bytes | bytearray, schema: Schema, reserve: Reserve) -> Ro
     X = array_of_npy(body, reserve)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
         raise Invalid.at("", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]")
-    return finite(np.ascontiguousarray(X)), []
+    return Rows(finite(np.ascontiguousarray(X)), [])
 
 
 def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:

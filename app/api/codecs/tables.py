@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from app.api.bodies.uploads import run_while_connected
 from app.api.budget import share
-from app.api.codecs.carried import Carried, CarriedFields
+from app.api.codecs.carried import Carried
 from app.api.codecs.json import Reserve
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.deps import ports
@@ -21,7 +21,7 @@ from app.data.location import FILE
 from app.errors import Flaw, Invalid, pointer, reject
 from app.numbers_in_text import MISSING
 from app.usecases.datasets import arrow_of_parquet
-from app.usecases.fields import WireModel
+from app.usecases.fields import CarriedFields, WireModel
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol v2 and its binary tensor data extension, read and written with NumPy."""
+"""Tensors of the Open Inference Protocol v2 and its extension for binary data, read and written with NumPy."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import orjson
+from fastapi import Response
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.codecs.json import Reserve
+from app.api.codecs.answers import Answered, Words
+from app.api.codecs.json import Reserve, json_bytes
+from app.api.codecs.media_types import BINARY, JSON
 from app.api.codecs.rows import finite
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
 from app.numbers_in_text import MISSING, is_number
 from app.text import some_of
 from app.usecases.fields import Text, WireModel
+from app.usecases.predict import Rows
 
 NUMBERS = {
     **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
@@ -24,6 +29,7 @@ NUMBERS = {
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
 }
 BYTES = "BYTES"
+HEADER_LENGTH = "Inference-Header-Content-Length"
 _LENGTH = 4  # bytes before each element of BYTES in binary form, little endian
 _BYTES_PER_WORD = 400  # of memory at most: an element of its own, and its code
 _MAX_NAMED = 20  # features in a message
@@ -179,7 +185,7 @@ def _elements(block: bytes, count: int, reserve: Reserve) -> list[str | None]:
     return found
 
 
-def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema, reserve: Reserve) -> tuple[np.ndarray, list[str]]:
+def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema, reserve: Reserve) -> Rows:
     """The inputs as the model's matrix (n, m), NaN where missing, and warnings: one matrix, or one tensor per feature.
 
     Raises Invalid at `/inputs` where names, datatypes or shapes do not fit, at `/instances/row/column` for values.
@@ -202,7 +208,7 @@ def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema, reserve: Reserve) 
     for j, column in enumerate(columns):
         X[:, j], notes = _encoded(column, schema, j)
         warnings += notes
-    return finite(X, "/instances"), warnings
+    return Rows(finite(X, "/instances"), warnings)
 
 
 def _by_feature(inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
@@ -253,3 +259,62 @@ def _number(word: str | None, row: int, column: int) -> float:
     if not is_number(word):
         raise Invalid.at(pointer("instances", row, column), f"{word[:_MAX_SHOWN]!r} is not a number")
     return float(word)
+
+
+def encode(
+    answered: Answered, id_: str | None, outputs: Sequence[OutputDocument], *, binary: bool, notes: Sequence[str] = ()
+) -> Response:
+    """The columns as outputs, all where none are named, and the rest in `parameters`, with `notes` among the warnings.
+
+    Outputs that do not say how they come are `binary` data, or JSON.
+    """
+    found = {column.name: column.values for column in answered.columns()}
+    drawn = {"propensities": found.pop("propensities")} if "propensities" in found else {}
+    reject(
+        Flaw(pointer("outputs", number, "name"), unknown("output", wanted.name, found))
+        for number, wanted in enumerate(outputs)
+        if wanted.name not in found
+    )
+    asked = [(each.name, each.parameters.binary_data if each.parameters else None) for each in outputs]
+    asked = asked or [(name, None) for name in found]
+    blocks: list[bytes] = []
+    written = [_output(name, found[name], blocks, binary if own is None else own) for name, own in asked]
+    rest = {**answered.carried.document(), **answered.rest(), **drawn, **answered.explained()}
+    model = rest.pop("model")
+    parameters = {**rest, "warnings": [*answered.warnings, *notes]}
+    head = {
+        "model_name": model["name"],
+        "model_version": str(model["version"]),
+        **({} if id_ is None else {"id": id_}),
+        "parameters": {name: _scalar(value) for name, value in parameters.items()},
+    }
+    content = b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], b",".join(written))
+    if not blocks:
+        return Response(content, media_type=JSON)
+    return Response(b"".join((content, *blocks)), media_type=BINARY, headers={HEADER_LENGTH: str(len(content))})
+
+
+def _output(name: str, values: np.ndarray | Words, blocks: list[bytes], is_binary: bool) -> bytes:
+    """The output as the answer describes it, as JSON: with its data, or with their size and the data in `blocks`."""
+    described: dict[str, Any] = {"name": name, "datatype": "FP64", "shape": values.shape}
+    if isinstance(values, Words):
+        values = Words(values.choice, [str(word) for word in values.names])
+        described["datatype"] = BYTES
+    if not is_binary:
+        return json_bytes(described | {"data": values.listed() if isinstance(values, Words) else np.ravel(values)})
+    blocks.append(_elements_of(values) if isinstance(values, Words) else values.tobytes())
+    return json_bytes(described | {"parameters": {"binary_data_size": len(blocks[-1])}})
+
+
+def _elements_of(words: Words) -> bytes:
+    """Texts, each after its length."""
+    encoded = [str(name).encode() for name in words.names]
+    elements = [len(name).to_bytes(_LENGTH, "little") + name for name in encoded]
+    return b"".join(map(elements.__getitem__, words.choice.tolist()))
+
+
+def _scalar(value: Any) -> Any:
+    """A parameter of the protocol is a number, a boolean or a text: other values are JSON text."""
+    if isinstance(value, str | int | float):
+        return value
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()

@@ -14,9 +14,8 @@ from fastapi import Request, Response
 from pydantic import Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.recording import RecordField, carrying, with_ids_of
 from app.api.budget import share
-from app.api.codecs.carried import NOTHING, Carried, CarriedFields, CarriedIds, carried_of_json, without
+from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
@@ -32,6 +31,8 @@ from app.usecases import acquire as usecase
 from app.usecases import record as recording
 from app.usecases.acquire import AcquireAnswer, AcquireFields
 from app.usecases.acquisition_model import check_askable
+from app.usecases.fields import CarriedFields, CarriedIds
+from app.usecases.record import RecordField
 from app.usecases.record_acquired import acquired_batch, decided_cases
 from app.usecases.saved_matrices import as_named
 
@@ -196,14 +197,14 @@ def _batch(
 ) -> tuple[Batch | None, Carried]:  # fmt: skip
     """The decided cases that are to be recorded, and what comes back with the answer."""
     default = ports(request).recorder.defaults.of(model.name)
-    wish = with_ids_of(wire.wish or recording.usual(default), carried)
-    if not wish.wanted:
+    if (wish := recording.wish_of(wire.record, default)) is None:
         return None, carried
+    wish = wish.under(carried.own_ids)
     recording.check_moment(ports(request), who(request), wish)
     ids = recording.ids_of(wish, len(cases))
     batch = acquired_batch(model, wire, cases, states, ids, who(request), instances=wish.instances)
     decided = set(decided_cases(states).tolist())
-    return batch, carrying(carried, [id_ if i in decided else None for i, id_ in enumerate(ids.ids)])
+    return batch, carried.with_ids([id_ if i in decided else None for i, id_ in enumerate(ids.ids)])
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ https://github.com/kserve/open-inference-protocol, and its binary tensor data ex
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Annotated, Any
 
 import orjson
@@ -23,30 +22,34 @@ from app.api.bodies.inference_documents import (
     ServerMetadata,
     ServerReady,
     TensorMetadata,
+    WithoutMatrix,
 )
-from app.api.bodies.tensor_answers import HEADER_LENGTH, OutputsAsked
 from app.api.budget import share
-from app.api.codecs.carried import NOTHING
+from app.api.codecs.answers import Answered
+from app.api.codecs.carried import NOTHING, Carried
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import BINARY, JSON, media_type_of_body
-from app.api.codecs.tensors import BYTES, rows_of_tensors, split, tensors
+from app.api.codecs.tensors import BYTES, HEADER_LENGTH, encode, rows_of_tensors, split, tensors
 from app.api.deps import PortsDep, loaded_by_path
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
-from app.api.predicting import Asked, Writers, answered
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
+from app.api.routes.predict import Asked, answered
 from app.api.routing import StrictRoute, checked
-from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError, reject
+from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
 from app.usecases.ports import Ports
+from app.usecases.predict import Rows
+from app.usecases.rules import Answer
 
 documents = (InferRequest,)
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
+_NO_MATRIX = "no benefits were sent: the decisions are the most probable classes"
 _ROW = re.compile(r"/instances/([0-9]+)(?:/([0-9]+))?")
 
 Version = Annotated[str, Path(pattern=f"^{NAME}$", description="a number, or an alias", examples=["1"])]
@@ -157,23 +160,21 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
     reserve = share(request).reserve
     text, block = split(body, request.headers.get(HEADER_LENGTH))
     sent = checked(InferRequest, parsed(text, reserve))
-    asked = sent.question()
+    fields = sent.question()
     inputs = tensors(sent.inputs, block, reserve)
-    names = [wanted.name for wanted in sent.outputs or ()]
-    reject([Flaw("/outputs", "two outputs have the same name")] if len(set(names)) < len(names) else [])
-    question = asked.question()
-    no_matrix = not question.stated and question.rule is None
-    if no_matrix:
-        question = replace(question, usual_rule="most_probable")
-    wanted = OutputsAsked(sent.id, sent.outputs, sent.binary, no_matrix)
-    writers = Writers({JSON: wanted.decisions}, {JSON: wanted.values})
-    return Asked(
-        question,
-        ref,
-        lambda schema: (rows_of_tensors(inputs, schema, reserve), NOTHING),
-        writers=writers,
-        record=asked.wish,
-    )
+    outputs = sent.outputs or []
+    if len({wanted.name for wanted in outputs}) < len(outputs):
+        raise Invalid.at("/outputs", "two outputs have the same name")
+
+    def rows(model: Loaded | None) -> tuple[Rows, Carried]:
+        assert model is not None
+        return rows_of_tensors(inputs, model.schema, reserve), NOTHING
+
+    def write(_form: str, answer: Answered) -> Response:
+        guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)
+        return encode(answer, sent.id, outputs, binary=sent.binary, notes=[_NO_MATRIX] if guessed else [])
+
+    return Asked(fields.model_copy(update={"model": ref}), rows, forms=(JSON,), write=write)
 
 
 def _replaced(error: PayoffError) -> PayoffError:

@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends
 from pydantic import Field, StrictBool
 
-from app.api.bodies.recording import RecordingDocument
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
 from app.api.permits import TRAIN, needs
@@ -15,6 +14,7 @@ from app.api.routes.models import ModelName
 from app.api.routing import StrictRoute
 from app.usecases import record as usecase
 from app.usecases.fields import WireModel
+from app.usecases.record import RecordingDocument
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 

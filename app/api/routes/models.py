@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.bodies.recording import RecordingDocument
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
@@ -21,6 +20,7 @@ from app.registry.card import NAME, Card
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
 from app.usecases.fields import Text, WireModel
+from app.usecases.record import RecordingDocument
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 

@@ -2,31 +2,330 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import orjson
 from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
 
+from app.access.caller import Caller
 from app.api.bodies.prediction_documents import PredictAnswer
-from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
-from app.api.budget import share
-from app.api.codecs import rows as codec
+from app.api.budget import SMALL, share
+from app.api.codecs.answers import WRITTEN, Answered, encode
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json
-from app.api.codecs.json import INLINE_BYTES, Reserve, Split, document, measured, split
-from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
+from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Reserve, Split, document, measured, split
+from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.npy import array_of_npy, changeable_body
-from app.api.codecs.tables import DIALECT_FIELDS, Sheet, unpacked
+from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
+from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
+from app.api.deps import loaded, naming, ports, who
 from app.api.errors import problems
+from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
-from app.api.predicting import Asked, answered
-from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json
+from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json, run_sized
 from app.errors import Invalid
-from app.features import Schema
-from app.usecases.probabilities import as_probabilities
+from app.outcomes.decided import Batch
+from app.registry.loaded import Loaded
+from app.registry.saved_matrices import Saved
+from app.usecases import record as recording
+from app.usecases.ports import Ports
+from app.usecases.predict import PredictFields, PredictRequest, Rows, decide_given, extent, predict_values
+from app.usecases.predict import predict as decide
+from app.usecases.probabilities import Probabilities, as_probabilities
+from app.usecases.ranges import strange_values
+from app.usecases.record_predicted import explored, predicted_batch
+from app.usecases.rules import Answer
+from app.usecases.saved_matrices import as_named, meant
+from app.usecases.shadow import ShadowDecider
 
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
+_MAX_KNOWN = 2_000  # bytes of the fields that are not checked again
+_LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
+_EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose trees take up to a second
+_LIMITED_NUMBERS = 200  # of an answer with limits that takes less than a millisecond
+# Bytes of memory: for each number from the rows to the answer, and more with limits; for each number of an instance
+# that is explained; for each decision until it is stored, and each number of its instance as an object and as text.
+_PER_NUMBER, _WITH_LIMITS, _PER_CONTRIBUTION, _PER_RECORD, _PER_TOLD = 70, 60, 200, 1500, 120
+
+
+class PredictTable(PredictFields, TableFields):
+    """The fields of a request beside a table, and how that is to be read."""
+
+
+# What is asked
+
+
+class Asked(NamedTuple):
+    """A request, read as far as possible without the model: its fields, and what makes its rows once that is there.
+
+    Without a model the rows are the probabilities of `fields.classes`. The same `key` stands for the same fields.
+    `write` makes the response in one of the media types `forms`.
+    """
+
+    fields: PredictFields
+    rows: Callable[[Loaded | None], tuple[Rows, Carried]]
+    key: bytes | None = None
+    forms: Collection[str] = WRITTEN
+    write: Callable[[str, Answered], Response] = encode
+
+
+def asked_of_json(body: bytes) -> Asked:
+    """A body that was measured; raises what `document` and the fields raise."""
+    if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:
+        return asked
+    found = document(body)
+    instances = found.get("instances") if isinstance(found, dict) else None
+    key = key_of(found) if isinstance(instances, list) else None
+    sent = checked(PredictRequest, found) if key is None else fields_of(key)
+    if sent.probabilities is not None:
+        _refuse_both(sent.model, instances)
+        if sent.classes is None:
+            raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
+        given = as_probabilities(sent.probabilities, sent.classes, normalize=sent.normalize)
+        carried = carried_of_json(sent, sent.probabilities) if sent.carries else NOTHING
+        return _asked_of_probabilities(sent, given, carried)
+    _check_model(sent)
+    if instances is None:
+        raise Invalid.at("/instances", "'instances' is required")
+    booleans = b"true" in body or b"false" in body
+    carried = carried_of_json(sent, instances) if sent.carries else NOTHING
+    return Asked(sent, partial(_encoded, instances, booleans, carried), key)
+
+
+def key_of(found: dict[str, Any]) -> bytes | None:
+    """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0 differ. None if long."""
+    others = found.copy()
+    del others["instances"]
+    try:
+        key = orjson.dumps(others)
+    except orjson.JSONEncodeError:  # nested too deep
+        return None
+    return key if len(key) <= _MAX_KNOWN else None
+
+
+@lru_cache(maxsize=1024)
+def fields_of(key: bytes) -> PredictRequest:
+    """The fields as checked before: but for the instances most requests to a model are the same."""
+    return checked(PredictRequest, orjson.loads(key))
+
+
+def _asked_of_long(body: bytes) -> Asked | None:
+    """The same of many rows of numbers; None for all other bodies, and for those with errors."""
+    parts = split(body)
+    try:
+        sent = None if parts is None else checked(PredictRequest, parts.fields)
+    except Invalid:
+        return None
+    if parts is None or sent is None or sent.carries or sent.probabilities is not None or sent.model is None:
+        return None
+    _check_model(sent)
+    return Asked(sent, partial(_encoded_long, parts))
+
+
+def _encoded(instances: list[Any], booleans: bool, carried: Carried, model: Loaded | None) -> tuple[Rows, Carried]:
+    assert model is not None
+    return rows_of_json(instances, model, booleans_possible=booleans, carried=carried), carried
+
+
+def _encoded_long(parts: Split, model: Loaded | None) -> tuple[Rows, Carried]:
+    assert model is not None
+    if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
+        return Rows(parts.rows, []), NOTHING
+    return _encoded(orjson.loads(parts.text), False, NOTHING, model)
+
+
+def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> Asked:
+    """A body of columns, the other fields being query parameters."""
+    reserve = share(request).reserve
+    sent = read_query(request, PredictTable, _TEXT_FIELDS)
+    if kind == NPY:
+        sent.refuse_for_numbers()
+    sheet = Sheet(kind, bytes(body), sent, reserve) if kind != NPY else None
+    if sent.classes is not None:
+        _refuse_both(sent.model, None)
+        P, carried = (array_of_npy(body, reserve), NOTHING) if sheet is None else _probabilities(sheet, sent.classes)
+        return _asked_of_probabilities(sent, as_probabilities(P, sent.classes, normalize=sent.normalize), carried)
+    _check_model(sent)
+
+    def rows(model: Loaded | None) -> tuple[Rows, Carried]:
+        assert model is not None
+        if sheet is None:
+            return rows_of_npy(body, model.schema, reserve), NOTHING
+        return rows_of_sheet(sheet, model.schema)
+
+    return Asked(sent, rows)
+
+
+def _probabilities(sheet: Sheet, classes: list[int | str]) -> tuple[np.ndarray, Carried]:
+    from app.api.codecs.columns import probabilities_of_sheet  # noqa: PLC0415 - with pyarrow
+
+    return probabilities_of_sheet(sheet, classes)
+
+
+def _asked_of_probabilities(sent: PredictFields, given: Probabilities, carried: Carried) -> Asked:
+    return Asked(sent, lambda _: (Rows(given.P, []), carried))
+
+
+def _refuse_both(model: str | None, rows: list[Any] | None) -> None:
+    if model is not None or rows is not None:
+        place = "/model" if model is not None else "/instances"
+        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities' and 'classes', not both")
+
+
+def _check_model(sent: PredictFields) -> None:
+    """Invalid without a model, without which nothing else is of use, and where fields are for probabilities."""
+    if sent.model is None:
+        raise Invalid.at("/model", "'model' is required; or send 'probabilities' and 'classes'")
+    if sent.classes is not None or sent.normalize:
+        place = "/classes" if sent.classes is not None else "/normalize"
+        raise Invalid.at(place, "this goes with 'probabilities'; a model knows its classes")
+
+
+# What is answered
+
+
+class By(NamedTuple):
+    """Who asks, with the stores, and what is told of memory where that has to be asked for."""
+
+    ports: Ports
+    shadow: ShadowDecider
+    caller: Caller
+    reserve: Reserve | None = None
+
+
+class Ready(NamedTuple):
+    """A request with its rows, and how many numbers the answer will hold; `saved` is the matrix that it names."""
+
+    fields: PredictFields
+    model: Loaded | None
+    rows: Rows
+    carried: Carried
+    numbers: int
+    saved: Saved | None = None
+    key: bytes | None = None
+
+    @property
+    def pace(self) -> Literal["now", "in a thread", "long"]:
+        """Where it is decided: on the event loop, in a thread, or in one of the few for long work."""
+        fields, numbers = self.fields, self.numbers
+        limited = fields.limits or fields.resources
+        slow = limited and (fields.resources or numbers > INLINE_NUMBERS)
+        if numbers > _LONG_NUMBERS or slow or (fields.explain and numbers > _EXPLAINED_NUMBERS):
+            return "long"
+        most = _LIMITED_NUMBERS if limited else INLINE_NUMBERS
+        return "in a thread" if numbers > most or fields.explain or fields.priors == "estimate" else "now"
+
+
+def ready(asked: Asked, model: Loaded | None, stores: Ports) -> Ready:
+    """The request with its rows, and with the saved matrix that it names."""
+    fields, saved, key = asked.fields, None, asked.key
+    if model is not None and isinstance(fields.benefits, str) and not model.multilabel:
+        fields, saved = meant(stores, fields, model.name, model.classes)
+        if key is not None and saved is not None:
+            key += saved.reference.encode()  # a version of a matrix never changes
+    rows, carried = asked.rows(model)
+    classes = model.classes if model is not None else fields.classes or ()
+    return Ready(fields, model, rows, carried, extent(classes, fields, len(rows.X)), saved, key)
+
+
+def decided(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
+    """The answer, for a media type; and what is to be recorded of it before it is sent."""
+    if found.saved is None:
+        return _decided(by, found, form)
+    with as_named(found.saved):
+        return _decided(by, found, form)
+
+
+def _decided(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
+    fields, model, rows, carried, *_ = found
+    if fields.explain and form != JSON:
+        raise Invalid.at("/explain", "explanations come in JSON answers alone")
+    default = None if model is None else by.ports.recorder.defaults.of(model.name)
+    wish = recording.wish_of(fields.record, default)
+    if by.reserve is not None:
+        _charge(by.reserve, found, records=wish is not None)
+    if model is None:
+        if fields.record or fields.explore is not None:
+            place = "/record" if fields.record is not None else "/explore"
+            raise Invalid.at(place, "decisions are recorded by model, and this request has none")
+        answer = decide_given(Probabilities(fields.classes or (), rows.X), fields)
+        return Answered(answer, None, answer.warnings, carried), None
+    if form == JSON and not rows.usual:  # the other forms are for many rows, fast
+        rows.warnings.extend(strange_values(model, rows.X))
+    if model.regression:
+        return Answered(predict_values(model, fields, rows.X), model, rows.warnings, carried), None
+    answer = decide(model, fields, rows, found.key)
+    if wish is None:
+        if fields.explore is not None:
+            raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
+        return Answered(answer, model, answer.warnings, carried), None
+    answer, carried, batch = _recorded(by, wish, found, answer, form)
+    return Answered(answer, model, answer.warnings, carried), batch
+
+
+def _recorded(by: By, wish: recording.Wish, found: Ready, answer: Answer, form: str) -> tuple[Answer, Carried, Batch]:
+    """The answer, with drawn actions where it is to explore; what comes back; and what is to be recorded."""
+    fields, model, rows, carried = found[:4]
+    assert model is not None
+    if form == NPY and carried.id is None:
+        raise Invalid.at("/record", "an array of numbers has no place for the ids; ask for JSON or a table")
+    wish = wish.under(carried.own_ids)
+    recording.check_moment(by.ports, by.caller, wish)
+    ids = recording.ids_of(wish, len(rows.X))
+    if fields.explore is not None:
+        answer = explored(answer, model.name, ids.ids, fields.explore)
+    batch = predicted_batch(model, fields, answer, ids, by.caller, rows.texts(model.schema) if wish.instances else None)
+    batch = by.shadow.watched(batch, fields.model or "", model, fields, rows.X)
+    return answer, carried.with_ids(ids.ids), batch
+
+
+def _charge(reserve: Reserve, found: Ready, *, records: bool) -> None:
+    """Hold the memory for the work, by what is declared; bodies and answers are charged as they come and go."""
+    fields, X, numbers = found.fields, found.rows.X, found.numbers
+    needed = numbers * (_PER_NUMBER + _WITH_LIMITS * bool(fields.limited)) + X.size * _PER_CONTRIBUTION * fields.explain
+    if records:
+        needed += len(X) * _PER_RECORD + X.size * _PER_TOLD
+    if needed > SMALL:
+        reserve(needed)
+
+
+async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Response:
+    """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if they are to be."""
+    asked = await run_sized(request, size, read)
+    model = None if asked.fields.model is None else await loaded(request, asked.fields.model)
+    by = By(ports(request), request.app.state.shadow, who(request), share(request).reserve)
+    form = media_type_of_answer(request, asked.forms)
+
+    def work(found: Ready) -> tuple[Response, Batch | None]:
+        answer, batch = decided(by, found, form)
+        response = naming(asked.write(form, answer), found.saved)
+        if model is not None:
+            request.app.state.metrics.requests.decided(model.name, model.version, len(found.rows.X))
+        return response, batch
+
+    def whole() -> tuple[Response, Batch | None]:
+        return work(ready(asked, model, by.ports))
+
+    if size > INLINE_BYTES:
+        response, batch = await run_sized(request, size, whole)
+    elif model is not None and not model.inline:
+        response, batch = await run_in_threadpool(whole)
+    elif (pace := (found := ready(asked, model, by.ports)).pace) == "now":
+        response, batch = work(found)
+    elif pace == "long":
+        response, batch = await limiters(request).long.run(work, found)
+    else:
+        response, batch = await run_in_threadpool(work, found)
+    if batch is not None:
+        await by.ports.recorder.record(batch)
+    return response
+
+
+# The route
 
 
 @needs(PREDICT)
@@ -41,108 +340,18 @@ async def predict(request: Request) -> Response:
     chooses the format of the answer in the same way; where it names none of them the answer is JSON.
     """
     kind = media_type_of_body(request, _READERS)
-    if kind == NPY:
-        numbers = await changeable_body(request)
-        return await answered(request, len(numbers), lambda: _read_table(request, kind, numbers))
-    body = await request.body()
-    if kind != JSON:
-        kind, body = await unpacked(request, kind, body)
-    return await answered(request, len(body), lambda: _read(request, kind, body))
+    body: bytes | bytearray = await (changeable_body(request) if kind == NPY else request.body())
+    if kind == JSON:
+        return await answered(request, len(body), lambda: _asked_of_json(request, bytes(body)))
+    if kind != NPY:
+        kind, body = await unpacked(request, kind, bytes(body))
+    return await answered(request, len(body), lambda: _asked_of_columns(request, kind, body))
 
 
-def _read(request: Request, kind: str, body: bytes) -> Asked:
-    if kind != JSON:
-        return _read_table(request, kind, body)
+def _asked_of_json(request: Request, body: bytes) -> Asked:
     refuse_query_of_json(request, PredictTable.model_fields)
     measured(body, share(request).reserve)
-    if len(body) > INLINE_BYTES and (asked := _read_long(body)) is not None:
-        return asked
-    wire = checked(PredictRequest, document(body))
-    if wire.probabilities is not None:
-        _refuse_both(wire.model, wire.instances)
-        if wire.classes is None:
-            raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
-        given = as_probabilities(wire.probabilities, wire.classes, normalize=wire.normalize)
-        carried = carried_of_json(wire, wire.probabilities) if wire.carries else NOTHING
-        return Asked(wire.question(), given=(given, carried), record=wire.wish)
-    name = _model_of(wire)
-    if wire.instances is None:
-        raise Invalid.at("/instances", "'instances' is required")
-    booleans = b"true" in body or b"false" in body
-    carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
-    rows = partial(_encoded, wire.instances, booleans, carried)
-    return Asked(wire.question(), name, rows, record=wire.wish, instances=wire.instances)
-
-
-def _read_long(body: bytes) -> Asked | None:
-    """What `_read` finds in many rows of numbers; None for all other bodies, and for those with errors."""
-    parts = split(body)
-    try:
-        wire = None if parts is None else checked(PredictRequest, parts.fields)
-    except Invalid:
-        return None
-    if parts is None or wire is None or wire.carries or wire.probabilities is not None or wire.model is None:
-        return None
-    return Asked(wire.question(), _model_of(wire), partial(_encoded_long, parts), record=wire.wish)
-
-
-def _encoded_long(parts: Split, schema: Schema) -> tuple[codec.Rows, Carried]:
-    if not schema.categorical and parts.rows.shape[1] == len(schema.names):
-        return (parts.rows, []), NOTHING
-    return _encoded(orjson.loads(parts.text), False, NOTHING, schema)
-
-
-def _encoded(rows: list[Any], booleans: bool, carried: Carried, schema: Schema) -> tuple[codec.Rows, Carried]:
-    return codec.rows_of_json(rows, schema, booleans_possible=booleans, carried=carried), carried
-
-
-def _read_table(request: Request, kind: str, body: bytes | bytearray) -> Asked:
-    """A body of columns, the other fields being query parameters."""
-    reserve = share(request).reserve
-    asked = read_query(request, PredictTable, _TEXT_FIELDS)
-    if asked.classes is not None:
-        _refuse_both(asked.model, None)
-        P, carried = _probabilities(kind, body, asked, asked.classes, reserve)
-        given = as_probabilities(P, asked.classes, normalize=asked.normalize)
-        return Asked(asked.question(), given=(given, carried), record=asked.wish)
-    name = _model_of(asked)
-    if kind == NPY:
-        asked.refuse_for_numbers()
-        return Asked(
-            asked.question(),
-            name,
-            lambda schema: (codec.rows_of_npy(body, schema, reserve), NOTHING),
-            record=asked.wish,
-        )
-    sheet = Sheet(kind, bytes(body), asked, reserve)
-    return Asked(asked.question(), name, partial(codec.rows_of_sheet, sheet), record=asked.wish)
-
-
-def _probabilities(
-    kind: str, body: bytes | bytearray, asked: PredictTable, classes: list[int | str], reserve: Reserve
-) -> tuple[Any, Carried]:
-    if kind != NPY:
-        from app.api.codecs.columns import probabilities_of_sheet  # noqa: PLC0415 - with pyarrow
-
-        return probabilities_of_sheet(Sheet(kind, bytes(body), asked, reserve), classes)
-    asked.refuse_for_numbers()
-    return array_of_npy(body, reserve), NOTHING
-
-
-def _refuse_both(model: str | None, rows: list[Any] | None) -> None:
-    if model is not None or rows is not None:
-        place = "/model" if model is not None else "/instances"
-        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities' and 'classes', not both")
-
-
-def _model_of(asked: PredictQuestion) -> str:
-    """The model's name, without which nothing else is of use."""
-    if asked.model is None:
-        raise Invalid.at("/model", "'model' is required; or send 'probabilities' and 'classes'")
-    if asked.classes is not None or asked.normalize:
-        place = "/classes" if asked.classes is not None else "/normalize"
-        raise Invalid.at(place, "this goes with 'probabilities'; a model knows its classes")
-    return asked.model
+    return asked_of_json(body)
 
 
 _EXAMPLE = {

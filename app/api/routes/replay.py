@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
 
-from app.api.bodies.limits import LimitDocuments, ResourceDocuments
 from app.api.bodies.moments import Period
-from app.api.bodies.prediction_requests import CostsDocument
 from app.api.deps import CallerDep
 from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
@@ -19,8 +17,9 @@ from app.errors import Invalid
 from app.usecases import replay as usecase
 from app.usecases.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
 from app.usecases.fields import ByClass, Number, Text, WireModel
+from app.usecases.limits import LimitsByAction, Resources
 from app.usecases.matrices import NamedMatrixFields
-from app.usecases.predict import Rule
+from app.usecases.rules import Costs, Rule
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
@@ -30,10 +29,10 @@ class ReplayRule(WireModel):
 
     rule: Rule = "expected_benefit"
     threshold: Literal["posterior"] | Number | None = None
-    costs: CostsDocument | None = None
+    costs: Costs | None = None
     priors: ByClass | None = Field(default=None, description="class priors, in place of those of each request")
-    limits: LimitDocuments | None = Field(default=None, description="of the cases of a day")
-    resources: ResourceDocuments | None = Field(default=None, description="for the cases of a day")
+    limits: LimitsByAction | None = Field(default=None, description="of the cases of a day")
+    resources: Resources | None = Field(default=None, description="for the cases of a day")
 
 
 class ReplayRequest(NamedMatrixFields, Period):

@@ -8,9 +8,9 @@ from functools import partial
 from fastapi import Request, Response
 
 from app.api.budget import share
-from app.api.codecs import rows as codec
 from app.api.codecs.item_sets import WRITERS, common
 from app.api.codecs.media_types import ARROW, NPY, SVG, media_type_of_answer, media_type_of_body
+from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
 from app.api.codecs.sets import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.codecs.tables import Sheet, TableFields
 from app.api.deps import loaded
@@ -19,9 +19,9 @@ from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
 from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json
 from app.errors import Invalid
-from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import Sets, extent_bytes
+from app.usecases.predict import Rows
 from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest
 
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
@@ -53,7 +53,7 @@ async def retrieve(request: Request) -> Response:
     return await limiters(request).retrieve.run(_answer, request, asked, sets, rows, model)
 
 
-_RowsOf = Callable[[Schema], codec.Rows]
+_RowsOf = Callable[[Loaded], Rows]
 
 
 def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Sets | None, _RowsOf]:
@@ -63,9 +63,9 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
         asked = read_query(request, RetrieveFields, _TEXT_FIELDS)
         sets = None if asked.model else _READERS[kind](body, reserve)
         if kind == NPY:
-            return asked, sets, lambda schema: codec.rows_of_npy(body, schema, reserve)
+            return asked, sets, lambda model: rows_of_npy(body, model.schema, reserve)
         sheet = Sheet(kind, body, TableFields(), reserve)
-        return asked, sets, lambda schema: codec.rows_of_sheet(sheet, schema)[0]
+        return asked, sets, lambda model: rows_of_sheet(sheet, model.schema)[0]
     refuse_query_of_json(request, RetrieveFields.model_fields)
     fields, sets = fields_of_json(body, reserve)
     wire = checked(RetrieveRequest, fields)
@@ -79,7 +79,7 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
         raise Invalid.at("/probabilities", "'probabilities' and 'model' are mutually exclusive")
     if wire.model is not None and wire.instances is None:
         raise Invalid.at("/instances", "'instances' are required with a 'model'")
-    return wire, sets, partial(codec.rows_of_json, wire.instances or [], booleans_possible=True)
+    return wire, sets, partial(rows_of_json, wire.instances or [], booleans_possible=True)
 
 
 def _answer(
@@ -91,7 +91,7 @@ def _answer(
     form = media_type_of_answer(request, WRITERS)
     asked.curve |= form == SVG  # it is what the chart shows
     if model is not None:
-        X, warnings = rows(model.schema)
+        X, warnings, *_ = rows(model)
         share(request).reserve(extent_bytes(len(X), len(X) * len(model.classes)))
         if asked.method == "sampled":
             share(request).reserve(_BYTES_OF_VECTORS)

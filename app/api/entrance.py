@@ -1,0 +1,206 @@
+"""The entrance for short requests to `POST /predict`: decided and answered before any layer is entered.
+
+It decides nothing itself: a request that is plain by its headers is decoded, decided and encoded by the functions of
+the route. What needs more than these, or is answered with an error, goes through all layers as if nothing had
+happened: nothing is counted before the answer is certain. The rules for keys and rates are the guard's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.access.caller import Caller
+from app.api.budget import SMALL, announced
+from app.api.codecs.answers import Frame, json_of
+from app.api.codecs.json import INLINE_BYTES, document
+from app.api.codecs.media_types import JSON
+from app.api.deps import MATRIX_HEADER
+from app.api.gate import Guard, Header, Record, new_request_id, request_id_of, secured
+from app.api.permits import PREDICT
+from app.api.routes.predict import By, asked_of_json, decided, fields_of, key_of, ready
+from app.errors import PayoffError
+from app.registry.loaded import Loaded
+from app.usecases.ports import Ports
+from app.usecases.predict import check_finite
+from app.usecases.prepared import Usual
+from app.usecases.record import wish_of
+from app.usecases.shadow import ShadowDecider
+
+HELD_SECONDS = 1.0  # that the rest of a short body has
+_PATH = "/predict"
+_JSON = JSON.encode()
+_ACCEPTED = (None, _JSON, b"*/*")
+_OTHER_HEADS = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
+_NUMBER_BYTES = 25  # of the longest float64 in JSON, and a comma
+_TRIED = "tried_at_the_entrance"
+_FRAME = "frame"
+_TYPE = (b"content-type", _JSON)
+Head = Mapping[bytes, bytes]
+_log = structlog.get_logger("payoff.request")
+
+
+class Hot(NamedTuple):
+    """An answer with status 200: its headers and its body; `Entrance.count` counts it once sent."""
+
+    request_id: str
+    headers: list[Header]
+    body: bytes
+    decided: tuple[str, int, int]  # the model's name, its version, and how many instances
+    began: float
+
+    def lines(self, defaults: list[Header]) -> bytes:
+        """It as it goes over the wire, with the server's own headers."""
+        head = b"".join([b"%b: %b\r\n" % header for header in (*defaults, *self.headers)])
+        return b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (head, self.body)
+
+
+class _Content(NamedTuple):
+    """The body of an answer, how many instances it decided, and more headers."""
+
+    content: bytes
+    instances: int
+    more: Sequence[Header] = ()
+
+
+class Entrance:
+    """Answers short requests: those that the server hands over (`HotProtocol`) before it starts a task for them."""
+
+    def __init__(self, guard: Guard, ports: Ports, shadow: ShadowDecider, record: Record) -> None:
+        self._guard = guard
+        self._ports = ports
+        self._shadow = shadow
+        self._record = record
+        self._most = min(INLINE_BYTES, guard.most_bytes)
+
+    def plain_head(self, scope: Scope) -> Head | None:
+        """The headers of a request that is plain as far as they tell: JSON in and out, a short body, none twice."""
+        if scope["path"] != _PATH or scope["method"] != "POST" or scope.get("query_string") or scope.get("root_path"):
+            return None
+        headers = scope["headers"]
+        head = dict(headers)
+        length = announced(head.get(b"content-length", b""))
+        if len(head) != len(headers) or length is None or length > self._most:
+            return None
+        plain = head.get(b"content-type", _JSON) == _JSON and head.get(b"accept") in _ACCEPTED
+        return head if plain and _OTHER_HEADS.isdisjoint(head) else None
+
+    def answer(self, scope: Scope, head: Head, body: bytes) -> Hot | None:
+        """The answer to a request with a `plain_head`, None where it has to go through all layers."""
+        began = perf_counter()
+        scope.setdefault("state", {})[_TRIED] = True
+        try:
+            caller = self._guard.caller(scope, head)
+            caller.need(PREDICT.scopes)
+            if caller.client is None and b"x-forwarded-for" in head:
+                return None  # the server reads the address, for which it counts, further in
+            if self._guard.must_wait(caller, scope):
+                return None
+            return self._decided(scope, head, caller, body, began)
+        except PayoffError:
+            return None
+        except Exception:  # noqa: BLE001 - the layers answer it
+            _log.exception("unexpected error at the entrance")
+            return None
+
+    def _decided(self, scope: Scope, head: Head, caller: Caller, body: bytes, began: float) -> Hot | None:
+        asked = document(body)
+        name = asked.get("model") if isinstance(asked, dict) else None
+        model = self._ports.registry.cached(name) if isinstance(name, str) and caller.allows(name) else None
+        if model is None or not model.inline or model.regression:
+            return None
+        found = self._of_usual_row(model, asked, body) or self._of_any(model, caller, body)
+        if found is None or len(found.content) > SMALL:
+            return None
+        rate, wait = self._guard.take(caller, scope)
+        if wait:
+            return None
+        request_id = request_id_of(scope) if b"x-request-id" in head else new_request_id()
+        own = [(b"content-length", b"%d" % len(found.content)), _TYPE, (b"x-request-id", request_id.encode())]
+        counted = model.name, model.version, found.instances
+        return Hot(request_id, [*own, *found.more, *rate, *_COMMON], found.content, counted, began)
+
+    def _of_usual_row(self, model: Loaded, asked: dict[str, Any], body: bytes) -> _Content | None:
+        """The answer for one row of usual numbers, by a matrix that the model decided by before: the most requests.
+
+        Of `predict` and `json_of` these are the steps that are left then.
+        """
+        instances = asked.get("instances")
+        if type(instances) is not list or len(instances) != 1 or b"true" in body:
+            return None
+        key, usual = key_of(asked), model.once(Usual)
+        matrix = usual.known(key)
+        if matrix is None or key is None or not (fields := fields_of(key)).is_simple:
+            return None
+        if body.count(b"false") > (fields.record is False):
+            return None
+        if fields.record is None and self._ports.recorder.defaults.of(model.name) is not None:
+            return None
+        row = usual.row(instances[0])
+        if row is None:
+            return None
+        P = usual.posterior(row)
+        check_finite(P)
+        choice, expected = matrix.decide(P)
+        frame = matrix.notes.get(_FRAME) or matrix.notes.setdefault(_FRAME, Frame.of(model, matrix))
+        return _Content(frame.around([matrix.actions[choice.item()]], P, expected), 1)
+
+    def _of_any(self, model: Loaded, caller: Caller, body: bytes) -> _Content | None:
+        """The answer to any other request that is decided at once, and not recorded."""
+        asked = asked_of_json(body)
+        if wish_of(asked.fields.record, self._ports.recorder.defaults.of(model.name)) is not None:
+            return None
+        found = ready(asked, model, self._ports)
+        if found.pace != "now" or found.numbers * _NUMBER_BYTES > SMALL:
+            return None
+        answer, _ = decided(By(self._ports, self._shadow, caller), found, JSON)
+        named = [] if found.saved is None else [(MATRIX_HEADER.encode(), found.saved.reference.encode())]
+        return _Content(json_of(answer), len(found.rows.X), named)
+
+    def count(self, scope: Scope, hot: Hot) -> None:
+        """Count an answer, and write its line."""
+        self._record.metrics.decided(*hot.decided)
+        self._record(scope, _PATH, hot.request_id, 200, perf_counter() - hot.began)
+
+
+_COMMON = secured([])
+
+
+class Door:
+    """ASGI middleware around all layers: the entrance under servers without `HotProtocol`."""
+
+    def __init__(self, app: ASGIApp, entrance: Entrance) -> None:
+        self._app = app
+        self._entrance = entrance
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = None
+        if scope["type"] == "http" and _TRIED not in scope.get("state", ()):
+            head = self._entrance.plain_head(scope)
+        if head is None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(HELD_SECONDS):
+                first: Message | None = await receive()
+        except TimeoutError:  # further in its time is limited
+            first = None
+        if first is not None and first["type"] == "http.request" and not first.get("more_body", False):
+            hot = self._entrance.answer(scope, head, first.get("body", b""))
+            if hot is not None:
+                await send({"type": "http.response.start", "status": 200, "headers": hot.headers})
+                await send({"type": "http.response.body", "body": hot.body})
+                self._entrance.count(scope, hot)
+                return
+
+        async def again() -> Message:
+            nonlocal first
+            message, first = first, None
+            return await receive() if message is None else message
+
+        await self._app(scope, again, send)

@@ -1,0 +1,294 @@
+"""What each rule decides, by probabilities and what the caller says is at stake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, StrictBool, StrictInt
+
+from app.decisions.benefit import Decision
+from app.decisions.hcsklr import beta_delta, hierarchical
+from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
+from app.errors import Conflict, Flaw, Invalid, pointer, reject
+from app.registry.loaded import Loaded
+from app.text import some_of
+from app.usecases.explain import explanations
+from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
+from app.usecases.limits import LimitedFields, decide_within_limits
+from app.usecases.matrices import MatrixFields, best_in_training, check_distinct
+from app.usecases.prepared import Prepared, prepared
+from app.usecases.priors import corrected
+
+Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
+_DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes
+_SHOWN = 5  # names in a message
+
+
+class Costs(WireModel):
+    """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
+
+    majority: StrictInt | Text = Field(examples=["healthy"])
+    C_HD: float = Field(ge=0, strict=True, description="taking the majority for a minority class")
+    C_DH: float = Field(ge=0, strict=True, description="taking a minority class for the majority")
+    C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
+
+
+class RuleFields(LimitedFields, MatrixFields):
+    """By what is to be decided: a rule with what it needs, and what is at stake."""
+
+    benefits: NamedMatrices | None = Field(
+        default=None,
+        description="a row per actual class, a column per action; one matrix, or one per instance; or the name of a"
+        " saved matrix",
+        examples=[[[0, -1], [-10, 5]], {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
+    )
+    cost_matrix: Matrices | None = Field(default=None, description=COSTS)
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(
+        default=None, description="names of the columns; without them the columns are the classes"
+    )
+    rule: Rule = "expected_benefit"
+    threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
+    costs: Costs | None = None
+    priors: Literal["estimate"] | ByClass | None = Field(
+        default=None,
+        description="class priors where the model is used, by class; `estimate`: estimated from the instances of this"
+        " request",
+        examples=[{"healthy": 0.98, "ill": 0.02}, "estimate"],
+    )
+    explain: StrictBool = Field(default=False, description="say what would change each decision; in JSON answers")
+
+    explore: Annotated[float, Field(gt=0, le=0.5, strict=True)] | None = Field(
+        default=None,
+        description="the share of recorded decisions whose action is drawn at random; `propensities` has the chance of"
+        " each action",
+    )
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the matrix alone decides."""
+        extras = self.priors is not None or self.explain or self.explore is not None or bool(self.limited)
+        return self.rule == "expected_benefit" and not extras
+
+
+class Answer(NamedTuple):
+    """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected benefits (n, A), and
+    the priors (K,) that the request asked for, in whatever way.
+
+    `matrix` is that by which these are expected. `propensities` (n,) are those of the actions, where these were drawn.
+    """
+
+    rule: Rule
+    classes: Sequence[int | str]
+    actions: Sequence[int | str]
+    choice: np.ndarray
+    probabilities: np.ndarray
+    expected_benefits: np.ndarray | None
+    warnings: list[str]
+    figures: Mapping[str, Any]
+    explanations: list[dict[str, Any]] | None = None
+    priors: np.ndarray | None = None
+    matrix: Prepared | None = None
+    propensities: np.ndarray | None = None
+
+
+class _Case(NamedTuple):
+    """What a rule decides by: `scores` are the probabilities as they come, `P` those under the `priors` in use.
+
+    `model` is None where the probabilities came with the request; `decision` is the best one by the matrix.
+    """
+
+    model: Loaded | None
+    classes: Sequence[int | str]
+    asked: RuleFields
+    scores: np.ndarray
+    priors: np.ndarray | None
+    P: np.ndarray
+    matrix: Prepared | None
+    actions: Sequence[int | str]
+    decision: Decision | None
+
+
+_Chosen = tuple[np.ndarray, list[str], dict[str, Any]]
+_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "record", "ids", "id", "keep"})
+
+
+def check_fields(asked: RuleFields) -> None:
+    """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
+    if asked.stated and asked.model_fields_set <= _PLAIN and asked.rule == "expected_benefit":
+        return  # nearly always
+    rule, limited, explores = asked.rule, bool(asked.limited), asked.explore is not None
+    by_benefit, by_costs = rule == "expected_benefit", rule in ("beta_delta", "hierarchical")
+    whole_batch = "with limits a decision depends on the whole batch; leave out"
+    checks = [
+        (
+            by_benefit and not asked.stated,
+            "/benefits",
+            f'rule {rule} needs benefits; or ask for "rule": "most_probable"',
+        ),
+        (
+            asked.threshold is not None and rule != "threshold",
+            "/threshold",
+            f'a threshold belongs to "rule": "threshold", not to {rule}',
+        ),
+        (by_costs and asked.costs is None, "/costs", f"rule {rule} needs costs"),
+        (
+            asked.costs is not None and not by_costs,
+            "/costs",
+            f"costs belong to the rules beta_delta and hierarchical, not to {rule}",
+        ),
+        (
+            asked.explain and not by_benefit,
+            "/explain",
+            f"explanations are for the rule expected_benefit, not for {rule}",
+        ),
+        (asked.explain and limited, "/explain", f"{whole_batch} explain"),
+        (
+            asked.actions is not None and rule not in _DECIDES_ACTIONS,
+            "/actions",
+            f"rule {rule} decides among the classes; leave out actions",
+        ),
+        (
+            limited and not by_benefit,
+            pointer(*asked.limited[:1]),
+            f"limits and resources belong to the rule expected_benefit, not to {rule}",
+        ),
+        (explores and not by_benefit, "/explore", f"exploration goes with the rule expected_benefit, not with {rule}"),
+        (explores and limited, "/explore", f"{whole_batch} explore"),
+        (
+            explores and asked.explain,
+            "/explore",
+            "actions that are drawn at random have no explanation; leave out explain or explore",
+        ),
+    ]
+    reject(Flaw(place, message) for is_wrong, place, message in checks if is_wrong)
+
+
+def decide_by(
+    asked: RuleFields,
+    model: Loaded | None,
+    classes: Sequence[int | str],
+    scores: np.ndarray,
+    warnings: Sequence[str],
+    known: Prepared | None = None,
+) -> Answer:
+    """The decisions for probabilities (n, K) of a model, or of no model, and the warnings so far. O(n K A).
+
+    `known` is the matrix where the fields were asked before. Raises Invalid with the place in the request where what is
+    asked fits neither the rule nor the classes.
+    """
+    if known is not None and asked.is_plain:
+        best, told = known.decide(scores), [*warnings, *known.warnings]
+        return Answer(
+            asked.rule, classes, known.actions, best.choice, scores, best.expected_benefits, told, {}, matrix=known
+        )
+    P, priors, notes, figures = scores, None, list[str](), dict[str, Any]()
+    if asked.priors is not None and model is not None:
+        found = corrected(scores, classes, model.priors, asked.priors)
+        P, priors, notes, figures = found.P, found.priors, found.warnings, found.figures
+    matrix = known or prepared(asked, classes, len(P), best_in_training(model))
+    if matrix is not None and matrix.is_named and asked.rule not in _DECIDES_ACTIONS:
+        named = some_of([str(name) for name in matrix.actions], _SHOWN)
+        what = f"rule {asked.rule} decides among the classes, and the matrix has the actions {named}"
+        raise Invalid.at(asked.place, f"{what}; leave out the matrix, or decide by the rule expected_benefit")
+    actions = matrix.actions if matrix is not None else _two_actions(asked.actions) or classes
+    decision = None if matrix is None else matrix.decide(P)
+    case = _Case(model, classes, asked, scores, priors, P, matrix, actions, decision)
+    choice, more, ruled = _RULES[asked.rule](case)
+    explained = None
+    if asked.explain and matrix is not None:
+        explained = explanations(P, matrix.benefits, choice, classes, actions)
+    expected = None if decision is None else decision.expected_benefits
+    told, figures = [*warnings, *notes, *more], {**ruled, **figures}
+    return Answer(asked.rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
+
+
+def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:
+    """Those between which a threshold decides that comes as a number, without a matrix."""
+    if names is not None:
+        check_distinct(names)
+        if len(names) != 2:
+            raise Invalid.at("/actions", "a threshold decides between two actions")
+    return names
+
+
+def sorted_holdout(model: Loaded) -> HoldoutScores:
+    """A binary model's hold-out, sorted (use `Loaded.once`); Conflict at /threshold where it has none."""
+    if model.holdout is None:
+        raise Conflict.at(
+            "/threshold", "this version has no hold-out; use 'posterior' or a number, or train it with a 'holdout'"
+        )
+    try:
+        return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
+    except Invalid as error:
+        raise error.under("/threshold") from error
+
+
+def _by_expected_benefit(case: _Case) -> _Chosen:
+    assert case.matrix is not None
+    assert case.decision is not None
+    choice, figures = case.decision.choice, dict[str, Any]()
+    if case.asked.limited:
+        choice, figures = decide_within_limits(case.asked, case.P, case.matrix.benefits, case.decision, case.actions)
+    return choice, case.matrix.warnings, figures
+
+
+def _by_threshold(case: _Case) -> _Chosen:
+    """Cut the probability of the second class; the hold-out's cut is one on the model's own scores, priors or not."""
+    if len(case.classes) != 2 or len(case.actions) != 2:
+        raise Invalid.at("/rule", "a threshold needs two classes and two actions; use expected_benefit")
+    wanted = case.asked.threshold
+    B = case.matrix.benefits if case.matrix is not None and case.matrix.benefits.ndim == 2 else None
+    if isinstance(wanted, int | float):
+        scores, cut = case.P, given_cut(float(wanted), B, case.actions)
+    elif B is None:
+        raise Invalid.at("/benefits", "this threshold comes from one benefit matrix; send it, or a number as threshold")
+    elif wanted == "holdout" and case.model is not None:
+        scores, (cut, _) = case.scores, case.model.once(sorted_holdout).best(B, case.priors, case.actions)
+    else:
+        scores, cut = case.P, posterior_threshold(B, case.actions)
+    return decide_by_threshold(scores[:, 1], cut), list(cut.warnings), {"threshold": cut.value}
+
+
+def _by_beta_delta(case: _Case) -> _Chosen:
+    costs, majority = _costs(case)
+    if costs.C_DD is None:
+        raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
+    try:
+        ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.classes)
+    except Invalid as error:
+        raise error.under("/costs") from error
+    return ruled.choice, ruled.warnings, ruled.figures
+
+
+def _by_hierarchy(case: _Case) -> _Chosen:
+    costs, majority = _costs(case)
+    try:
+        ruled = hierarchical(case.P, majority, costs.C_HD, costs.C_DH)
+    except Invalid as error:
+        raise error.under("/costs") from error
+    return ruled.choice, ruled.warnings, {"threshold": ruled.p_star}
+
+
+def _by_probability(case: _Case) -> _Chosen:
+    return case.P.argmax(axis=1), [], {}
+
+
+_RULES: dict[Rule, Callable[[_Case], _Chosen]] = {
+    "expected_benefit": _by_expected_benefit,
+    "threshold": _by_threshold,
+    "beta_delta": _by_beta_delta,
+    "hierarchical": _by_hierarchy,
+    "most_probable": _by_probability,
+}
+
+
+def _costs(case: _Case) -> tuple[Costs, int]:
+    costs = case.asked.costs
+    assert costs is not None
+    names = [str(name) for name in case.classes]
+    if str(costs.majority) not in names:
+        raise Invalid.at("/costs/majority", f"majority is one of the classes: {', '.join(names)}")
+    return costs, names.index(str(costs.majority))
