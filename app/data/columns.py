@@ -3,25 +3,79 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.location import Location
-from app.data.misread import MAX_SHOWN, misread
-from app.data.source import LeftOut
+from app.data.source import LeftOut, Location
 from app.errors import MAX_ERRORS, Flaw, TooLarge
 from app.features import Feature
+from app.numbers_in_text import is_number
 from app.text import MAX_CATEGORY, refused_character, some_of
+
+MAX_SHOWN = 40  # characters of a word
+_MOST = 0.5  # of the distinct values of a column that is nearly a number
+_WRITTEN = re.compile(
+    r"[+-]?[$€£]?\s?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?\s?[%$€£]?|[+-]?[$€£]?\s?\d+([.,]\d+)?\s?[%$€£]?"
+)
+_DATE = re.compile(
+    r"(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2}))([ T]\d{1,2}:\d{2}.*)?"
+)
+_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
 _LOOKED_AT = 1000  # rows that tell whether looking at all of them can be worth it
 _MAX_LABELS = 1000  # of a label whose copies in other words are looked for
 _FEW = 20  # rows below which distinct values mean nothing
 _FEW_INTEGERS = 100
+
+
+def is_written(word: str) -> bool:
+    """Whether a word is a number in a way of writing that is not read as one: 1,234 or 12 %."""
+    return bool(_WRITTEN.fullmatch(word)) and not is_number(word)
+
+
+def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
+    """The row of the first word that keeps a column from being numbers, or dates, and what to do; None for words.
+
+    `first` has the row of each distinct word.
+    """
+    if not first:
+        return None
+    if all(map(_DATE.fullmatch, first)):
+        row, word = _earliest(first, first)
+        return (
+            row,
+            f"{word!r} looks like a date; dates are read as words: write a number, such as days, or leave it out",
+        )
+    plain = list(filter(is_number, first))
+    written = [word for word in first if is_written(word)]
+    if len(plain) == len(first) or len(plain) + len(written) <= _MOST * len(first):
+        return None
+    row, word = _earliest(first, set(first).difference(plain))
+    if written and all(map(_COMMA.fullmatch, written)) and _one_comma(written):
+        return row, f"{word!r} is not read as a number; send decimal=, if the comma is a decimal one, else leave it out"
+    if word in written:
+        return row, f"{word!r} is not read as a number; write it in digits with a decimal point"
+    return (
+        row,
+        f'{word!r} is not a number, as most values are; fix it, or send types={{"{name}": "number"}} to leave it out',
+    )
+
+
+def _one_comma(written: Sequence[str]) -> bool:
+    """Whether a comma cannot separate thousands in one of the words at least."""
+    return any(len(word.partition(",")[2]) != 3 for word in written)
+
+
+def _earliest(first: Mapping[str, int], words: Any) -> tuple[int, str]:
+    row, word = min((first[word], word) for word in words)
+    return row, word[:MAX_SHOWN]
 
 
 class Vocabulary:

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from app.data.dialect import Dialect
-from app.errors import MAX_ERRORS, Flaw, Invalid
+from app.data.dataset import DataLimits
+from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
+from app.data.upload_request import Dialect, UploadRequest
+from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
 from app.numbers_in_text import MISSING
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
@@ -200,3 +202,41 @@ def _explained(ragged: list[Flaw]) -> Iterator[None]:
             msg = f"a row is longer than {_BLOCK:,} bytes; is there a quote that is not closed?"
             raise Invalid.at("", msg) from error
         raise Invalid.at("", f"the file cannot be read as CSV ({found[:200]})") from error
+
+
+def csv_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
+    """The columns of a CSV file: one is numeric if each of its values that is not missing is a number.
+
+    Raises Invalid for a file that is not such a table, and TooLarge beyond `limits`, before more than a block of it is
+    in memory.
+    """
+    decimal, ignored, words = request.dialect.decimal, request.named("ignore"), request.named("category")
+    try:
+        text = CsvText(content, request.dialect)
+        check_columns(len(text.names), limits)
+        reject(check_names(text.names, "", numbered=False))
+        chosen = {j: name for j, name in enumerate(text.names) if name not in ignored}
+        numeric = _numeric(text, {j for j, name in chosen.items() if name not in words}, decimal, limits)
+    except Invalid as error:
+        raise error.under(FILE) from error
+    kinds: list[Kind] = ["numeric" if j in numeric else "categorical" for j in chosen]
+
+    def batches() -> Iterator[list[Any]]:
+        for columns in text.blocks():
+            cells = {j: clean(columns[j]) for j in chosen}
+            yield [numbers(column, decimal) if j in numeric else column for j, column in cells.items()]
+
+    places = [Location(name, FILE + pointer(name), first_row=FIRST_ROW) for name in chosen.values()]
+    return Source(text.names, places, kinds, batches)
+
+
+def _numeric(text: CsvText, candidates: set[int], decimal: str, limits: DataLimits) -> set[int]:
+    """Those of the columns that hold numbers alone; all is read once, and the rows are counted."""
+    rows = 0
+    for columns in text.blocks():
+        rows += len(columns[0])
+        check_rows(rows, limits)
+        candidates = {j for j in candidates if numbers(clean(columns[j]), decimal) is not None}
+    if not rows:
+        raise Invalid.at("", "there is a header, but no row of values")
+    return candidates

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.dataset import DataLimits
-from app.data.location import Location, check_names
-from app.data.source import Kind, Source, check_columns, check_rows
+from app.data.source import Kind, Location, Source, check_columns, check_names, check_rows
 from app.errors import Flaw, Invalid, pointer, reject
 from app.text import MAX_NAME, refused_character
 

@@ -26,7 +26,7 @@ import structlog
 
 from app import allocator, errors
 from app.data.dataset import DataLimits, Dataset, from_json, to_json
-from app.data.location import FILE
+from app.data.source import FILE
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, PayoffError, trace_of
 from app.processes import CONTEXT, LOCK, end_with

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.data.columns import Column
-from app.data.location import Location
+from app.data.source import Location
 from app.errors import MAX_ERRORS, Flaw, Invalid, reject
 
 Classes = tuple[int | str, ...] | None

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 
 from app.data.arrow_text import floats, index_columns, is_bytes, is_number, is_text
 from app.data.dataset import DataLimits
-from app.data.location import FILE, Location, check_names
-from app.data.source import Kind, Source, check_columns, check_rows
+from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 

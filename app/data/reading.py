@@ -2,21 +2,140 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, Literal
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, Literal, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.data.building import Built, build
-from app.data.content import opened
+from app.data.columns import is_written
+from app.data.csv_text import csv_source, in_points
 from app.data.dataset import DataLimits, Dataset
 from app.data.inline import inline_source
-from app.data.location import FILE
-from app.data.typed import typed
+from app.data.parquet_file import parquet_source
+from app.data.source import FILE, Kind, LeftOut, Location, Source
 from app.data.upload_request import UploadRequest
-from app.errors import MAX_ERRORS, Flaw, pointer, reject, unknown
+from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.numbers_in_text import NUMBER
 from app.text import refused_character
+
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+_ZIP = b"PK\x03\x04"
+_CHUNK = 1 << 20
+_RATIO = 100  # tables pack to a third or a twentieth: bytes beyond this hold a reader for next to nothing
+_IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
+
+
+@contextmanager
+def opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Iterator[Source]:
+    """A source over `content` (at any position), recognised by its first bytes; what is unpacked is deleted at the end.
+
+    Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
+    """
+    size = content.seek(0, 2)
+    if size > limits.max_upload_bytes:
+        raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
+    if not _first_bytes(content).startswith(_GZIP):
+        yield _source(content, limits, request)
+        return
+    with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
+        _unpack(content, cast(BinaryIO, plain), min(limits.max_upload_bytes, max(size * _RATIO, _IN_MEMORY)))
+        yield _source(cast(BinaryIO, plain), limits, request)
+
+
+def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
+    first = _first_bytes(content)
+    if first.startswith(_PARQUET):
+        return parquet_source(content, limits, request)
+    if first.startswith((_ZIP, _GZIP)):
+        raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, gzipped or not, or Parquet")
+    return csv_source(content, limits, request)
+
+
+def _first_bytes(content: BinaryIO) -> bytes:
+    content.seek(0)
+    return content.read(4)
+
+
+def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
+    packed.seek(0)
+    size = 0
+    try:
+        with gzip.GzipFile(fileobj=packed, mode="rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                size += len(chunk)
+                if size > most:
+                    raise TooLarge(f"this file may unpack to at most {most:,} bytes; send it unpacked")
+                plain.write(chunk)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
+
+
+def typed(source: Source, request: UploadRequest) -> Source:
+    """The source with some columns as numbers or words by order.
+
+    In a column of numbers a word that is none is left out, unless it is a number written in another way: Invalid, for
+    it would be lost.
+    """
+    reject(
+        Flaw(pointer("types", name), unknown("column", name, source.names))
+        for name in request.types
+        if name not in source.names
+    )
+    forced: dict[str | None, Kind] = {"number": "numeric", "category": "categorical"}
+    kinds = [
+        forced.get(request.types.get(place.name), kind) for place, kind in zip(source.places, source.kinds, strict=True)
+    ]
+    decimal, left_out = request.dialect.decimal, source.left_out
+
+    def batches() -> Iterator[list[Any]]:
+        rows = 0
+        for arrays in source.batches():
+            yield [
+                array
+                if kinds[j] == source.kinds[j]
+                else _as_words(array)
+                if kinds[j] == "categorical"
+                else _as_numbers(array, source.places[j], rows, decimal, left_out)
+                for j, array in enumerate(arrays)
+            ]
+            rows += len(arrays[0])
+
+    return replace(source, kinds=kinds, batches=batches)
+
+
+def _as_numbers(array: Any, place: Location, rows: int, decimal: str, left_out: dict[str, LeftOut]) -> Any:
+    """Words as numbers, those that are none as missing, which is noted; `rows` came before them."""
+    words = array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array
+    point = in_points(words, decimal)
+    fits = pc.match_substring_regex(point, f"^{NUMBER}$").fill_null(False)
+    bad = np.flatnonzero(pc.and_not(words.is_valid(), fits).to_numpy(zero_copy_only=False))
+    if len(bad):
+        texts = words.take(pa.array(bad)).to_pylist()
+        wrong = next(((row, word) for row, word in zip(bad.tolist(), texts, strict=True) if is_written(word)), None)
+        if wrong is not None:
+            msg = f"{wrong[1]!r} is a number in another way of writing; write it in digits with a decimal point"
+            raise Invalid.of([place.flaw(rows + wrong[0], msg)])
+        known = left_out.get(place.name, LeftOut(0, rows + int(bad[0]), texts[0]))
+        left_out[place.name] = replace(known, count=known.count + len(bad))
+    return pc.if_else(fits, point, pa.scalar(None, pa.string())).cast(pa.float64())
+
+
+def _as_words(array: Any) -> Any:
+    """Numbers as text, integers without a point."""
+    whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), 2.0**53))
+    integers = pc.if_else(whole, array, pa.scalar(None, pa.float64())).cast(pa.int64()).cast(pa.string())
+    return pc.if_else(whole, integers, array.cast(pa.string()))
 
 
 def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits) -> Dataset:

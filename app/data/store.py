@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import logging
 import math
 import re
@@ -18,7 +19,6 @@ from typing import Any, BinaryIO, cast
 
 from app.data.dataset import DataLimits, Dataset, checked, damaged, from_json, to_json
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
-from app.data.names import Names
 from app.data.table import Table
 from app.data.upload_request import UploadRequest
 from app.disks import Obstacle
@@ -30,6 +30,7 @@ __all__ = ["DataLimits", "Dataset", "DatasetStore", "Draft"]
 
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
+_NAMES, _NAMED = "names", "latest.json"
 _MAX_COLUMNS = 20_000  # of all data sets on a page together
 _ID = re.compile(r"ds_[0-9a-f]{16}")
 _PLACE = rf"[0-9T:.+-]+\|{_ID.pattern}"
@@ -38,6 +39,37 @@ _log = logging.getLogger(__name__)
 
 # Arrow takes some 60 MB of memory, which a service that only predicts need not spend: the modules that use it are
 # imported where the first data set is read or loaded.
+
+
+class Names:
+    """A small file for each name beside the data sets, replaced atomically."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def point(self, owner: str, name: str, dataset_id: str) -> None:
+        """Have the owner's `name` refer to this data set from now on."""
+        content = json.dumps({"name": name, "dataset": dataset_id}).encode()
+        self._storage.write(f"{_folder(owner, name)}/{_NAMED}", content)
+
+    def find(self, owner: str, name: str) -> str | None:
+        """The data set that the owner's `name` refers to, if it still exists."""
+        with suppress(NotFound, ValueError, KeyError, TypeError):
+            found = str(json.loads(self._storage.read(_folder(owner, name), _NAMED))["dataset"])
+            return found if self._storage.exists(found) else None
+        return None
+
+    def forget(self, dataset_id: str) -> None:
+        """Remove all names that refer to a data set. O(names)."""
+        for folder in self._storage.folders(_NAMES):
+            path = f"{_NAMES}/{folder}"
+            with suppress(NotFound, ValueError, KeyError, TypeError):
+                if json.loads(self._storage.read(path, _NAMED))["dataset"] == dataset_id:
+                    self._storage.remove(path)
+
+
+def _folder(owner: str, name: str) -> str:
+    return f"{_NAMES}/{hashlib.sha256(json.dumps([owner, name]).encode()).hexdigest()}"
 
 
 @dataclass(frozen=True)

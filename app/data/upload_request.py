@@ -1,16 +1,27 @@
-"""What an upload asks for, besides its file."""
+"""What an upload asks for, besides its file; and how a CSV file is written."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Invalid, pointer
 from app.text import MAX_NAME, check_text
 
+Delimiter = Literal[",", ";", "\t", "|"]
+Decimal = Literal[".", ","]
+Encoding = Literal["utf-8", "utf-16", "latin-1"]
+
 ColumnType = Literal["number", "category", "ignore"]
+
+
+class Dialect(NamedTuple):
+    """Spreadsheets and databases write other ones than the default."""
+
+    delimiter: Delimiter = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
 
 
 class UploadRequest(BaseModel):

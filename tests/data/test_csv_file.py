@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.data import csv_text
-from app.data.dialect import Dialect
 from app.data.labels import AS_NUMBER
 from app.data.store import DataLimits, DatasetStore
+from app.data.upload_request import Dialect
 from app.errors import Invalid, TooLarge
 from app.features import Feature
 from tests.messages import says

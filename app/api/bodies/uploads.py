@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
 from app.api.limiters import limiters
-from app.data.dialect import Dialect
+from app.data.upload_request import Dialect
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.text import MAX_NAME
 

@@ -13,7 +13,7 @@ from pyarrow import csv
 from app.api.codecs.json import Reserve, in_header
 from app.api.codecs.media_types import CSV
 from app.data.csv_text import FIRST_ROW, CsvText, check_text, clean, first_word, numbers
-from app.data.dialect import Dialect
+from app.data.upload_request import Dialect
 from app.errors import Invalid, TooLarge, pointer
 
 _BYTES_PER_BYTE = 12  # of memory: a number of one digit and its delimiter take eight, and twice while they are built

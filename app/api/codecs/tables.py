@@ -16,8 +16,8 @@ from app.api.codecs.carried import Carried
 from app.api.codecs.json import Reserve
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.deps import ports
-from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
-from app.data.location import FILE
+from app.data.source import FILE
+from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
 from app.numbers_in_text import MISSING
 from app.usecases.datasets import arrow_of_parquet

@@ -14,9 +14,8 @@ from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.permits import TRAIN, UPLOAD, needs
 from app.api.routing import StrictRoute, checked, parsed_text
-from app.data.dialect import Decimal, Delimiter, Encoding
 from app.data.store import Dataset
-from app.data.upload_request import UploadRequest
+from app.data.upload_request import Decimal, Delimiter, Encoding, UploadRequest
 from app.errors import Invalid, pointer
 from app.usecases import datasets as usecase
 from app.usecases.datasets import EXAMPLE_ID
