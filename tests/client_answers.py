@@ -67,8 +67,10 @@ def altered(draw):
     return answers
 
 
-def arrow():
-    table = pa.table({"decision": ["x", "y"]}).replace_schema_metadata({"payoff": json.dumps(SHARED)})
+def arrow(rows=2):
+    columns = {"decision": ["x", "y"], "p:a": [0.5, 1], "p:b": [0.5, 0], "benefit:x": [1.0, 3], "benefit:y": [2.0, 4]}
+    table = pa.table({name: values * (rows // 2) for name, values in columns.items()})
+    table = table.replace_schema_metadata({"payoff": json.dumps(SHARED)})
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -80,7 +82,9 @@ def of_path(answers, request):
     content = answers.get(f"/{request.url.path.rpartition('/')[2]}", {})
     headers = {"Content-Type": "application/json", "Payoff-Answer": json.dumps(answers.get("header"))}
     if request.headers.get("Accept") == "application/vnd.apache.arrow.stream":
-        return httpx.Response(200, content=arrow(), headers=headers)
+        rows = 3000 if request.headers["Content-Type"] == "application/x-npy" else 2
+        headers["Content-Type"] = request.headers["Accept"]
+        return httpx.Response(200, content=arrow(rows), headers=headers)
     return httpx.Response(200, content=json.dumps(content), headers=headers)
 
 
@@ -92,7 +96,10 @@ def servers(draw):
         return lambda request: of_path(answers, request)
     content = draw(st.binary() | JSON.map(json.dumps).map(str.encode) | st.sampled_from([arrow()]))
     content = content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content
-    headers = {name: draw(st.sampled_from([value, "application/x-npy", "{", "x"])) for name, value in HEADERS.items()}
+    headers = {
+        name: draw(st.sampled_from([value, "application/vnd.apache.arrow.stream", "{", "x"]))
+        for name, value in HEADERS.items()
+    }
     status = draw(st.sampled_from([200, 200, 204, 302, 422, 409, 503, 700]))
     if status == 302:
         headers["Location"] = draw(st.sampled_from(["/x", "http://[", "x:y"]))

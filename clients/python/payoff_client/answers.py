@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from payoff_client.errors import InvalidAnswer, PayoffWarning
+from payoff_client.rows import arrow_tools
 from payoff_client.shapes import DECIDED, check
-from payoff_client.transport import Answer, parsed
+from payoff_client.transport import ARROW, Answer, parsed
 
 _COLUMNAR = ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "values", "warnings")
 _PER_ROW = ("ids", "explanations", "propensities")
@@ -74,13 +75,14 @@ def _named(names: Sequence[Any]) -> np.ndarray:
 
 def decisions_of(answer: Answer, rows: int) -> Decisions:
     """The decisions for so many rows in an answer of `/predict`; ValueError for others."""
-    found = check(parsed(answer.content), DECIDED)
+    is_table = answer.response.headers["Content-Type"].startswith(ARROW)
+    found = check(arrow_tools().decided(answer.content) if is_table else parsed(answer.content), DECIDED)
     figures = {name: value for name, value in found.items() if name not in (*_COLUMNAR, *_PER_ROW)}
     if "values" in found:
         nothing, choice, values = np.empty((rows, 0)), np.zeros(rows, np.int64), _numbers(found["values"], (rows,))
         return Decisions(found.get("model"), [], [], choice, nothing, None, values, found["warnings"], figures)
     actions, benefits = found["actions"], found.get("expected_benefits")
-    places = {name: place for place, name in enumerate(actions)}
+    places = {str(name): place for place, name in enumerate(actions)}  # a table has them as text
     per_row = [found.get(name) for name in _PER_ROW]
     if any(each is not None and len(each) != rows for each in (found["decisions"], *per_row)):
         raise ValueError(f"it is not for {rows} rows")
@@ -88,7 +90,7 @@ def decisions_of(answer: Answer, rows: int) -> Decisions:
         found.get("model"),
         found["classes"],
         actions,
-        np.array([places[name] for name in found["decisions"]], dtype=np.int64),
+        np.array([places[str(name)] for name in found["decisions"]], dtype=np.int64),
         _numbers(found["probabilities"], (rows, len(found["classes"]))),
         None if benefits is None else _numbers(benefits, (rows, len(actions))),
         None,

@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
-from pyarrow import Array, ipc, parquet, types
+from pyarrow import ipc, parquet, types
 
 from payoff_client.files import Part
 from payoff_client.rows import Columns, Table, listed, of_feature
-
-__all__ = ["Array", "ArrowTable", "ParquetWriter", "metadata_of", "parquet_of", "parquet_parts", "rows_of", "stream"]
+from payoff_client.transport import parsed
 
 _BYTES_OF_VALUE = 4  # of a value in text, about
 
@@ -86,6 +86,24 @@ def rows_of(content: bytes) -> list[dict[str, Any]]:
     """The rows of a stream."""
     found: list[dict[str, Any]] = ipc.open_stream(content).read_all().to_pylist()
     return found
+
+
+def decided(content: bytes) -> dict[str, Any]:
+    """An answer of `/predict` as its JSON has it, but with arrays of numbers."""
+    table = ipc.open_stream(content).read_all()
+    found: dict[str, Any] = parsed(metadata_of(content))
+
+    def numbers(kind: str, names: Sequence[Any]) -> np.ndarray:
+        columns = [table.column(f"{kind}:{name}").to_numpy() for name in names]
+        return np.stack(columns, axis=1) if columns else np.empty((table.num_rows, 0))
+
+    if "value" in table.column_names:
+        return found | {"values": table.column("value").to_numpy()}
+    found["decisions"] = table.column("decision").cast(pa.string()).to_numpy().tolist()
+    found["probabilities"] = numbers("p", found["classes"])
+    if any(name.startswith("benefit:") for name in table.column_names):
+        found["expected_benefits"] = numbers("benefit", found["actions"])
+    return found | ({"ids": table.column("id").to_pylist()} if "id" in table.column_names else {})
 
 
 def metadata_of(content: bytes) -> bytes:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,19 +194,14 @@ def _results(text: str) -> list[dict[str, Any]]:
     """The rows of the service's CSV as objects: it quotes all text, and what is empty without quotes is missing."""
     rows: list[list[Any]] = [[]]
     for quoted, bare, end in _CELL.findall(text):
-        rows[-1].append(quoted[1:-1].replace('""', '"') if quoted else _bare(bare))
+        value = quoted[1:-1].replace('""', '"') if quoted else bare or None
+        with suppress(ValueError):  # a date is text
+            value = json.loads(bare) if bare else value
+        rows[-1].append(value)
         if end == "\n":
             rows.append([])
     names, *cells = rows[:-1] or [[]]
     return [dict(zip(names, row, strict=True)) for row in cells]
-
-
-def _bare(cell: str) -> Any:
-    """A value without quotes: a number, a boolean or, as a date is, text."""
-    try:
-        return json.loads(cell) if cell else None
-    except ValueError:
-        return cell
 
 
 def _data(chosen: argparse.Namespace) -> Any:

@@ -148,19 +148,19 @@ def _of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]
 def call_for(path: str, table: Table, features: Features | None, fields: Mapping[str, Any], form: str = JSON) -> Call:
     """The request for the rows; Invalid where a value is none of its feature, ValueError where a number is infinite."""
     if form == NPY:
-        return of_array(path, table.data, fields)
+        return of_array(path, table.data, fields, ARROW if has_pyarrow() else JSON)
     names, texts = (features.names, features.categorical) if features is not None else ((), frozenset())
     if form == ARROW:
         content = arrow_tools().stream(table, names, texts)
-        return Call("POST", path, query(fields), content, {"Content-Type": ARROW, "Accept": JSON})
+        return Call("POST", path, query(fields), content, {"Content-Type": ARROW, "Accept": ARROW})
     return post(path, {**fields, "instances": table.instances(names, texts)})
 
 
-def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any]) -> Call:
+def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any], accept: str = JSON) -> Call:
     """The request for numbers as a .npy file."""
     sink = io.BytesIO()
     np.save(sink, np.asarray(numbers, dtype=np.float64), allow_pickle=False)
-    return Call("POST", path, query(fields), sink.getvalue(), {"Content-Type": NPY, "Accept": JSON})
+    return Call("POST", path, query(fields), sink.getvalue(), {"Content-Type": NPY, "Accept": accept})
 
 
 class Decider:

@@ -177,24 +177,23 @@ def located(
 
 def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], before: int, *, of_table: bool) -> Flaw:
     steps = [step.replace("~1", "/").replace("~0", "~") for step in flaw.loc.split("/")[1:]]
-    if steps and steps[0] in _LISTS and not (of_table and len(steps) == 1):
+    if of_table and len(steps) == 1:
+        return replace(flaw, column=steps[0] if steps[0] in columns else None)
+    if steps and steps[0] in _LISTS:
         steps = steps[1:]
     elif not of_table:
         return flaw
-    if of_table and len(steps) == 1:
-        return replace(flaw, column=steps[0] if steps[0] in columns else None)
     if len(steps) == 2 and steps[0] in columns and not _is_position(steps[0]):
-        steps = steps[::-1]
+        steps.reverse()
     if not steps or not _is_position(steps[0]):
         return flaw
+    column = steps[1] if len(steps) > 1 else None
+    if column is not None and column not in columns and _is_position(column) and int(column) < len(columns):
+        column = columns[int(column)]
     try:
-        row = label(before + int(steps[0]))
+        return replace(flaw, row=label(before + int(steps[0])), column=column)
     except IndexError:  # no such row was sent
         return flaw
-    name = steps[1] if len(steps) > 1 else None
-    if name is not None and name not in columns and _is_position(name) and int(name) < len(columns):
-        name = columns[int(name)]
-    return replace(flaw, row=row, column=name)
 
 
 def _is_position(step: str) -> bool:

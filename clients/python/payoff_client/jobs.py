@@ -13,7 +13,6 @@ from payoff_client.shapes import JOB, Shape, check
 from payoff_client.transport import Call, Link, post, step
 
 PAUSE = 2  # seconds between two looks at a job that goes on
-_WIDTH = 30
 
 
 async def ordered(
@@ -58,8 +57,7 @@ class Bar:
 
     def show(self, share: float, stage: str | None = None) -> None:
         """The share that is done, 0 to 1, and what is being done."""
-        full = round(_WIDTH * min(max(share, 0.0), 1.0))
-        line = f"{self._title} [{'#' * full}{' ' * (_WIDTH - full)}] {printable(stage or '')}".rstrip()
+        line = f"{self._title} {share:4.0%} {printable(stage or '')}".rstrip()
         if self._shown and line != self._last:
             self._out.write(f"\r{line.ljust(len(self._last))}")
             self._out.flush()

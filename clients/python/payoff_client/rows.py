@@ -155,7 +155,7 @@ class _Pandas(Table):
         return self.data.iloc[:, self.place(name)]
 
     def arrow(self, name: str) -> Any:
-        return arrow_tools().Array.from_pandas(self.series(name))
+        return arrow_tools().pa.Array.from_pandas(self.series(name))
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         return self.data.iloc[:, self.places(kept)].assign(**columns)

@@ -33,8 +33,7 @@ Repeatable = bool | Callable[[], Coroutine[Any, Any, bool]]
 LOG = logging.getLogger("payoff_client")
 LOG.addHandler(logging.NullHandler())  # a library writes nothing of its own accord
 FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0
-LONGEST = {"POST": 256 * 2**20}  # bytes: 5,000,000 numbers, which the service has at most, are some 90 MB of JSON
-LONGEST_OTHER = 32 * 2**20
+LONGEST = 256 * 2**20  # bytes: 5,000,000 numbers, which the service has at most, are some 90 MB of JSON
 MOST_PAGES = 10_000  # two million items
 _KEPT = 4  # times the length of what was sent, for columns that come back
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -120,8 +119,7 @@ def _unreadable(response: httpx.Response, content: bytes, reason: str) -> Invali
 
 def _bounded(response: httpx.Response, block: bytes) -> bytes:
     """The block; InvalidAnswer where the response is compressed, or longer than it can sensibly be."""
-    sent = int(response.request.headers.get("Content-Length", 0))
-    most = LONGEST.get(response.request.method, LONGEST_OTHER) + _KEPT * sent
+    most = LONGEST + _KEPT * int(response.request.headers.get("Content-Length", 0))
     packed = response.headers.get("Content-Encoding", "identity")
     if packed.lower() != "identity":
         raise _unreadable(response, block, f"it is compressed ({packed[:_SHOWN]}), although the request excludes that")

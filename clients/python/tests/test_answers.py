@@ -7,6 +7,7 @@ import gzip
 import inspect
 
 import httpx
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,6 +36,7 @@ CALLS = {
     "model.answer": lambda client, _: client.model("m").answer([[1, 2], [3, 4]]),
     "model.decide": lambda client, _: client.model("m:1").decide(pd.DataFrame(ROWS), benefits=BENEFITS),
     "model.decide rows": lambda client, _: client.model("m:1").decide([[1, "mild"]] * 2, benefits=BENEFITS),
+    "model.decide many": lambda client, _: client.model("m:1").decide(np.zeros((3000, 1)), benefits=BENEFITS),
     "model.explain": lambda client, _: client.model("m:1").explain(ROWS, benefits=BENEFITS, record=True),
     "model.retrieve": lambda client, _: client.model("m:1").retrieve(ROWS),
     "model.acquire": lambda client, _: client.model("m:1").acquire({}, lambda _: 1),
@@ -129,7 +131,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_read_is_named(tmp_path, monkeypatch, case):
-    monkeypatch.setattr(transport, "LONGEST_OTHER", 150_000)
+    monkeypatch.setattr(transport, "LONGEST", 150_000)
     answer, words = REFUSED[case]
     for blocking in (True, False):
         found = called("models", answer, tmp_path, blocking=blocking)

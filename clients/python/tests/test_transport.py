@@ -103,7 +103,7 @@ def test_a_job_is_followed_to_its_end(monkeypatch, capsys):
     assert {request.url.path for request in service.asked[1:]} == {"/jobs/job_1"}
     assert service.asked[-1].headers["Prefer"] == "wait=2"
     assert service.waited[-1] == jobs.PAUSE  # as it was answered at once
-    assert "] fitting\r" in capsys.readouterr().err
+    assert "50% fitting\r" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
@@ -274,7 +274,7 @@ def test_reports_have_a_chart_in_notebooks(monkeypatch, capsys):
     assert model.benefit([[1, 0], [0, 1]])._repr_svg_() == "<svg/>"
     with jobs.Bar("title", None) as bar:
         bar.show(0.5)
-    assert "title [" in capsys.readouterr().out
+    assert "title  50%" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
