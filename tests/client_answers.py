@@ -19,6 +19,8 @@ JOB = {"id": "job_1", "kind": "train", "status": "succeeded", "progress": 1.0, "
 JOB |= {"error": None, "warnings": []}
 MATRIX = {"name": "autumn", "version": 1, "benefits": {"a": {"x": 1}}}
 DATASET = {"id": "ds_1", "name": "n", "warnings": [], "from": {"warnings": []}}
+REPORT = {name: {"mean": 0.5, "low": None, "high": 1} for name in ("promised", "realised", "difference")}
+REPORT |= {"verdict": "as_promised", "advice": ["a"]}
 ROWS = [{"age": 1, "pain": "mild"}, {"age": 2, "pain": "none"}]
 BENEFITS = {"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}
 VALID = {  # by the end of the path
@@ -36,7 +38,7 @@ VALID = {  # by the end of the path
     "/acquire": {"status": "acquire", "next": {"feature": "age", "cost": 1.0}, "results": [{}, {}]},
     "/retrieve": {"sets": [{"k": 1, "selected": [0]}]},
     "/benefit": {"rules": [{"rule": "r"}]},
-    "/outcomes": {"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []},
+    "/outcomes": {"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": [], **REPORT},
     "/matrices": {"matrices": [MATRIX]},
     "/autumn": MATRIX,
     "/train": JOB,

@@ -393,7 +393,8 @@ def _amount(one: Mapping[str, Any]) -> str:
     """A mean per decision, with its interval."""
     if one["mean"] is None:
         return "unknown"
-    interval = "" if one.get("low") is None else f" ({one['low']:.4g} to {one['high']:.4g})"
+    low, high = one.get("low"), one.get("high")
+    interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
     return f"{one['mean']:.4g}{interval} per decision"
 
 

@@ -259,7 +259,7 @@ class Model(Linked[Mode]):
         Amounts are in the unit of the matrices, per decision.
         """
         call = Call("GET", f"{self._decider.version_path}/outcomes", stated(by=by, **period))
-        return Report(await self._link.document(call, shapes.REPORT))
+        return Report(await self._link.document(call, shapes.OUTCOMES))
 
 
 def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict[str, Any]:

@@ -95,4 +95,13 @@ MATRIX_IN_WORDS = {"version": int, "benefits": {str: {str: float}}}
 JOB = {"id": str, "status": str, "progress": float, "stage?": str, "warnings?": [str]}
 TRAINED = {"model": {"version": int}, **WARNED}
 COMPARED = {"result": {"table?": [dict], **PERHAPS_WARNED}}
+_AMOUNT = {"mean": (float, None), "low?": float, "high?": float}
+OUTCOMES = {
+    "promised": _AMOUNT,
+    "realised": _AMOUNT,
+    "difference": _AMOUNT,
+    "verdict": str,
+    "advice": [str],
+    **PERHAPS_WARNED,
+}
 REPORT = {"rules?": [dict], "table?": [dict], **PERHAPS_WARNED}
