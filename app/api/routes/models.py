@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
@@ -19,6 +19,7 @@ from app.api.routing import StrictRoute
 from app.registry.card import NAME, Card
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
+from app.usecases import record
 from app.usecases.fields import Text, WireModel
 from app.usecases.record import RecordingDocument
 
@@ -101,6 +102,13 @@ class AliasTarget(WireModel):
     )
 
 
+class RecordingRequest(WireModel):
+    """What is recorded of requests that do not say so themselves."""
+
+    record: StrictBool = Field(description="whether decisions are recorded", examples=[True])
+    instances: StrictBool = Field(default=False, description="whether what was sent of each instance is, too")
+
+
 class AliasDocument(BaseModel):
     """Where an alias points."""
 
@@ -145,6 +153,20 @@ def set_alias(
 @needs(TRAIN)
 def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
     usecase.delete_alias(ports, name, alias, by=caller)
+
+
+@router.put("/{name}/recording", summary="Record a model's decisions by default", responses=problems(404, 422))
+@needs(TRAIN)
+def set_recording(
+    name: ModelName,
+    body: Annotated[RecordingRequest, Body(openapi_examples={"decisions alone": {"value": {"record": True}}})],
+    ports: PortsDep,
+    caller: CallerDep,
+) -> RecordingDocument:
+    """For all its versions, within a second in every process; `"record": false` in a request leaves it out."""
+    default = body.instances if body.record else None
+    record.set_default(ports, name, default, by=caller)
+    return RecordingDocument.of(default)
 
 
 @router.get(
