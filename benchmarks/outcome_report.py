@@ -36,8 +36,7 @@ from app.outcomes.sealed_files import GROUP, Draft, schema
 from app.outcomes.sealing import Sealer, publish
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_DAYS
 from app.outcomes.terms import Terms
-from app.usecases.outcome_report.reading import Read, matured
-from app.usecases.outcome_report.report import document
+from app.usecases.outcome_report.report import Read, document, matured
 
 FIRST = 20_000  # the first day
 CLASSES = ("healthy", "ill", "very ill")

@@ -61,6 +61,12 @@ def _pooled(table: np.ndarray) -> np.ndarray:
     return np.column_stack((table[:, :last].sum(axis=1), table[:, last:]))
 
 
+def odds_change(counts: np.ndarray, trained: np.ndarray) -> float:
+    """The largest factor, at least 1, by which the odds of a class differ; half a case is added to each count (K,)."""
+    sides = [np.log(own + 0.5) - np.log(own.sum() - own + 0.5) for own in (counts, trained)]
+    return float(np.exp(np.abs(sides[0] - sides[1]).max()))
+
+
 def holm(p_values: np.ndarray) -> np.ndarray:
     """Adjusted p-values (m,): with all below .05 called changed, the chance of any false one is at most .05 (Holm)."""
     order = np.argsort(p_values)

@@ -1,4 +1,4 @@
-"""Class shares of the population in use: estimated from posteriors alone, and tested against those of training."""
+"""Class shares of the population in use, estimated from posteriors alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ _CLOSE = 1e-10  # of the shares, between two rounds
 _TINY = 1e-300
 _WEIGHTLESS = 1e-8
 _CHI2_95 = 3.841458820694124  # 95 % quantile of chi-squared with one degree of freedom
-_DRAWS = 99_999
-_CELLS = 1 << 18  # of the tables in memory at a time, 2 MB
-_TIE = 1e-7  # relative; probabilities closer than that are equal
 
 
 @dataclass(frozen=True)
@@ -132,40 +129,3 @@ def _reach(rejected: Callable[[float], bool], limit: float, sign: int) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if rejected(sign * middle) else (middle, high)
     return low
-
-
-def priors_test(counts: np.ndarray, trained: np.ndarray, *, seed: int = 0) -> tuple[float, str]:
-    """The p-value of class counts (K,) and those of training (K,) having equal shares, and how it was found.
-
-    Given the sums of both, it is the probability of all tables that are not more probable than the one seen. With two
-    classes this is the two-sided test of Fisher, `exact`. With more `monte_carlo`: the share of 99,999 drawn tables and
-    the one seen that are not more probable; it is valid at any size, and at least 1e-5.
-    """
-    if len(counts) == 2:
-        from scipy.stats import fisher_exact  # noqa: PLC0415 - as above
-
-        return float(fisher_exact(np.stack((counts, trained))).pvalue), "exact"
-    both = counts + trained
-    rng = np.random.default_rng(seed)
-    limit = _log_probability(counts[None], both)[0] + _TIE
-    size = max(_CELLS // len(both), 1)
-    rare = 0
-    for start in range(0, _DRAWS, size):
-        some = min(size, _DRAWS - start)
-        drawn = rng.multivariate_hypergeometric(both, int(counts.sum()), size=some, method="marginals")
-        rare += int(np.count_nonzero(_log_probability(drawn, both) <= limit))
-    return float((1 + rare) / (1 + _DRAWS)), "monte_carlo"
-
-
-def _log_probability(tables: np.ndarray, both: np.ndarray) -> np.ndarray:
-    """Log of the probability of each row of `tables` (m, K), drawn from `both` (K,), up to a constant."""
-    from scipy.special import gammaln  # noqa: PLC0415 - as above
-
-    log_p: np.ndarray = -(gammaln(tables + 1.0) + gammaln(both - tables + 1.0)).sum(axis=1)
-    return log_p
-
-
-def odds_change(counts: np.ndarray, trained: np.ndarray) -> float:
-    """The largest factor, at least 1, by which the odds of a class differ; half a case is added to each count (K,)."""
-    sides = [np.log(own + 0.5) - np.log(own.sum() - own + 0.5) for own in (counts, trained)]
-    return float(np.exp(np.abs(sides[0] - sides[1]).max()))

@@ -6,12 +6,12 @@ losses that did not occur yet are part of it; a sample alone cannot know them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from app.evidence.inversion import FAR, cornish_fisher, crossing, root
 from app.evidence.means import FEWEST, ROUNDING, SMALLEST, Z, day_inflation, p_value, unit_for, widening
 
 _SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
@@ -19,6 +19,7 @@ _LOGIT, _SCALE = 24.0, 512  # range of the binned log-odds, and the binary logar
 _LOGIT_BINS, _SCALE_BINS = 481, 16_385
 _NARROWER, _WIDER = 0.5, 2.0  # prior standard deviations of the log dispersion, below and above 1
 _FEW = 0.5  # skewness of the sum under the promise above which no interval is given: of about four losses of equal size
+_FAR = 30.0  # log-odds
 _UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promise
 _DENSE = 4  # codes in the range of those that occur, for each: an array of all of them is then faster than sorting
 
@@ -216,16 +217,16 @@ def judge(sums: PromiseSums) -> Judged:
         return Judged(n, mean * unit, mean * unit, mean * unit, None)
     if abs(third) > _FEW * second**1.5:
         return Judged(n, mean * unit, None, None, "too few cases for outcomes as rare and as large as these")
-    fitted = root(lambda shift: total - family.cumulants(shift)[0], -FAR, FAR)
+    fitted = _root(lambda shift: total - family.cumulants(shift)[0], -_FAR, _FAR)
     ratio, dispersion = _dispersion(sums, family.cumulants(fitted))
     inflation, freedom = sums.by_days()
     widened = widening(inflation, freedom)
 
     def place(shift: float) -> float:
-        return cornish_fisher(total, family.cumulants(shift), dispersion * widened)
+        return _cornish_fisher(total, family.cumulants(shift), dispersion * widened)
 
-    low = crossing(lambda shift: Z - place(shift), fitted, -1)
-    high = crossing(lambda shift: Z + place(shift), fitted, 1)
+    low = _crossing(lambda shift: Z - place(shift), fitted, -1)
+    high = _crossing(lambda shift: Z + place(shift), fitted, 1)
     ends = family.cumulants(low)[0] / n, family.cumulants(high)[0] / n
     if ratio > _UNPROMISED:
         reach = Z * float(np.sqrt(sums.variance * widened / n))
@@ -255,3 +256,33 @@ def _summed(code: np.ndarray, values: np.ndarray) -> np.ndarray:
     sums = np.array([np.bincount(code - least, row, span) for row in values])
     found = np.flatnonzero(sums[0])  # the counts
     return np.vstack((found + least, sums[:, found]))
+
+
+def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: float) -> float:
+    """The standard normal value whose tail is that of `total` in a distribution with these cumulants."""
+    mean, second, third, fourth, _ = cumulants
+    if second <= 0:
+        return float(np.sign(total - mean) * np.inf) if total != mean else 0.0
+    z = (total - mean) / float(np.sqrt(second * dispersion))
+    g, k = third / second**1.5, fourth / second**2
+    return float(z - g * (z * z - 1) / 6 - k * (z**3 - 3 * z) / 24 + g * g * (4 * z**3 - 7 * z) / 36)
+
+
+def _crossing(function: Callable[[float], float], start: float, sign: int) -> float:
+    """Where a function that is positive at `start` first is negative in the direction of `sign`, at most 30 away."""
+    step, last = 0.02, start
+    while abs(last - start) < _FAR:
+        following = last + sign * step
+        if function(following) < 0:
+            return _root(function, *sorted((last, following)))
+        last, step = following, step * 1.6
+    return last
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import brentq  # noqa: PLC0415 - imported with the first report
+
+    ends = function(low), function(high)
+    if ends[0] * ends[1] > 0:
+        return low if abs(ends[0]) < abs(ends[1]) else high
+    return float(brentq(function, low, high, xtol=1e-9, rtol=1e-12))

@@ -28,8 +28,7 @@ from app.outcomes.terms import Label, Terms
 from app.usecases.limits import decide_within_limits
 from app.usecases.models import trained
 from app.usecases.outcome_report.promise import basis
-from app.usecases.outcome_report.reading import matured
-from app.usecases.outcome_report.report import maturing, reservations
+from app.usecases.outcome_report.report import matured, maturing, reservations
 from app.usecases.outcome_report.selection import UNEQUAL, WHATEVER, ActionCounts
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import THIN, Paired, gain, verdict, way

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
-from math import comb, prod
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,17 +18,6 @@ def em_of_priors(P, trained, rounds=20_000):
             break
         used = posterior.mean(axis=0)
     return used
-
-
-def exact_homogeneity(counts, others):
-    """The p-value as the sum over every first row of a table with the same sums."""
-    both, n = [a + b for a, b in zip(counts, others, strict=True)], sum(counts)
-    rows = [row for row in product(*(range(m + 1) for m in both)) if sum(row) == n]
-
-    def chance(row):
-        return prod(comb(m, x) for m, x in zip(both, row, strict=True)) / comb(sum(both), n)
-
-    return sum(chance(row) for row in rows if chance(row) <= chance(counts) * (1 + 1e-7))
 
 
 def known_moments(cases, known):

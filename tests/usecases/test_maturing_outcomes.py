@@ -10,8 +10,7 @@ import pytest
 
 from app.evidence.maturity import Maturity
 from app.outcomes.cases import UNKNOWN
-from app.usecases.outcome_report.reading import Read, matured
-from app.usecases.outcome_report.report import document
+from app.usecases.outcome_report.report import Read, document, matured
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
 
 SECONDS = 86_400.0

@@ -20,8 +20,7 @@ from app.usecases.outcome_report import slices as slicing
 from app.usecases.outcome_report.drift import compared_values, drift, features, sides
 from app.usecases.outcome_report.exploration import Exploration
 from app.usecases.outcome_report.promise import Kept, deciles
-from app.usecases.outcome_report.reading import Read
-from app.usecases.outcome_report.report import document
+from app.usecases.outcome_report.report import Read, document
 from app.usecases.outcome_report.slices import slices
 from app.usecases.outcome_report.ways import THIN
 from tests.effort import repeated

@@ -19,8 +19,7 @@ from app.api.routing import StrictRoute
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.usecases.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
-from app.usecases.outcome_report.reading import By
-from app.usecases.outcome_report.report import report
+from app.usecases.outcome_report.report import By, report
 from app.usecases.ports import Ports
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])

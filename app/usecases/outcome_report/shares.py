@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.decisions.priors import shift_priors
-from app.evidence.drift import holm
-from app.evidence.priors import odds_change, priors_test
+from app.evidence.drift import category_change, holm, odds_change
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.slices import Slice
 from app.usecases.outcome_report.ways import Paired, best_actions, gain, undrawn_actions, way
@@ -70,8 +69,8 @@ class ClassShares:
             assert trained is not None
             shares[version] = trained
             tables.append((self.counts[version], np.rint(trained * rows).astype(np.int64)))
-        tested = [priors_test(*table) for table in tables]
-        adjusted = holm(np.array([p for p, _ in tested]))
+        p_values = [category_change(*table).p_value for table in tables]
+        adjusted = holm(np.array(p_values))
         factors = [odds_change(*table) if table[1].any() else None for table in tables]
         return {
             "versions": [
@@ -88,12 +87,11 @@ class ClassShares:
                     ],
                     "p_value": p,
                     "adjusted_p_value": float(own),
-                    "test": method,
                     "odds_ratio": factor,
                     "changed": None if selective or factor is None else bool(own < _SIGNIFICANT and factor >= _CHANGED),
                 }
-                for version, (counts, _), (p, method), own, factor in zip(
-                    versions, tables, tested, adjusted, factors, strict=True
+                for version, (counts, _), p, own, factor in zip(
+                    versions, tables, p_values, adjusted, factors, strict=True
                 )
             ],
             "corrected": gain(self.corrected, basis) if self.corrected.count else None,
