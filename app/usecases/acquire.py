@@ -20,9 +20,10 @@ from app.features import OUTSIDE, Schema, is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import ModelVersion, NamedMatrix, Names, Text
+from app.usecases.fields import CarriedFields, CarriedIds, ModelVersion, NamedMatrix, Names, Text
 from app.usecases.matrices import MatrixFields, known_oddities
 from app.usecases.predict import LARGEST_ANSWER
+from app.usecases.record import RecordField
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _BYTES_PER_CELL = 400  # of memory: each case may wait for each feature, which the answer then names
@@ -45,7 +46,7 @@ TARGET = "in place of benefits: the mean cost of a case, or the error, at which 
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
 
-class AcquireFields(MatrixFields):
+class AcquireFields(MatrixFields, CarriedFields, RecordField):
     """What is asked about all cases; prices, budget, target and benefits are checked where the model is known."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
@@ -60,6 +61,22 @@ class AcquireFields(MatrixFields):
         " matrix",
     )
     target: Target = Field(default=None, description=TARGET)
+
+
+_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
+
+
+class AcquireRequest(AcquireFields, CarriedIds):
+    """All that is known so far, and what the rest may cost."""
+
+    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
+        default=None,
+        description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
+        " full cost); null is a value that cannot be had",
+    )
+    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
+        default=None, description="the same for many cases, in place of `known`"
+    )
 
 
 class Offer(BaseModel):

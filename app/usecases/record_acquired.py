@@ -15,35 +15,43 @@ from app.outcomes.decided import Batch, Decided
 from app.outcomes.terms import Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquire import AcquireFields, CaseStates
-from app.usecases.record import Ids, batch
+from app.usecases.ports import Ports
+from app.usecases.record import batch, check_moment, ids_of, wish_of
 
 _FIGURES = ("budget", "feature_costs", "target", "unavailable")
 
 
-def acquired_batch(
-    model: Loaded, asked: AcquireFields, cases: Sequence[Any], states: CaseStates, ids: Ids, caller: Caller,
-    *, instances: bool,
-) -> Batch:  # fmt: skip
-    """The cases that are decided: one is asked about several times, and recorded once, when nothing more is asked."""
+def recorded(
+    ports: Ports, model: Loaded, asked: AcquireFields, cases: Sequence[Any], states: CaseStates, caller: Caller,
+    own_ids: tuple[str, list[Any]] | None = None,
+) -> tuple[Batch | None, list[str | None] | None]:  # fmt: skip
+    """The cases to record, and the id of each case, None where more is asked for; nothing where none are to be.
+
+    One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `Wish.under` has
+    them. Raises Invalid and Forbidden at the field that does not fit.
+    """
+    wish = wish_of(asked.record, ports.recorder.defaults.of(model.name))
+    if wish is None:
+        return None, None
+    wish = wish.under(own_ids)
+    check_moment(ports, caller, wish)
+    ids = ids_of(wish, len(cases))
     if not states.asker.classes:
         raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")
-    at = decided_cases(states)
+    done = [reason is not None for reason in states.reason]
+    at: np.ndarray = np.flatnonzero(done)
     choice = states.states.prediction if states.decision is None else states.decision.choice
     stated = states.stakes is not None and states.stakes.stated and states.decision is not None
     expected = states.decision.expected_benefits[at, choice[at]] if stated and states.decision is not None else None
     details = _details(cases, states)
-    texts = [orjson.dumps(cases[i]).decode() for i in at] if instances else None
+    texts = [orjson.dumps(cases[i]).decode() for i in at] if wish.instances else None
     decided = Decided(
         [_terms(model, asked, states)], np.zeros(len(at), dtype=np.intp), choice[at], states.P[at], expected,
         details=[details[i] for i in at], instances=texts,
     )  # fmt: skip
     own = ids._replace(ids=[ids.ids[i] for i in at])
-    return replace(batch(decided, own, caller), positions=at.tolist())
-
-
-def decided_cases(states: CaseStates) -> np.ndarray:
-    """The positions of the cases that ask for nothing more."""
-    return np.flatnonzero([reason is not None for reason in states.reason])
+    found = replace(batch(decided, own, caller), positions=at.tolist())
+    return found, [id_ if ended else None for id_, ended in zip(ids.ids, done, strict=True)]
 
 
 def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from time import thread_time
-from typing import Annotated, Any
+from typing import Any
 from weakref import WeakSet
 
 import orjson
 from fastapi import Request, Response
-from pydantic import Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.budget import share
@@ -28,12 +27,9 @@ from app.errors import Invalid, pointer
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
-from app.usecases import record as recording
-from app.usecases.acquire import AcquireAnswer, AcquireFields
+from app.usecases.acquire import AcquireAnswer, AcquireFields, AcquireRequest
 from app.usecases.acquisition_model import check_askable
-from app.usecases.fields import CarriedFields, CarriedIds
-from app.usecases.record import RecordField
-from app.usecases.record_acquired import acquired_batch, decided_cases
+from app.usecases.record_acquired import recorded
 from app.usecases.saved_matrices import as_named
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
@@ -45,28 +41,8 @@ _Answered = tuple[Response, Batch | None]
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
 
 
-_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
-
-
-class AcquireQuestion(AcquireFields, CarriedFields, RecordField):
-    """All of a request but its cases."""
-
-
-class AcquireTable(AcquireQuestion, TableFields):
+class AcquireTable(AcquireFields, TableFields):
     """The same, and how a table is to be read."""
-
-
-class AcquireRequest(AcquireQuestion, CarriedIds):
-    """All that is known so far, and what the rest may cost."""
-
-    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
-        default=None,
-        description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
-        " full cost); null is a value that cannot be had",
-    )
-    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
-        default=None, description="the same for many cases, in place of `known`"
-    )
 
 
 @needs(PREDICT)
@@ -159,8 +135,8 @@ def _answer(request: Request, wire: AcquireRequest, model: Loaded) -> _Answered:
             raise Invalid.at("/known", "ids and what is kept go with 'instances'")
         else:
             states = usecase.acquire(model, [wire.known], wire, lambda _: "/known")
-            batch, carried = _batch(request, model, wire, [wire.known], states, NOTHING)
-            content = {"model": model.model, **carried.document(), **next(states.documents())}
+            batch, ids = recorded(ports(request), model, wire, [wire.known], states, who(request))
+            content = {"model": model.model, **({} if ids is None else {"ids": ids}), **next(states.documents())}
             document = orjson.dumps({**content, "warnings": states.warnings}, option=_DUMP)
             response = Response(document, media_type=JSON)
     return naming(response, saved), batch
@@ -173,14 +149,15 @@ async def _askable(request: Request, reference: str) -> Loaded:
 
 
 def _several(
-    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], carried: Carried,
+    request: Request, model: Loaded, wire: AcquireFields, cases: Sequence[Any], carried: Carried,
     place: Callable[[int], str],
 ) -> _Answered:  # fmt: skip
     """The answer for many cases, each of which stands at its `place` in the request."""
     form = media_type_of_answer(request, (JSON, *TABULAR))
     share(request).reserve(usecase.extent_bytes(model, len(cases), wire.width()))
     states = usecase.acquire(model, cases, wire, place)
-    batch, carried = _batch(request, model, wire, cases, states, carried)
+    batch, ids = recorded(ports(request), model, wire, cases, states, who(request), carried.own_ids)
+    carried = carried if ids is None else carried.with_ids(ids)
     if form != JSON:
         from app.api.codecs.known_rows import columns_of_states  # noqa: PLC0415 - with pyarrow
 
@@ -189,22 +166,6 @@ def _several(
     rest = orjson.dumps({"model": model.model, **carried.document(), "warnings": states.warnings}, option=_DUMP)
     content = rest[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
     return Response(content, media_type=JSON), batch
-
-
-def _batch(
-    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], states: usecase.CaseStates,
-    carried: Carried,
-) -> tuple[Batch | None, Carried]:  # fmt: skip
-    """The decided cases that are to be recorded, and what comes back with the answer."""
-    default = ports(request).recorder.defaults.of(model.name)
-    if (wish := recording.wish_of(wire.record, default)) is None:
-        return None, carried
-    wish = wish.under(carried.own_ids)
-    recording.check_moment(ports(request), who(request), wish)
-    ids = recording.ids_of(wish, len(cases))
-    batch = acquired_batch(model, wire, cases, states, ids, who(request), instances=wish.instances)
-    decided = set(decided_cases(states).tolist())
-    return batch, carried.with_ids([id_ if i in decided else None for i, id_ in enumerate(ids.ids)])
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
