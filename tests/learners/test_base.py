@@ -105,23 +105,6 @@ def test_progress_is_told_for_every_fold():
 
 
 @every_learner
-@pytest.mark.parametrize(
-    ("wrong", "place"),
-    [
-        ({"calibration": "best"}, "/calibration"),
-        ({"categorical_features": [9]}, "/categorical_features"),
-        ({"categorical_features": [0, 0]}, "/categorical_features"),
-    ],
-)
-def test_wrong_parameters_are_named(learner, wrong, place):
-    """The flaw's place is the parameter."""
-    X, y, _ = mixed(40, 2, 7, words=(), missing=0.0)
-    with pytest.raises(Invalid) as error:
-        learner(**wrong).fit(X, y)
-    assert error.value.flaws[0].loc == place
-
-
-@every_learner
 @pytest.mark.parametrize("code", [-1.0, 0.5, 2.0**20])
 def test_what_is_no_category_code_is_refused(learner, code):
     """In training and in prediction, with the column."""

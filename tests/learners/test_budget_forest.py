@@ -8,8 +8,6 @@ from joblib import parallel_config
 from sklearn.base import clone
 
 from app import progress
-from app.acquisition.prices import Prices
-from app.errors import Invalid
 from app.learners._budget_growth import ALPHAS, EXPONENTS, MAX_TREES
 from app.learners.budget_forest import BudgetForest
 from app.usecases.feature_costs import parse_prices
@@ -132,21 +130,6 @@ def test_the_seed_decides_not_the_threads(n_jobs):
     assert not np.array_equal(moved.threshold, nodes.threshold)
 
 
-def test_mixed_tables_with_missing_values():
-    """Categories and gaps in training and afterwards; unseen categories count as missing."""
-    X, y, categorical = mixed(600, 3, 1)
-    model = BudgetForest(alpha=0, n_estimators=20, categorical_features=categorical, random_state=0).fit(X, y)
-    new, labels, _ = mixed(300, 3, 2, missing=0.1)
-    P = model.predict_proba(new)
-    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
-    np.testing.assert_array_equal(model.posterior(new), P)
-    assert (model.predict(new) == labels).mean() > 0.5
-    unseen, gone = new[:5].copy(), new[:5].copy()
-    unseen[:, categorical[0]], gone[:, categorical[0]] = 17, np.nan
-    np.testing.assert_array_equal(model.posterior(unseen), model.posterior(gone))
-    assert set(model.predict(np.full((1, X.shape[1]), np.nan))) <= {0, 1, 2}
-
-
 def test_an_informative_category_is_worth_one_feature():
     """Categories that decide in no order of their codes are split well all the same."""
     random = np.random.default_rng(0)
@@ -188,30 +171,6 @@ def test_progress_is_told_and_rises():
     assert fractions == sorted(fractions)
     assert len(fractions) > 50
     assert fractions[-1] == 1
-
-
-@pytest.mark.parametrize(
-    ("parameters", "place"),
-    [
-        ({"budget": -1}, "/budget"),
-        ({"budget": float("nan")}, "/budget"),
-        ({"alpha": -1}, "/alpha"),
-        ({"alpha": float("nan")}, "/alpha"),
-        ({"cost_exponent": 1.5}, "/cost_exponent"),
-        ({"n_estimators": 0}, "/n_estimators"),
-        ({"n_estimators": 2.5}, "/n_estimators"),
-        ({"max_depth": -1}, "/max_depth"),
-        ({"validation_fraction": 1.0}, "/validation_fraction"),
-        ({"feature_costs": [1, 2]}, "/feature_costs"),
-        ({"feature_costs": [1, 2, -3, 4, 5, 6]}, "/feature_costs/2"),
-        ({"feature_costs": Prices.unit(3)}, "/feature_costs"),
-    ],
-)
-def test_wrong_parameters_are_named(parameters, place):
-    """The place is the parameter."""
-    with pytest.raises(Invalid) as error:
-        BudgetForest(**parameters).fit(*rows(50))
-    assert [flaw.loc for flaw in error.value.flaws] == [place]
 
 
 def test_heart_with_its_real_prices_within_a_budget():

@@ -11,7 +11,7 @@ from app.acquisition.prices import Prices
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.catalogue import KINDS, resolve
-from app.learners.parameters import Called, Range, check_arguments, parameters_of
+from app.learners.parameters import Called, Range, parameters_of
 
 
 def places(learner):
@@ -108,15 +108,19 @@ def test_values_are_checked_strictly(wrong):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_requests_and_estimators_have_the_same_ranges(kind):
     """A value outside a parameter's range, or of another type, is refused by both, with the same message."""
+    X, y = np.zeros((6, 2)), np.array([0, 1] * 3)
     for parameter in kind.parameters:
         if parameter.type in ("label", "learner"):
             continue
         wrong = ["no such word", [1], None if not parameter.optional else "no such word"]
         wrong += [] if parameter.low is None else [math.nextafter(parameter.low, -math.inf), parameter.low - 1]
         wrong += [] if parameter.high is None else [math.nextafter(parameter.high, math.inf), parameter.high * 10 + 1]
+        wrong += [True] if parameter.type in ("integer", "number", "amount") else []
+        wrong += [1.5, math.nan, math.inf] if parameter.type == "integer" else []
+        wrong += [math.nan] if parameter.type == "number" else []
         for value in wrong:
             with pytest.raises(Invalid) as error:
-                check_arguments(kind.estimator(**{parameter.attribute: value}))
+                kind.estimator(**{parameter.attribute: value}).fit(X, np.eye(2)[y] if kind.labels == "several" else y)
             assert {f"/{parameter.name}": error.value.detail} == places({"kind": kind.name, parameter.name: value})
 
 

@@ -1,12 +1,10 @@
 """Cost-based naive Bayes equals the product of shares, with missing values left out."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import CategoricalNB
 
-from app.errors import Invalid
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from tests.reference.learners import naive_bayes
 from tests.reference.tables import mixed
@@ -91,21 +89,3 @@ def test_many_rows_and_few_rows_take_the_same_values():
     model = CostNaiveBayes(calibration="none", categorical_features=categorical).fit(X, y)
     parts = [model.posterior(X[i : i + 50]) for i in range(0, 500, 50)]
     np.testing.assert_allclose(np.concatenate(parts), model.posterior(X), rtol=1e-13)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "place"),
-    [
-        ({"alpha": 0}, "/alpha"),
-        ({"alpha": True}, "/alpha"),
-        ({"alpha": np.nan}, "/alpha"),
-        ({"bins": 1}, "/bins"),
-        ({"bins": 257}, "/bins"),
-        ({"bins": 2.5}, "/bins"),
-    ],
-)
-def test_wrong_parameters_are_named(wrong, place):
-    """The flaw's place is the parameter."""
-    with pytest.raises(Invalid) as error:
-        CostNaiveBayes(**wrong).fit(np.eye(4), [0, 0, 1, 1])
-    assert error.value.flaws[0].loc == place

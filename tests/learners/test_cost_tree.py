@@ -1,7 +1,6 @@
 """The tree of classifiers: its objective, gradients, costs, choice by budget, and the paper's example."""
 
 import math
-import pickle
 from functools import cache
 from itertools import pairwise
 
@@ -15,7 +14,6 @@ from sklearn.linear_model import LinearRegression
 from app import progress
 from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
-from app.errors import Invalid
 from app.learners.cost_tree import path
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.optimise import NodeProblem, grow, halving, improve, update
@@ -422,17 +420,6 @@ def test_evaluation_costs_are_paid_once_on_a_path():
     np.testing.assert_allclose(cost * 2, np.round(cost * 2))
 
 
-def test_the_seed_decides_and_copies_answer_the_same():
-    """Fitted twice, or pickled: the same probabilities; the pickle holds no rows."""
-    X, _, y = table(500)
-    model = CostTree(depth=2, trade_off=0.01, random_state=3).fit(X, y)
-    again = clone(model).fit(X, y)
-    np.testing.assert_array_equal(model.posterior(X), again.posterior(X))
-    stored = pickle.dumps(model)
-    np.testing.assert_array_equal(pickle.loads(stored).posterior(X), model.posterior(X))
-    assert len(stored) < 10_000
-
-
 def test_it_tells_how_far_it_is_and_can_be_stopped():
     """Reports rise to the end; a listener that raises ends the fit."""
     X, _, y = table(200)
@@ -457,34 +444,6 @@ def test_a_task_decides_what_it_is():
     assert is_regressor(CostTree(task="regression"))
     assert CostTree(trade_off=0.001, depth=2, random_state=0).fit(X, y).score(X, y) > 0.8
     assert CostTree(task="regression", trade_off=0.1, depth=3, random_state=0).fit(X, score).score(X, score) > 0.5
-
-
-@pytest.mark.parametrize(
-    ("parameters", "place"),
-    [
-        ({"task": "ranking"}, "/task"),
-        ({"features": "all"}, "/features"),
-        ({"depth": 0}, "/depth"),
-        ({"depth": 9}, "/depth"),
-        ({"depth": True}, "/depth"),
-        ({"trade_off": -1.0}, "/lambda"),
-        ({"trade_off": math.nan}, "/lambda"),
-        ({"rho": math.inf}, "/rho"),
-        ({"zero_tolerance": "0"}, "/zero_tolerance"),
-        ({"budget": -1}, "/budget"),
-        ({"budget": 1, "trade_off": 1.0}, "/budget"),
-        ({"validation_fraction": 1.0}, "/validation_fraction"),
-        ({"feature_costs": [1, -1, 1, 1, 1]}, "/feature_costs/1"),
-        ({"feature_costs": [1, 1]}, "/feature_costs"),
-    ],
-)
-@pytest.mark.parametrize("task", CostTree.tasks)
-def test_wrong_parameters_are_named(parameters, place, task):
-    """With the place of the flaw."""
-    X, _, y = table(30)
-    with pytest.raises(Invalid) as error:
-        CostTree(**{"task": task, **parameters}).fit(X, y)
-    assert [flaw.loc for flaw in error.value.flaws] == [place]
 
 
 def test_few_rows_of_many_columns_do_not_lead_far_off():

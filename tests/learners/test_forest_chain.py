@@ -1,19 +1,15 @@
 """The chain of forests as a learner: its order, its answers, and what it needs to learn."""
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from joblib import parallel_config
-from sklearn.base import clone
 
 from app import progress
 from app.acquisition.extra_trees import Rule
 from app.acquisition.prices import Prices
 from app.errors import Invalid
 from app.learners.forest_chain import ForestChain
-from tests.reference.tables import mixed
 
 SMALL = {"n_estimators": 4, "steps": 3, "greedy": 2}
 
@@ -68,22 +64,6 @@ def test_a_discount_brings_the_rest_of_a_group_forward():
     prices = Prices(cost, np.array([5.0, 5.0, 0.0, 0.0]), group, ("blood",))
     order = ForestChain(n_estimators=10, least=0.0, random_state=0, feature_costs=prices).fit(X, y).order_
     assert abs(order.index(2) - order.index(3)) == 1
-
-
-def test_mixed_tables_with_missing_values():
-    """Categories and gaps; the seed decides, threads do not; a pickled copy agrees; calibration leaves doubt."""
-    X, y, categorical = mixed(300, 3, 1)
-    model = ForestChain(n_estimators=5, steps=4, greedy=2, categorical_features=categorical, random_state=0).fit(X, y)
-    new, labels, _ = mixed(200, 3, 2, words=(4, 7))
-    P = model.predict_proba(new)
-    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
-    assert ((P > 0) & (P < 1)).all()
-    assert (model.predict(new) == labels).mean() > 0.45
-    with parallel_config(n_jobs=2):
-        again = clone(model).fit(X, y)
-    np.testing.assert_array_equal(again.posterior(new), P)
-    np.testing.assert_array_equal(again.experience_.P, model.experience_.P)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(new), P)
 
 
 def test_refit_keeps_order_calibration_and_experience():

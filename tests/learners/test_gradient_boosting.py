@@ -6,7 +6,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from app.decisions.calibration import fit_sigmoid
 from app.decisions.folds import stratified_folds
-from app.errors import Invalid
 from app.learners._boosted_trees import pool, pooled
 from app.learners.base import Dealt
 from app.learners.gradient_boosting import GradientBoosting, _fold_stages
@@ -37,18 +36,6 @@ def test_raw_probabilities_are_scikit_learns(K, weighted):
     )  # fmt: skip
     expected = theirs.fit(X, y, weights).predict_proba(X)
     np.testing.assert_allclose(ours.fit(X, y, weights).predict_proba(X), expected, rtol=1e-12)
-
-
-def test_posterior_is_predict_proba_for_one_row_and_for_many():
-    X, y = table()
-    model = GradientBoosting(max_iter=5, categorical_features=[1], random_state=0).fit(X, y)
-    P = model.predict_proba(X)
-    assert P.dtype == np.float64
-    assert P.flags.c_contiguous
-    np.testing.assert_allclose(P.sum(axis=1), 1.0)
-    many = model.posterior(np.tile(X, (3, 1)))
-    np.testing.assert_allclose(many, np.tile(P, (3, 1)), rtol=1e-12)
-    np.testing.assert_allclose(model.posterior(X[7:8]), P[7:8], rtol=1e-12)
 
 
 def test_probabilities_are_calibrated_unless_told_otherwise():
@@ -138,26 +125,6 @@ def test_leaves_grow_with_the_rows():
         leaves[rows] = model.model_.model.max_leaf_nodes
     assert leaves == {1500: 8, 1501: 16}
     assert GradientBoosting(max_iter=1, max_leaf_nodes=None).fit(X, y).model_.model.max_leaf_nodes is None
-
-
-@pytest.mark.parametrize(
-    ("parameters", "loc"),
-    [
-        ({"max_iter": 0}, "/max_iter"),
-        ({"max_iter": 1.5}, "/max_iter"),
-        ({"max_leaf_nodes": 1}, "/max_leaf_nodes"),
-        ({"max_leaf_nodes": "many"}, "/max_leaf_nodes"),
-        ({"min_samples_leaf": 0}, "/min_samples_leaf"),
-        ({"learning_rate": 0.0}, "/learning_rate"),
-        ({"l2_regularization": -1.0}, "/l2_regularization"),
-        ({"calibration": "beta"}, "/calibration"),
-    ],
-)
-def test_wrong_parameters_are_refused_at_their_place(parameters, loc):
-    X, y = table()
-    with pytest.raises(Invalid) as refusal:
-        GradientBoosting(**parameters).fit(X, y)
-    assert [flaw.loc for flaw in refusal.value.flaws] == [loc]
 
 
 def test_folds_that_learned_nothing_do_not_silence_the_model():

@@ -1,10 +1,7 @@
 """One forest for several labels: scikit-learn's own probabilities, calibrated label by label."""
 
-import pickle
-
 import numpy as np
 import pytest
-from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
@@ -29,29 +26,6 @@ def test_it_is_scikit_learns_forest(trees, labels):
     expected = np.column_stack([p[:, 1] for p in (expected if labels > 1 else [expected])])
 
     np.testing.assert_allclose(model.predict_proba(new), np.clip(expected, 1e-15, 1 - 1e-15), atol=1e-6)
-
-
-@pytest.mark.parametrize("calibration", ["auto", "none", "sigmoid", "isotonic"])
-@pytest.mark.thorough
-def test_mixed_tables_with_missing_values(calibration):
-    """A row alone is a row among many; the seed decides, threads do not; a pickled copy agrees; doubt is left."""
-    X, Y = drawn()
-    model = MultilabelForest(
-        n_estimators=20, calibration=calibration, categorical_features=[3], random_state=0
-    ).fit(X, Y)  # fmt: skip
-    new, truth = drawn(200, 1)
-    new[::7, 3] = 9  # a category that training did not contain
-    P = model.posterior(new)
-
-    assert P.shape == (200, 3)
-    assert ((P > 0) & (P < 1)).all()
-    np.testing.assert_array_equal(model.predict_proba(new), P)
-    np.testing.assert_array_equal(np.concatenate([model.posterior(new[i : i + 1]) for i in range(200)]), P)
-    with parallel_config(n_jobs=2):
-        np.testing.assert_array_equal(clone(model).fit(X, Y).posterior(new), P)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(new), P)
-    np.testing.assert_array_equal(model.predict(new), P > 0.5)
-    assert (model.predict(new) == truth)[:, 0].mean() > 0.65
 
 
 @pytest.mark.thorough
@@ -186,24 +160,6 @@ def test_progress_is_told():
     assert told == sorted(told)
     assert len(told) == 12
     assert told[-1] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("parameters", "place"),
-    [
-        ({"n_estimators": 0}, "/n_estimators"),
-        ({"min_samples_leaf": 1.5}, "/min_samples_leaf"),
-        ({"max_features": "all"}, "/max_features"),
-        ({"max_features": 7}, "/max_features"),
-        ({"calibration": "some"}, "/calibration"),
-    ],
-)
-def test_wrong_parameters_are_named(parameters, place):
-    """The place is the parameter."""
-    X, Y = drawn(40)
-    with pytest.raises(Invalid) as error:
-        MultilabelForest(**parameters).fit(X, Y)
-    assert [flaw.loc for flaw in error.value.flaws] == [place]
 
 
 @pytest.mark.parametrize("Y", [np.arange(100) % 3, np.full((100, 2), 0.5), [[1, 0], [1]]])

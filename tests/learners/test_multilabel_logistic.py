@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from app.errors import Invalid
 from app.learners.logistic import Logistic
 from app.learners.multilabel_logistic import MultilabelLogistic
 from tests.learners.multilabel import drawn
@@ -43,20 +42,6 @@ def test_rare_labels_in_a_tail_are_not_cut_off():
     for fitted in (model, model.refit(X, Y)):
         chosen = fitted.predict(new)
         assert 2 * (chosen & truth).sum() / (chosen.sum() + truth.sum()) > 0.5
-
-
-def test_posterior_is_predict_proba_without_checks():
-    """Bit by bit, and a row alone as a row among many."""
-    X, Y = drawn()
-    for chain in (False, True):
-        model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=1).fit(X, Y)
-        P = model.posterior(X)
-        assert np.array_equal(P, model.predict_proba(X))
-        assert np.allclose(model.posterior(X[7:8]), P[7:8], rtol=0, atol=1e-14)
-        assert P.shape == (400, 3)
-        assert P.min() > 0
-        assert P.max() < 1
-        assert np.array_equal(model.predict(X), P > 0.5)
 
 
 def test_a_chain_learns_what_labels_tell_about_each_other():
@@ -130,14 +115,6 @@ def test_labels_of_another_form_are_refused(Y):
     X = np.random.default_rng(0).normal(size=(len(Y), 2))
     with pytest.raises(ValueError, match=r".+"):
         MultilabelLogistic().fit(X, Y)
-
-
-def test_wrong_parameters_are_named():
-    X, Y = drawn(60)
-    for wrong, place in (({"C": 0}, "/C"), ({"calibration": "auto "}, "/calibration")):
-        with pytest.raises(Invalid) as error:
-            MultilabelLogistic(**wrong).fit(X, Y)
-        assert error.value.flaws[0].loc == place
 
 
 def test_labels_may_be_sparse_and_models_are_small():

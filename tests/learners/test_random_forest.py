@@ -1,11 +1,7 @@
 """scikit-learn's random forest as a learner: its answers, calibration, gaps, categories, and asking step by step."""
 
-import pickle
-
 import numpy as np
 import pytest
-from joblib import parallel_config
-from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
 from app import progress
@@ -27,25 +23,6 @@ def test_it_is_scikit_learns_forest(trees):
     np.testing.assert_allclose(model.predict_proba(new), theirs.predict_proba(new), atol=1e-6)
 
 
-@pytest.mark.parametrize("calibration", ["none", "sigmoid", "isotonic"])
-@pytest.mark.thorough
-def test_mixed_tables_with_missing_values(calibration):
-    """Categories and gaps; the seed decides, threads do not; a pickled copy agrees; calibration leaves doubt."""
-    X, y, categorical = mixed(400, 3, 1)
-    model = RandomForest(
-        n_estimators=20, calibration=calibration, categorical_features=categorical, random_state=0
-    ).fit(X, y)  # fmt: skip
-    new, labels, _ = mixed(200, 3, 2, words=(4, 7))
-    P = model.predict_proba(new)
-    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
-    np.testing.assert_array_equal(model.posterior(new), P)
-    assert calibration == "none" or ((P > 0) & (P < 1)).all()
-    assert (model.predict(new) == labels).mean() > 0.5
-    with parallel_config(n_jobs=2):
-        np.testing.assert_array_equal(clone(model).fit(X, y).posterior(new), P)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(new), P)
-
-
 def test_weights_move_the_probabilities():
     """Weighing class 1 threefold raises its mean probability."""
     X, y, _ = mixed(300, 2, 5, words=())
@@ -62,29 +39,6 @@ def test_progress_is_told():
         RandomForest(n_estimators=40, calibration="none", random_state=0).fit(X, y)
     assert told == sorted(told)
     assert set(told) >= {16 / 40, 32 / 40, 1.0}
-
-
-@pytest.mark.parametrize(
-    ("parameters", "place"),
-    [
-        ({"n_estimators": 0}, "/n_estimators"),
-        ({"n_estimators": True}, "/n_estimators"),
-        ({"min_samples_leaf": 0}, "/min_samples_leaf"),
-        ({"min_samples_leaf": 1.5}, "/min_samples_leaf"),
-        ({"max_features": "all"}, "/max_features"),
-        ({"max_features": 0}, "/max_features"),
-        ({"max_features": 7}, "/max_features"),
-        ({"max_features": 1.5}, "/max_features"),
-        ({"max_features": True}, "/max_features"),
-        ({"calibration": "some"}, "/calibration"),
-    ],
-)
-def test_wrong_parameters_are_named(parameters, place):
-    """The place is the parameter."""
-    X, y, _ = mixed(40, 2, 0, words=())
-    with pytest.raises(Invalid) as error:
-        RandomForest(**parameters).fit(X, y)
-    assert [flaw.loc for flaw in error.value.flaws] == [place]
 
 
 @pytest.mark.parametrize("most", [None, "log2", 2, 0.5])
