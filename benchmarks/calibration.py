@@ -8,7 +8,11 @@ Vovk and Petej (2014): p1 / (1 - p0 + p1) of two isotonic curves, each with the 
 of new scores. Benefit is the share of the range from the best single action to knowledge of every class, over 30 random
 matrices (see defaults.py). Columns are differences to the sigmoid, ± their standard errors over sets and seeds.
 
-    .venv/bin/python benchmarks/calibration.py [folder of data sets] [--learners logistic] [--sizes 10 20]
+With `--given` the learner is another system, trained on 30 % of the rows, at most 2,000, and `POST /calibrate` gets
+what it says of other rows: as `probabilities`, or the probability of the second class as `scores`. Columns are
+differences to its probabilities as they are.
+
+    .venv/bin/python benchmarks/calibration.py [folder of data sets] [--given] [--learners logistic] [--sizes 10 20]
 
 The smallest work: `.venv/bin/python benchmarks/calibration.py --learners logistic --sizes 10`
 """
@@ -30,6 +34,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from app.decisions.calibration import fit_calibrator
 from app.learners.catalogue import resolve
+from app.learners.score_calibrator import ScoreCalibrator
 from app.learners.unseen import best_calibration
 
 SETS = {"spambase": None, "pima_diabetes": None, "german_credit": None, "thyroid_ann": 2, "covtype_20k": 1}
@@ -102,24 +107,44 @@ def measured(
     methods |= {"beta": beta, "venn-abers": venn_abers}
     answers = {"none": np.clip(q, 1 / (n + 2), 1 - 1 / (n + 2))}
     answers |= {name: fit(p, y[inside])(q) for name, fit in methods.items()}
-    shares = np.bincount(y[inside]) / n
+    return compared(answers, y[inside], y[outside], seed)
+
+
+def given(kind: str, X: np.ndarray, y: np.ndarray, categorical: list[int], n: int, seed: int) -> dict[str, list[float]]:
+    """The same of another system's probabilities, calibrated on n rows."""
+    first = min(2000, int(0.3 * len(y)))
+    known, inside, outside = np.split(np.random.default_rng(seed).permutation(len(y)), [first, first + n])
+    one, parameters = resolve({"kind": kind, "calibration": "none"})
+    model = one.build(parameters, categorical_features=categorical, random_state=seed).fit(X[known], y[known])
+    P, Q = model.predict_proba(X[inside]), model.predict_proba(X[outside[:4000]])
+    answers = {"raw": Q[:, 1]}
+    for name, form in (("probabilities", slice(None)), ("scores", slice(1, None))):
+        calibrator = ScoreCalibrator(input=name, random_state=seed).fit(P[:, form], y[inside])
+        answers[name] = calibrator.predict_proba(Q[:, form])[:, 1]
+    return compared(answers, y[inside], y[outside[:4000]], seed)
+
+
+def compared(answers: dict[str, np.ndarray], y_in: np.ndarray, y: np.ndarray, seed: int) -> dict[str, list[float]]:
+    shares = np.bincount(y_in) / len(y_in)
     matrices = random_matrices(shares, seed, 30, (2, 3, 5), square=False)
     found = {}
     for name, unbounded in answers.items():
         answer = np.clip(unbounded, 1e-12, 1 - 1e-12)
         P = np.column_stack([1 - answer, answer])
-        loss = float(np.mean(np.logaddexp(0, np.where(y[outside] == 1, -1, 1) * logit(answer))))
-        found[name] = [loss, float(np.nanmean([judge(P, y[outside], B)[0] for B in matrices]))]
+        loss = float(np.mean(np.logaddexp(0, np.where(y == 1, -1, 1) * logit(answer))))
+        found[name] = [loss, float(np.nanmean([judge(P, y, B)[0] for B in matrices]))]
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=DATA)
+    parser.add_argument("--given", action="store_true")
     parser.add_argument("--learners", nargs="+", default=LEARNERS)
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
+    measure, base = (given, "raw") if chosen.given else (measured, "sigmoid")
     for kind in chosen.learners:
         rows: dict[int, list[np.ndarray]] = {size: [] for size in chosen.sizes}
         names: list[str] = []
@@ -129,22 +154,22 @@ def main() -> None:
             y = codes if positive is None else (codes == positive).astype(int)
             share = min(y.mean(), 1 - y.mean())
             for size in chosen.sizes:
-                if (n := int(size / share)) <= 0.7 * len(y):
+                if (n := int(size / share)) <= (0.5 if chosen.given else 0.7) * len(y):
                     for seed in range(FIRST_SEED, FIRST_SEED + (5 if size < LARGE else 3)):
-                        found = measured(kind, X, y, list(categorical), n, seed)
+                        found = measure(kind, X, y, list(categorical), n, seed)
                         names = list(found)
                         rows[size].append(np.array(list(found.values())))
-        print(f"\n{kind}: rows of the smaller class; of the sigmoid log loss and share, then the differences to them")
-        others = [name for name in names if name != "sigmoid"]
-        print(f"{'':>6}{'sigmoid':>16}" + "".join(f"{name:>34}" for name in others))
+        print(f"\n{kind}: rows of the smaller class; of {base!r} log loss and share, then the differences to them")
+        others = [name for name in names if name != base]
+        print(f"{'':>6}{base:>16}" + "".join(f"{name:>34}" for name in others))
         for size, tables in rows.items():
             if not tables:
                 continue
             every = np.array(tables)
-            loss, share = every[:, names.index("sigmoid")].mean(axis=0)
+            loss, share = every[:, names.index(base)].mean(axis=0)
             line = f"{size:>6}{loss:>9.4f}{share:>7.3f}"
             for name in others:
-                gaps = every[:, names.index(name)] - every[:, names.index("sigmoid")]
+                gaps = every[:, names.index(name)] - every[:, names.index(base)]
                 errors = gaps.std(axis=0, ddof=1) / np.sqrt(len(gaps))
                 line += "".join(
                     f"{gap:>+9.4f} ±{error:.4f}" for gap, error in zip(gaps.mean(axis=0), errors, strict=True)
