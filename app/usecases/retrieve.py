@@ -18,7 +18,7 @@ from app.retrieval.selection import check_usable, select
 from app.retrieval.terms import Terms
 from app.text import counted
 from app.usecases.item_sets import SAMPLED, Choice, Sets, Setting, check_extent
-from app.usecases.predict import LARGEST_ANSWER
+from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser
 from app.usecases.retrieve_request import RetrieveFields
 
@@ -101,6 +101,7 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         asked.terms.sizes(len(model.classes))  # even if there are no sets
         check_usable(asked.terms.loss, len(model.classes))
     P = model.estimator.posterior(X)
+    check_finite(P)
     if column is None:
         sets = Sets(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
     else:

@@ -272,6 +272,13 @@ def test_a_model_that_does_not_fit_is_refused_by_place(model, changes, place):
     assert [flaw.loc for flaw in error.value.flaws] == [place]
 
 
+def test_an_instance_without_probabilities_is_refused_by_place():
+    X = np.array([[0.5, 0.5], [np.nan, 0.5]])
+    with pytest.raises(Invalid) as error:
+        retrieve_with(model_of(["a", "b"], several=True), X, ask(), [])
+    assert [flaw.loc for flaw in error.value.flaws] == ["/instances/1"]
+
+
 def drawn_holdout(sets: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     scores = np.round(rng.random((sets, n)), 1)
