@@ -216,8 +216,7 @@ function priors({ priors: found }) {
   return card("Classes that occurred", ...found.versions.map((/** @type {any} */ one) => h("div", null,
     table(`Version ${one.version}: ${changed(one.changed)}; ${found.basis}`, ["class", "cases", "share", "share in training"],
       one.classes.map((/** @type {any} */ own) => [own.class, short(own.cases, 9), share(own.observed), share(own.trained)])),
-    more("How it was tested", one, ["version", "classes", "changed"]))),
-    found.corrected ? amounts("Had the shares been corrected", [["gain", found.corrected]]) : null);
+    more("How it was tested", one, ["version", "classes", "changed"]))));
 }
 
 /** What drifted, and all on request. @param {any} report */

@@ -248,21 +248,6 @@ def test_the_one_group_that_is_not_as_promised_is_found():
     assert wrong == [(7, "under_promises")]
 
 
-def test_correcting_priors_that_changed_earns_more_and_none_that_did_not():
-    rng = np.random.default_rng(4)
-    share = 0.8 / 6.8
-    trained = np.array([1 - share, share])
-    gains = {}
-    for odds in (1.0, 6.0):
-        read = Read(lambda _version, trained=trained: (trained, 0))
-        for d in range(20):
-            read.add(day_of_cases(rng, 400, DAY + d, odds=odds))
-        gains[odds] = document(read, [])["priors"]["corrected"]
-
-    assert gains[6.0]["low"] > 0
-    assert abs(gains[1.0]["mean"]) < 0.02
-
-
 def test_people_who_know_better_and_people_who_do_not():
     rng = np.random.default_rng(5)
     guessing = day_of_cases(rng, 2000, overrides=0.3)
@@ -303,7 +288,7 @@ def test_no_gain_has_an_interval_without_enough_cases_of_a_class(rare):
     report = document(read_of(days), [])
     ways = report["alternatives"]
     gains = [ways[way]["gain"] for way in ("most_probable", "best_single_action", "perfect")]
-    gains += [report["overrides"], report["priors"]["corrected"]]
+    gains.append(report["overrides"])
 
     assert all(one["cases"] > 0 for one in gains)
     assert [one["low"] is not None for one in gains if one["differing"] >= 30] == [rare == 1.0] * sum(
@@ -422,41 +407,6 @@ def test_the_best_single_action_does_not_depend_on_how_many_cases_a_day_has(rare
     assert apart == together  # but for the interval, which is by days
     assert apart["mean"] == pytest.approx(M.mean(axis=0).max())  # it is the same in both halves
     assert reported(list(one_by_one(cases))[:1])["alternatives"]["best_single_action"] is None
-
-
-def explored_days(epsilon):
-    rng = np.random.default_rng(22)
-    for d in range(30):
-        cases = day_of_cases(rng, 200, DAY + d, epsilon=epsilon)
-        yield replace(cases, received_at=cases.at + 1)
-
-
-def limited_days():
-    """Twenty of the two hundred cases of a day are treated: those where that earns most."""
-    rng, terms = np.random.default_rng(23), replace(terms_of(), figures={"limits": {"treat": {"at_most": 20}}})
-    for d in range(30):
-        cases = day_of_cases(rng, 200, DAY + d, terms=[terms])
-        choice = np.zeros(200, dtype=np.int32)
-        choice[np.argsort(cases.probabilities[:, 0])[:20]] = 1
-        yield replace(cases, choice=choice, received_at=cases.at + 1)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.3])
-def test_correcting_priors_is_not_credited_with_what_exploration_costs(epsilon):
-    read = Read(lambda _version: (np.array([6 / 6.8, 0.8 / 6.8]), 0))
-    for cases in explored_days(epsilon):
-        read.add(cases)
-
-    found = document(read, [])["priors"]["corrected"]
-    assert found["cases"] == 29 * 200
-    assert abs(found["mean"]) < 0.02
-
-
-@pytest.mark.parametrize("rule", ["threshold", "most_probable"])
-def test_correcting_priors_is_about_free_decisions_by_expected_benefit(rule):
-    others = [replace(cases, terms=[replace(terms_of(), rule=rule)]) for cases in explored_days(0.0)]
-    for days in (limited_days(), others):
-        assert reported(list(days))["priors"]["corrected"] is None
 
 
 def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
@@ -666,16 +616,6 @@ def test_truth_after_one_action_alone_is_found_where_people_take_it_against_the_
         )
 
     assert reported(days)["selective"]["is"]
-
-
-def test_priors_are_corrected_by_truths_that_had_come_alone():
-    """With truths that came after the last decision, nothing could be corrected."""
-    rng = np.random.default_rng(17)
-    days = [day_of_cases(rng, 200, DAY + d, odds=6.0) for d in range(10)]
-    for delay, corrected in ((20, None), (3, 6 * 200)):
-        late = [replace(cases, received_at=cases.at + delay * 86_400.0) for cases in days]
-        found = reported(late)["priors"]["corrected"]
-        assert (found and found["cases"]) == corrected
 
 
 def test_days_that_belong_together_are_rarely_a_false_verdict_where_they_are_few():

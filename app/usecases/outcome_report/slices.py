@@ -12,13 +12,11 @@ import numpy as np
 from app.decisions.benefit import losses
 from app.evidence.promise import Risk, risk
 from app.outcomes.cases import UNKNOWN, Cases
-from app.outcomes.identity import DAY
 from app.outcomes.terms import Label, Terms
 
 _AT_ONCE = 1 << 17  # rows
 _CELLS = 1 << 21  # of matrices, 16 MB
 _ROW_CELLS = 1 << 23  # of the matrices of rows, 64 MB
-_LIMITS = {"limits", "resources"}  # figures of terms by which decisions depend on one another
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,7 @@ class Stack:
     """The terms of many cases of the same version, classes and actions: `matrices` (T, K, A), 0 where none is `stated`.
 
     Of each term (T,): `plain`, whether the probabilities are the model's own, with all features and without stated
-    priors; `free`, whether each decision is for itself the one of largest expected benefit, under the priors of
-    training; `explore`, the share of decisions that were drawn, NaN for none.
+    priors; `explore`, the share of decisions that were drawn, NaN for none.
     """
 
     terms: Sequence[Terms]
@@ -37,7 +34,6 @@ class Stack:
     stated: bool
     matrices: np.ndarray
     plain: np.ndarray
-    free: np.ndarray
     explore: np.ndarray
 
     @classmethod
@@ -46,14 +42,8 @@ class Stack:
         shape = len(terms), len(one.classes), len(one.actions)
         matrices = np.array([term.benefits for term in terms], dtype=np.float64) if stated else np.zeros(shape)
         plain = np.array([term.verb == "predict" and term.priors is None for term in terms])
-        free = np.array(
-            [
-                term.rule == "expected_benefit" and term.priors is None and not _LIMITS.intersection(term.figures or ())
-                for term in terms
-            ]
-        )
         explore = np.array([(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64)
-        return cls(terms, one.version, one.classes, one.actions, stated, matrices, plain, free, explore)
+        return cls(terms, one.version, one.classes, one.actions, stated, matrices, plain, explore)
 
     @cached_property
     def best(self) -> np.ndarray:
@@ -87,7 +77,6 @@ class Slice:
     truth: np.ndarray
     action: np.ndarray
     benefit: np.ndarray
-    known_day: np.ndarray
     shadows: dict[str, np.ndarray]
     instances: Sequence[str | None]
 
@@ -233,7 +222,6 @@ def _stacks(cases: Cases, alike: Callable[[Terms], Hashable]) -> Iterator[tuple[
 
 
 def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any) -> Slice:
-    known_at = cases.known_at[rows]
     return Slice(
         stack=stack,
         day=cases.day,
@@ -248,7 +236,6 @@ def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any
         truth=cases.truth[rows],
         action=cases.action[rows],
         benefit=cases.benefit[rows],
-        known_day=np.where(np.isnan(known_at), cases.day, known_at // DAY).astype(np.int64),
         shadows={name: chosen[rows] for name, chosen in cases.shadows.items()},
         instances=() if cases.instances is None else np.array(cases.instances, dtype=object)[rows].tolist(),
     )

@@ -25,16 +25,12 @@ LEVEL = 0.95
 THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
 
 
-def best_actions(part: Slice, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
-    """The actions (n,) that `decide` takes for rows (n,) of a slice with the probabilities P (n, K)."""
-    return least(np.einsum("nk,nka->an", P, part.stack.losses[part.term[rows]]), P.shape[1])
-
-
 def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
-    """The same by the probabilities of decisions for themselves: those chosen, but where another one was drawn."""
+    """The actions (n,) that rows (n,) of a slice would have by their probabilities, had none been drawn."""
     best: np.ndarray = part.choice[rows]
     drawn = np.flatnonzero(part.propensity[rows] <= 0.5)  # the best action has a propensity above one half
-    best[drawn] = best_actions(part, rows[drawn], part.P[rows[drawn]])
+    P, losses = part.P[rows[drawn]], part.stack.losses[part.term[rows[drawn]]]
+    best[drawn] = least(np.einsum("nk,nka->an", P, losses), P.shape[1])
     return best
 
 
