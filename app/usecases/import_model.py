@@ -1,30 +1,54 @@
-"""Orders to import a model that was trained elsewhere: checked here, and accepted as jobs."""
+"""Importing models that were trained elsewhere: orders, which are checked and accepted as jobs, and the work itself."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable
 from io import SEEK_END
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import numpy as np
 from pydantic import Field
 
+from app import progress
 from app.access.caller import Caller
 from app.data.dataset import Dataset
-from app.errors import Forbidden, Invalid
+from app.data.table import Table
+from app.errors import Forbidden, Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
+from app.learners import onnx_model
+from app.learners.imported import FOLDS, Imported, checked_rows, load_joblib
+from app.learners.unseen import best_calibration
+from app.registry.card import Card, EvaluationCard
+from app.registry.loaded import Holdout
+from app.text import positions, some_of
 from app.usecases import jobs
+from app.usecases.class_order import check_order
 from app.usecases.datasets import find_named
+from app.usecases.evaluation import card_of, metrics_of
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import Names, Text
 from app.usecases.matrices import MatrixFields, read_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import Calibration, Format, ImportSpec
+from app.usecases.splitting import Split
 from app.usecases.train import listed_costs
+from app.usecases.train_job import publish
+from app.usecases.training_warnings import rare_classes
 
 KIND = "import"
+
+_FEW = 20  # rows outside of the most common class for `auto` to calibrate
+_MANY = 50  # rows on which hardly a model is never wrong
+_DUTY = (
+    "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
+    " which this service cannot check"
+)
+
+_Published = tuple[Card, Imported, Holdout, list[str]]
 
 
 class ImportRequest(MatrixFields):
@@ -105,3 +129,143 @@ def _kept_and_submitted(ports: Ports, spec: ImportSpec, content: BinaryIO, key: 
     if job.ended:  # as a repeated request finds it
         ports.imports.remove(job_id)
     return job
+
+
+def run(ports: Ports, job: Job) -> None:
+    """Import, publish and finish `job`."""
+    try:
+        published = _imported(ports, job, ImportSpec.from_json(job.spec))
+    except Invalid:
+        ports.imports.remove(job.id)  # no other attempt will do better
+        raise
+    publish(ports, job, *published)
+    ports.imports.remove(job.id)
+
+
+def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
+    with progress.part(0.0, 0.1, "reading data"):
+        table = ports.datasets.table(spec.dataset)
+        content = ports.imports.read(job.id)
+    try:
+        with progress.part(0.1, 0.3, "loading the model"):
+            model = _loaded(ports, spec, content, table)
+        with progress.part(0.3, 0.95, "evaluating"):
+            P = checked_rows(model.raw(table.X), len(table.classes or ()))
+            return _evaluated(job, spec, model, table, P)
+    except PayoffError:
+        raise
+    except MemoryError as error:
+        raise Invalid.at("/file", "the model needs more memory than there is") from error
+    except Exception as error:  # a file that is made up raises anything
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        raise Invalid.at("/file", f"the model cannot be used: {what}") from error
+
+
+def clean_up_files(ports: Ports) -> None:
+    """Remove the files of jobs that have ended, and of those that were never submitted."""
+    for job_id in ports.imports.jobs():
+        with contextlib.suppress(NotFound):
+            try:
+                over = ports.queue.view(job_id).ended
+            except NotFound:
+                over = ports.imports.is_old(job_id)
+            if over:
+                ports.imports.remove(job_id)
+
+
+def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imported:
+    """The model as an estimator; Invalid with the reason where it does not fit the data set."""
+    classes = table.classes or ()
+    scorer = _scorer(ports, spec, content, table)
+    facts = {
+        "estimator": scorer.made_by,
+        "columns": "by name" if scorer.columns.named else "by position",
+        "evaluation": _DUTY,
+    }
+    _check_some(scorer, table)
+    model = Imported(scorer, len(classes), _sample(table), facts)
+    if spec.format == "onnx":  # a converted model that never saw a missing value answers some number all the same
+        model.takes_missing &= np.isnan(table.X).any(axis=0)
+    return model
+
+
+def _scorer(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Any:
+    """What the file holds, as a scorer of the table's rows; each format imports only what it needs."""
+    classes, limits = table.classes or (), ports.imports
+    if spec.format == "onnx":
+        return onnx_model.load(content, table.schema, classes, spec.classes)
+    if spec.classes is not None:
+        raise Invalid.at("/classes", "a joblib file names its classes; leave out 'classes'")
+    if not limits.pickles:
+        raise Invalid.at("/format", "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too")
+
+    return load_joblib(content, table.schema, classes, version_skew=limits.version_skew)
+
+
+def _check_some(scorer: Any, table: Table) -> None:
+    """Invalid with the model's own words where it cannot answer the first rows."""
+    some = table.X[:100]
+    complete = some[~np.isnan(some).any(axis=1)]
+    try:
+        P = scorer.answers(complete if len(complete) else some)
+    except (MemoryError, PayoffError):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        raise Invalid.at("/file", f"the model does not answer the rows of the data set: {what}") from error
+    checked_rows(P, len(table.classes or ()))
+
+
+def _sample(table: Table) -> np.ndarray:
+    """A row (1, m) without missing values, or with the fewest."""
+    best = int(np.isnan(table.X[:10_000]).sum(axis=1).argmin())
+    return table.X[best : best + 1].copy()
+
+
+def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray) -> _Published:
+    """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row without itself."""
+    rows = np.arange(len(table.y))
+    _check_complete(P, table)
+    check_order(P, table.y, table.classes or (), spec.classes or table.classes or ())
+    method = _method(spec.calibration, P, table.y)
+    evaluation = EvaluationCard(method="hold-out", rows=len(rows))
+    if method != "none":
+        with progress.part(0.5, 0.6, "calibrating"):
+            P = model.calibrate(method, P, table.y, spec.seed)
+        evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
+    holdout, split = Holdout(P, table.y), Split(rows, rows)
+    order = spec.trained({"estimator": model.facts["estimator"], "calibration": method})
+    with progress.part(0.6, 1.0, "computing metrics"):
+        metrics = metrics_of(model, holdout, order, table, rows)
+    warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
+    rounds: list[int] = getattr(model.scorer, "rounds", list)()
+    warnings += onnx_model.rounding_warnings({table.schema.names[j]: table.X[:, j] for j in rounds})
+    card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
+    fitted = len(rows) if method != "none" else 0
+    card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})
+    said = [_DUTY]
+    if len(rows) >= _MANY and (P.argmax(axis=1) == table.y).all():
+        said.append("the model is right on every row of the data set: it was probably trained on these rows")
+    return card, model, holdout, said
+
+
+def _method(wanted: str, P: np.ndarray, codes: np.ndarray) -> str:
+    """The calibration of probabilities P (n, K) of rows with codes (n,)."""
+    if wanted != "auto":
+        return wanted
+    counts = np.bincount(codes, minlength=P.shape[1])
+    few = counts.min() < 2 or counts.sum() - counts.max() < _FEW
+    return "none" if few else best_calibration(P, codes, np.ones(len(P)))
+
+
+def _check_complete(P: np.ndarray, table: Table) -> None:
+    refused = np.flatnonzero(~np.isfinite(P).all(axis=1))
+    if not len(refused):
+        return
+    gaps = np.isnan(table.X[refused])
+    why = ""
+    if gaps.any():
+        names = [repr(table.schema.names[j]) for j in np.flatnonzero(gaps.any(axis=0))]
+        why = f"; values are missing there in {some_of(names, 5)}"
+    where = f"{len(refused):,} of {len(P):,} rows {positions(refused, len(refused))}"
+    raise Invalid.at("/dataset", f"the model gives no probabilities for {where}{why}")

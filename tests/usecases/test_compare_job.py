@@ -10,7 +10,7 @@ from app.data.table import Table
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.learners import catalogue
-from app.usecases import compare_job
+from app.usecases import compare
 from tests.conftest import two_class_rows
 
 
@@ -43,7 +43,10 @@ def compared(monkeypatch, *ways, with_logistic=True):
     Stub.fits = 0
     for i, way in enumerate(ways):
         kind = SimpleNamespace(
-            name=f"stub{i}", parameters=(), alternatives=(), build=lambda *_, way=way, **__: Stub(way)
+            name=f"stub{i}",
+            parameters=(),
+            estimator=SimpleNamespace(alternatives=()),
+            build=lambda *_, way=way, **__: Stub(way),
         )
         monkeypatch.setitem(catalogue.KINDS, f"stub{i}", kind)
         learners.append({"kind": f"stub{i}", "parameters": {}})
@@ -54,7 +57,7 @@ def compared(monkeypatch, *ways, with_logistic=True):
         queue=SimpleNamespace(succeed=lambda _, __, result: done.update(result)),
     )
     spec = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
-    compare_job.run(ports, SimpleNamespace(dataset=None, spec=spec))
+    compare.run(ports, SimpleNamespace(dataset=None, spec=spec))
     return done
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from app.data.model_files import ModelFiles
 from app.errors import NotFound
-from app.usecases.import_job import clean_up_files
+from app.usecases.import_model import clean_up_files
 
 RUNNING, ENDED, NEW, OLD = (f"job_{digit * 20}" for digit in "0123")
 
