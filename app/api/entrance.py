@@ -114,7 +114,7 @@ class Entrance:
         model = self._ports.registry.cached(name) if isinstance(name, str) and caller.allows(name) else None
         if model is None or not model.inline or model.regression:
             return None
-        found = self._of_usual_row(model, asked, body) or self._of_any(model, caller, body)
+        found = self._of_usual_rows(model, asked, body) or self._of_any(model, caller, body)
         if found is None or len(found.content) > SMALL:
             return None
         rate, wait = self._guard.take(caller, scope)
@@ -125,13 +125,13 @@ class Entrance:
         counted = model.name, model.version, found.instances
         return Hot(request_id, [*own, *found.more, *rate, *_COMMON], found.content, counted, began)
 
-    def _of_usual_row(self, model: Loaded, asked: dict[str, Any], body: bytes) -> _Content | None:
-        """The answer for one row of usual numbers, by a matrix that the model decided by before: the most requests.
+    def _of_usual_rows(self, model: Loaded, asked: dict[str, Any], body: bytes) -> _Content | None:
+        """The answer for a few rows of usual numbers, by a matrix that the model decided by before: most requests.
 
         Of `predict` and `json_of` these are the steps that are left then.
         """
         instances = asked.get("instances")
-        if type(instances) is not list or len(instances) != 1 or b"true" in body:
+        if type(instances) is not list or b"true" in body:
             return None
         key, usual = key_of(asked), model.once(Usual)
         matrix = usual.known(key)
@@ -141,14 +141,15 @@ class Entrance:
             return None
         if fields.record is None and self._ports.recorder.defaults.of(model.name) is not None:
             return None
-        row = usual.row(instances[0])
-        if row is None:
+        X = usual.rows(instances)
+        if X is None or len(X) * sum(matrix.benefits.shape) * _NUMBER_BYTES > SMALL:
             return None
-        P = usual.posterior(row)
+        P = usual.posterior(X)
         check_finite(P)
         choice, expected = matrix.decide(P)
         frame = matrix.notes.get(_FRAME) or matrix.notes.setdefault(_FRAME, Frame.of(model, matrix))
-        return _Content(frame.around([matrix.actions[choice.item()]], P, expected), 1)
+        names = [matrix.actions[a] for a in choice.tolist()]
+        return _Content(frame.around(names, P, expected), len(X))
 
     def _of_any(self, model: Loaded, caller: Caller, body: bytes) -> _Content | None:
         """The answer to any other request that is decided at once, and not recorded."""

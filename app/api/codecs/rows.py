@@ -21,8 +21,8 @@ def rows_of_json(instances: list[Any], model: Loaded, *, booleans_possible: bool
     """Instances as parsed, encoded; places below /instances."""
     if carried.columns:
         instances = without(instances, carried, model.schema.names)
-    if len(instances) == 1 and not booleans_possible and (row := model.once(Usual).row(instances[0])) is not None:
-        return Rows(row, [], instances, usual=True)
+    if not booleans_possible and (usual := model.once(Usual).rows(instances)) is not None:
+        return Rows(usual, [], instances, usual=True)
     try:
         return Rows(*model.schema.encode(instances, booleans_possible=booleans_possible), instances)
     except Invalid as error:
