@@ -112,6 +112,10 @@ class Card(_Part):
         return self
 
     @property
+    def key(self) -> tuple[str, int]:
+        return self.name, self.version
+
+    @property
     def folder(self) -> str:
         return f"{self.name}/{self.version}"
 

@@ -205,6 +205,6 @@ def _parse(key: Key, content: bytes) -> Card:
         card = read_card(content)
     except PayoffError as error:
         raise type(error)(f"{folder_of(key)}/{CARD}: {error.detail}") from error
-    if (card.name, card.version) != key:
+    if card.key != key:
         raise Damaged(f"the card in {folder_of(key)} is that of {card.folder}")
     return card

@@ -115,7 +115,7 @@ class Index:
     def add(self, connection: Connection, card: Card) -> None:
         """Publish a version in the caller's transaction; Conflict where its number was not taken, or is used up."""
         self._raise_revision(connection)
-        taken = delete(unpublished).where(_is(unpublished, (card.name, card.version)))
+        taken = delete(unpublished).where(_is(unpublished, card.key))
         if not connection.execute(taken).rowcount:
             raise Conflict(f"version {card.version} of {card.name!r} was not staged, or is published already")
         connection.execute(update(models).where(models.c.name == card.name).values(listed=True))
@@ -185,7 +185,7 @@ class Index:
         """Publish what is not known; how many. `highest` are the greatest numbers of all folders."""
         with self._changing(without_timeout=True) as connection:
             known = _known(connection)
-            new = [(card, content) for card, content in cards if (card.name, card.version) not in known]
+            new = [(card, content) for card, content in cards if card.key not in known]
             listed = {card.name for card, _ in new}
             for name, number in highest.items():
                 row = self._upsert(models).values(name=name, next_version=number + 1, listed=name in listed)

@@ -41,11 +41,27 @@ class Disk:
         return obstacle(self._root)
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
-        target = self._root / folder
+        target, conflict = self._root / folder, Conflict(f"{folder} exists already")
         if target.exists():
-            raise Conflict(f"{folder} exists already")
+            raise conflict
+        beside = _beside(target)
         with self._failures():
-            self._write_beside(target, files)
+            _make_parents(target)
+            try:
+                beside.mkdir()
+                for name, content in files.items():
+                    _write_flushed(beside / name, content)
+                _flush_directory(beside)
+                beside.rename(target)
+            except OSError as error:
+                if target.exists():
+                    raise conflict from error
+                if not beside.exists():
+                    raise Unavailable(f"the writing of {folder} took so long that its files were removed") from error
+                raise
+            finally:
+                shutil.rmtree(beside, ignore_errors=True)
+            _flush_directory(target.parent)
 
     def read(self, path: str) -> bytes:
         with self._failures():
@@ -107,25 +123,6 @@ class Disk:
                 taken.unlink(missing_ok=True)
             removed += 1
         return removed
-
-    def _write_beside(self, target: Path, files: Mapping[str, bytes]) -> None:
-        _make_parents(target)
-        beside = _beside(target)
-        beside.mkdir()
-        try:
-            for name, content in files.items():
-                _write_flushed(beside / name, content)
-            _flush_directory(beside)
-            beside.rename(target)
-        except OSError as error:
-            if target.exists():
-                raise Conflict(f"{target.name} exists already") from error
-            if not beside.exists():
-                raise Unavailable(f"the writing of {target.name} took so long that its files were removed") from error
-            raise
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-        _flush_directory(target.parent)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

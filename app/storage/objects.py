@@ -74,9 +74,9 @@ class Objects:
         return None  # it is known when it is asked
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
-        for _ in range(_ROUNDS):
-            if self._has(f"{folder}/{self._seal}"):
-                raise Conflict(f"{folder} exists already")
+        if self._has(f"{folder}/{self._seal}"):
+            raise Conflict(f"{folder} exists already")
+        for _ in range(_ROUNDS):  # from the second on the seal may be the one that was written in the first
             for name in sorted(files, key=lambda name: name == self._seal):
                 self._create(f"{folder}/{name}", files[name])
             sizes = {path: info["size"] for path, info in self._find(folder).items()}
