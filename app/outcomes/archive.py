@@ -13,11 +13,10 @@ from sqlalchemy import ColumnElement, Connection, select
 from app.database import Database
 from app.errors import NotFound, Unavailable
 from app.outcomes import locating, rows
-from app.outcomes.cases import COLUMNS, Cases
+from app.outcomes.cases import COLUMNS, Cases, cases_of_rows
 from app.outcomes.identity import DAY
 from app.outcomes.locating import EVERYWHERE, Located, Reach, Told
 from app.outcomes.manifest import SealedDay, sealed_day, sealed_days
-from app.outcomes.row_cases import cases_of_rows
 from app.outcomes.tables import DECISIONS, SEALED_DAYS, SHADOW_DECISIONS
 from app.storage import Storage
 
