@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from app.acquisition.prices import Prices, wrong_price
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject, unknown
 from app.text import MAX_NAME
 
 
@@ -26,7 +26,8 @@ def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
     """The name of a feature that the request has not priced before."""
     columns, priced = info.context["columns"], info.context["priced"]
     if name not in columns:
-        raise ValueError(unknown("feature", name, columns))
+        strange = info.context["strange"] = info.context.get("strange", 0) + 1
+        raise ValueError(unknown("feature", name, columns) if strange <= MAX_ERRORS else "unknown feature")
     if name in priced:
         raise ValueError(f"{name!r} is priced twice; keep one entry")
     priced.add(name)
