@@ -117,6 +117,8 @@ class Ways:
     overrides: Paired = field(default_factory=Paired)
     told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
     shadows: dict[str, tuple[Betting, int]] = field(default_factory=dict)
+    _day: int | None = None
+    _waiting: dict[str, list[tuple[np.ndarray, ...]]] = field(default_factory=dict)  # of challengers, on that day
 
     def add(self, part: Slice) -> None:
         rows = part.priced
@@ -138,15 +140,24 @@ class Ways:
         self._challenge(part)
 
     def _challenge(self, part: Slice) -> None:
-        """Enter the differences with bounds for each: those of its matrix."""
+        """Enter the differences with bounds for each, those of its matrix; a day is one batch."""
+        if part.day != self._day:
+            self._bet()
+            self._day = part.day
         M, rows = part.stack.matrices, part.priced
         for name, chosen in part.shadows.items():
             asked = rows[chosen[rows] != UNKNOWN]
             term, own, other = part.term[asked], part.choice[asked], chosen[asked]
             gains = M[term, :, other] - M[term, :, own]  # in every class
             sequence, differing = self.shadows.get(name, (Betting(), 0))
-            sequence.add(gains[np.arange(len(asked)), part.truth[asked]], *payoff_range(gains))
             self.shadows[name] = sequence, differing + int(np.count_nonzero(other != own))
+            of_day = gains[np.arange(len(asked)), part.truth[asked]], *payoff_range(gains)
+            self._waiting.setdefault(name, []).append(of_day)
+
+    def _bet(self) -> None:
+        for name, parts in self._waiting.items():
+            self.shadows[name][0].add(*map(np.concatenate, zip(*parts, strict=True)))
+        self._waiting = {}
 
     def alternatives(self, basis: str) -> dict[str, Any] | None:
         """What other ways would have earned on the same cases; None without any."""
@@ -191,6 +202,7 @@ class Ways:
 
     def challengers(self, basis: str, doubt: str | None = None) -> list[dict[str, Any]]:
         """Challengers against what was decided, by confidence sequences; `doubt` is why none has a verdict."""
+        self._bet()
         listed = []
         for name, (sequence, differing) in sorted(self.shadows.items()):
             mean, low, high = sequence.interval() or (None, None, None)
