@@ -70,7 +70,7 @@ def test_no_word_becomes_an_object_for_each_row(word, monkeypatch):
     body = as_arrow({"n": pa.array(np.zeros(rows, np.int8)), "w": words})
     encoded = []
     monkeypatch.setattr(Schema, "encode", lambda *_, **__: encoded.append(1))
-    X, warnings = rows_of_arrow(body, SCHEMA)
+    X, warnings, *_ = rows_of_arrow(body, SCHEMA)
 
     assert X.shape == (rows, 2)
     assert warnings == ([] if word == "a" else [SCHEMA.unseen(1, range(5), rows, rows, word)])

@@ -51,7 +51,7 @@ def test_rows_are_reserved_before_they_are_made():
 
     for read, body, schema in ((rows_of_npy, file, NUMBERS), (rows_of_arrow, sink, WORDS)):
         reserved: list[int] = []
-        X, _ = read(body.getvalue(), schema, reserved.append)
+        X, *_ = read(body.getvalue(), schema, reserved.append)
         assert X.nbytes <= sum(reserved)
 
         def refuse(_count: int) -> None:
