@@ -73,15 +73,6 @@ class Windows:
         window.current += 1
         return Allowance(int(rate.amount - used - 1), window.ends - now, 0.0)
 
-    def wait(self, who: str, rate: Rate) -> float:
-        """Seconds until one can be taken, 0 where it can now; takes none."""
-        window = self._windows.get(who)
-        if window is None:
-            return 0.0
-        now = self._clock()
-        window.move(now)
-        return window.wait(now, rate.amount) if window.used(now) + 1 > rate.amount else 0.0
-
     def _evict(self, now: float) -> None:
         """Make room where very many asked; of those that asked lately the oldest go first."""
         if len(self._windows) < _MAX_REMEMBERED:

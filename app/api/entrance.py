@@ -2,7 +2,7 @@
 
 It decides nothing itself: a request that is plain by its headers is decoded, decided and encoded by the functions of
 the route. What needs more than these, or is answered with an error, goes through all layers as if nothing had
-happened: nothing is counted before the answer is certain. The rules for keys and rates are the guard's.
+happened, counted once. The rules for keys and rates are the guard's.
 """
 
 from __future__ import annotations
@@ -99,16 +99,17 @@ class Entrance:
             caller.need(PREDICT.scopes)
             if caller.client is None and b"x-forwarded-for" in head:
                 return None  # the server reads the address, for which it counts, further in
-            if self._guard.must_wait(caller, scope):
-                return None
-            return self._decided(scope, head, caller, body, began)
+            rate, wait = self._guard.take(caller, scope)
+            return None if wait else self._decided(scope, head, caller, rate, body, began)
         except PayoffError:
             return None
         except Exception:  # noqa: BLE001 - the layers answer it
             _log.exception("unexpected error at the entrance")
             return None
 
-    def _decided(self, scope: Scope, head: Head, caller: Caller, body: bytes, began: float) -> Hot | None:
+    def _decided(
+        self, scope: Scope, head: Head, caller: Caller, rate: list[Header], body: bytes, began: float
+    ) -> Hot | None:
         asked = document(body)
         name = asked.get("model") if isinstance(asked, dict) else None
         model = self._ports.registry.cached(name) if isinstance(name, str) and caller.allows(name) else None
@@ -116,9 +117,6 @@ class Entrance:
             return None
         found = self._of_usual_rows(model, asked, body) or self._of_any(model, caller, body)
         if found is None or len(found.content) > SMALL:
-            return None
-        rate, wait = self._guard.take(caller, scope)
-        if wait:
             return None
         request_id = request_id_of(scope) if b"x-request-id" in head else new_request_id()
         own = [(b"content-length", b"%d" % len(found.content)), _TYPE, (b"x-request-id", request_id.encode())]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -258,22 +258,21 @@ class Guard:
         return caller
 
     def take(self, caller: Caller, scope: Scope) -> tuple[list[Header], float]:
-        """Take one request off the caller's rate: what the answer's headers say of it, and the seconds to wait.
+        """Take this request off the caller's rate, once: what the answer's headers say of it, and the seconds to wait.
 
         Seconds are 0 where the rate allows the request. One with many instances is one.
         """
-        rate = caller.rate
+        rate, state = caller.rate, scope["state"]
         if rate is None:
             return [], 0.0
+        if "rate" in state:  # the entrance has asked, and could not answer
+            return cast(tuple[list[Header], float], state["rate"])
         allowed = self._used.take(caller.client or self.address(scope), rate)
         name = b'"key"' if caller.client else b'"address"'
         policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
-        return [policy, (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))], allowed.wait
-
-    def must_wait(self, caller: Caller, scope: Scope) -> bool:
-        """Whether the caller's rate allows no request now; takes none off it."""
-        rate = caller.rate
-        return rate is not None and self._used.wait(caller.client or self.address(scope), rate) > 0
+        left = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))
+        state["rate"] = [policy, left], allowed.wait
+        return [policy, left], allowed.wait
 
     def holds(self, scope: Scope) -> bool:
         """Whether the key of a request that was admitted is still in force."""
