@@ -21,7 +21,7 @@ from app.api.codecs.answers import Frame, json_of
 from app.api.codecs.json import INLINE_BYTES, document
 from app.api.codecs.media_types import JSON
 from app.api.deps import MATRIX_HEADER
-from app.api.gate import Guard, Header, Record, new_request_id, request_id_of, secured
+from app.api.gate import Guard, Header, Record, request_id_of, secured
 from app.api.permits import PREDICT
 from app.api.routes.predict import By, asked_of_json, decided, fields_of, key_of, ready
 from app.errors import PayoffError
@@ -100,16 +100,14 @@ class Entrance:
             if caller.client is None and b"x-forwarded-for" in head:
                 return None  # the server reads the address, for which it counts, further in
             rate, wait = self._guard.take(caller, scope)
-            return None if wait else self._decided(scope, head, caller, rate, body, began)
+            return None if wait else self._decided(scope, caller, rate, body, began)
         except PayoffError:
             return None
         except Exception:  # noqa: BLE001 - the layers answer it
             _log.exception("unexpected error at the entrance")
             return None
 
-    def _decided(
-        self, scope: Scope, head: Head, caller: Caller, rate: list[Header], body: bytes, began: float
-    ) -> Hot | None:
+    def _decided(self, scope: Scope, caller: Caller, rate: list[Header], body: bytes, began: float) -> Hot | None:
         asked = document(body)
         name = asked.get("model") if isinstance(asked, dict) else None
         model = self._ports.registry.cached(name) if isinstance(name, str) and caller.allows(name) else None
@@ -118,7 +116,7 @@ class Entrance:
         found = self._of_usual_rows(model, asked, body) or self._of_any(model, caller, body)
         if found is None or len(found.content) > SMALL:
             return None
-        request_id = request_id_of(scope) if b"x-request-id" in head else new_request_id()
+        request_id = request_id_of(scope)
         own = [(b"content-length", b"%d" % len(found.content)), _TYPE, (b"x-request-id", request_id.encode())]
         counted = model.name, model.version, found.instances
         return Hot(request_id, [*own, *found.more, *rate, *_COMMON], found.content, counted, began)

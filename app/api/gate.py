@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import count
 from time import perf_counter
 from typing import Any, NamedTuple, cast
@@ -309,6 +310,7 @@ class Guard:
 
 _LOOPBACK = re.compile(r"(.+\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]", re.ASCII)  # RFC 6761, section 6.3
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OF_PAGES = frozenset({b"origin", b"sec-fetch-site"})
 _FOREIGN = frozenset({"cross-site", "same-site"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _PORTS = {"http": ":80", "https": ":443"}
@@ -318,13 +320,12 @@ _SHOWN = 80  # characters of a header that an error repeats
 def check_site(scope: Scope, hosts: frozenset[str]) -> None:
     """Refused where the request is not for one of `hosts` or loopback, or is a write from another site's page."""
     named = _values(scope, b"host")
-    found = _HOST.fullmatch(named[0]) if len(named) == 1 else None
-    if found is None or not (found[1] in hosts or _LOOPBACK.fullmatch(found[1])):
+    if len(named) != 1 or not _is_ours(named[0], hosts):
         raise Refused(
             "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
             f" {_shown(named)}: add the host name there, without a port, or configure keys"
         )
-    if scope["method"] in _READS:
+    if scope["method"] in _READS or _OF_PAGES.isdisjoint(dict(scope["headers"])):
         return
     origins, sites = _values(scope, b"origin"), _values(scope, b"sec-fetch-site")
     if not all(_is_origin(origin, named[0]) for origin in origins) or not _FOREIGN.isdisjoint(sites):
@@ -333,6 +334,12 @@ def check_site(scope: Scope, hosts: frozenset[str]) -> None:
             " configure keys, or send the request without a browser; a reverse proxy has to pass on the Host header"
             " that it received, and PAYOFF_HOSTS has to contain that host"
         )
+
+
+@lru_cache(maxsize=100)
+def _is_ours(host: str, hosts: frozenset[str]) -> bool:
+    found = _HOST.fullmatch(host)
+    return found is not None and (found[1] in hosts or _LOOPBACK.fullmatch(found[1]) is not None)
 
 
 def _values(scope: Scope, header: bytes) -> list[str]:
@@ -380,11 +387,6 @@ def request_id_of(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return str(value, "ascii")
-    return new_request_id()
-
-
-def new_request_id() -> str:
-    """An id that no other request has."""
     return f"{_PROCESS}{next(_numbers):08x}"
 
 

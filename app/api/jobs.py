@@ -166,10 +166,7 @@ def accepted_response(document: type[BaseModel]) -> dict[int | str, dict[str, An
 
 
 async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
-    """Set `Location` and wake a worker; with `prefer`, wait, and answer 200 if the job has ended."""
-    worker = request.app.state.worker
-    if worker is not None:
-        worker.wake()
+    """Set `Location`; with `prefer`, wait, and answer 200 if the job has ended."""
     response.headers["Location"] = f"/{job.kind}/{job.id}"
     response.headers["Retry-After"] = "1"
     job = await wait(request, response, job, prefer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, Mount, iter_route_contexts
@@ -16,6 +16,9 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from app.access.caller import Scope
+
+if TYPE_CHECKING:  # it imports this module
+    from app.api.gate import Guard
 
 SCHEME = "key"  # the name of the security scheme in the OpenAPI document
 
@@ -57,22 +60,6 @@ ADMIN = Access(frozenset({Scope.ADMIN}))
 INSTALL = replace(ADMIN, uploads=True)
 
 
-class Guarding(Protocol):
-    """What `app.state.guard` has to be."""
-
-    def admit(self, access: Access, scope: Connection) -> None:
-        """Raise a PayoffError where the request is not allowed."""
-        ...
-
-    def holds(self, scope: Connection) -> bool:
-        """Whether the key of a request that was admitted is still in force."""
-        ...
-
-    def address(self, scope: Connection) -> str:
-        """The address that a request counts for."""
-        ...
-
-
 def needs(access: Access) -> Callable[[_Endpoint], _Endpoint]:
     """Declare what a route asks of its caller, directly at its function."""
 
@@ -111,7 +98,7 @@ class OpenMount(Mount):
         await super().handle(scope, receive, send)
 
 
-def install(app: FastAPI, guard: Guarding) -> None:
+def install(app: FastAPI, guard: Guard) -> None:
     """Ask `guard` about every request that `app` gets; TypeError if a route would not."""
     for context in iter_route_contexts(app.routes):
         if not isinstance(context.original_route, GuardedRoute | OpenMount):
@@ -127,6 +114,6 @@ def install(app: FastAPI, guard: Guarding) -> None:
     app.router.default = guarded
 
 
-def guard_of(scope: Connection) -> Guarding:
+def guard_of(scope: Connection) -> Guard:
     """The guard of the application that the request is for."""
-    return cast(Guarding, scope["app"].state.guard)
+    return cast("Guard", scope["app"].state.guard)

@@ -215,10 +215,6 @@ class Queue:
             return Beat.LOST
         return Beat.CANCEL if cancel else Beat.GO_ON
 
-    def check(self, connection: Connection, job: Job) -> None:
-        """Conflict where this attempt does not own the job any more; keeps it so until the transaction ends."""
-        self.held(connection, job)
-
     def held(self, connection: Connection, job: Job) -> Job:
         """The row of a job that this attempt owns, which stays so until the transaction ends; Conflict for others."""
         held = _held(connection, _owned(job))

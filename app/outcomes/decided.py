@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from app.errors import pointer
 from app.outcomes.terms import Terms
 
 _UNITS = 1e6  # of the probabilities in a digest: another machine may differ in the last bits of a float
@@ -32,6 +33,11 @@ class Row(NamedTuple):
     details: str | None
     instance: str | None
     digest: int
+
+
+def place_of(ids: str, position: int) -> str:
+    """The place of one of the ids at `ids`: a list has a place for each, a column that the request names is one."""
+    return ids + pointer(position) if ids.endswith("ids") else ids
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import orjson
 from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
 
 from app.database import Database, DatabaseAway
-from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, PayoffError, pointer
-from app.outcomes.decided import Batch, Row
+from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, PayoffError
+from app.outcomes.decided import Batch, Row, place_of
 from app.outcomes.identity import day_of, day_of_id, id_digest
 from app.outcomes.locating import Located, Reach
 from app.outcomes.rows import chunks
@@ -236,7 +236,7 @@ def _conflict(batch: Batch, taken: Sequence[int], stored: Mapping[str, int | str
     places = batch.positions or range(len(batch.rows))
     flaws = [
         Flaw(
-            batch.place + pointer(places[i]),
+            place_of(batch.place, places[i]),
             f"the decision {batch.rows[i].id!r} was erased; its id cannot be used again"
             if stored[batch.rows[i].id] == _ERASED
             else f"the id {batch.rows[i].id!r} was recorded with another decision",

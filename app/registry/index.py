@@ -30,7 +30,7 @@ from app.registry.card import Card
 from app.registry.snapshot import Key, Snapshot, unknown_alias, unknown_model, unknown_version
 from app.registry.tables import aliases, history, models, state, unpublished, versions
 
-Also = Callable[[Connection], None]
+Also = Callable[[Connection], object]
 
 _CARDS = 50  # read at a time; a card may have megabytes
 _UNPUBLISHED = (versions.c.name, versions.c.version, versions.c.job)

@@ -39,9 +39,7 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
     except TooLarge as error:
         return [], [error.detail]
     if found is None:
-        older = model.inline and hasattr(getattr(model.estimator, "model_", None), "contributions")
-        reason = "an older release trained this version" if older else f"this {model.card.learner.kind} model has none"
-        return [], [f"there are no contributions: {reason}"]
+        return [], [f"there are no contributions: this {model.card.learner.kind} model has none"]
     columns = (found.values, found.base, found.chosen, found.calibrated)
     return [
         {

@@ -14,7 +14,7 @@ from app.access.caller import ANYBODY, Caller, Scope
 from app.errors import Flaw, Forbidden, Invalid, pointer, reject
 from app.errors import sent as shown
 from app.features import Schema
-from app.outcomes.decided import Batch, Decided
+from app.outcomes.decided import Batch, Decided, place_of
 from app.outcomes.identity import DAY, new_ids
 from app.outcomes.tables import MAX_ID
 from app.text import refused_character
@@ -134,8 +134,7 @@ def ids_of(wish: Wish, n: int) -> Ids:
     if len(wish.ids) != n:
         raise Invalid.at(wish.place, f"there are {len(wish.ids):,} ids for {n:,} instances")
     flaws = ((i, _flaw(id_)) for i, id_ in enumerate(wish.ids))
-    one_place = not wish.place.endswith("ids")  # a column of the request
-    reject(Flaw(wish.place + ("" if one_place else pointer(i)), flaw) for i, flaw in flaws if flaw)
+    reject(Flaw(place_of(wish.place, i), flaw) for i, flaw in flaws if flaw)
     if len(set(wish.ids)) < n:
         seen: set[str] = set()
         twice = next(id_ for id_ in wish.ids if id_ in seen or seen.add(id_))  # type: ignore[func-returns-value]

@@ -36,6 +36,9 @@ class Costs(WireModel):
     C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
 
 
+_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids", "id", "keep"})
+
+
 class RuleFields(LimitedFields, MatrixFields):
     """By what is to be decided: a rule with what it needs, and what is at stake."""
 
@@ -68,9 +71,8 @@ class RuleFields(LimitedFields, MatrixFields):
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the matrix alone decides."""
-        extras = self.priors is not None or self.explain or self.explore is not None or bool(self.limited)
-        return self.rule == "expected_benefit" and not extras
+        """Whether the matrix alone decides; any field that is not known not to matter may."""
+        return self.rule == "expected_benefit" and self.model_fields_set <= _PLAIN
 
 
 class Answer(NamedTuple):
@@ -112,13 +114,12 @@ class _Case(NamedTuple):
 
 
 _Chosen = tuple[np.ndarray, list[str], dict[str, Any]]
-_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "record", "ids", "id", "keep"})
 
 
 def check_fields(asked: RuleFields) -> None:
     """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
-    if asked.stated and asked.model_fields_set <= _PLAIN and asked.rule == "expected_benefit":
-        return  # nearly always
+    if asked.stated and asked.is_plain:
+        return
     rule, limited, explores = asked.rule, bool(asked.limited), asked.explore is not None
     by_benefit, by_costs = rule == "expected_benefit", rule in ("beta_delta", "hierarchical")
     whole_batch = "with limits a decision depends on the whole batch; leave out"

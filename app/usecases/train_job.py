@@ -41,7 +41,7 @@ def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout
     other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
     """
     with progress.part(0.95, 1.0, "publishing"):
-        alive = partial(ports.queue.check, job=job)
+        alive = partial(ports.queue.held, job=job)
         card = ports.registry.stage(card, estimator, holdout, also=alive)
         warnings = [*card.warnings, *_odd_matrix(card), *said]
         model = {"name": card.name, "version": card.version}

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from app.api.app import create_app
 from app.api.limiters import Limiter, Limiters, limiters
 from app.api.permits import GuardedRoute
+from app.learners.catalogue import ACQUIRES
 from app.wiring import wire
 from tests.api.callers import ask
 from tests.api.permissions import SHARED, template_of
@@ -29,6 +30,17 @@ COMPUTING = {
     "POST /retrieve": ("retrieve", {"json": {"probabilities": [0.5], "setting": "binary", "loss": {"name": "am"}}}),
     "POST /datasets?label=b": ("upload", {"content": b"a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}}),
     "POST /predict": ("long", {"content": b" " * 2_000_000}),
+    "POST /predict?limits": (
+        "long",
+        {
+            "json": {
+                "probabilities": [[0.5, 0.5]] * 2_000,
+                "classes": ["a", "b"],
+                "benefits": BENEFITS,
+                "resources": [{"name": "beds", "use": {"a": 1}, "at_most": 9}],
+            }
+        },
+    ),
     "GET /metrics": ("metrics", {}),
     "GET /health/ready": ("health", {}),
 }
@@ -59,9 +71,10 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
 @pytest.mark.parametrize("route", COMPUTING)
 def test_work_has_threads_of_its_own(app, route, monkeypatch):
     """With no place left at its limiter alone the route is told to come again."""
-    monkeypatch.setattr(app.state.ports.registry, "cached", lambda _: object())  # every model is in memory
+    askable = SimpleNamespace(card=SimpleNamespace(fitted={"acquire": ACQUIRES}))
+    monkeypatch.setattr(app.state.ports.registry, "cached", lambda _: askable)  # every model is in memory
     limiter, options = COMPUTING[route]
-    method, path = route.split(" ")
+    method, path = route.removesuffix("?limits").split(" ")
     app.state.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})
     response = ask(app, method, path, **options)
 

@@ -4,6 +4,7 @@ import pytest
 
 from app.api.app import create_app
 from app.api.routes import outcome_reports, outcomes, replay
+from app.usecases import dataset_from_outcomes
 from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for
@@ -33,7 +34,7 @@ def read(app, request, monkeypatch):
 
     monkeypatch.setattr(outcome_reports, "report", note)
     monkeypatch.setattr(replay.usecase, "submit", note)
-    monkeypatch.setattr(outcomes.dataset_from_outcomes, "make", note)
+    monkeypatch.setattr(dataset_from_outcomes, "make", note)
 
     def answer(**period):
         found.clear()

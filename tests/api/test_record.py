@@ -154,6 +154,27 @@ def test_a_repeat_is_accepted_and_another_decision_is_a_conflict(client, databas
     assert count(database) == before
 
 
+def test_a_conflict_of_a_column_of_ids_is_at_the_field_that_names_it(client):
+    cases = [NAMED | {"visit": fresh()} for _ in range(2)]
+    predict(client, instances=cases, id="visit", record=True)
+    problem = predict(client, 409, instances=cases, id="visit", benefits=[[0, 1], [0, 1]], record=True)
+
+    assert {error["loc"] for error in problem["errors"]} == {"/id"}
+
+
+def test_what_was_not_recorded_is_not_counted(client):
+    def counted():
+        line = 'payoff_decisions_total{model="ward",version="1"}'
+        return float(client.get("/metrics").text.partition(line)[2].split()[0])
+
+    ids = [fresh()]
+    predict(client, record={"ids": ids})
+    before = counted()
+    predict(client, 409, benefits=[[0, 1], [0, 1]], record={"ids": ids})
+
+    assert counted() == before
+
+
 def test_each_distinct_matrix_is_recorded_once(client, database):
     matrices = [MATRIX, [[0, -2], [-10, 5]], MATRIX]
     answer = predict(client, instances=[ROW] * 3, benefits=matrices, record=True)

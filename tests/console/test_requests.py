@@ -46,7 +46,7 @@ def file_of(folder: Any, rows: list[list[Any]], *more: str, name: str = "cases.c
 
 def two_chunks(folder: Any) -> str:
     rows = two_class_rows(400, seed=8)["rows"]
-    return file_of(folder, [[*row, f"{i} {'x' * 1000}"] for i, row in enumerate(rows)], "note")
+    return file_of(folder, [[*row, f"{i} {'x' * 900}"] for i, row in enumerate(rows)], "note")
 
 
 def query_of(request: Any) -> dict[str, str]:

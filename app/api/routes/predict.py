@@ -300,28 +300,30 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     by = By(ports(request), request.app.state.shadow, who(request), share(request).reserve)
     form = media_type_of_answer(request, asked.forms)
 
-    def work(found: Ready) -> tuple[Response, Batch | None]:
+    def work(found: Ready) -> tuple[Response, Batch | None, int]:
         answer, batch = decided(by, found, form)
-        response = naming(asked.write(form, answer), found.saved)
-        if model is not None:
-            request.app.state.metrics.requests.decided(model.name, model.version, len(found.rows.X))
-        return response, batch
+        return naming(asked.write(form, answer), found.saved), batch, len(found.rows.X)
 
-    def whole() -> tuple[Response, Batch | None]:
+    def whole() -> tuple[Response, Batch | None, int]:
         return work(ready(asked, model, by.ports))
 
-    if size > INLINE_BYTES:
-        response, batch = await run_sized(request, size, whole)
+    fields = asked.fields
+    if size > INLINE_BYTES and (fields.limited or fields.explain):  # their work is not bounded by the body
+        response, batch, count = await limiters(request).long.run(whole)
+    elif size > INLINE_BYTES:
+        response, batch, count = await run_sized(request, size, whole)
     elif model is not None and not model.inline:
-        response, batch = await run_in_threadpool(whole)
+        response, batch, count = await run_in_threadpool(whole)
     elif (pace := (found := ready(asked, model, by.ports)).pace) == "now":
-        response, batch = work(found)
+        response, batch, count = work(found)
     elif pace == "long":
-        response, batch = await limiters(request).long.run(work, found)
+        response, batch, count = await limiters(request).long.run(work, found)
     else:
-        response, batch = await run_in_threadpool(work, found)
+        response, batch, count = await run_in_threadpool(work, found)
     if batch is not None:
         await by.ports.recorder.record(batch)
+    if model is not None:
+        request.app.state.metrics.requests.decided(model.name, model.version, count)
     return response
 
 
