@@ -165,9 +165,9 @@ def asker(model: Loaded) -> AcquisitionModel:
 
 def check_askable(model: Loaded) -> None:
     """Invalid at /model where its kind cannot be asked feature by feature."""
-    kind = model.card.learner.kind
     if model.card.fitted.get("acquire") == ACQUIRES:
         return
+    kind = model.card.learner.kind
     if kind not in KINDS or not KINDS[kind].stepwise:
         able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
         chosen = model.card.fitted.get("chosen")  # of several learners, by one that compares them
