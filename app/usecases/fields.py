@@ -7,7 +7,18 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from app import numbers_in_text
 from app.errors import Flaw, pointer, reject
@@ -141,3 +152,36 @@ class CarriedIds(CarriedFields):
     def carries(self) -> bool:
         """Whether anything comes back."""
         return bool(self.ids is not None or self.id is not None or self.keep)
+
+
+_FIRST, _END = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
+SINCE = f"decided from then on; {TIME_FORM}"
+UNTIL = "decided before"
+ORDER = "until must be after since"
+
+
+def _in_years(time: float | None) -> float | None:
+    if time is not None and not _FIRST <= time < _END:
+        raise ValueError("the time must be within the years 1 to 9999, UTC")
+    return time
+
+
+Bound = Annotated[Moment, AfterValidator(_in_years)]
+
+
+def is_empty(since: float | None, until: float | None) -> bool:
+    return since is not None and until is not None and since >= until
+
+
+class Period(WireModel):
+    """From when until before when decisions were made, in seconds since 1970; null where that is open."""
+
+    since: Bound = Field(default=None, description=SINCE)
+    until: Bound = Field(default=None, description=UNTIL)
+
+    @field_validator("until")
+    @classmethod
+    def _later(cls, until: float | None, known: ValidationInfo) -> float | None:
+        if is_empty(known.data.get("since"), until):
+            raise ValueError(ORDER)
+        return until

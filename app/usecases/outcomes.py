@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import time
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from app.access.audit import Write
 from app.access.caller import Caller
 from app.decisions.benefit import LARGEST
-from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, reject, unknown
+from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, pointer, reject, unknown
 from app.numbers_in_text import MISSING
 from app.outcomes.archive import Located
 from app.outcomes.identity import day_of_id, id_digest
@@ -20,6 +22,7 @@ from app.outcomes.locating import Reach
 from app.outcomes.tables import MAX_ID
 from app.outcomes.terms import Label
 from app.text import refused_character
+from app.usecases.fields import TIME_FORM, Moment, Text, WireModel
 from app.usecases.ports import Ports
 
 MOST = 100_000  # outcomes of a request
@@ -57,6 +60,47 @@ class Sent:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return zip(*self.columns, strict=True)
+
+
+def _as_text(sent: Any) -> Any:
+    return str(sent) if type(sent) is int else sent
+
+
+class OutcomeDocument(WireModel):
+    """What became of a decision."""
+
+    id: Annotated[Text, BeforeValidator(_as_text)] = Field(
+        max_length=MAX_ID, description="of the decision, as its answer had it", examples=["visit-1"]
+    )
+    truth: StrictInt | Text | None = Field(
+        description="the class that it really was; null while that is open: nothing is stored then", examples=["ill"]
+    )
+    action: StrictInt | Text | None = Field(
+        default=None, description="what was really done, where that was not the decision", examples=["treat"]
+    )
+    benefit: Annotated[float, Field(strict=True)] | None = Field(
+        default=None, description="what was really gained, where it is not the benefit of the matrix", examples=[4.5]
+    )
+    at: Moment = Field(
+        default=None,
+        description=f"when the truth was known, where that is not now: after the decision; {TIME_FORM}",
+        examples=["2026-03-01T12:00:00Z"],
+    )
+
+
+CORRECT = Field(default=False, description="replace outcomes that say something else; in the audit log")
+
+
+class OutcomesRequest(WireModel):
+    """Outcomes of recorded decisions."""
+
+    outcomes: Annotated[list[OutcomeDocument], Field(fail_fast=True, min_length=1)]
+    correct: StrictBool = CORRECT
+
+    def columns(self) -> Sent:
+        """As columns."""
+        columns = [[getattr(each, name) for each in self.outcomes] for name in FIELDS]
+        return Sent(columns, lambda i, name: pointer("outcomes", i, name))
 
 
 def check_count(count: int) -> None:

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from app.access.audit import AuditLog
 from app.api import errors
-from app.api.bodies.uploads import run_while_connected
+from app.api.codecs.uploads import run_while_connected
 from app.api.limiters import Limiters
 from app.api.routes import datasets
 from app.data.store import DataLimits, DatasetStore

@@ -17,8 +17,8 @@ from sqlalchemy import select
 
 from app.access.caller import Caller, Scope
 from app.api.app import create_app
-from app.api.bodies import outcome_bodies
 from app.api.budget import Share
+from app.api.codecs import outcomes as codec
 from app.api.limiters import Limiter
 from app.outcomes import erasing, locating
 from app.outcomes.archive import Archive
@@ -419,7 +419,7 @@ def bomb(column, rows, word):
 def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(app, monkeypatch, written, column):
     monkeypatch.setattr(usecase, "MOST", 1000)
     read = []
-    monkeypatch.setitem(outcome_bodies._READERS, column, lambda *args: read.append(args))
+    monkeypatch.setitem(codec._READERS, column, lambda *args: read.append(args))
 
     answer = sent_table(app, *written(bomb(column, 1001, "a")))
 
@@ -537,14 +537,15 @@ def test_tables_are_read_by_a_process_that_has_read_none():
     """Parts of Arrow are there only once they are imported, which other tests do."""
     program = (
         "import io, pyarrow as pa\n"
-        "from app.api.bodies.outcome_bodies import OutcomesTable\n"
+        "from app.api.codecs.outcomes import outcomes_of\n"
+        "from app.api.routes.outcomes import OutcomesTable\n"
         "from app.api.codecs.media_types import ARROW\n"
         "words = pa.array(['a']).dictionary_encode()\n"
         "sink = io.BytesIO()\n"
         "table = pa.table({'id': words, 'truth': words})\n"
         "writer = pa.ipc.new_stream(sink, table.schema)\n"
         "writer.write_table(table), writer.close()\n"
-        "print(len(OutcomesTable().columns(ARROW, sink.getvalue(), lambda _: None)))\n"
+        "print(len(outcomes_of(OutcomesTable(), ARROW, sink.getvalue(), lambda _: None)))\n"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert found.stdout == "1\n", found.stderr

@@ -235,7 +235,7 @@ def test_truths_of_days_of_which_many_are_to_come_are_left_out(client, database)
 
 def test_what_takes_long_is_answered(client, monkeypatch):
     """The service looks meanwhile whether the client is still there."""
-    monkeypatch.setattr("app.api.bodies.uploads._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("app.api.codecs.uploads._LOOK_SECONDS", 0.001)
     slow = dataset_from_outcomes.make
     monkeypatch.setattr(
         "app.usecases.dataset_from_outcomes.make", lambda *args, **named: sleep(0.1) or slow(*args, **named)

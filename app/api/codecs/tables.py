@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
-from app.api.bodies.uploads import run_while_connected
 from app.api.budget import share
 from app.api.codecs.carried import Carried
 from app.api.codecs.json import Reserve
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
+from app.api.codecs.uploads import run_while_connected
 from app.api.deps import ports
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding

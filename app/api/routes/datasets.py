@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.bodies.uploads import received, run_while_connected
 from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
+from app.api.codecs.uploads import received, run_while_connected
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.permits import TRAIN, UPLOAD, needs

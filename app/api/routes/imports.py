@@ -7,10 +7,10 @@ from typing import Annotated, Any, BinaryIO
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
-from app.api.bodies.uploads import read_form
 from app.api.budget import share
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import FORM
+from app.api.codecs.uploads import read_form
 from app.api.deps import need_model
 from app.api.errors import problems
 from app.api.jobs import Order, accepted_response, ordering

@@ -13,7 +13,10 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
-from app.api.bodies.inference_documents import (
+from app.api.budget import share
+from app.api.codecs.answers import Answered
+from app.api.codecs.carried import NOTHING, Carried
+from app.api.codecs.inference_documents import (
     InferAnswer,
     InferRequest,
     ModelMetadata,
@@ -24,9 +27,6 @@ from app.api.bodies.inference_documents import (
     TensorMetadata,
     WithoutMatrix,
 )
-from app.api.budget import share
-from app.api.codecs.answers import Answered
-from app.api.codecs.carried import NOTHING, Carried
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import BINARY, JSON, media_type_of_body
 from app.api.codecs.tensors import BYTES, HEADER_LENGTH, encode, rows_of_tensors, split, tensors

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.bodies.moments import Period, period_of_query
 from app.api.budget import share
 from app.api.codecs.media_types import JSON
 from app.api.deps import PortsDep, need_model
@@ -16,9 +15,11 @@ from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import TRAIN, needs
 from app.api.routing import StrictRoute
+from app.errors import Invalid
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.usecases.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
+from app.usecases.fields import ORDER, SINCE, UNTIL, Bound, Period, is_empty
 from app.usecases.outcome_report.report import By, report
 from app.usecases.ports import Ports
 
@@ -120,6 +121,16 @@ class OutcomeReport(Earnings):
     drift: dict[str, list[dict[str, Any]]] = Field(description="of scores and features")
     shadow: list[Challenger] = Field(description="challengers against what was decided, by confidence sequences")
     groups: list[Group] | None
+
+
+def period_of_query(
+    since: Annotated[Bound, Query(description=SINCE)] = None,
+    until: Annotated[Bound, Query(description=UNTIL)] = None,
+) -> Period:
+    """The same as query parameters."""
+    if is_empty(since, until):
+        raise Invalid.at("/until", ORDER)
+    return Period(since=since, until=until)
 
 
 @router.get(

@@ -8,16 +8,14 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Body, Path, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.moments import Period
-from app.api.bodies.outcome_bodies import OutcomesRequest, OutcomesTable
-from app.api.bodies.uploads import run_while_connected
 from app.api.budget import share
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_body
-from app.api.codecs.tables import DIALECT_FIELDS, unpacked
+from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
+from app.api.codecs.uploads import run_while_connected
 from app.api.deps import CallerDep, PortsDep, ports, who
 from app.api.errors import problems
 from app.api.limiters import limiters
@@ -25,7 +23,7 @@ from app.api.permits import ADMIN, PREDICT, TRAIN, needs
 from app.api.routes.datasets import DatasetDocument
 from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
 from app.usecases import outcomes as usecase
-from app.usecases.fields import Name, Text
+from app.usecases.fields import Name, Period, Text
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
@@ -61,6 +59,12 @@ class OutcomesAnswer(BaseModel):
     conflicts: list[OutcomeConflict] = Field(description="send them with `correct` to replace what is stored")
 
 
+class OutcomesTable(DialectFields):
+    """Query parameters beside a table of outcomes."""
+
+    correct: StrictBool = usecase.CORRECT
+
+
 @needs(PREDICT)
 async def send_outcomes(request: Request) -> Response:
     """Send what became of recorded decisions: late, in any order, as often as you like.
@@ -91,10 +95,12 @@ def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]
     reserve = share(request).reserve
     if kind == JSON:
         refuse_query_of_json(request, OutcomesTable.model_fields)
-        wire = checked(OutcomesRequest, parsed(body, reserve))
+        wire = checked(usecase.OutcomesRequest, parsed(body, reserve))
         return wire.columns(), wire.correct
     asked = read_query(request, OutcomesTable, DIALECT_FIELDS)
-    return asked.columns(kind, body, reserve), asked.correct
+    from app.api.codecs.outcomes import outcomes_of  # noqa: PLC0415 - with pyarrow
+
+    return outcomes_of(asked, kind, body, reserve), asked.correct
 
 
 _EXAMPLE = {
@@ -108,7 +114,7 @@ _EXAMPLE = {
 route = DirectRoute(
     "/outcomes",
     send_outcomes,
-    body_type=OutcomesRequest,
+    body_type=usecase.OutcomesRequest,
     examples={"four visits": _EXAMPLE},
     others=TABULAR,
     query_type=OutcomesTable,

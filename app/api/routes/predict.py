@@ -12,7 +12,6 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.access.caller import Caller
-from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.budget import SMALL, share
 from app.api.codecs.answers import WRITTEN, Answered, encode
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json
@@ -34,6 +33,7 @@ from app.usecases import record as recording
 from app.usecases.ports import Ports
 from app.usecases.predict import PredictFields, PredictRequest, Rows, decide_given, extent, predict_values
 from app.usecases.predict import predict as decide
+from app.usecases.predict_answer import PredictAnswer
 from app.usecases.probabilities import Probabilities, as_probabilities
 from app.usecases.ranges import strange_values
 from app.usecases.record_predicted import explored, predicted_batch

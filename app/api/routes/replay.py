@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
 
-from app.api.bodies.moments import Period
 from app.api.deps import CallerDep
 from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
@@ -16,7 +15,7 @@ from app.api.routing import StrictRoute
 from app.errors import Invalid
 from app.usecases import replay as usecase
 from app.usecases.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
-from app.usecases.fields import ByClass, Number, Text, WireModel
+from app.usecases.fields import ByClass, Number, Period, Text, WireModel
 from app.usecases.limits import LimitsByAction, Resources
 from app.usecases.matrices import NamedMatrixFields
 from app.usecases.rules import Costs, Rule

@@ -1,0 +1,108 @@
+"""Outcomes in tables: CSV, Parquet and Arrow streams, a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from app import numbers_in_text
+from app.api.codecs.json import Reserve
+from app.api.codecs.media_types import CSV
+from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
+from app.data.arrow_text import decoded_bytes, first_longer, floats, is_number, is_text
+from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.outcomes.tables import MAX_ID
+from app.text import MAX_NAME
+from app.usecases.fields import seconds
+from app.usecases.outcomes import FIELDS, Sent, check_count
+
+_WORDS = FIELDS[:3]
+_LONGEST = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
+_BYTES_PER_CELL = 64  # of memory, beside its text
+
+
+def outcomes_of(fields: DialectFields, kind: str, body: bytes, reserve: Reserve) -> Sent:
+    """The columns of a table; Invalid at a column, or at a cell of it."""
+    dialect = TableFields(**fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
+    words = dict.fromkeys(_WORDS, numbers_in_text.MISSING)  # an id, and a class, may be NA
+    table, _ = Sheet(kind, body, dialect, reserve).read({"benefit"}, FIELDS, words)
+    check_count(table.num_rows)
+    if not table.num_rows:
+        raise Invalid.at("", "the table has no row; at least one outcome is required")
+    names = table.column_names
+    reject(Flaw(pointer(name), unknown("column", name, FIELDS)) for name in names if name not in FIELDS)
+    reject(Flaw("", f"the column {name!r} is missing") for name in ("id", "truth") if name not in names)
+    reject(Flaw(pointer(name), f"the table has the column {name!r} twice") for name in names if names.count(name) > 1)
+    reserve(table.num_rows * len(FIELDS) * _BYTES_PER_CELL)
+    given = [_short(table.column(name), name, reserve) if name in names else None for name in FIELDS]
+    columns = [
+        [None] * len(table) if column is None else _READERS[name](column, name)
+        for name, column in zip(FIELDS, given, strict=True)
+    ]
+    reject(
+        Flaw(pointer(FIELDS[0], i), f"{FIELDS[0]!r} is missing") for i, cell in enumerate(columns[0]) if cell is None
+    )
+    return Sent(columns, lambda i, name: pointer(name, i), words=kind == CSV)
+
+
+def _short(column: pa.ChunkedArray, name: str, reserve: Reserve) -> pa.ChunkedArray:
+    """The column, a dictionary spelt out once it is known that no text is too long; Invalid at the first that is."""
+    if name not in _LONGEST or not is_text(column.type):
+        return column
+    most = _LONGEST[name]
+    if (row := first_longer(column, most)) >= 0:
+        raise Invalid.at(pointer(name, row), f"{name!r} has at most {most} characters")
+    reserve(3 * decoded_bytes(column))  # in Arrow, as objects, and once more with four bytes each
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
+    """Texts and integers; whole numbers that stand beside nulls may come as floats."""
+    kind = column.type
+    if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return list(column.to_pylist())
+    if not pa.types.is_floating(kind):
+        raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be text or integers")
+    cells = [None if cell != cell else cell for cell in column.to_pylist()]  # noqa: PLR0124 - NaN
+    reject(
+        Flaw(pointer(name, i), f"{cell!r} is not an integer; {name!r} holds text or integers")
+        for i, cell in enumerate(cells)
+        if cell is not None and not cell.is_integer()
+    )
+    return [None if cell is None else int(cell) for cell in cells]
+
+
+def _ids(column: pa.ChunkedArray, name: str) -> list[str | None]:
+    return [None if cell is None else str(cell) for cell in _words(column, name)]
+
+
+def _numbers(column: pa.ChunkedArray, name: str) -> list[float | None]:
+    if not is_number(column.type) or pa.types.is_boolean(column.type):
+        raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; it must be numbers")
+    return [None if cell != cell else cell for cell in floats(column).to_pylist()]  # noqa: PLR0124 - NaN
+
+
+def _times(column: pa.ChunkedArray, name: str) -> list[float | None]:
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+        return [None if cell is None else cell / 1e6 for cell in micros.to_pylist()]
+    if not is_text(column.type):
+        return _numbers(column, name)
+    times: list[float | None] = []
+    for i, cell in enumerate(column.to_pylist()):
+        try:
+            times.append(seconds(cell))
+        except ValueError as error:
+            raise Invalid.at(pointer(name, i), str(error)) from error
+    return times
+
+
+_READERS: dict[str, Callable[[Any, str], list[Any]]] = {
+    "id": _ids,
+    "truth": _words,
+    "action": _words,
+    "benefit": _numbers,
+    "at": _times,
+}
