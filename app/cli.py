@@ -86,12 +86,11 @@ def _as_client(arguments: Sequence[str]) -> int:
 
 def _complete(shell: str) -> int:
     try:
-        from payoff_client.commands import describe  # noqa: PLC0415 - a service needs no client
-        from payoff_client.terminal import output_may_end, script  # noqa: PLC0415
+        from payoff_client import commands, terminal  # noqa: PLC0415 - a service needs no client
     except ModuleNotFoundError as error:
         return _without_client("completion", error)
-    with output_may_end():
-        print(script(_parser(describe), shell))
+    with terminal.output_may_end():
+        print(terminal.script(_parser(commands.describe), shell))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import chdtrc
 
 _LEVEL = 0.01
 _BELOW = 0.9  # share of known truth of newer days over that of older ones, above which a difference does no harm
@@ -137,9 +138,7 @@ def _lag_test(lags: np.ndarray) -> float | None:
     rank_of = int(np.linalg.matrix_rank(cover))
     if not rank_of:
         return None
-    from scipy.stats import chi2  # noqa: PLC0415 - imported with the first report
-
-    return float(chi2.sf(score @ np.linalg.pinv(cover, hermitian=True) @ score, rank_of))
+    return float(chdtrc(rank_of, score @ np.linalg.pinv(cover, hermitian=True) @ score))
 
 
 def _sum(before: np.ndarray | None, counts: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 FEWEST = 30  # cases that differ: as in `app.decisions.bootstrap`
 SMALLEST = float(np.finfo(np.float64).tiny)
@@ -127,16 +128,12 @@ def unit_for(unit: float, *amounts: np.ndarray) -> float:
 
 def student(freedom: float) -> float:
     """The 97.5 % quantile of Student's t."""
-    from scipy.stats import t  # noqa: PLC0415 - imported with the first report
-
-    return float(t.ppf(0.975, freedom))
+    return float(stdtrit(freedom, 0.975))
 
 
 def p_value(mean: float, low: float, high: float, freedom: float) -> float:
     """That of the mean being 0, two-sided, as far as its 95 % interval tells: each side as that of Student's t."""
-    from scipy.stats import t  # noqa: PLC0415 - as above
-
     reach = mean - low if mean > 0 else high - mean
     if reach <= 0:
         return float(mean == 0)
-    return float(2 * t.sf(t.ppf(0.975, freedom) * abs(mean) / reach, freedom))
+    return float(2 * stdtr(freedom, -stdtrit(freedom, 0.975) * abs(mean) / reach))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import chdtrc
 
 _ROUNDS = 200
 _CLOSE = 1e-10  # of the shares, between two rounds
@@ -40,10 +41,8 @@ def estimate_priors(P: np.ndarray, trained: np.ndarray) -> EstimatedPriors:
     R = np.maximum(R / np.maximum(R.max(axis=1, keepdims=True), _TINY), _TINY)
     start = trained[seen] / trained[seen].sum()
     q = _most_likely(R, start)
-    from scipy.stats import chi2  # noqa: PLC0415 - imported with the first request that needs it
-
     ratio = max(2 * float(np.log((R @ q) / (R @ start)).sum()), 0.0)
-    p_value = float(chi2.sf(ratio, len(seen) - 1)) if len(seen) > 1 else 1.0
+    p_value = float(chdtrc(len(seen) - 1, ratio)) if len(seen) > 1 else 1.0
     ends = [_likely_range(R, q, k) for k in range(len(seen))]
     priors, low, high = np.zeros((3, len(trained)))
     priors[seen], low[seen], high[seen] = q, [low for low, _ in ends], [high for _, high in ends]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import chdtrc
 
 _LEVEL, _OWN_LEVEL = 0.01, 0.05
 _LEAST = 0.9  # the lowest share of known cases over the highest, above which a difference does no harm
@@ -87,15 +88,13 @@ def _in_common(tables: Sequence[_Table], size: int) -> _Found | None:
         inside = place[code] >= 0
         own, m = place[code[inside]], n[inside]
         cover[np.ix_(own, own)] += _spread(n.sum(), k.sum()) * (np.diag(m) - np.outer(m, m) / n.sum())
-    from scipy.stats import chi2  # noqa: PLC0415 - imported with the first report
-
     moved = np.sign(excess[used]) * np.maximum(np.abs(excess[used]) - _CORRECTION, 0)
     # Known cases are as many in all as given: at least one direction has no variance.
     sizes, axes = np.linalg.eigh(cover)
     axes, sizes = axes[:, sizes > _NONE * sizes[-1]], sizes[sizes > _NONE * sizes[-1]]
-    p = float(chi2.sf(((moved @ axes) ** 2 / sizes).sum(), len(sizes)))
+    p = float(chdtrc(len(sizes), ((moved @ axes) ** 2 / sizes).sum()))
     shares = np.sort((known[used] / even[used], (every - known)[used] / (every - even)[used]), axis=0)
-    alone = chi2.sf(excess[used] ** 2 / variance[used], 1) < _OWN_LEVEL
+    alone = chdtrc(1, excess[used] ** 2 / variance[used]) < _OWN_LEVEL
     return _Found(p, bool((alone & (shares[0] < _LEAST * shares[1])).any()))
 
 
@@ -104,8 +103,6 @@ def _in_each(tables: Sequence[_Table]) -> _Found | None:
 
     One table matters if it is significant alone, and the lowest share is less than nine tenths of the highest.
     """
-    from scipy.stats import chi2  # noqa: PLC0415 - as above
-
     total, freedom, matters = 0.0, 0, False
     for _, known, cases in tables:
         share = known.sum() / cases.sum()
@@ -116,8 +113,8 @@ def _in_each(tables: Sequence[_Table]) -> _Found | None:
         own = float(((k - n * (k.sum() / n.sum())) ** 2 / n).sum() / _spread(n.sum(), k.sum()))
         total, freedom = total + own, freedom + len(n) - 1
         is_lower = (k / n).min() < _LEAST * (k / n).max()
-        matters = matters or (is_lower and chi2.sf(own, len(n) - 1) < _OWN_LEVEL)
-    return _Found(float(chi2.sf(total, freedom)), bool(matters)) if freedom else None
+        matters = matters or (is_lower and chdtrc(len(n) - 1, own) < _OWN_LEVEL)
+    return _Found(float(chdtrc(freedom, total)), bool(matters)) if freedom else None
 
 
 def _spread(cases: float, known: float) -> float:

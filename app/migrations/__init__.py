@@ -66,10 +66,9 @@ def _is_done(connection: Connection) -> bool:
 
 
 def _upgrade(connection: Connection) -> None:
-    from alembic import command  # noqa: PLC0415 - not needed where the tables are up to date, and slow to load
-    from alembic.config import Config  # noqa: PLC0415
+    from alembic import command, config  # noqa: PLC0415 - not needed where tables are up to date, and slow to load
 
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    command.upgrade(config, "head")
+    settings = config.Config(attributes={"connection": connection})
+    settings.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    settings.set_main_option("path_separator", "os")
+    command.upgrade(settings, "head")

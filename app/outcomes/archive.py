@@ -176,14 +176,13 @@ class Archive:
 
     def _in_file(self, connection: Connection, asked: _Asked, sealed: SealedDay) -> Iterator[Cases]:
         """The cases of the file, which stays open; the first one reads all that is needed of the database."""
-        from app.outcomes.sealed_cases import cases_of_file  # noqa: PLC0415
-        from app.outcomes.sealed_files import outcomes_of  # noqa: PLC0415
+        from app.outcomes import sealed_cases, sealed_files  # noqa: PLC0415
 
         with self.files.open(sealed.file) as file:
-            yield from cases_of_file(
+            yield from sealed_cases.cases_of_file(
                 sealed.day,
                 file,
-                outcomes_of(rows.outcomes(connection, sealed.model, sealed.day)),
+                sealed_files.outcomes_of(rows.outcomes(connection, sealed.model, sealed.day)),
                 asked.names,
                 since=asked.since,
                 until=asked.until,

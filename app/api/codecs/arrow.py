@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -81,6 +82,11 @@ def parquet_response(table: pa.Table, rest: Any) -> Response:
     sink = pa.BufferOutputStream()
     parquet.write_table(table.replace_schema_metadata({"payoff": ascii_json(rest)}), sink)
     return Response(sink.getvalue().to_pybytes(), media_type=PARQUET)
+
+
+def table_of(columns: Mapping[str, Any]) -> pa.Table:
+    """Columns of an answer: lists, arrays or Arrow's."""
+    return pa.table({name: array_of(values) for name, values in columns.items()})
 
 
 def array_of(values: Any) -> Any:

@@ -167,6 +167,11 @@ class _Lookup:
         return found, pc.and_(words.is_valid(), found.is_null())
 
 
+def codes_of_words(words: Sequence[str | None], schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
+    """The same of words."""
+    return codes_of(pa.chunked_array([pa.array(words, pa.string())]), schema, j)
+
+
 def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
     """Invalid at the unseen words that no category may be; `start` is the number of the chunk's first row."""
     coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()

@@ -51,28 +51,10 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
 
 
 def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
-    """A row per set: `selected`, `k`, the figures and, if asked for, `curve` and `marginals`; the rest is JSON in its
-    metadata.
+    """A row per set, in an Arrow IPC stream."""
+    from app.api.codecs import set_columns  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
-    Labels are dictionary-encoded: each is sent once, however often it is selected.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
-
-    from app.api.codecs.arrow import arrow_response  # noqa: PLC0415 - with pyarrow
-
-    choice = answer.choice
-    items = pa.array(choice.selected)
-    if answer.labels is not None:
-        items = pa.DictionaryArray.from_arrays(items.cast(pa.int32()), pa.array(answer.labels))
-    columns: dict[str, Any] = {"selected": pa.LargeListArray.from_arrays(_offsets(choice.k), items), "k": choice.k}
-    figures = [pa.array(figure, from_pandas=True) for figure in choice.figures]  # an unknown gap, NaN, is null
-    columns |= dict(zip(SAMPLED, figures, strict=False))  # only some methods have all
-    if choice.curves is not None:
-        columns["curve"] = pa.LargeListArray.from_arrays(_offsets(choice.lengths), pa.array(choice.curves))
-    if answer.marginals is not None:
-        sizes = answer.marginals.sizes
-        columns["marginals"] = pa.LargeListArray.from_arrays(_offsets(sizes), pa.array(answer.marginals.p))
-    return arrow_response(pa.table(columns), rest)
+    return set_columns.arrow_of_sets(answer, rest)
 
 
 def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:

@@ -77,35 +77,9 @@ def sets_of_npy(body: bytes, reserve: Reserve) -> Sets:
 
 def sets_of_arrow(body: bytes, reserve: Reserve) -> Sets:
     """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
-    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
+    from app.api.codecs import set_columns  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
-    from app.api.codecs.arrow import table_of_arrow  # noqa: PLC0415 - with pyarrow
-
-    table = table_of_arrow(body, reserve)
-    if table.num_columns != 1:
-        msg = (
-            f"the stream has {table.num_columns} columns; it must have one, of numbers (one set) or lists (a set each)"
-        )
-        raise Invalid.at(pointer(FIELD), msg)
-    kind = table.column(0).type
-    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    check_extent(table.num_rows if nested else 1, 0 if nested else table.num_rows)
-    column = table.column(0).combine_chunks()
-    column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
-    numbers = column.flatten() if nested else column
-    check_extent(1, len(numbers))
-    reserve(extent_bytes(table.num_rows if nested else 1, len(numbers)))
-    if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
-        raise Invalid.at(
-            pointer(FIELD), f"the type of the column is '{column.type}'; it must be numbers or lists of numbers"
-        )
-    if column.null_count or numbers.null_count:
-        raise Invalid.at(pointer(FIELD), f"the column has nulls; {_A_PROBABILITY}")
-    p = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    if not nested:
-        return Sets(p)
-    sizes = pa.compute.list_value_length(column).to_numpy(zero_copy_only=False)
-    return Sets(p, np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
+    return set_columns.sets_of_arrow(body, reserve)
 
 
 def _cut_out(body: bytes, reserve: Reserve) -> tuple[Any, Sets] | None:

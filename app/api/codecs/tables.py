@@ -105,9 +105,7 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
 
 def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response:
     """The columns in a format of `TABULAR`; the rest is JSON in the metadata, or in the header `Payoff-Answer`."""
-    import pyarrow as pa  # noqa: PLC0415
-
     from app.api.codecs import arrow, csv  # noqa: PLC0415 - with pyarrow
 
     writers = {ARROW: arrow.arrow_response, CSV: csv.csv_response, PARQUET: arrow.parquet_response}
-    return writers[kind](pa.table({name: arrow.array_of(values) for name, values in columns.items()}), rest)
+    return writers[kind](arrow.table_of(columns), rest)

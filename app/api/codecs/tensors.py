@@ -242,12 +242,10 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
             f"the feature {schema.names[j]!r} has categories, and {column.name!r} is {column.datatype}; send an input"
             " of BYTES for it",
         )
-    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without such clients can spare
-
-    from app.api.codecs.columns import codes_of  # noqa: PLC0415 - with pyarrow
+    from app.api.codecs.columns import codes_of_words  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
     try:
-        return codes_of(pa.chunked_array([pa.array(column.values, pa.string())]), schema, j)
+        return codes_of_words(column.values, schema, j)
     except Invalid as error:
         raise error.under("/instances") from error
 
