@@ -58,7 +58,7 @@ _TAGS = [
 
 @dataclass(frozen=True)
 class Service:
-    """What the application runs on: stores, a worker (or none), keys and limits; other processes of the service."""
+    """What the application runs on: stores, a worker (or none), keys and limits."""
 
     ports: Ports
     worker: Worker | None

@@ -206,7 +206,7 @@ def install(app: FastAPI) -> None:
 
     async def validation(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        found = error.errors()  # about parameters: `documents.read` checks bodies
+        found = error.errors()  # about parameters: `routing.read` checks bodies
         return respond(errors.Invalid.of(errors.Flaw(errors.pointer(each["loc"][1]), _words(each)) for each in found))
 
     async def http(request: Request, error: Exception) -> Response:

@@ -46,8 +46,7 @@ class JobState(BaseModel):
     kind: str
     status: JobStatus
     requested: dict[str, Any] | None = Field(
-        description="what was ordered: data set, learners with all parameters, name of the model to train;"
-        " null for jobs of earlier releases"
+        description="what was ordered: data set, learners with all parameters, name of the model to train"
     )
     progress: float = Field(ge=0, le=1)
     stage: str | None

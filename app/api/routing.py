@@ -23,6 +23,7 @@ from app.api.permits import GuardedRoute
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.json_text import document_of, syntax_error
 
+_AS_IN_JSON = "as in the JSON body; text or JSON"
 _LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
 
 _Body = TypeVar("_Body", bound=BaseModel)
@@ -88,7 +89,7 @@ class DirectRoute(GuardedRoute):
             content = {JSON: {"schema": schema, "examples": shown}, **binary}
             options["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
             if query_type is not None:
-                options["openapi_extra"]["parameters"] = list(_parameters(query_type))
+                options["openapi_extra"]["parameters"] = list(_parameters(query_type, body_type))
             if binary:
                 options["responses"] = {200: {"content": binary}, **options["responses"]}
         super().__init__(path, endpoint, methods=["POST"], **options)
@@ -100,10 +101,10 @@ class DirectRoute(GuardedRoute):
         self.app = direct
 
 
-def _parameters(query_type: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    """The query parameters that `read_query` takes, as OpenAPI describes them."""
+def _parameters(query_type: type[BaseModel], body_type: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """The query parameters that `read_query` takes, as OpenAPI describes them: most are fields of the JSON body."""
     for name, field in query_type.model_fields.items():
-        words = f"{field.description or name}; beside a table, as text or JSON"
+        words = _AS_IN_JSON if name in body_type.model_fields else field.description or name
         yield {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "string"}}
 
 

@@ -85,7 +85,7 @@ class JobView:
 
     @property
     def requested(self) -> dict[str, Any] | None:
-        """What was ordered, as far as callers are shown it; None for jobs of earlier releases."""
+        """What was ordered, as far as callers are shown it; None where nothing is shown."""
         return self.notes.get("requested")
 
 

@@ -93,9 +93,8 @@ class Automatic(Learner):
     max_seconds: Annotated[
         float,
         Range(0, 1e6, above=True),
-        "Seconds after which no further candidate is tried; the first is always tried. `warnings` of the job name the"
-        " others. Where fewer than 500 rows are cross-validated, the model of a fold has its share of these seconds,"
-        " and all folds together have them once more, or 10 seconds if that is more.",
+        "Seconds of work, estimated from the size of the table, after which no further candidate is tried; the first is"
+        " always tried. `warnings` of the job name the others.",
     ] = 60.0
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
     feature_costs: Prices | Sequence[float] | None = None

@@ -46,13 +46,13 @@ class Inner:
 
 Calibration = Annotated[
     Literal["auto", "isotonic", "sigmoid", "none"],
-    "How probabilities are calibrated on cross-fitted predictions: step curves (isotonic), a logistic curve (sigmoid),"
-    " or not at all (none). auto chooses by the log loss of rows that the calibration did not see.",
+    "Calibration of cross-fitted probabilities: step curves (isotonic), a logistic curve (sigmoid), none, or by the log"
+    " loss of rows that it did not see (auto).",
 ]
 Strength = Annotated[
     float,
     Range(1e-10, 1e10),
-    "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
+    "Inverse strength of the L2 penalty: smaller values keep coefficients smaller.",
 ]
 Majority = Annotated[
     int | str | None,

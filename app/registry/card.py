@@ -65,9 +65,7 @@ class DataCard(_Part):
     rows: int = Field(ge=0, description="rows that the published model was fitted on")
     holdout_rows: int = Field(default=0, ge=0, description="rows held out from the first fit")
     refit: bool = Field(default=False, description="whether the published model was fitted again, on all rows")
-    evaluation: EvaluationCard | None = Field(
-        default=None, description="null: without a hold-out, and of versions published before it was recorded"
-    )
+    evaluation: EvaluationCard | None = Field(default=None, description="null without a hold-out")
 
 
 def installed_packages() -> dict[str, str]:

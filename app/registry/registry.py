@@ -25,7 +25,7 @@ from app.registry.preloading import Preloader
 from app.registry.snapshot import Key, Reference, Snapshot, check_name
 from app.tracing import span
 
-_NUMBERS = 3  # that a version may find to be folders of somebody else
+_NUMBERS = 3  # that are tried where a folder of the number exists already
 _MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
 
 _log = logging.getLogger(__name__)

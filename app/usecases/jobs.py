@@ -1,4 +1,4 @@
-"""Looking at jobs of one kind, and ending them."""
+"""Jobs: ordering them, looking at them, and ending them."""
 
 from __future__ import annotations
 

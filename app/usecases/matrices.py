@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
@@ -57,15 +56,6 @@ class HasMatrix:
                 break
             level = inner
         return max(len(level), default)
-
-
-@dataclass(frozen=True)
-class Stated(HasMatrix):
-    """A matrix as sent, apart from the request that it was sent with."""
-
-    benefits: Any = None
-    cost_matrix: Any = None
-    actions: Sequence[str] | None = None
 
 
 class MatrixFields(WireModel, HasMatrix):

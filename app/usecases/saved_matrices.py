@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import orjson
@@ -14,12 +13,12 @@ from sqlalchemy import Connection
 from app.access.caller import Caller
 from app.errors import Conflict, Flaw, Invalid, NotFound
 from app.registry.saved_matrices import Saved, unsaved
-from app.usecases.matrices import HasMatrix, MatrixFields, Stated, check_few_actions, needed_matrix
+from app.usecases.matrices import HasMatrix, MatrixFields, check_few_actions, needed_matrix
 from app.usecases.ports import Ports
 
 _MOST_BYTES = 256_000  # of a matrix: one of 100 classes and 100 actions with short names
 
-_Sent = TypeVar("_Sent", bound=Stated | MatrixFields)
+_Sent = TypeVar("_Sent", bound=MatrixFields)
 
 
 def save(ports: Ports, model: str, matrix: str, sent: HasMatrix, *, by: Caller) -> Saved:
@@ -112,9 +111,7 @@ def meant(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] | Non
         raise Invalid.at("/benefits", unsaved(model, reference, known))
     checked, actions = saved.checked
     _check_classes(saved, checked.classes, [str(name) for name in classes])
-    if isinstance(sent, MatrixFields):
-        return sent.model_copy(update={"benefits": checked, "actions": actions}), saved
-    return replace(sent, benefits=checked, actions=actions), saved
+    return sent.model_copy(update={"benefits": checked, "actions": actions}), saved
 
 
 def _check_classes(saved: Saved, of: Sequence[str], classes: Sequence[str]) -> None:

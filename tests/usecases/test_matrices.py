@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from app.errors import Invalid
-from app.usecases.matrices import Stakes, Stated, read_matrix
+from app.usecases.matrices import Stakes, read_matrix
+from tests.usecases.sent import matrix_of
 
 CLASSES = ("healthy", "ill", 3)
 WORDS = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}, "3": {"wait": 1, "treat": 2}}
@@ -17,7 +18,7 @@ NUMBERS = [[0, -1], [-10, 5], [1, 2]]
 
 def read(**sent) -> Stakes:
     options = {name: sent.pop(name) for name in ("n_instances", "square", "named") if name in sent}
-    stakes = read_matrix(Stated(**sent), CLASSES, **options)
+    stakes = read_matrix(matrix_of(**sent), CLASSES, **options)
     assert stakes is not None
     return stakes
 
@@ -98,5 +99,5 @@ def test_what_is_wrong_is_named_in_its_place(sent, loc, message):
 @pytest.mark.parametrize("rows", [NUMBERS, WORDS, [NUMBERS], [WORDS], [], {}, {"a": 1}, 5, [[[[1]]]], "text", [5]])
 def test_the_width_is_known_before_anything_is_checked(rows):
     width = 2 if rows and rows not in (5, "text") and (rows in (NUMBERS, WORDS) or rows in ([NUMBERS], [WORDS])) else 1
-    assert Stated(rows).width(1) == width == Stated(cost_matrix=rows).width(1)
-    assert Stated(rows, actions=["a"] * 7).width(1) == 7
+    assert matrix_of(rows).width(1) == width == matrix_of(cost_matrix=rows).width(1)
+    assert matrix_of(rows, actions=["a"] * 7).width(1) == 7

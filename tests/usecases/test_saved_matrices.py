@@ -8,9 +8,10 @@ import pytest
 
 from app.errors import Invalid
 from app.registry.saved_matrices import Saved
-from app.usecases.matrices import Stated, read_matrix
+from app.usecases.matrices import read_matrix
 from app.usecases.saved_matrices import _content, _in_words, meant
 from tests.messages import says
+from tests.usecases.sent import matrix_of
 
 WORDS = {"ill": {"treat": 5, "wait": -10}, "healthy": {"treat": -1, "wait": 0}, "3": {"wait": 1, "treat": 2}}
 CLASSES = ["healthy", "ill", 3]
@@ -28,8 +29,8 @@ def saved(sent, classes=CLASSES):
 @pytest.mark.parametrize("field", ["benefits", "cost_matrix"])
 @pytest.mark.parametrize("named", [True, False])
 def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, field, named):
-    sent = Stated(**{field: WORDS}, actions=actions)
-    stated, found = meant(saved(sent), Stated("autumn"), "triage", classes)
+    sent = matrix_of(**{field: WORDS}, actions=actions)
+    stated, found = meant(saved(sent), matrix_of("autumn"), "triage", classes)
     assert found.reference == "autumn:1"
     assert stated.width() == 2
     itself, by_name = (read_matrix(each, classes, named=named) for each in (sent, stated))
@@ -41,8 +42,8 @@ def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, fiel
 def test_columns_that_are_the_classes_mean_the_same(named):
     words = {one: {other: float(10 * i + j) for j, other in enumerate("cab")} for i, one in enumerate("abc")}
     for classes in ("abc", "cba"):
-        stated, _ = meant(saved(Stated(words), "abc"), Stated("autumn"), "triage", classes)
-        itself, by_name = (read_matrix(each, classes, named=named) for each in (Stated(words), stated))
+        stated, _ = meant(saved(matrix_of(words), "abc"), matrix_of("autumn"), "triage", classes)
+        itself, by_name = (read_matrix(each, classes, named=named) for each in (matrix_of(words), stated))
         assert by_name.actions == itself.actions
         assert by_name.benefits.tolist() == itself.benefits.tolist()
 
@@ -51,16 +52,16 @@ def test_a_saved_matrix_is_parsed_once(monkeypatch):
     parsed = []
     real = Saved.stated
     monkeypatch.setattr(Saved, "stated", lambda matrix: parsed.append(matrix) or real(matrix))
-    ports = saved(Stated(WORDS))
+    ports = saved(matrix_of(WORDS))
     for classes in ORDERS:
-        stated, _ = meant(ports, Stated("autumn"), "triage", classes)
+        stated, _ = meant(ports, matrix_of("autumn"), "triage", classes)
         read_matrix(stated, classes, named=True)
     assert len(parsed) == 1
 
 
 def test_another_version_may_have_other_classes():
     """A challenger decides by the matrix of the request, which was named for the version that was asked."""
-    stated, _ = meant(saved(Stated(WORDS)), Stated("autumn"), "triage", CLASSES)
+    stated, _ = meant(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", CLASSES)
     with pytest.raises(Invalid, match="other classes"):
         read_matrix(stated, ["healthy", "ill"], named=True)
 
@@ -68,10 +69,18 @@ def test_another_version_may_have_other_classes():
 @pytest.mark.parametrize(
     ("sent", "place", "words"),
     [
-        (Stated([[0] * 1_001] * 3, None, [f"a{i}" for i in range(1_001)]), "/actions", ("1,001", "1,000")),
-        (Stated({str(name): {f"a{i}": 0 for i in range(1_001)} for name in CLASSES}), "/benefits", ("1,001", "1,000")),
-        (Stated(None, {str(name): {f"a{i}": 0 for i in range(1_001)} for name in CLASSES}), "/cost_matrix", ("1,001",)),
-        (Stated([[0] * 500] * 3, None, [f"a{i:0198}" for i in range(500)]), "/benefits", ("256,000", "names")),
+        (matrix_of([[0] * 1_001] * 3, None, [f"a{i}" for i in range(1_001)]), "/actions", ("1,001", "1,000")),
+        (
+            matrix_of({str(name): {f"a{i}": 0 for i in range(1_001)} for name in CLASSES}),
+            "/benefits",
+            ("1,001", "1,000"),
+        ),
+        (
+            matrix_of(None, {str(name): {f"a{i}": 0 for i in range(1_001)} for name in CLASSES}),
+            "/cost_matrix",
+            ("1,001",),
+        ),
+        (matrix_of([[0] * 500] * 3, None, [f"a{i:0198}" for i in range(500)]), "/benefits", ("256,000", "names")),
     ],
 )
 def test_a_matrix_larger_than_a_decision_needs_is_refused(sent, place, words):
@@ -83,14 +92,14 @@ def test_a_matrix_larger_than_a_decision_needs_is_refused(sent, place, words):
 
 
 def test_lists_are_saved_in_words_by_the_order_of_the_classes():
-    sent = Stated([[0, -1], [-10, 5], [1, 2]], None, ["wait", "treat"])
+    sent = matrix_of([[0, -1], [-10, 5], [1, 2]], None, ["wait", "treat"])
     assert _in_words(sent, CLASSES) == ({name: WORDS[name] for name in map(str, CLASSES)}, ["wait", "treat"])
 
 
 @pytest.mark.parametrize("classes", [["healthy", "ill"], ["healthy", "ill", 3, 4], ["healthy", "ill", 4]])
 def test_other_classes_are_refused_with_the_fix(classes):
     with pytest.raises(Invalid) as refused:
-        meant(saved(Stated(WORDS)), Stated("autumn"), "triage", classes)
+        meant(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", classes)
     [flaw] = refused.value.flaws
     assert flaw.loc == "/benefits"
     assert says(flaw.msg, "autumn:1", "'4'" if 4 in classes else "'3'", "PUT /models/triage/matrices/autumn")

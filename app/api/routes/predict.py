@@ -234,8 +234,6 @@ def ready(asked: Asked, model: Loaded | None, stores: Ports) -> Ready:
 
 def decided(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
     """The answer, for a media type; and what is to be recorded of it before it is sent."""
-    if found.saved is None:
-        return _decided(by, found, form)
     with as_named(found.saved):
         return _decided(by, found, form)
 
