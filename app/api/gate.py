@@ -313,6 +313,7 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OF_PAGES = frozenset({b"origin", b"sec-fetch-site"})
 _FOREIGN = frozenset({"cross-site", "same-site"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
+_MAX_HOST = 260  # characters: of a name and a port
 _PORTS = {"http": ":80", "https": ":443"}
 _SHOWN = 80  # characters of a header that an error repeats
 
@@ -320,7 +321,7 @@ _SHOWN = 80  # characters of a header that an error repeats
 def check_site(scope: Scope, hosts: frozenset[str]) -> None:
     """Refused where the request is not for one of `hosts` or loopback, or is a write from another site's page."""
     named = _values(scope, b"host")
-    if len(named) != 1 or not _is_ours(named[0], hosts):
+    if len(named) != 1 or len(named[0]) > _MAX_HOST or not _is_ours(named[0], hosts):
         raise Refused(
             "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
             f" {_shown(named)}: add the host name there, without a port, or configure keys"

@@ -34,9 +34,12 @@ class HotProtocol(HttpToolsProtocol):
         if self._held is not None and self._held is before:
             self._start_held()  # its body comes in more than two pieces: on the plain way its time is limited
         elif self._held is not None:
+            self._unset_keepalive_if_required()
             self.timeout_keep_alive_task = self.loop.call_later(HELD_SECONDS, self._start_held)
+        self._may_hold = False  # no timer is set where a request begins between two pieces
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._unset_keepalive_if_required()  # armed by the answer to a request of the same piece
         head = None
         if self._may_hold and cycle is self.cycle and cycle.more_body and app is self.app:
             assert self._entrance is not None

@@ -92,7 +92,7 @@ def oddities(
     B: np.ndarray,
     actions: Sequence[object] | None = None,
     own: Sequence[int] = (),
-    owned: str = "of the same name",
+    owned: str = "the one of the same name",
 ) -> list[str]:
     """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or in no class the best
     action is that of its column in `own`, which is called `owned`; or some action is never better than another one
@@ -106,7 +106,7 @@ def oddities(
     if len(own) and not (hits := best[..., np.arange(len(own)), own].any(axis=-1)).all():
         where = f" in {int((~hits).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
         found.append(
-            f"in no class the best action is that {owned}{where}: rows are actual classes, columns are actions, and"
+            f"in no class the best action is {owned}{where}: rows are actual classes, columns are actions, and"
             " benefits are gains, not costs"
         )
     if B.ndim == 2 and B.shape[1] <= _MAX_COMPARED:

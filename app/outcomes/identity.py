@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from datetime import UTC, date, datetime
 from hashlib import blake2b
 from time import time
 from uuid import UUID
@@ -26,6 +27,11 @@ def new_ids(count: int, at: float | None = None) -> list[str]:
 def day_of(at: float) -> int:
     """Days since 1970-01-01, UTC."""
     return int(at // DAY)
+
+
+def date_of(day: int) -> date:
+    """The date of a day of `day_of`."""
+    return datetime.fromtimestamp(day * DAY, UTC).date()
 
 
 def day_of_id(id_: str) -> int | None:

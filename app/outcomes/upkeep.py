@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, select
 from app.database import Database, DatabaseAway
 from app.outcomes import rows
 from app.outcomes.archive import Archive
-from app.outcomes.identity import DAY, day_of
+from app.outcomes.identity import DAY, date_of, day_of
 from app.outcomes.manifest import drafts, forget_drafts, lock_day, replace_day, sealed_days
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_IDS, SHADOW_DECISIONS
 
@@ -85,11 +85,11 @@ def _seal(archive: Archive, days: Iterable[Day]) -> None:
     for model, day in days:
         try:
             if sealer.seal(model, day):
-                _log.info("decisions sealed: %s, %d days after 1970", model, day)
+                _log.info("decisions sealed: %s, %s", model, date_of(day))
         except DatabaseAway:
             raise
         except Exception:  # noqa: BLE001 - one day must not hold up the others
-            _log.exception("decisions not sealed: %s, %d days after 1970", model, day)
+            _log.exception("decisions not sealed: %s, %s", model, date_of(day))
 
 
 def _remove(database: Database, table: Table, *where: ColumnElement[bool]) -> None:

@@ -281,9 +281,9 @@ def known_oddities(
     """
     if actions is None and B.shape[-1] == len(classes):
         actions = classes
-    own, owned = () if actions is None else namesakes(actions, classes), "of the same name"
+    own, owned = () if actions is None else namesakes(actions, classes), "the one of the same name"
     if not own and before and actions is not None:
-        own, owned = namesakes(actions, before), "that was the best in training"
+        own, owned = namesakes(actions, before), "the one which was the best in training"
     if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_plain(B.tobytes(), B.shape, own):
         return []
     return oddities(B, actions, own, owned)

@@ -87,7 +87,7 @@ class Usual:
 
         None where they are not, or need a closer look. The caller knows that they hold no booleans.
         """
-        if self._bounds is None or not 1 <= len(instances) <= _FEW_ROWS:
+        if self._bounds is None or not 1 <= len(instances) <= _FEW_ROWS or len(set(map(type, instances))) > 1:
             return None
         least, greatest = self._bounds
         width = 8 * len(least)

@@ -28,6 +28,7 @@ UNHELD = next(each for each in zoo.ANIMALS if each.name == "unheld").order()
         b'{"model":"unheld","instances":[[50,70,5,true]],"benefits":[[0,-1],[-10,5]]}',
         b'{"model":"unheld","instances":[[50,70,5,0]],"benefits":[[0,true],[-10,5]]}',
         b'{"model":"unheld","instances":[[50,70,5,0]],"benefits":[[0,-1],[-10,5]],"actions":["a","a"]}',
+        b'{"model":"unheld","instances":[[50,70,5,0],{"age":50,"pulse":70,"chol":5,"thal":0}],"benefits":[[0,-1],[-10,5]]}',
         b'{"model":"unheld","instances":[[50,70,5,0]],"benefits":[[0,-1],[-10,5]],"actions":["a","b\\u0000"]}',
     ],
 )
@@ -146,6 +147,22 @@ def test_a_pipelined_request_is_answered_wherever_the_next_one_is_cut(tmp_path):
         async with direct(settings_for(tmp_path, workers=0)) as app:
             for cut in range(0, len(one) - len(ROW), 7):
                 await received(app, running + one + one[:cut], answers=2)
+
+    asyncio.run(run())
+
+
+def test_no_timer_of_an_answer_runs_on_while_the_next_request_of_the_piece_is_in_progress(tmp_path):
+    async def run():
+        async with direct(settings_for(tmp_path, workers=0)) as app:
+            await zoo.train(app, [UNHELD])
+            await received(app, on_the_wire())  # loads the model
+            connection, wire = connected(app)
+            connection.data_received(on_the_wire() + b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert wire.written.startswith(b"HTTP/1.1 200 OK")
+            assert connection.timeout_keep_alive_task is None
+            while wire.written.count(b"HTTP/1.1 ") < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            connection.connection_lost(None)
 
     asyncio.run(run())
 

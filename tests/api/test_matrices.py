@@ -76,7 +76,7 @@ def test_a_matrix_that_looks_negated_is_warned_about(service, ward):
     asked = {"model": ward, "instances": two_class_rows(3)["rows"]}
     assert service.post("/predict", json=asked | {"benefits": NUMBERS}).json()["warnings"] == []
     warnings = service.post("/predict", json=asked | {"cost_matrix": NUMBERS}).json()["warnings"]
-    assert "in no class the best action is that of the same name" in warnings[0]
+    assert "in no class the best action is the one of the same name" in warnings[0]
     report = service.post(f"/models/{ward}/benefit", json={"cost_matrix": NUMBERS}).json()
     assert warnings[0] in report["warnings"]
 
@@ -85,7 +85,7 @@ TURNED = {"cost_matrix": [[0, -1], [-10, 5]]}  # of costs, so each class's own a
 
 
 def test_every_answer_to_an_odd_matrix_has_a_warning(service, forest):
-    odd = "in no class the best action is that of the same name"
+    odd = "in no class the best action is the one of the same name"
     for path, request in requests(forest):
         assert odd in str(service.post(path, json=request | TURNED).json()["warnings"]), path
         assert odd not in str(service.post(path, json=request | {"benefits": NUMBERS}).json()["warnings"]), path
@@ -102,7 +102,7 @@ def test_a_matrix_that_contradicts_the_one_in_training_is_warned_about(service):
     assert service.post("/predict", json=asked | {"benefits": NUMBERS}).json()["warnings"] == []
     for turned in ({"benefits": NUMBERS[::-1]}, {"cost_matrix": NUMBERS}):
         warnings = service.post("/predict", json=asked | turned).json()["warnings"]
-        assert any("that was the best in training" in warning for warning in warnings)
+        assert any("the one which was the best in training" in warning for warning in warnings)
     other = {"benefits": NUMBERS[::-1], "actions": ["leave", "call"]}
     assert service.post("/predict", json=asked | other).json()["warnings"] == []
 

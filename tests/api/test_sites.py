@@ -13,6 +13,7 @@ from tests.conftest import serving, settings_for
 FOREIGN = (
     *("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "127.evil.example"),
     *("192.168.1.20", "0.0.0.0", "[2001:db8::1]", "10.0.0.1:80", "payoff", "test", "a@localhost", "localhost:80@evil"),
+    f"{'a' * 300}.localhost",
     *("localhost:80:80", "[::1", "::1", "", "[::1]evil.example", "xn--localhost", "localhost,evil.example"),
 )
 OWN = (

@@ -107,7 +107,7 @@ def key_of(found: dict[str, Any]) -> bytes | None:
     return key if len(key) <= _MAX_KNOWN else None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def fields_of(key: bytes) -> PredictRequest:
     """The fields as checked before: but for the instances most requests to a model are the same."""
     return checked(PredictRequest, orjson.loads(key))

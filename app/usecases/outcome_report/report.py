@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from time import time
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from app.errors import Invalid
 from app.evidence.drift import holm
 from app.evidence.maturity import Arrivals, Maturity
 from app.outcomes.cases import UNKNOWN, Cases
-from app.outcomes.identity import DAY
+from app.outcomes.identity import date_of
 from app.outcomes.terms import Label
 from app.registry.snapshot import Reference
 from app.text import some_of
@@ -299,7 +299,3 @@ def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:
     own = date_of(part.day)
     start = own - timedelta(days=own.weekday()) if by == "week" else own
     return [start.isoformat()], np.zeros(len(part), dtype=np.intp)
-
-
-def date_of(day: int) -> date:
-    return datetime.fromtimestamp(day * DAY, UTC).date()
