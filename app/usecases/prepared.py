@@ -87,7 +87,9 @@ class Usual:
 
         None where they are not, or need a closer look. The caller knows that they hold no booleans.
         """
-        if self._bounds is None or not 1 <= len(instances) <= _FEW_ROWS or len(set(map(type, instances))) > 1:
+        if self._bounds is None or not 1 <= len(instances) <= _FEW_ROWS:
+            return None
+        if len(instances) > 1 and len(set(map(type, instances))) > 1:
             return None
         least, greatest = self._bounds
         width = 8 * len(least)
