@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from threading import Event
-from time import monotonic
 
 import httpx
 import pytest
@@ -56,7 +55,6 @@ def test_a_store_that_hangs_holds_no_thread_that_answers(client, monkeypatch):
                 for _ in range(callers)
             ]
             await asyncio.sleep(0.5)
-            began = monotonic()
             quick = await asyncio.gather(
                 everybody.get("/models"),
                 everybody.get("/v2/models/ward:2"),
@@ -65,16 +63,14 @@ def test_a_store_that_hangs_holds_no_thread_that_answers(client, monkeypatch):
                 everybody.post("/retrieve", json=retrieval("ward:2")),
                 everybody.post("/models/ward:2/benefit", json=matrix),
             )
-            seconds = monotonic() - began
             assert not any(task.done() for task in waiting)
             go.set()
-            return quick, seconds, await asyncio.gather(*waiting)
+            return quick, await asyncio.gather(*waiting)
 
     assert client.post("/retrieve", json=retrieval("ward:2")).status_code == 200  # compiled
     monkeypatch.setattr(MemoryFileSystem, "cat_file", hang)
-    quick, seconds, waited = asyncio.run(ask())
+    quick, waited = asyncio.run(ask())
 
     assert [response.status_code for response in quick] == [200] * len(quick)
-    assert seconds < 1
     assert {response.status_code for response in waited} == {200}
     assert waited[0].json()["model"]["version"] == 1
