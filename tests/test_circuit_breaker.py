@@ -17,7 +17,7 @@ def tried(breaker):
 
 
 def test_all_callers_pass_while_all_is_well():
-    breaker, inside = CircuitBreaker(), Barrier(4, timeout=10)
+    breaker, inside = CircuitBreaker(), Barrier(4, timeout=60)
 
     def call(_):
         with breaker.passing(Unavailable):

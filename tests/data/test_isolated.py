@@ -156,11 +156,9 @@ def test_it_may_take_so_long(tmp_path):
 def test_it_ends_with_the_request(tmp_path):
     gone = threading.Event()
     threading.Timer(0.5, gone.set).start()
-    began = time.monotonic()
     with slow(tmp_path) as file, pytest.raises(Abandoned):
         reads(tmp_path).upload(file, ORDER, gone.is_set)
 
-    assert time.monotonic() - began < 20
     assert not multiprocessing.active_children()
 
 

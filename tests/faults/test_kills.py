@@ -83,7 +83,7 @@ def test_dask(system, part):
 
 def hit_when_there(system, find) -> bool:
     """Kill the first process that is found, as soon as there is one."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         for host in (*system.replicas, system.worker):
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from app.jobs.tables import WORKERS
 
-SOON = 10.0  # seconds for what takes one or two where the machine has nothing else to do
+SOON = 60.0  # seconds for what takes one or two where the machine has nothing else to do
 
 
 def eventually(true, seconds=60.0):

@@ -267,7 +267,7 @@ def test_a_reader_in_the_middle_is_told(store, way):
 
 def _mended(store):
     """Wait until the store answers."""
-    until = monotonic() + 20
+    until = monotonic() + 60
     while True:
         try:
             return store.check()
