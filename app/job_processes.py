@@ -13,10 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import tracing
 from app.data import isolated
 from app.errors import PayoffError
+from app.jobs.attempt import JobLimits
 from app.jobs.child import Report
 from app.jobs.job import Job
 from app.jobs.parallel import check_installed, pieces_run_on
-from app.jobs.process import JobLimits
 from app.jobs.worker import Worker
 from app.logs import configure
 from app.outcomes.identity import DAY

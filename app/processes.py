@@ -1,4 +1,4 @@
-"""The fork server from which jobs and the readers of uploads start, and the lock that its use needs."""
+"""Processes that run a job or read an upload, from one fork server; each ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from typing import Any
 
 CONTEXT = get_context("forkserver")
 LOCK = threading.Lock()  # multiprocessing collects ended processes whenever it starts one, from any thread
@@ -24,6 +27,28 @@ def start() -> None:
     """Start the fork server now, so that its imports do not keep the first upload or job waiting; returns at once."""
     with LOCK:
         forkserver.ensure_running()
+
+
+@contextmanager
+def started(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[ForkServerProcess, Connection]]:
+    """A process that runs `target(*arguments, parent_end, sender)`, and where the messages of its `sender` arrive.
+
+    `parent_end` is for `end_with`. The process is killed at the end, if it still runs, and its exit code known.
+    """
+    receiver, sender = CONTEXT.Pipe(duplex=False)
+    parent_end, kept = CONTEXT.Pipe(duplex=False)
+    with receiver, kept:
+        with sender, parent_end:
+            process = CONTEXT.Process(target=target, args=(*arguments, parent_end, sender))
+            with LOCK:
+                process.start()
+        try:
+            yield process, receiver
+        finally:
+            with LOCK:
+                if process.is_alive():
+                    process.kill()
+                process.join()
 
 
 def end_with(parent_end: Connection) -> None:

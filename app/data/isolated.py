@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, cast
@@ -29,7 +30,7 @@ from app.data.dataset import DataLimits, Dataset, from_json, to_json
 from app.data.source import FILE
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, PayoffError, trace_of
-from app.processes import CONTEXT, LOCK, end_with
+from app.processes import end_with, started
 
 # Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
@@ -110,40 +111,34 @@ def _run(work: _Work, content: BinaryIO, sink: BinaryIO, is_cancelled: Callable[
 
 def _reported(work: _Work, source: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
     """Start the process and wait for its one message."""
-    receiver, sender = CONTEXT.Pipe(duplex=False)
-    parent_alive, parent_end = CONTEXT.Pipe(duplex=False)
-    files = _handed(source), _handed(sink)
-    with receiver, parent_end:
-        with sender, parent_alive, files[0], files[1]:
-            process = CONTEXT.Process(target=_main, args=(work, *files, parent_alive, sender))
-            with LOCK:
-                process.start()
-        try:
-            return _message(process, receiver, work.reader.seconds, is_cancelled)
-        finally:
-            process.kill()
-            with LOCK:
-                process.join()
+    with _handed(source) as content, _handed(sink) as file, started(_main, work, content, file) as (process, receiver):
+        message = _message(process, receiver, work.reader.seconds, is_cancelled)
+    if message is not None:
+        return message
+    if process.exitcode == -signal.SIGXCPU:
+        raise _too_long(work.reader.seconds)
+    _log.error("the process that read an upload ended", exit_code=process.exitcode)
+    raise Invalid.at(FILE, "the file cannot be read: its reader crashed; it may need more memory than allowed")
 
 
-def _message(process: Any, receiver: Connection, seconds: float, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
+def _message(
+    process: ForkServerProcess, receiver: Connection, seconds: float, is_cancelled: Callable[[], bool]
+) -> dict[str, Any] | None:
+    """What the process sends; None where it ends without."""
     deadline = monotonic() + seconds
-    too_long = f"reading the file takes longer than the {seconds:g} s allowed"
     while not connection.wait([receiver, process.sentinel], _TICK_SECONDS):
         if is_cancelled():
             raise Abandoned("the client did not wait for the answer")
         if monotonic() > deadline:
-            raise Invalid.at(FILE, too_long)
+            raise _too_long(seconds)
     try:
         return cast(dict[str, Any], json.loads(receiver.recv_bytes(_LONGEST_MESSAGE)))
     except (EOFError, OSError):
-        pass
-    with LOCK:
-        process.join()
-    if process.exitcode == -signal.SIGXCPU:
-        raise Invalid.at(FILE, too_long)
-    _log.error("the process that read an upload ended", exit_code=process.exitcode)
-    raise Invalid.at(FILE, "the file cannot be read: its reader crashed; it may need more memory than allowed")
+        return None
+
+
+def _too_long(seconds: float) -> Invalid:
+    return Invalid.at(FILE, f"reading the file takes longer than the {seconds:g} s allowed")
 
 
 def _handed(file: BinaryIO) -> Connection:

@@ -1,70 +1,112 @@
-"""One attempt at a job, from its claim until its end is stored, in threads of its own.
+"""One attempt at a job, from its claim until its end is stored: its process and its lease, each watched by a thread.
 
 Nothing that an attempt waits for (its process, the row of its job) holds up another attempt or the worker's loop.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import signal
 import threading
 from collections.abc import Callable
-from time import monotonic
+from dataclasses import dataclass
+from multiprocessing import connection
+from multiprocessing.context import ForkServerProcess
+from time import monotonic, sleep
 from typing import Any
 
+import psutil
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
 
+from app import processes
 from app.errors import NotFound, Unavailable
-from app.jobs.child import Cause
-from app.jobs.job import Event, Job, Status
-from app.jobs.process import CANCELLED, LOST, Ending, Execution
+from app.jobs import child
+from app.jobs.child import Cause, Target
+from app.jobs.job import Event, Job, Problem, Status
 from app.jobs.queue import Beat, Queue
 
 _BEAT_SECONDS = 0.5  # cancelling a job of another process takes this long to be seen
 _RETRY_SECONDS = 0.5
+_TICK_SECONDS = 0.2
+_GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
+_MAX_MESSAGES = 10_000  # taken at once, so that no flood of reports holds up the rest
 
 log = structlog.get_logger(__name__)
 
 
-class Attempt:
-    """Runs `execution`, renews the lease meanwhile, and stores how it ended.
+@dataclass(frozen=True)
+class JobLimits:
+    """What one job may use: wall time, resident memory of all its processes, threads of the numerical libraries."""
 
-    `tell` receives the job as it is after the attempt, `on_end` is called last. After an outage the job is held for
-    `rest` seconds.
+    seconds: float = math.inf
+    memory_bytes: float = math.inf
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the job goes on after the end of its process, and why; a retry has a `cause`, unless it was stopped."""
+
+    event: Event
+    problem: Problem
+    cause: Cause | None = None
+    trace: str = ""
+
+
+CANCELLED = Ending(Event.STOP, Problem("it was cancelled"))
+RELEASED = Ending(Event.RETRY, Problem("its worker was stopped"))
+LOST = Ending(Event.RETRY, Problem("its worker could not renew the lease in time"), Cause.OUTAGE)
+
+
+class Attempt:
+    """Runs `target(argument, job, report)` in a process, renews the lease meanwhile, and stores how it ended.
+
+    The lease is `trusted_until` a moment of the monotonic clock; beyond it the process is killed. `tell` receives the
+    job as it is after the attempt, `on_end` is called last. After an outage the job is held for `rest` seconds.
     """
 
     def __init__(
         self,
         queue: Queue,
-        execution: Execution,
+        job: Job,
+        target: Target,
+        argument: Any,
+        limits: JobLimits,
         *,
+        trusted_until: float,
         tell: Callable[[Job], None],
         on_end: Callable[[], None],
         rest: float,
     ) -> None:
-        self.job = execution.job
+        self.job = job
+        self.log = log_of(job)
         self._queue = queue
-        self._execution = execution
+        self._work = (target, argument, job, limits.threads)
+        self._limits = limits
+        self._trusted_until = trusted_until
         self._tell = tell
         self._on_end = on_end
         self._rest = rest
-        self._over = threading.Event()
+        self._fraction, self._stage = 0.0, job.stage
+        self._failure: Ending | None = None  # that the process reported
+        self._stop: Ending | None = None
         self._stopped = threading.Event()
+        self._over = threading.Event()
         self._abandoned = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, name=f"{self.job.id} {name}", daemon=True)
-            for name, work in (("work", self._run), ("lease", self._renew))
-        ]
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        for name, work in (("work", self._run), ("lease", self._renew)):
+            threading.Thread(target=work, name=f"{self.job.id} {name}", daemon=True).start()
 
     @property
     def over(self) -> bool:
         return self._over.is_set()
 
     def stop(self, ending: Ending) -> None:
-        self._execution.stop(ending)
+        """Have the process ended; the first who asks says how the job goes on."""
+        self._stop = self._stop or ending
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
@@ -74,14 +116,78 @@ class Attempt:
 
     def _run(self) -> None:
         try:
-            ending = self._execution.run()
-            if ending.cause is Cause.OUTAGE and not self._execution.stopped:
-                self._execution.stage = f"waiting to be tried again: {ending.problem.detail}"
+            ending = self._ending()
+            if ending.cause is Cause.OUTAGE and self._stop is None:
+                self._stage = f"waiting to be tried again: {ending.problem.detail}"
                 self._stopped.wait(self._rest)
             self._store(ending)
         finally:
             self._over.set()
             self._on_end()
+
+    # The process
+
+    def _ending(self) -> Ending:
+        """Start the process, unless it was stopped already, and see it through; never raises."""
+        if self._stop is not None:
+            return self._stop
+        try:
+            with processes.started(child.main, *self._work) as (process, reader):
+                self._supervise(process, reader)
+        except Exception as error:
+            self.log.exception("the process of a job could not be run")
+            problem = Problem(f"its process could not be run ({type(error).__name__})")
+            return Ending(Event.RETRY, problem, Cause.DEATH)
+        return self._failure or self._stop or _ending_of(process.exitcode)
+
+    def _supervise(self, process: ForkServerProcess, reader: connection.Connection) -> None:
+        """Listen to the process, and stop it where needed, until neither it nor its group is there."""
+        pid = process.pid
+        assert pid is not None  # it was started
+        deadline = monotonic() + self._limits.seconds
+        kill_at = math.inf
+        while not connection.wait([process.sentinel], _TICK_SECONDS):
+            self._receive(reader)
+            if self._stop is None and (excess := self._excess(pid, deadline)):
+                self.stop(excess)  # and never None: another thread may have stopped it while memory was measured
+            if self._stop and kill_at == math.inf:
+                kill_at = monotonic() + _GRACE_SECONDS
+                _signal(pid, signal.SIGTERM)
+            elif monotonic() >= kill_at:
+                _signal(pid, signal.SIGKILL)
+        self._receive(reader)
+        _clear(pid)
+
+    def _receive(self, reader: connection.Connection) -> None:
+        """Read the messages since the last call; the latest report counts."""
+        for _ in range(_MAX_MESSAGES):
+            try:
+                if not reader.poll(0):
+                    return
+                message = json.loads(reader.recv_bytes())
+            except (EOFError, OSError):  # the other end is closed
+                return
+            if "problem" in message:
+                cause = Cause(message["cause"]) if message["cause"] else None
+                event = Event.RETRY if cause else Event.FAIL
+                self._failure = Ending(event, Problem(**message["problem"]), cause, message["trace"])
+            else:
+                self._stage = str(message["stage"])
+                if math.isfinite(fraction := float(message["fraction"])):
+                    self._fraction = fraction
+
+    def _excess(self, pid: int, deadline: float) -> Ending | None:
+        limits = self._limits
+        if monotonic() > self._trusted_until:
+            return LOST
+        if monotonic() > deadline:
+            return Ending(Event.FAIL, Problem(f"it took longer than the {limits.seconds:g} s allowed"))
+        if limits.memory_bytes < math.inf and _resident(pid) > limits.memory_bytes:
+            allowed = f"{limits.memory_bytes / 2**20:.0f} MB allowed"
+            return Ending(Event.FAIL, Problem(f"it used more memory than the {allowed}"))
+        return None
+
+    # The row of the job
 
     def _renew(self) -> None:
         """Renew the lease until the attempt is over; where that cannot be done its process ends with the lease."""
@@ -89,13 +195,16 @@ class Attempt:
         while not self._over.wait(min(_BEAT_SECONDS, lease / 4)):
             trusted_until = monotonic() + lease
             try:
-                answer = self._queue.beat(self.job, self._execution.fraction, self._execution.stage)
-            except Exception as error:  # noqa: BLE001 - whatever it is, other attempts go on
-                log_of(self.job).warning("lease not renewed", error=type(error).__name__)
+                answer = self._queue.beat(self.job, self._fraction, self._stage)
+            except Unavailable as error:
+                self.log.warning("lease not renewed", error=type(error).__name__)
+                continue
+            except Exception:  # whatever it is, the next beat may succeed
+                self.log.exception("lease not renewed")
                 continue
             match answer:
                 case Beat.GO_ON:
-                    self._execution.trust(trusted_until)
+                    self._trusted_until = trusted_until
                 case Beat.CANCEL:
                     self.stop(CANCELLED)
                 case Beat.LOST:
@@ -109,10 +218,10 @@ class Attempt:
         while True:
             try:
                 self._settle(ending)
-            except (Unavailable, OperationalError, InterfaceError) as error:
-                log_of(self.job).warning("the end of an attempt is not stored yet", error=type(error).__name__)
-            except Exception as error:  # noqa: BLE001 - whatever it is, other attempts go on
-                log_of(self.job).error("the end of an attempt could not be stored", exc_info=error)
+            except Unavailable as error:
+                self.log.warning("the end of an attempt is not stored yet", error=type(error).__name__)
+            except Exception:  # whatever it is, other attempts go on
+                self.log.exception("the end of an attempt could not be stored")
                 return
             else:
                 return
@@ -131,15 +240,15 @@ class Attempt:
         else:
             now = self._queue.retry(job, reason, died=ending.cause is Cause.DEATH)
         if now is not None:
-            log_of(job).warning("attempt ended", then=ending.event, why=reason, trace=ending.trace)
+            self.log.warning("attempt ended", then=ending.event, why=reason, trace=ending.trace)
             self._tell(now)
             return
         try:
             now = self._queue.get(job.id)
         except NotFound:
-            log_of(job).warning("the job no longer exists")
+            self.log.warning("the job no longer exists")
             return
-        log_of(job).info("job ended", status=now.status)
+        self.log.info("job ended", status=now.status)
         if now.status is Status.SUCCEEDED and now.attempt == job.attempt:
             self._tell(now)  # else the worker that took the job away does
 
@@ -149,3 +258,46 @@ def log_of(job: Job) -> Any:
     request_id = job.origin.get("request_id")
     known = {} if request_id is None else {"request_id": request_id}
     return log.bind(job=job.id, attempt=job.attempt, **known)
+
+
+def _ending_of(code: int | None) -> Ending:
+    """What the exit code of a process says that reported no failure and was not stopped."""
+    assert code is not None  # it was joined
+    if code == 0:
+        return Ending(Event.FAIL, Problem("its work ended without a result"))
+    reason = f"its process ended unexpectedly with exit code {code}"
+    if code < 0:
+        hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
+        reason = f"its process was killed by signal {-code}{hint}"
+    return Ending(Event.RETRY, Problem(reason), Cause.DEATH)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    """Signal the job's process group, or the process alone while it has not made its group yet."""
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, number)
+        except ProcessLookupError:
+            continue
+        return
+
+
+def _clear(pid: int) -> None:
+    """Kill what is left of the group; the leader itself is left only if the fork server died before it."""
+    _signal(pid, signal.SIGKILL)
+    for _ in range(100):
+        if not psutil.pid_exists(pid):
+            return
+        sleep(0.01)
+
+
+def _resident(pid: int) -> int:
+    """Bytes of resident memory of the process and its descendants."""
+    total = 0
+    try:
+        process = psutil.Process(pid)
+        for member in (process, *process.children(recursive=True)):
+            total += member.memory_info().rss
+    except psutil.Error:  # one of them ended meanwhile
+        pass
+    return total

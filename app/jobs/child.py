@@ -11,8 +11,6 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-
 from app.errors import PayoffError, Unavailable, trace_of
 from app.jobs.job import Died, Job, Problem
 from app.jobs.threads import cap_threads
@@ -70,8 +68,6 @@ class Reporter:
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
         trace = "" if expected else trace_of(error)[-_LONGEST_TRACE:]
-        if isinstance(error, (InterfaceError, OperationalError)):
-            error = Unavailable("the database does not answer")
         cause = Cause.OUTAGE if isinstance(error, Unavailable) else Cause.DEATH if isinstance(error, Died) else None
         self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "cause": cause})
 

@@ -187,7 +187,7 @@ class Queue:
 
     def claim(self, worker: str) -> Job | None:
         """Begin the queued job whose turn it is, in one statement, so that no two workers get the same; None without
-        work.
+        work. A row that cannot be read, as a damaged database has, fails by itself and stops no worker.
         """
         queued = JOBS.c.status == Status.QUEUED
         order = (JOBS.c.turn, JOBS.c.seq)
@@ -202,8 +202,10 @@ class Queue:
         }
         statement = update(JOBS).where(JOBS.c.seq == first.scalar_subquery(), queued).values(begun)
         with self.database.writing() as connection:
-            row = connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
-        return None if row is None else job_of(row)
+            while (seq := connection.execute(statement.returning(JOBS.c.seq)).scalar()) is not None:
+                if (job := self._read(connection, seq)) is not None:
+                    return job
+        return None
 
     def beat(self, job: Job, progress: float, stage: str) -> Beat:
         """Renew the lease and store how far the job is; LOST when this attempt does not own the job any more."""
@@ -254,8 +256,8 @@ class Queue:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
-            found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
-            lost = [job_of(row) for row in found.mappings()]
+            found = connection.execute(select(JOBS.c.seq).where(silent).with_for_update(skip_locked=True)).scalars()
+            lost = [job for seq in found.all() if (job := self._read(connection, seq)) is not None]
             return [self._put_back(connection, job, reason="its worker stopped responding", deaths=1) for job in lost]
 
     def check_in(self, worker: str) -> None:
@@ -343,6 +345,18 @@ class Queue:
             problem = Problem(f"tried {times} times; the last time: {reason}" if times > 1 else reason)
             return self._end(connection, held, Event.FAIL, error=problem.as_dict(), **values)
         return self._end(connection, held, Event.RETRY, stage=f"to be tried again: {reason}", **values)
+
+    def _read(self, connection: Connection, seq: int) -> Job | None:
+        """A running job; None where its row cannot be read: it has failed then, without what was unreadable."""
+        row = JOBS.c.seq == seq
+        try:
+            return job_of(connection.execute(select(*JOB_COLUMNS).where(row)).mappings().one())
+        except ValueError:  # of a column's JSON
+            error = Problem("its row in the database cannot be read").as_dict()
+            lost = {"spec": {}, "notes": {}, "result": None, "error": error, "stage": ""}
+            ended = {"status": Status.FAILED, "worker": None, "lease_until": None, "finished_at": self.database.now}
+            connection.execute(update(JOBS).where(row).values(**lost, **ended))
+            return None
 
     def _row(self, job_id: str, columns: Sequence[ColumnElement[Any]]) -> RowMapping:
         if _ID.fullmatch(job_id):

@@ -13,11 +13,11 @@ from typing import Any
 
 import structlog
 
-from app.jobs.attempt import Attempt, log_of
+from app.jobs.attempt import RELEASED, Attempt, JobLimits, log_of
 from app.jobs.child import Target
 from app.jobs.job import Job
-from app.jobs.process import RELEASED, Execution, JobLimits, preload
 from app.jobs.queue import Queue
+from app.processes import preload
 
 _IDLE_SECONDS = 0.5  # between two looks for jobs that other processes queued; those of this one wake it
 _BUSY_SECONDS = 0.1
@@ -107,7 +107,7 @@ class Worker:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; whatever goes wrong meanwhile is logged and tried again."""
-        preload(self._modules)
+        preload(["app.jobs.single", "app.jobs.child", *self._modules])
         self._queue.listeners.append(self.wake)
         self._turned_at, self._looping = monotonic(), True
         backoff = 0.0
@@ -163,7 +163,11 @@ class Worker:
             self._tell(job)
             attempt = Attempt(
                 self._queue,
-                Execution(job, self._target, self._argument, self._limits, trusted_until=trusted_until),
+                job,
+                self._target,
+                self._argument,
+                self._limits,
+                trusted_until=trusted_until,
                 tell=self._tell,
                 on_end=self.wake,
                 rest=min(self._rest_seconds * 2 ** min(job.outages, 10), _LONGEST_REST_SECONDS),
@@ -179,8 +183,8 @@ class Worker:
         for listener in self.listeners:
             try:
                 listener(job)
-            except Exception as error:  # noqa: BLE001 - a listener must not stop the work
-                log_of(job).error("a listener failed", exc_info=error)
+            except Exception:  # it must not stop the work
+                log.exception("a listener failed", job=job.id)
 
     def _leave(self) -> None:
         """Kill what runs and give it back; where the database cannot be reached the leases run out instead."""

@@ -97,7 +97,7 @@ def test_the_same_errors(store, content, error):
     ],
 )
 def test_what_is_wrong_without_the_file_starts_no_process(store, order, monkeypatch):
-    monkeypatch.setattr(isolated, "CONTEXT", None)
+    monkeypatch.setattr(isolated, "started", None)
 
     with pytest.raises(Invalid):
         store.upload(io.BytesIO(CSV), order)

@@ -16,7 +16,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select,
 from app import progress
 from app.database import Database
 from app.errors import Invalid, Unavailable
-from app.jobs.process import JobLimits
+from app.jobs.attempt import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.jobs.worker import Worker

@@ -7,10 +7,10 @@ import psutil
 import pytest
 from sqlalchemy import select
 
-from app.jobs import attempt, process
+from app.jobs import attempt
 from app.jobs import worker as worker_module
+from app.jobs.attempt import RELEASED, Attempt, JobLimits
 from app.jobs.job import Status
-from app.jobs.process import RELEASED, Execution, JobLimits
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.jobs.worker import Worker
@@ -27,8 +27,8 @@ def _short_periods(monkeypatch):
     monkeypatch.setattr(worker_module, "_IDLE_SECONDS", 0.05)
     monkeypatch.setattr(attempt, "_BEAT_SECONDS", 0.1)
     monkeypatch.setattr(attempt, "_RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(process, "_TICK_SECONDS", 0.05)
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(attempt, "_TICK_SECONDS", 0.05)
+    monkeypatch.setattr(attempt, "_GRACE_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -231,14 +231,29 @@ def now(queue):
 
 
 def test_a_stop_while_the_memory_of_a_job_is_measured_is_not_lost(queue, database_url, monkeypatch):
-    queue.submit("train", {"do": "sleep", "seconds": 20})
-    limits = JobLimits(memory_bytes=2**31)
-    execution = Execution(queue.claim("one"), targets.work, database_url, limits, trusted_until=math.inf)
+    job = queue.submit("train", {"do": "sleep", "seconds": 20})
+    told = []
+    attempt = Attempt(
+        queue,
+        queue.claim("one"),
+        targets.work,
+        database_url,
+        JobLimits(memory_bytes=2**31),
+        trusted_until=math.inf,
+        tell=told.append,
+        on_end=lambda: None,
+        rest=0.0,
+    )
 
     def stop_meanwhile(_process, **_options):
-        execution.stop(RELEASED)
+        attempt.stop(RELEASED)
         return []
 
     monkeypatch.setattr(psutil.Process, "children", stop_meanwhile)
-    assert execution.run() is RELEASED
+    attempt.start()
+    eventually(lambda: attempt.over)
+    assert [(now.status, now.deaths, now.stage) for now in told] == [
+        (Status.QUEUED, 0, "to be tried again: its worker was stopped")
+    ]
     assert not targets.published(queue)
+    assert queue.get(job.id).attempt == 1

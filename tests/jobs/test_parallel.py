@@ -13,9 +13,9 @@ from app.decisions.folds import stratified_folds
 from app.errors import Invalid, TooLarge, Unavailable
 from app.features import Feature, Schema
 from app.jobs import cluster, parallel, piece
+from app.jobs.attempt import JobLimits
 from app.jobs.job import Died, Status
 from app.jobs.parallel import pieces_run_on
-from app.jobs.process import JobLimits
 from app.jobs.worker import Worker
 from app.learners import catalogue
 from app.learners.budget_forest import BudgetForest

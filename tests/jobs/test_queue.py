@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.exc import StatementError
 
 from app.database import Database
@@ -102,6 +102,21 @@ def test_jobs_are_claimed_oldest_first(queue):
     jobs = [queue.submit("train", {}) for _ in range(3)]
     assert [queue.claim("ann").id for _ in jobs] == [job.id for job in jobs]
     assert queue.claim("ann") is None
+
+
+@pytest.mark.parametrize("column", ["spec", "notes", "error"])
+def test_a_row_that_cannot_be_read_fails_alone_whether_it_waits_or_runs(queue, job, column):
+    broken = queue.submit("train", {"C": 2})
+    healthy = queue.submit("train", {"C": 3})
+    with queue.database.writing() as connection:
+        for each in (job, broken):
+            connection.execute(text(f"UPDATE jobs SET {column} = '{{\"cut' WHERE id = '{each.id}'"))
+    assert queue.claim("bob").id == healthy.id
+    queue.database.time += LEASE + 1
+    assert [lost.id for lost in queue.recover_lost()] == [healthy.id]
+    for each in (job, broken):
+        seen = queue.view(each.id)
+        assert (seen.status, seen.error["detail"]) == (Status.FAILED, "its row in the database cannot be read")
 
 
 def test_a_claim_starts_the_clock_and_counts_the_attempt(queue, job):

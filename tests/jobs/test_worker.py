@@ -6,8 +6,8 @@ import threading
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from app.jobs.attempt import JobLimits
 from app.jobs.job import Status
-from app.jobs.process import JobLimits
 from app.jobs.worker import Worker
 from tests.jobs import targets
 from tests.jobs.waiting import SOON, alive_workers, eventually, gone
