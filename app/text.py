@@ -1,4 +1,4 @@
-"""Which text the service accepts: one rule for names, categories and every other string that a caller sends."""
+"""Text from callers: which is accepted, by one rule for names, categories and all other strings; JSON; and numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
+import orjson
 
 from app.errors import Flaw, Invalid, pointer, reject
 
@@ -24,6 +25,14 @@ _LONGEST = len(rb"\u001")
 _DEL, _LEAD, _FIRST_PLAIN = 0x7F, 0xC2, 0xA0
 _PART = 1 << 18  # of a text that is searched at a time: other threads wait meanwhile
 _IN_QUERY = re.compile(rb"%[01789][0-9A-Fa-f]|%[Cc]2%[89]|[\x00-\x1f\x7f]")
+
+_AROUND = 10  # characters before and after the place of an error in JSON that a message quotes
+_FOREIGN = re.compile(r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE)  # as Python and JavaScript write values
+
+NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
+"""What says that there is no number."""
+is_number = re.compile(NUMBER, re.ASCII).fullmatch
 
 
 def refused_character(text: str) -> str | None:
@@ -69,6 +78,28 @@ def check_text(text: str, loc: str) -> None:
     """Invalid at `loc` where `text` contains a control character or a lone surrogate."""
     if message := refused_character(text):
         raise Invalid.at(loc, message)
+
+
+def document_of(text: bytes) -> Any:
+    """The document in a JSON body, of which the last of values with the same name counts. O(size).
+
+    Invalid where it is not JSON (RFC 8259, UTF-8, nested at most 1,024 deep, without NaN and Infinity), and at text
+    with control characters.
+    """
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
+    check_document(document, text)
+    return document
+
+
+def syntax_error(error: orjson.JSONDecodeError) -> str:
+    """What is wrong with text that is not JSON, with the text around the place; what to send for NaN. O(1)."""
+    text, at = error.doc, error.pos
+    quoted = f", near {text[max(at - _AROUND, 0) : at + _AROUND]!r}" if text else ""
+    found = _FOREIGN.match(text, at - 1 if text[max(at - 1, 0) : at] == "-" else at)
+    return f"{error}{quoted}" + (f"; JSON has no {found[0]}: send null" if found else "")
 
 
 def check_document(document: Any, written: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import tracing
-from app.access.keyring import NOTE, Keyring, KeysMade
+from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
 from app.api.app import Service
 from app.api.budget import Budget, default_limit

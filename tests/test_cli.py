@@ -10,7 +10,7 @@ import pytest
 from payoff_client import commands
 
 from app import __version__, cli
-from app.access.keys import FORM
+from app.access.caller import KEY_FORM
 from tests.servers.forked import run
 
 
@@ -40,7 +40,7 @@ def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):
     folders = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models")}
     ended = run(["keys", "create", "--name", "bank"], env=os.environ | folders, cwd=tmp_path)
 
-    assert FORM.fullmatch(ended.stdout.strip().encode()), ended.stdout
+    assert KEY_FORM.fullmatch(ended.stdout.strip().encode()), ended.stdout
 
 
 @pytest.mark.parametrize("command", [["serve", "--port"], ["demo", "--port"]])

@@ -1,16 +1,50 @@
-"""Callers and their permissions."""
+"""Who asks: callers with their scopes, and the keys by which they are known, in memory.
+
+What is in memory is never older than a second while the database answers.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import logging
 import re
-from collections.abc import Iterable
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from time import monotonic, time
+from typing import TYPE_CHECKING
 
-from app.access.rates import Rate
-from app.errors import Forbidden
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.access.rates import Rate, Windows, whole
+from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany, Unavailable
 from app.patterns import compiled
+from app.storage import Storage
+
+if TYPE_CHECKING:  # it imports this module
+    from app.access.keys import Keys, Revision
+
+KEY_FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
+GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
+
+_NOTE_SECONDS = 30.0  # before an unavailable store is tried again
+_LOST = (
+    "API keys were made for this service, and their table is empty: restore the database, make a key with `payoff keys"
+    " create`, or set PAYOFF_ADMIN_KEY"
+)
+_NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
+
+_INVALID = "invalid API key; send a valid one in the X-API-Key header, or as a bearer token"
+
+NOTE = "keys.txt"
+_NOTED = b"""API keys were made for the service that keeps its models here.
+While this file exists, the service is never open to callers without a key.
+"""
+
+_log = logging.getLogger(__name__)
 
 
 class Scope(StrEnum):
@@ -85,3 +119,182 @@ _END_OF_NAME = re.compile("[:@]")
 
 def _listed(scopes: Iterable[Scope]) -> str:
     return ", ".join(repr(scope.value) for scope in Scope if scope in scopes) or "none"
+
+
+class KeysMade:
+    """A note in `storage`, beside the models, that API keys were made.
+
+    The database may be lost and come back empty: a SQLite file that is not mounted is made anew. Without the note a
+    service whose keys were only there would then be open to everybody.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def known(self) -> bool:
+        """Whether keys were ever made; Unavailable where that cannot be found out."""
+        try:
+            self._storage.read(NOTE)
+        except NotFound:
+            return False
+        return True
+
+    def note(self) -> None:
+        """Write the note; Unavailable where that is not possible now."""
+        self._storage.write(NOTE, _NOTED)
+
+
+class WrongKey(KeyMissing):
+    """A key that may be a guess"""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    digest: bytes
+    caller: Caller
+    expires_at: float
+
+
+_UNKNOWN = _Entry(_NOBODY, ANYBODY, 0.0)
+
+
+class Keyring:
+    """Who holds which key. `start` reads the table of keys and goes on doing so until `stop`.
+
+    `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have none of their own;
+    where no keys are configured, `rate` holds for each address. Once keys were `made` every request needs one,
+    also where their table is lost. Before the table was read the admin key alone opens.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        made: KeysMade,
+        admin_key: str | None = None,
+        *,
+        rate: Rate | None = None,
+        jobs: int | None = None,
+    ) -> None:
+        self._keys = keys
+        self._made = made
+        self._admin_digest = _digest(admin_key.encode()) if admin_key else None
+        self._admin = Caller("admin")
+        self.anybody = Caller(ANYBODY.name, rate=rate)
+        self._rate, self._jobs = rate, jobs
+        self._entries: Mapping[bytes, _Entry] = {}
+        self._revision: Revision | None = None
+        self.required = self._admin_digest is not None
+        self._noted = False
+        self._note_again = 0.0
+        self._failures = Windows()
+        self._unfollow: Callable[[], None] = lambda: None
+
+    @property
+    def problem(self) -> str:
+        """Why only the admin key is accepted, empty where others are: the table was not read yet, or it is lost."""
+        if self._revision is None:
+            return "the keys are not read yet"
+        if self.required and self._admin_digest is None and self._revision.made == 0:
+            return _LOST
+        return ""
+
+    def caller(self, presented: bytes | None) -> Caller:
+        """Who holds the key that was sent; `anybody` where none are configured.
+
+        KeyMissing where it is invalid, WrongKey where it may be a guess (see `count_wrong_key`), NotReady before the
+        table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
+        """
+        if problem := self.problem:
+            return self._admin_alone(presented, problem)
+        if not self.required:
+            return self.anybody
+        if presented is None:
+            raise KeyMissing("send a key in the X-API-Key header, or as a bearer token")
+        key_id, _, secret = presented.partition(b".")
+        entry = self._entries.get(key_id, _UNKNOWN)
+        if hmac.compare_digest(_digest(secret), entry.digest):
+            if entry.expires_at <= time():
+                raise KeyMissing("this key has expired: ask for a new one")
+            return entry.caller
+        if self._is_admin(presented):
+            return self._admin
+        # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one that was revoked or
+        # is too new to be known here is no guess.
+        error = KeyMissing if KEY_FORM.fullmatch(presented) else WrongKey
+        raise error(_INVALID)
+
+    def _admin_alone(self, presented: bytes | None, problem: str) -> Caller:
+        """Without the table only the admin key opens: a copy of the others would not know which were revoked."""
+        if presented is not None and self._is_admin(presented):
+            return self._admin
+        if presented is not None and self._admin_digest is not None and not KEY_FORM.fullmatch(presented):
+            raise WrongKey(_INVALID)  # in no table, so it is a guess of the admin key
+        raise NotReady(problem)
+
+    def _is_admin(self, presented: bytes) -> bool:
+        return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)
+
+    def holds(self, caller: Caller) -> bool:
+        """Whether a request that was allowed for `caller` would be allowed now."""
+        if caller.client is None:
+            return caller is not self.anybody or not self.required
+        entry = self._entries.get(caller.client.encode())
+        return entry is not None and entry.expires_at > time()
+
+    def count_wrong_key(self, address: str) -> None:
+        """Count a wrong key from `address`; TooMany after `GUESSES`. Correct keys are never refused because of it."""
+        if wait := self._failures.take(address, GUESSES).wait:
+            raise TooMany("too many wrong keys came from this address", seconds=whole(wait))
+
+    # keeping up
+
+    def start(self) -> None:
+        self._look()
+        self._unfollow = self._keys.follow(self._told)
+
+    def stop(self) -> None:
+        self._unfollow()
+
+    def refresh(self) -> None:
+        """See what was made and revoked: one small query where nothing was."""
+        revision = self._keys.revision()  # first: what is read after it is not older
+        if revision == self._revision:
+            return
+        if not self.required:
+            self.required = revision.made > 0 or self._made.known()
+        self._entries = {
+            key.id.encode(): _Entry(key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300)
+            for key in self._keys.list(revoked=False)  # each revoked key stays in the table
+        }
+        if revision.made == 0 and self.required and self._admin_digest is None:
+            _log.error("%s", _LOST)
+        self._revision = revision
+
+    def _told(self, revision: Revision) -> None:
+        if revision == self._revision:
+            self._note()
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self.refresh()
+        except (SQLAlchemyError, Unavailable, OSError) as error:
+            _log.warning("the keys cannot be read, the last view of them stays: %s", error)
+        self._note()
+
+    def _note(self) -> None:
+        """Write down, once, that keys were made; an unavailable store is tried again later."""
+        if self._noted or self._revision is None or self._revision.made == 0 or monotonic() < self._note_again:
+            return
+        try:
+            if not self._made.known():
+                self._made.note()
+            self._noted = True
+        except (Unavailable, OSError) as error:
+            self._note_again = monotonic() + _NOTE_SECONDS
+            _log.warning("cannot note beside the models that keys were made: %s", error)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()

@@ -23,7 +23,6 @@ from app.database import Database
 from app.errors import Conflict, Flaw, Invalid, NotFound, reject
 from app.patterns import is_pattern
 
-FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
 RESERVED = ("admin", "anonymous", "command line", "unknown")
 
 _NAME = re.compile(r"[\w.@+-]([\w .@+-]{0,62}[\w.@+-])?", re.ASCII)

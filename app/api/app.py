@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__, processes, tracing
-from app.access.keyring import Keyring
+from app.access.caller import Keyring
 from app.api import errors, permits, routes
 from app.api.budget import Budget
 from app.api.documentation import openapi, page

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.access.caller import Caller
 from app.api.budget import SMALL, announced
 from app.api.codecs.answers import Frame, json_of
-from app.api.codecs.json import INLINE_BYTES, document
+from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
 from app.api.deps import MATRIX_HEADER
 from app.api.gate import Guard, Header, Record, request_id_of, secured
@@ -26,6 +26,7 @@ from app.api.permits import PREDICT
 from app.api.routes.predict import By, asked_of_json, decided, fields_of, key_of, ready
 from app.errors import PayoffError
 from app.registry.loaded import Loaded
+from app.text import document_of
 from app.usecases.ports import Ports
 from app.usecases.predict import check_finite
 from app.usecases.prepared import Usual
@@ -108,7 +109,7 @@ class Entrance:
             return None
 
     def _decided(self, scope: Scope, caller: Caller, rate: list[Header], body: bytes, began: float) -> Hot | None:
-        asked = document(body)
+        asked = document_of(body)
         name = asked.get("model") if isinstance(asked, dict) else None
         model = self._ports.registry.cached(name) if isinstance(name, str) and caller.allows(name) else None
         if model is None or not model.inline or model.regression:

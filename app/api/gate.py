@@ -24,8 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import tracing
-from app.access.caller import Caller
-from app.access.keyring import Keyring, WrongKey
+from app.access.caller import Caller, Keyring, WrongKey
 from app.access.rates import Windows, whole
 from app.api.budget import SMALL, Budget, Share, announced, length_of_body
 from app.api.errors import in_form, problem, respond

@@ -21,7 +21,7 @@ from app.api.errors import flaws_of
 from app.api.limiters import limiters
 from app.api.permits import GuardedRoute
 from app.errors import Flaw, Invalid, pointer, reject, unknown
-from app.json_text import document_of, syntax_error
+from app.text import check_document, syntax_error
 
 _AS_IN_JSON = "as in the JSON body; text or JSON"
 _LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
@@ -168,11 +168,14 @@ def parsed_text(name: str, text: str) -> Any:
     """The value of a field that comes as text: parsed where it is JSON, else the text; Invalid below `/name`, also
     where a list or an object is begun that is not JSON.
     """
+    written = text.encode()
     try:
-        return document_of(text.encode())
+        value = orjson.loads(written)
+        check_document(value, written)
     except orjson.JSONDecodeError as error:
         if text.startswith(("[", "{")):
             raise Invalid.at(pointer(name), f"{name!r} is not JSON: {syntax_error(error)}") from error
         return text
     except Invalid as error:
         raise error.under(pointer(name)) from error
+    return value

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from app.data.source import LeftOut, Location
 from app.errors import MAX_ERRORS, Flaw, TooLarge
 from app.features import Feature
-from app.numbers_in_text import is_number
-from app.text import MAX_CATEGORY, refused_character, some_of
+from app.text import MAX_CATEGORY, is_number, refused_character, some_of
 
 MAX_SHOWN = 40  # characters of a word
 _MOST = 0.5  # of the distinct values of a column that is nearly a number

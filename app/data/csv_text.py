@@ -17,7 +17,7 @@ from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import Dialect, UploadRequest
 from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
-from app.numbers_in_text import MISSING
+from app.text import MISSING
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = 1 << 21  # bytes parsed at a time; also the longest row

@@ -25,8 +25,7 @@ from app.data.parquet_file import parquet_source
 from app.data.source import FILE, Kind, LeftOut, Location, Source
 from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject, unknown
-from app.numbers_in_text import NUMBER
-from app.text import refused_character
+from app.text import NUMBER, refused_character
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"

@@ -20,9 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from app import numbers_in_text
 from app.errors import Flaw, pointer, reject
-from app.text import MAX_NAME
+from app.text import MAX_NAME, is_number
 
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
 _MAX_CLASSES = 10_000  # of an object that has a value for each class
@@ -73,7 +72,7 @@ def seconds(sent: Any) -> float | None:
     if sent is None or type(sent) in (int, float):
         return None if sent is None else float(sent)
     try:
-        if numbers_in_text.is_number(sent):
+        if is_number(sent):
             return float(sent)
         time = datetime.fromisoformat(sent)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

@@ -14,14 +14,13 @@ from app.access.audit import Write
 from app.access.caller import Caller
 from app.decisions.benefit import LARGEST
 from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, pointer, reject, unknown
-from app.numbers_in_text import MISSING
 from app.outcomes.archive import Located
 from app.outcomes.identity import day_of_id, id_digest
 from app.outcomes.intake import Outcome, Received, receive
 from app.outcomes.locating import Reach
 from app.outcomes.tables import MAX_ID
 from app.outcomes.terms import Label
-from app.text import refused_character
+from app.text import MISSING, refused_character
 from app.usecases.fields import TIME_FORM, Moment, Text, WireModel
 from app.usecases.ports import Ports
 

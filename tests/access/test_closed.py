@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from app.access.audit import AuditLog
-from app.access.keyring import NOTE, Keyring, KeysMade
+from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.keys import Keys
 from app.access.tables import API_KEYS
 from app.database import Database
@@ -170,7 +170,7 @@ def test_a_note_that_cannot_be_written_is_written_later(tmp_path, monkeypatch, m
 
     monkeypatch.undo()
     assert not stack.were_made
-    monkeypatch.setattr("app.access.keyring._NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("app.access.caller._NOTE_SECONDS", 0.0)
     stack._keyring._note_again = 0.0
     stack.look()
 

@@ -9,9 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from app.access.audit import AuditLog
-from app.access.caller import Caller, Scope
-from app.access.keyring import GUESSES, NOTE, Keyring, KeysMade, WrongKey
-from app.access.keys import FORM, Keys
+from app.access.caller import GUESSES, KEY_FORM, NOTE, Caller, Keyring, KeysMade, Scope, WrongKey
+from app.access.keys import Keys
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
 from app.database import Database
@@ -57,7 +56,7 @@ def _life_of_a_key(keys, database):
         "bank", ("train", "predict"), ("heart-*",), rate="5/second", jobs=2, expires_seconds=86_400
     )
 
-    assert FORM.fullmatch(secret.encode())
+    assert KEY_FORM.fullmatch(secret.encode())
     assert keys.list() == [key]
     assert (key.name, key.scopes, key.models) == ("bank", {Scope.TRAIN, Scope.PREDICT}, ("heart-*",))
     assert (key.rate, key.jobs, key.expires_at) == (Rate(5, 1), 2, pytest.approx(key.created_at + 86_400, abs=1))
@@ -170,7 +169,7 @@ def test_who_was_let_in_is_known_to_be_let_in_no_longer(keys, made, monkeypatch)
     keys.revoke("bank")
     keyring.refresh()
     assert [keyring.holds(caller) for caller in callers] == [False, True]
-    monkeypatch.setattr("app.access.keyring.time", lambda: expiring.expires_at)
+    monkeypatch.setattr("app.access.caller.time", lambda: expiring.expires_at)
     assert not keyring.holds(callers[1])
 
 
@@ -179,7 +178,7 @@ def test_an_expired_key_opens_nothing(keys, keyring, monkeypatch):
     keyring.refresh()
     assert keyring.caller(secret.encode()).name == "bank"
 
-    monkeypatch.setattr("app.access.keyring.time", lambda: key.expires_at)
+    monkeypatch.setattr("app.access.caller.time", lambda: key.expires_at)
     with pytest.raises(KeyMissing, match="expired"):
         keyring.caller(secret.encode())
     with pytest.raises(KeyMissing, match="invalid API key"):
@@ -233,7 +232,7 @@ def test_every_comparison_takes_the_same_way(keys, keyring, presented, monkeypat
         compared.append((len(one), len(other)))
         return False
 
-    monkeypatch.setattr("app.access.keyring.hmac.compare_digest", compare)
+    monkeypatch.setattr("app.access.caller.hmac.compare_digest", compare)
     for wrong in (presented, key.id.encode() + b"." + b"a" * 43):
         compared.clear()
         with pytest.raises(KeyMissing):

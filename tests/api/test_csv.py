@@ -14,7 +14,7 @@ from app.api.codecs.known_rows import cases_of_sheet
 from app.api.codecs.rows import rows_of_sheet
 from app.api.codecs.tables import Sheet, TableFields
 from app.features import Feature, Schema
-from app.numbers_in_text import MISSING
+from app.text import MISSING
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.access.caller import Scope
-from app.access.keyring import GUESSES
+from app.access.caller import GUESSES, Scope
 from app.cli import main
 from app.logs import _where
 from app.stores import make_ports

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.access.caller import Scope
-from app.access.keyring import GUESSES
+from app.access.caller import GUESSES, Scope
 from app.settings import Settings
 from app.stores import make_ports
 from tests.api.permissions import NEEDED, OPEN, STATIC

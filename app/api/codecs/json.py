@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from app.errors import Invalid, TooLarge
-from app.json_text import document_of, syntax_error
+from app.text import document_of
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
@@ -36,19 +36,9 @@ Reserve = Callable[[int], None]  # is called with a number of bytes of memory; r
 
 
 def parsed(body: bytes, reserve: Reserve) -> Any:
-    """The document in a JSON body, `measured` before it is parsed; raises what that and `document` raise. O(size)."""
+    """The document in a JSON body, `measured` before it is parsed; raises what that and `document_of` raise."""
     measured(body, reserve)
-    return document(body)
-
-
-def document(body: bytes) -> Any:
-    """The document in a body that was measured; Invalid where it is not JSON (RFC 8259, UTF-8, nested at most 1,024
-    deep, without NaN and Infinity), and at text with control characters. O(size).
-    """
-    try:
-        return document_of(body)
-    except orjson.JSONDecodeError as error:
-        raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
+    return document_of(body)
 
 
 def measured(body: bytes, reserve: Reserve) -> None:
@@ -105,7 +95,7 @@ def split(body: bytes) -> Split | None:
         if type(fields) is not dict or fields.get("instances") != [_MARK]:
             return None
         fields["instances"] = []
-    except ValueError:  # no JSON; Invalid is one, too
+    except Invalid:
         return None
     rows = _rows(text)
     return None if rows is None else Split(fields, rows, text)

@@ -7,14 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from app import numbers_in_text
 from app.api.codecs.json import Reserve
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.data.arrow_text import decoded_bytes, first_longer, floats, is_number, is_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
-from app.text import MAX_NAME
+from app.text import MAX_NAME, MISSING
 from app.usecases.fields import seconds
 from app.usecases.outcomes import FIELDS, Sent, check_count
 
@@ -26,7 +25,7 @@ _BYTES_PER_CELL = 64  # of memory, beside its text
 def outcomes_of(fields: DialectFields, kind: str, body: bytes, reserve: Reserve) -> Sent:
     """The columns of a table; Invalid at a column, or at a cell of it."""
     dialect = TableFields(**fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
-    words = dict.fromkeys(_WORDS, numbers_in_text.MISSING)  # an id, and a class, may be NA
+    words = dict.fromkeys(_WORDS, MISSING)  # an id, and a class, may be NA
     table, _ = Sheet(kind, body, dialect, reserve).read({"benefit"}, FIELDS, words)
     check_count(table.num_rows)
     if not table.num_rows:

@@ -19,7 +19,7 @@ from app.api.deps import ports
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
-from app.numbers_in_text import MISSING
+from app.text import MISSING
 from app.usecases.datasets import arrow_of_parquet
 from app.usecases.fields import CarriedFields, WireModel
 

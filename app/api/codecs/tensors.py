@@ -18,8 +18,7 @@ from app.api.codecs.media_types import BINARY, JSON
 from app.api.codecs.rows import finite
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
-from app.numbers_in_text import MISSING, is_number
-from app.text import some_of
+from app.text import MISSING, is_number, some_of
 from app.usecases.fields import Text, WireModel
 from app.usecases.predict import Rows
 

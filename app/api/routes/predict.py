@@ -15,7 +15,7 @@ from app.access.caller import Caller
 from app.api.budget import SMALL, share
 from app.api.codecs.answers import WRITTEN, Answered, encode
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json
-from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Reserve, Split, document, measured, split
+from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Reserve, Split, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.npy import array_of_npy, changeable_body
 from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
@@ -29,6 +29,7 @@ from app.errors import Invalid
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved
+from app.text import document_of
 from app.usecases import record as recording
 from app.usecases.ports import Ports
 from app.usecases.predict import PredictFields, PredictRequest, Rows, decide_given, extent, predict_values
@@ -77,7 +78,7 @@ def asked_of_json(body: bytes) -> Asked:
     """A body that was measured; raises what `document` and the fields raise."""
     if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:
         return asked
-    found = document(body)
+    found = document_of(body)
     instances = found.get("instances") if isinstance(found, dict) else None
     key = key_of(found) if isinstance(instances, list) else None
     sent = checked(PredictRequest, found) if key is None else fields_of(key)
