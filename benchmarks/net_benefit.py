@@ -40,8 +40,9 @@ from app.learners.cost_tree.hard import HardTree
 from app.learners.cost_tree.path import Sample, Setting
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
-from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits
+from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.feature_costs import parse_prices
+from app.usecases.matrices import Prepared
 from app.usecases.simulate import report
 from tests.reference.stepwise import from_sklearn, simulate
 
@@ -94,7 +95,7 @@ def net_benefits(X: np.ndarray, y: np.ndarray, prices: Prices, B: np.ndarray, ma
                 model.learn_stops(X[inside], y[inside], prices)
             ready = AcquisitionModel.of(model, names, classes, prices)
             for scale in SCALES:
-                told = report(ready, X[outside], y[outside], prices, ActionBenefits(scale * B, classes), budgets=[])
+                told = report(ready, X[outside], y[outside], prices, Prepared(scale * B, classes), budgets=[])
                 asked = told["budgets"][-1]
                 worth = asked.get("worth_stopping", asked["plain"])
                 ways = (
@@ -156,7 +157,7 @@ def tree_benefits(
     for benefits in (None, B):
         model = CostTree(feature_costs=prices, benefits=benefits, random_state=0).fit(X[inside], y[inside])
         ready = AcquisitionModel.of(model, names, classes, prices)
-        reports.append(report(ready, X[outside], y[outside], prices, ActionBenefits(B, classes), budgets=[]))
+        reports.append(report(ready, X[outside], y[outside], prices, Prepared(B, classes), budgets=[]))
     by_error, by_benefit = reports
     ways = (by_error["nothing"], by_error["everything"], by_error["budgets"][-1]["plain"],
             by_benefit["budgets"][-1]["plain"])  # fmt: skip

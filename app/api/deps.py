@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeVar, cast
+from typing import Annotated, Final, cast
 
 from fastapi import Depends, Query, Request, Response
 
@@ -10,10 +10,8 @@ from app.access.caller import Caller
 from app.api.limiters import limiters
 from app.errors import NotFound
 from app.registry.loaded import Loaded
-from app.registry.saved_matrices import Saved
-from app.usecases.matrices import MatrixFields
+from app.usecases.matrices import HasMatrix
 from app.usecases.ports import Ports
-from app.usecases.saved_matrices import meant
 
 MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
 
@@ -70,16 +68,8 @@ async def loaded_by_path(request: Request, reference: str) -> Loaded:
         raise error.at_place() from error
 
 
-_Sent = TypeVar("_Sent", bound=MatrixFields)
-
-
-def with_saved(request: Request, sent: _Sent, model: Loaded) -> tuple[_Sent, Saved | None]:
-    """The request with the saved matrix that it names, and that matrix; Invalid at /benefits where there is none."""
-    return meant(ports(request), sent, model.name, model.classes)
-
-
-def naming(response: Response, saved: Saved | None) -> Response:
+def naming(response: Response, sent: HasMatrix) -> Response:
     """The answer, with the version of the saved matrix that was used."""
-    if saved is not None:
-        response.headers[MATRIX_HEADER] = saved.reference
+    if sent.saved is not None:
+        response.headers[MATRIX_HEADER] = sent.saved.reference
     return response

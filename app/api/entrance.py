@@ -23,13 +23,12 @@ from app.api.codecs.media_types import JSON
 from app.api.deps import MATRIX_HEADER
 from app.api.gate import Guard, Header, Record, request_id_of, secured
 from app.api.permits import PREDICT
-from app.api.routes.predict import By, asked_of_json, decided, fields_of, key_of, ready
+from app.api.routes.predict import asked_of_json, decided, fields_of, ready
 from app.errors import PayoffError
 from app.registry.loaded import Loaded
 from app.text import document_of
 from app.usecases.ports import Ports
-from app.usecases.predict import check_finite
-from app.usecases.prepared import Usual
+from app.usecases.predict import By, Usual, check_finite, key_of
 from app.usecases.record import wish_of
 from app.usecases.shadow import ShadowDecider
 
@@ -156,8 +155,9 @@ class Entrance:
         found = ready(asked, model, self._ports)
         if found.pace != "now" or found.numbers * _NUMBER_BYTES > SMALL:
             return None
-        answer, _ = decided(By(self._ports, self._shadow, caller), found, JSON)
-        named = [] if found.saved is None else [(MATRIX_HEADER.encode(), found.saved.reference.encode())]
+        answer, _ = decided(By(self._ports, self._shadow.watched, caller), found, JSON)
+        saved = found.fields.saved
+        named = [] if saved is None else [(MATRIX_HEADER.encode(), saved.reference.encode())]
         return _Content(json_of(answer), len(found.rows.X), named)
 
     def count(self, scope: Scope, hot: Hot) -> None:

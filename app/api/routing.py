@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
-from typing import Any, TypeVar, cast, get_origin
+from typing import Any, Literal, TypeVar, cast, get_origin
 
 import orjson
 from fastapi import Request, Response
@@ -112,16 +112,23 @@ async def read(request: Request, body_type: type[_Body]) -> _Body:
     """The JSON body, checked; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
     media_type_of_body(request)
     body = await request.body()
-    return await run_sized(request, len(body), lambda: checked(body_type, parsed(body, share(request).reserve)))
+    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, share(request).reserve)))
 
 
-async def run_sized(request: Request, size: int, work: Callable[[], _Result]) -> _Result:
-    """What `work` returns on a body of `size` bytes: done at once, in a thread, or in one of the few for long work."""
-    if size <= INLINE_BYTES:
+Pace = Literal["now", "in a thread", "long"]
+"""Where work is done: on the event loop, in a thread, or in one of the few for long work."""
+
+
+def pace_of(size: int) -> Pace:
+    """Where a body of so many bytes is read."""
+    return "now" if size <= INLINE_BYTES else "in a thread" if size <= _LONG_BYTES else "long"
+
+
+async def run(request: Request, pace: Pace, work: Callable[[], _Result]) -> _Result:
+    """What `work` returns."""
+    if pace == "now":
         return work()
-    if size <= _LONG_BYTES:
-        return await run_in_threadpool(work)
-    return await limiters(request).long.run(work)
+    return await (run_in_threadpool(work) if pace == "in a thread" else limiters(request).long.run(work))
 
 
 def checked(body_type: type[_Body], fields: Any) -> _Body:

@@ -100,6 +100,6 @@ class Loaded:
         return (bounds[0], bounds[1]) if np.isfinite(bounds).any() else None
 
     @cached_property
-    def model(self) -> dict[str, Any]:
+    def named(self) -> dict[str, Any]:
         """What answers carry as `model`."""
         return {"name": self.card.name, "version": self.card.version}

@@ -29,13 +29,18 @@ _BYTES_PER_VERSION = 1_000  # beside its JSON, about what its objects take
 
 @dataclass(frozen=True)
 class Checked:
-    """A matrix in words that was checked when it was saved: benefits (K, A) with the names of rows and columns."""
+    """A version of a matrix, checked when it was saved: benefits (K, A) with the names of rows and columns.
 
+    It is `ordered` where it was saved with the order of its actions.
+    """
+
+    reference: str
     classes: Sequence[str]
     actions: Sequence[str]
     benefits: np.ndarray
+    ordered: bool
 
-    def ordered(self, classes: Sequence[str], actions: Sequence[str]) -> np.ndarray:
+    def in_order(self, classes: Sequence[str], actions: Sequence[str]) -> np.ndarray:
         """The benefits with rows and columns in this order of the same names."""
         rows, columns = ({name: i for i, name in enumerate(own)} for own in (self.classes, self.actions))
         return self.benefits[np.ix_([rows[name] for name in classes], [columns[name] for name in actions])]
@@ -62,12 +67,12 @@ class Saved:
         return words, actions
 
     @cached_property
-    def checked(self) -> tuple[Checked, list[str] | None]:
+    def checked(self) -> Checked:
         """The same, parsed once: requests have the matrix without the work for each of its cells."""
-        words, actions = self.stated()
+        words, ordered = self.stated()
         columns = list(next(iter(words.values())))
         rows = [[row[action] for action in columns] for row in words.values()]
-        return Checked(list(words), columns, np.array(rows, dtype=np.float64)), actions
+        return Checked(self.reference, list(words), columns, np.array(rows, dtype=np.float64), ordered is not None)
 
 
 @dataclass(frozen=True)

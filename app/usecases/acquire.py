@@ -14,14 +14,14 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from app.acquisition.prices import Prices
 from app.acquisition.session import States
 from app.acquisition.stopping import at_stake
-from app.decisions.benefit import Decision, decide
+from app.decisions.benefit import Decision
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import OUTSIDE, Schema, is_float
 from app.registry.loaded import Loaded
-from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
+from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import CarriedFields, CarriedIds, ModelVersion, NamedMatrix, Names, Text
-from app.usecases.matrices import MatrixFields, known_oddities
+from app.usecases.matrices import MatrixFields, Prepared
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField
 
@@ -154,7 +154,7 @@ class CaseStates:
     states: States
     reason: list[str | None]
     P: np.ndarray
-    stakes: ActionBenefits | None
+    stakes: Prepared | None
     decision: Decision | None
     gain: np.ndarray | None
     warnings: list[str]
@@ -234,8 +234,7 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireFields, place: Ca
     warnings = [*known.warnings, *ready.stale(prices)]
     if stakes is None:
         return CaseStates(ready, prices, states, reason, P, None, None, None, warnings)
-    decision = decide(P, stakes.B)
-    warnings = [*warnings, *known_oddities(stakes.B, stakes.actions, ready.classes)]
+    decision, warnings = stakes.decide(P), [*warnings, *stakes.warnings]
     gain = _gain(ready, states, reason, P, stakes, prices, asked.budget)
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE if ready.learns else _TREE]
@@ -259,7 +258,7 @@ def _check_finite(states: States, place: Callable[[int], str]) -> None:
         )
 
 
-def _check_size(n: int, ready: AcquisitionModel, stakes: ActionBenefits | None) -> None:
+def _check_size(n: int, ready: AcquisitionModel, stakes: Prepared | None) -> None:
     """Few bytes can ask for many: each case is answered with numbers for features, classes and actions."""
     m, actions = len(ready.names), 0 if stakes is None else len(stakes.actions)
     most = min(MAX_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions))
@@ -281,17 +280,17 @@ def _reasons(states: States) -> list[str | None]:
 
 
 def _gain(
-    ready: AcquisitionModel, states: States, reason: list[str | None], P: np.ndarray, stakes: ActionBenefits,
+    ready: AcquisitionModel, states: States, reason: list[str | None], P: np.ndarray, stakes: Prepared,
     prices: Prices, budget: float | None,
 ) -> np.ndarray | None:  # fmt: skip
     """The expected gain of asking on (n,); marks in `reason` what is not worth its price. None without experience."""
-    worth = ready.worth(stakes.B, prices, budget)
+    worth = ready.worth(stakes.benefits, prices, budget)
     if worth is None:
         return None
     gain = np.full(len(states), np.nan)
     open_ = np.array([why is None for why in reason], dtype=bool)
     feature = states.following[open_]
-    stake = at_stake(P[open_], stakes.B)
+    stake = at_stake(P[open_], stakes.benefits)
     gain[open_] = worth.gain(feature, stake)
     stopped = worth.stops(feature, states.price[open_, feature], stake)
     for i in np.flatnonzero(open_)[stopped].tolist():

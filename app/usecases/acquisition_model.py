@@ -18,22 +18,10 @@ from app.errors import Invalid
 from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
-from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix
+from app.usecases.matrices import HasMatrix, Prepared, check_few_actions, read_matrix
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
-
-
-@dataclass(frozen=True)
-class ActionBenefits:
-    """What is at stake in all cases of a request: benefits (K, A) and the names of their columns.
-
-    Not `stated`: they are those that reach a target, in no unit of the caller's, and no answer contains them.
-    """
-
-    B: np.ndarray
-    actions: Sequence[int | str]
-    stated: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +88,7 @@ class AcquisitionModel:
         changed = f"since training the price of {one!r} has changed more than threefold against that of {other!r}"
         return [f"{changed}; the order of the features is still that of training: train with these prices"]
 
-    def stakes(self, sent: HasMatrix) -> ActionBenefits | None:
+    def stakes(self, sent: HasMatrix) -> Prepared | None:
         """The request's matrix; without names for the actions its columns are the classes."""
         classes = self.classes
         if not classes and sent.stated:
@@ -112,9 +100,9 @@ class AcquisitionModel:
             return None
         B, actions = stakes
         check_few_actions(sent, B.shape[1])
-        return ActionBenefits(B, actions or classes)
+        return Prepared(B, actions or classes, actions is not None, classes)
 
-    def targeted(self, target: Any, sent: HasMatrix, prices: Prices) -> ActionBenefits:
+    def targeted(self, target: Any, sent: HasMatrix, prices: Prices) -> Prepared:
         """The classes as actions, a right one worth as much as reaches the target on unseen rows."""
         if sent.stated:
             raise Invalid.at("/target", "send benefits or a target; they are mutually exclusive")
@@ -129,7 +117,8 @@ class AcquisitionModel:
         self._sizes[key] = size
         while len(self._sizes) > _REMEMBERED:
             self._sizes.popitem(last=False)
-        return ActionBenefits(size * np.eye(len(self.classes)), self.classes, stated=False)
+        benefits = size * np.eye(len(self.classes))
+        return Prepared(benefits, self.classes, is_named=False, classes=self.classes, stated=False)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,

@@ -14,9 +14,9 @@ from app.decisions.metrics import holdout_metrics, multilabel_metrics, regressio
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.learners.catalogue import ACQUIRES
-from app.registry.card import Card, DataCard, EvaluationCard, LearnerCard
+from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, LearnerCard
 from app.registry.loaded import Holdout
-from app.usecases.ranges import feature_cards
+from app.usecases.matrices import Prepared
 from app.usecases.specs import TrainSpec
 from app.usecases.splitting import Split
 
@@ -50,7 +50,7 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
     ready = acquisition_model.AcquisitionModel.of(estimator, names, table.classes or (), prices)
     stakes = None
     if (benefits := spec.benefit_matrix) is not None and table.classes is not None:
-        stakes = acquisition_model.ActionBenefits(benefits, table.classes)
+        stakes = Prepared(benefits, table.classes)
     return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
 
 
@@ -115,6 +115,19 @@ def card_of(
         warnings=warnings,
         fitted=_findings(estimator, spec.learner.kind, table.schema.names, spec.benefit_matrix),
     )
+
+
+def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
+    """The features as a card has them, numeric ones with the least and the greatest value among these rows."""
+    cards = []
+    for j, feature in enumerate(table.schema.features):
+        column = table.X[rows, j]
+        known = column[np.isfinite(column)] if feature.type == "numeric" else column[:0]
+        low, high = (float(known.min()), float(known.max())) if known.size else (None, None)
+        cards.append(
+            FeatureCard(name=feature.name, type=feature.type, categories=list(feature.categories), low=low, high=high)
+        )
+    return cards
 
 
 def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:

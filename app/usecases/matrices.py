@@ -1,22 +1,23 @@
-"""The benefit matrix of a request: in numbers or in words, benefits or costs."""
+"""The benefit matrix of a request: in numbers, in words or by the name of a saved one; benefits or costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
 
-from app.decisions.benefit import as_benefits, namesakes, oddities
+from app.decisions.benefit import Decision, as_benefits, decide, decide_prepared, losses, namesakes, oddities
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.registry.loaded import Loaded
-from app.registry.saved_matrices import Checked
+from app.registry.saved_matrices import Checked, Saved, unsaved
 from app.text import MAX_NAME
 from app.usecases.fields import COSTS, Matrix, NamedMatrix, Names, WireModel
+from app.usecases.ports import Ports
 
-_SMALL_MATRIX = 1_000  # cells
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MAX_SUGGESTIONS = 2
 
@@ -38,13 +39,23 @@ class HasMatrix:
         """The field that has the matrix."""
         return "/benefits" if self.cost_matrix is None else "/cost_matrix"
 
+    @property
+    def saved(self) -> Checked | None:
+        """The saved matrix that the request named, once `with_saved` has found it."""
+        return self.benefits if isinstance(self.benefits, Checked) else None
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The names of the columns, as sent or as saved."""
+        return self.saved.actions if self.saved is not None and self.saved.ordered else self.actions
+
     def width(self, default: int = 0) -> int:
         """How many actions there are, before the matrix is checked; `default` where nothing says so.
 
         Without names it is the length of the first row, of the first matrix.
         """
-        if self.actions is not None:
-            return len(self.actions)
+        if self.columns is not None:
+            return len(self.columns)
         level = self.benefits if self.cost_matrix is None else self.cost_matrix
         if isinstance(level, Checked):
             return max(len(level.actions), default)
@@ -105,7 +116,7 @@ def read_matrix(
     """
     if sent.benefits is not None and sent.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
-    costs, actions = sent.cost_matrix is not None, sent.actions
+    costs, actions = sent.cost_matrix is not None, sent.columns
     value = sent.cost_matrix if costs else sent.benefits
     if value is None:
         return None
@@ -119,7 +130,7 @@ def read_matrix(
     try:
         if _in_words(value):
             B, actions = _from_words(value, names, names if square else actions, n_instances)
-            if named and actions == names and sent.actions is None:
+            if named and actions == names and sent.columns is None:
                 actions = None
         elif actions is not None:
             B = as_benefits(value, len(names), n_instances, len(actions))
@@ -128,7 +139,7 @@ def read_matrix(
     except Invalid as error:
         raise error.under(sent.place) from error
     B = 0.0 - B if costs else B
-    return Stakes(B, actions) if actions in (None, names, sent.actions) else _ordered(B, actions)
+    return Stakes(B, actions) if actions in (None, names, sent.columns) else _ordered(B, actions)
 
 
 def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
@@ -188,7 +199,7 @@ def _from_words(
         if set(value.classes) != set(classes):
             raise Invalid.at("", "the saved matrix is for other classes")
         columns = actions or (classes if set(value.actions) == set(classes) else value.actions)
-        return value.ordered(classes, columns), columns
+        return value.in_order(classes, columns), columns
     matrices = [value] if isinstance(value, dict) else value
     rows = [row for row in matrices[0].values() if isinstance(row, dict)]
     found = list(max(rows, key=len, default=()))
@@ -267,28 +278,92 @@ def _best_of_card(model: Loaded) -> Sequence[object]:
     return [names[a] for a in B.argmax(axis=1)] if names else []
 
 
-def known_oddities(
+def oddities_of(
     B: np.ndarray,
     actions: Sequence[int | str] | None,
     classes: Sequence[int | str],
     before: Sequence[object] = (),
 ) -> list[str]:
-    """`oddities`, looked up for a matrix that was seen before: clients send the same one over and over.
+    """What looks like a mistake in benefits B; without `actions` the columns are the classes where they are as many.
 
-    Without `actions` the columns are the classes where they are as many. `before` are the actions that were best for
-    the classes in training; they are compared where actions have names of their own. The keys of the cache are small
-    matrices alone: names are the caller's, and would stay in memory.
+    `before` are the actions that were best for the classes in training; they are compared where actions have names of
+    their own.
     """
     if actions is None and B.shape[-1] == len(classes):
         actions = classes
     own, owned = () if actions is None else namesakes(actions, classes), "the one of the same name"
     if not own and before and actions is not None:
         own, owned = namesakes(actions, before), "the one which was the best in training"
-    if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_plain(B.tobytes(), B.shape, own):
-        return []
     return oddities(B, actions, own, owned)
 
 
-@lru_cache(maxsize=256)
-def _is_plain(cells: bytes, shape: tuple[int, ...], own: tuple[int, ...]) -> bool:
-    return not oddities(np.frombuffer(cells).reshape(shape), own=own)
+@dataclass(frozen=True)
+class Prepared:
+    """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked.
+
+    `actions` name its columns; they are the classes where it is not `is_named`. `best` are the actions that were best
+    for the classes in training. Not `stated`: it is the one that reaches a target, in no unit of the caller's, and no
+    answer contains it.
+    """
+
+    benefits: np.ndarray
+    actions: Sequence[int | str]
+    is_named: bool = True
+    classes: Sequence[int | str] = ()
+    best: Sequence[object] = ()
+    stated: bool = True
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What looks like a mistake in it."""
+        return oddities_of(self.benefits, self.actions, self.classes, self.best)
+
+    @cached_property
+    def notes(self) -> dict[str, Any]:
+        """What others keep as long as it."""
+        return {}
+
+    @cached_property
+    def _losses(self) -> np.ndarray:
+        return losses(self.benefits)
+
+    def decide(self, P: np.ndarray) -> Decision:
+        """The best action for each row of posteriors P (n, K)."""
+        if self.benefits.ndim == 3:
+            return decide(P, self.benefits)
+        return decide_prepared(P, self.benefits, self._losses)
+
+
+_Sent = TypeVar("_Sent", bound=MatrixFields)
+
+
+def with_saved(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] | None) -> _Sent:
+    """The request with the saved matrix that it names by text; the request itself where it names none.
+
+    No input or output. Invalid with the place where there is no such matrix, where it has other `classes` than the
+    model's version, and where the request says more about it. Models without `classes` refuse all matrices.
+    """
+    reference = sent.benefits
+    if not isinstance(reference, str) or not classes:
+        return sent
+    if sent.cost_matrix is not None:
+        raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
+    if sent.actions is not None:
+        raise Invalid.at("/actions", "a saved matrix has its own actions; leave out 'actions'")
+    known = ports.matrices.of(model)
+    if reference not in known:
+        raise Invalid.at("/benefits", unsaved(model, reference, known))
+    saved = known[reference]
+    _check_classes(saved, [str(name) for name in classes])
+    return sent.model_copy(update={"benefits": saved.checked})
+
+
+def _check_classes(saved: Saved, classes: Sequence[str]) -> None:
+    own, of = set(classes), saved.checked.classes
+    missing = [name for name in classes if name not in of]
+    strange = [name for name in of if name not in own]
+    if missing or strange:
+        what = f"has no class {missing[0]!r}" if missing else f"has the class {strange[0]!r}"
+        which = "which this version of the model has" if missing else "which this version of the model does not have"
+        fix = f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
+        raise Invalid.at("/benefits", f"the saved matrix {saved.reference!r} {what}, {which}; {fix}")

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import gt, lt
+from threading import Lock
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import orjson
 from pydantic import Field, StrictBool, WithJsonSchema
 
+from app.access.caller import Caller
+from app.arrays import TILE
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.features import Schema
+from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
+from app.text import positions
 from app.usecases.explain import contributions
 from app.usecases.fields import INSTANCES, PROBABILITIES, CarriedFields, CarriedIds, ClassNames, Text
-from app.usecases.prepared import Usual
+from app.usecases.matrices import Prepared
+from app.usecases.ports import Ports
 from app.usecases.probabilities import Probabilities
-from app.usecases.record import RecordField, texts_of_json, texts_of_rows
+from app.usecases.record import RecordField, check_moment, ids_of, texts_of_json, texts_of_rows, wish_of
+from app.usecases.record_predicted import explored, predicted_batch
 from app.usecases.rules import Answer, RuleFields, check_fields, decide_by
 
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
 _EXPLAINED = 25  # numbers for each cell of an explanation, by the most time that it takes
+_MAX_MATRICES = 256  # that are kept for a model
+_MAX_KEPT_CELLS = 1_000  # of a matrix that is kept
+_MAX_KEY = 2_000  # bytes of fields that are not checked again
+_FEW_ROWS = 16  # with more an array is faster
+_HUGE = 1e100  # bounds below it keep sums and products far from overflow
+# Bytes of memory: for each number from the rows to the answer; for each number of an instance that is explained or
+# recorded; for each decision until it is stored. What is less than a few is not asked for.
+_BYTES_PER_NUMBER, _BYTES_PER_CELL, _BYTES_PER_RECORD, _FEW_BYTES = 130, 200, 1500, 64 * 1024
 _FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain", "explore")
 
 
@@ -69,7 +87,75 @@ class Rows(NamedTuple):
         return texts_of_rows(self.X, schema) if self.sent is None else texts_of_json(self.sent, schema)
 
 
-def predict(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:
+class By(NamedTuple):
+    """Who asks, with the stores; what makes challengers decide as well (`ShadowDecider.watched`), and what is told of
+    memory where that has to be asked for.
+    """
+
+    ports: Ports
+    watched: Callable[..., Batch]
+    caller: Caller
+    reserve: Callable[[int], None] | None = None
+
+
+class Predicted(NamedTuple):
+    """Decisions, or the numbers (n,) of a model of numbers; the ids of decisions that are recorded, and what has to be
+    stored of them before they are answered.
+    """
+
+    answer: Answer | np.ndarray
+    warnings: Sequence[str]
+    ids: Sequence[str] | None = None
+    batch: Batch | None = None
+
+
+def predict(
+    by: By,
+    model: Loaded | None,
+    asked: PredictFields,
+    rows: Rows,
+    own_ids: tuple[str, list[Any]] | None = None,
+    key: bytes | None = None,
+) -> Predicted:
+    """Answer a request by a model, or by the probabilities in it; `own_ids` are those that the request has already.
+
+    Raises Invalid with the place of what does not fit, and what `By.reserve` raises.
+    """
+    wish = wish_of(asked.record, None if model is None else by.ports.recorder.defaults.of(model.name))
+    if by.reserve is not None and (needed := _bytes(model, asked, rows, records=wish is not None)) > _FEW_BYTES:
+        by.reserve(needed)
+    if model is None:
+        if asked.record or asked.explore is not None:
+            place = "/record" if asked.record is not None else "/explore"
+            raise Invalid.at(place, "decisions are recorded by model, and this request has none")
+        answer = decide_given(Probabilities(asked.classes or (), rows.X), asked)
+        return Predicted(answer, answer.warnings)
+    if model.regression:
+        return Predicted(predict_values(model, asked, rows.X), rows.warnings)
+    answer = decide(model, asked, rows, key)
+    if wish is None:
+        if asked.explore is not None:
+            raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
+        return Predicted(answer, answer.warnings)
+    wish = wish.under(own_ids)
+    check_moment(by.ports, by.caller, wish)
+    ids = ids_of(wish, len(rows.X))
+    if asked.explore is not None:
+        answer = explored(answer, model.name, ids.ids, asked.explore)
+    texts = rows.texts(model.schema) if wish.instances else None
+    batch = predicted_batch(model, asked, answer, ids, by.caller, texts)
+    batch = by.watched(batch, asked.model or "", model, asked, rows.X)
+    return Predicted(answer, answer.warnings, ids.ids, batch)
+
+
+def _bytes(model: Loaded | None, asked: PredictFields, rows: Rows, *, records: bool) -> int:
+    """About how much memory the work takes, by what is declared; bodies and answers are charged as they come and go."""
+    numbers = extent(asked.classes or () if model is None else model.classes, asked, len(rows.X))
+    needed = numbers * _BYTES_PER_NUMBER + rows.X.size * _BYTES_PER_CELL * (asked.explain or records)
+    return needed + len(rows.X) * _BYTES_PER_RECORD * records
+
+
+def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:
     """Decide for rows, with all that is asked for; the same `key` stands for the same fields.
 
     Raises Invalid with the place in the request where what is asked does not fit the model or its rule. O(n K A)
@@ -121,6 +207,17 @@ def predict_values(model: Loaded, asked: PredictFields, X: np.ndarray) -> np.nda
     return values
 
 
+def key_of(found: dict[str, Any]) -> bytes | None:
+    """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0 differ. None if long."""
+    others = found.copy()
+    del others["instances"]
+    try:
+        key = orjson.dumps(others)
+    except orjson.JSONEncodeError:  # nested too deep
+        return None
+    return key if len(key) <= _MAX_KEY else None
+
+
 def check_classes(model: Loaded) -> None:
     """Invalid at /model where it predicts numbers, or has several labels: actions are for exclusive classes."""
     if model.regression:
@@ -153,6 +250,95 @@ def check_finite(P: np.ndarray) -> None:
     if not math.isfinite(total):
         rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
         reject(Flaw(pointer("instances", i), "the model gives no probabilities for this instance") for i in rows)
+
+
+class Usual:
+    """The matrices that one model decided by, and its rows of usual numbers. Use `Loaded.once(Usual)`."""
+
+    def __init__(self, model: Loaded) -> None:
+        self._model = model
+        self._matrices: dict[bytes, Prepared] = {}
+        self._lock = Lock()
+        self._bounds: tuple[list[float], list[float]] | None = None
+        numbers = not model.schema.categorical and bool(model.classes) and model.inline
+        if numbers and model.bounds is not None and np.abs(model.bounds).max() < _HUGE:
+            self._bounds = (model.bounds[0].tolist(), model.bounds[1].tolist())
+            self._pack = struct.Struct(f"{len(model.schema.names)}d").pack_into  # half the time of `np.array`
+            self.posterior = getattr(model.estimator, "plain_posterior", model.estimator.posterior)
+
+    def rows(self, instances: Sequence[Any]) -> np.ndarray | None:
+        """A few instances as rows (n, m) for `posterior`: numbers that are all within the bounds of those in training.
+
+        None where they are not, or need a closer look. The caller knows that they hold no booleans.
+        """
+        if self._bounds is None or not 1 <= len(instances) <= _FEW_ROWS:
+            return None
+        if len(instances) > 1 and len(set(map(type, instances))) > 1:
+            return None
+        least, greatest = self._bounds
+        width = 8 * len(least)
+        packed = bytearray(width * len(instances))
+        for i, instance in enumerate(instances):
+            values = self._model.schema.in_order(instance)
+            if values is None:
+                return None
+            try:
+                if any(map(gt, least, values)) or any(map(lt, greatest, values)):
+                    return None
+                self._pack(packed, width * i, *values)
+            except (TypeError, struct.error, OverflowError):  # a null, text, a list, a huge integer
+                return None
+        return np.ndarray((len(instances), len(least)), buffer=packed)
+
+    def known(self, key: bytes | None) -> Prepared | None:
+        """The matrix of fields that were asked before, and so need no check; `key` tells these from all others."""
+        return None if key is None else self._matrices.get(key)
+
+    def keep(self, key: bytes, matrix: Prepared) -> None:
+        """Have `known` find it, unless it is large."""
+        if matrix.benefits.ndim > 2 or matrix.benefits.size > _MAX_KEPT_CELLS:
+            return
+        with self._lock:
+            if len(self._matrices) >= _MAX_MATRICES:
+                del self._matrices[next(iter(self._matrices))]  # the oldest
+            self._matrices[key] = matrix
+
+
+def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
+    """A warning for each feature of rows X (n, m) with values far outside of those in training.
+
+    Far is farther from their range than that is wide: new cases often fall a little outside, but a height in metres
+    where training had centimetres falls far. Nothing for models that were published without ranges. O(n m).
+    """
+    if model.bounds is None:
+        return []
+    least, greatest = model.bounds
+    low, high = _ends(X) if len(X) > TILE else (X, X)
+    if not (np.count_nonzero(least > low) or np.count_nonzero(greatest < high)):  # nearly always; faster than `any`
+        return []
+    far = (least > X) | (greatest < X)
+    counts = np.count_nonzero(far, axis=0)
+    found = []
+    for j in np.flatnonzero(counts):
+        card = model.card.features[j]
+        where = positions(np.flatnonzero(far[:, j]), counts[j])
+        found.append(
+            f"{counts[j]} of {len(X)} instances {where} have {card.name!r} far outside of its range in training,"
+            f" {card.low:g} to {card.high:g}"
+        )
+    return found
+
+
+def _ends(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest value of each column, NaN apart, of more than `TILE` rows."""
+    cut = len(X) - len(X) % TILE
+    tiles = X[:cut].reshape(cut // TILE, TILE * X.shape[1])
+
+    def end(of: np.ufunc) -> np.ndarray:
+        found: np.ndarray = of.reduce(np.concatenate((of.reduce(tiles).reshape(TILE, X.shape[1]), X[cut:])))
+        return found
+
+    return end(np.fmin), end(np.fmax)
 
 
 def _with_contributions(model: Loaded, X: np.ndarray, answer: Answer) -> Answer:

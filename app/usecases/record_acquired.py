@@ -77,6 +77,6 @@ def _terms(model: Loaded, asked: AcquireFields, states: CaseStates) -> Terms:
         rule="expected_benefit" if stated else "most_probable" if stakes is None else "target",
         classes=classes,
         actions=classes if stakes is None else tuple(stakes.actions),
-        benefits=tuple(map(tuple, stakes.B.tolist())) if stakes is not None and stated else None,
+        benefits=tuple(map(tuple, stakes.benefits.tolist())) if stakes is not None and stated else None,
         figures=figures or None,
     )

@@ -11,12 +11,11 @@ from app.jobs.job import Job
 from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs
-from app.usecases.matrices import read_matrix
+from app.usecases.matrices import read_matrix, with_saved
 from app.usecases.models import card_of
 from app.usecases.ports import Ports
 from app.usecases.priors import stated
 from app.usecases.rules import RuleFields, check_fields
-from app.usecases.saved_matrices import meant
 from app.usecases.specs import ReplaySpec
 
 KIND = "replay"
@@ -33,7 +32,7 @@ def submit(ports: Ports, reference: str, order: Mapping[str, Any], *, key: str |
     card = card_of(ports, reference)
     if card.classes is None or card.classes == card.labels:
         raise Invalid(f"{wanted.name!r} has no decisions to replay: it predicts numbers, or several labels")
-    sent, _ = meant(ports, order["matrix"], wanted.name, card.classes)
+    sent = with_saved(ports, order["matrix"], wanted.name, card.classes)
     stakes = read_matrix(sent, card.classes, named=True)
     rules = list(order["rules"] or (_USUAL if not order["models"] else _USUAL[:1]))
     names = [str(name) for name in card.classes]

@@ -18,8 +18,7 @@ from app.text import some_of
 from app.usecases.explain import explanations
 from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
 from app.usecases.limits import LimitedFields, decide_within_limits
-from app.usecases.matrices import MatrixFields, best_in_training, check_distinct
-from app.usecases.prepared import Prepared, prepared
+from app.usecases.matrices import MatrixFields, Prepared, best_in_training, check_distinct, read_matrix
 from app.usecases.priors import corrected
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -147,8 +146,8 @@ def check_fields(asked: RuleFields) -> None:
         ),
         (asked.explain and limited, "/explain", f"{whole_batch} explain"),
         (
-            asked.actions is not None and rule not in _DECIDES_ACTIONS,
-            "/actions",
+            asked.columns is not None and rule not in _DECIDES_ACTIONS,
+            "/actions" if asked.saved is None else "/benefits",
             f"rule {rule} decides among the classes; leave out actions",
         ),
         (
@@ -189,7 +188,7 @@ def decide_by(
     if asked.priors is not None and model is not None:
         found = corrected(scores, classes, model.priors, asked.priors)
         P, priors, notes, figures = found.P, found.priors, found.warnings, found.figures
-    matrix = known or prepared(asked, classes, len(P), best_in_training(model))
+    matrix = known or _matrix(asked, classes, len(P), model)
     if matrix is not None and matrix.is_named and asked.rule not in _DECIDES_ACTIONS:
         named = some_of([str(name) for name in matrix.actions], _SHOWN)
         what = f"rule {asked.rule} decides among the classes, and the matrix has the actions {named}"
@@ -204,6 +203,16 @@ def decide_by(
     expected = None if decision is None else decision.expected_benefits
     told, figures = [*warnings, *notes, *more], {**ruled, **figures}
     return Answer(asked.rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
+
+
+def _matrix(asked: RuleFields, classes: Sequence[int | str], n: int, model: Loaded | None) -> Prepared | None:
+    stakes = read_matrix(asked, classes, n_instances=n, named=True)
+    if stakes is None:
+        return None
+    B, actions = stakes
+    return Prepared(
+        B, classes if actions is None else tuple(actions), actions is not None, classes, best_in_training(model)
+    )
 
 
 def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:

@@ -1,24 +1,20 @@
-"""Benefit matrices that are saved for a model, and requests that name one."""
+"""Benefit matrices that are saved for a model."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Sequence
 
 import orjson
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.errors import Conflict, Flaw, Invalid, NotFound
+from app.errors import Conflict, Invalid, NotFound
 from app.registry.saved_matrices import Saved, unsaved
-from app.usecases.matrices import HasMatrix, MatrixFields, check_few_actions, needed_matrix
+from app.usecases.matrices import HasMatrix, check_few_actions, needed_matrix
 from app.usecases.ports import Ports
 
 _MOST_BYTES = 256_000  # of a matrix: one of 100 classes and 100 actions with short names
-
-_Sent = TypeVar("_Sent", bound=MatrixFields)
 
 
 def save(ports: Ports, model: str, matrix: str, sent: HasMatrix, *, by: Caller) -> Saved:
@@ -90,49 +86,3 @@ def describe(ports: Ports, model: str, reference: str) -> tuple[Saved, list[int]
 def delete(ports: Ports, model: str, matrix: str, *, by: Caller) -> None:
     """All versions of it; NotFound where there is none."""
     ports.matrices.delete(model, matrix, ports.audit.entry(by, "matrix.delete", f"{model}/{matrix}"))
-
-
-def meant(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] | None) -> tuple[_Sent, Saved | None]:
-    """The request with the matrix that it names by text, and that matrix; the request itself where it names none.
-
-    No input or output. Invalid with the place where there is no such matrix, where it has other `classes` than the
-    model's version, and where the request says more about it. Models without `classes` refuse all matrices.
-    """
-    reference = sent.benefits
-    if not isinstance(reference, str) or not classes:
-        return sent, None
-    if sent.cost_matrix is not None:
-        raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
-    if sent.actions is not None:
-        raise Invalid.at("/actions", "a saved matrix has its own actions; leave out 'actions'")
-    known = ports.matrices.of(model)
-    saved = known.get(reference)
-    if saved is None:
-        raise Invalid.at("/benefits", unsaved(model, reference, known))
-    checked, actions = saved.checked
-    _check_classes(saved, checked.classes, [str(name) for name in classes])
-    return sent.model_copy(update={"benefits": checked, "actions": actions}), saved
-
-
-def _check_classes(saved: Saved, of: Sequence[str], classes: Sequence[str]) -> None:
-    own, saved_for = set(classes), set(of)
-    missing = [name for name in classes if name not in saved_for]
-    strange = [name for name in of if name not in own]
-    if missing or strange:
-        what = f"has no class {missing[0]!r}" if missing else f"has the class {strange[0]!r}"
-        which = "which this version of the model has" if missing else "which this version of the model does not have"
-        fix = f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
-        raise Invalid.at("/benefits", f"the saved matrix {saved.reference!r} {what}, {which}; {fix}")
-
-
-@contextmanager
-def as_named(saved: Saved | None) -> Iterator[None]:
-    """Errors about parts of the `saved` matrix stand where the request names it."""
-    try:
-        yield
-    except Invalid as error:
-        if saved is None:
-            raise
-        inside, what = ("/benefits/", "/actions"), f"the saved matrix {saved.reference!r}"
-        places = [Flaw("/benefits", f"{what}: {f.msg}") if f.loc.startswith(inside) else f for f in error.flaws]
-        raise Invalid(error.detail, places) from error

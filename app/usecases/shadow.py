@@ -24,7 +24,7 @@ from app.registry.loaded import Loaded
 from app.registry.registry import Registry
 from app.registry.snapshot import Reference
 from app.usecases.ports import Ports
-from app.usecases.predict import Rows, predict
+from app.usecases.predict import Rows, decide
 from app.usecases.record import texts_of_rows
 from app.usecases.record_predicted import explored
 from app.usecases.rules import RuleFields
@@ -172,7 +172,7 @@ class ShadowDecider:
     def _decide(self, challenger: str, offered: Offered) -> None:
         try:
             model = self._registry.load(challenger)
-            answer = predict(model, offered.question, Rows(offered.rows_for(model), []))
+            answer = decide(model, offered.question, Rows(offered.rows_for(model), []))
             if (share := offered.question.explore) is not None:  # the same draw, or the challenger would explore less
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist())

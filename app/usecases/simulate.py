@@ -14,15 +14,15 @@ from app.access.caller import Caller
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.session import Trajectories
 from app.acquisition.stopping import at_stake
-from app.decisions.benefit import LARGEST, decide, row_benefits
+from app.decisions.benefit import LARGEST, row_benefits
 from app.errors import Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.acquire import TARGET, Target
-from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
+from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import INSTANCES, ModelVersion, Text
 from app.usecases.labelled_rows import labelled
-from app.usecases.matrices import NamedMatrixFields, known_oddities
+from app.usecases.matrices import NamedMatrixFields, Prepared
 from app.usecases.ports import Ports
 
 MAX_ROWS = 10_000
@@ -127,7 +127,7 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     X, y, missing, warnings = labelled(ports, model, asked, caller)
     warnings += ready.stale(prices)
     if stakes is not None:
-        warnings += known_oddities(stakes.B, stakes.actions, ready.classes)
+        warnings += stakes.warnings
     if len(X) > MAX_ROWS:
         warnings.append(f"{MAX_ROWS} rows of {len(X)} were simulated")
         some = evenly(len(X))
@@ -144,7 +144,7 @@ def evenly(n: int) -> np.ndarray:
 
 
 def report(
-    ready: AcquisitionModel, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: ActionBenefits | None = None,
+    ready: AcquisitionModel, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Prepared | None = None,
     budgets: Sequence[float] | None = None, missing: np.ndarray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with labels y (n,).
@@ -171,7 +171,7 @@ def report(
 
 
 def _run(
-    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: ActionBenefits | None, budget: float | None
+    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, budget: float | None
 ) -> tuple[dict[str, Any], float]:
     """Every way to ask within a budget, and what the dearest row has cost."""
     tallies: dict[str, _Tally] = {}
@@ -195,28 +195,28 @@ def _ends(
     ready: AcquisitionModel,
     trajectories: Trajectories,
     prices: Prices,
-    stakes: ActionBenefits | None,
+    stakes: Prepared | None,
     budget: float | None,
 ) -> dict[str, np.ndarray]:
     """The state in which each row stops, by each way."""
     ends = {"plain": trajectories.length}
     if ready.votes:
         ends["vote_stopping"] = np.where(trajectories.settled >= 0, trajectories.settled, trajectories.length)
-    worth = None if stakes is None else ready.worth(stakes.B, prices, budget)
+    worth = None if stakes is None else ready.worth(stakes.benefits, prices, budget)
     if stakes is None or worth is None:
         return ends
     n, S = trajectories.asked.shape
     states = np.broadcast_to(np.arange(S), (n, S))
     asked = states < trajectories.length[:, None]
     P = ready.probabilities(trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
-    stake = at_stake(P, stakes.B)
+    stake = at_stake(P, stakes.benefits)
     stops = np.ones((n, S + 1), dtype=bool)
     stops[:, :S][asked] = worth.stops(trajectories.asked[asked], trajectories.price[asked], stake)
     return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), trajectories.length)}
 
 
 def _fixed(
-    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: ActionBenefits | None, *, everything: bool
+    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, *, everything: bool
 ) -> dict[str, Any]:
     """What buying all features, or none, costs and earns."""
     X, y = data.X, data.y
@@ -253,13 +253,13 @@ def _columns(
     P: np.ndarray,
     cost: np.ndarray,
     questions: np.ndarray,
-    stakes: ActionBenefits | None,
+    stakes: Prepared | None,
 ) -> dict[str, np.ndarray]:
     with np.errstate(over="ignore"):  # `simulate` reports what overflows
         error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
     columns = {"cost": cost, "questions": questions, "error": error}
     if stakes is not None and stakes.stated:
-        benefit = row_benefits(y, decide(P, stakes.B).choice, stakes.B)
+        benefit = row_benefits(y, stakes.decide(P).choice, stakes.benefits)
         columns |= {"benefit": benefit, "net_benefit": benefit - cost}
     return columns
 

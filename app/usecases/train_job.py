@@ -19,7 +19,7 @@ from app.learners import catalogue
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.usecases.evaluation import card_of, held_out, metrics_of
-from app.usecases.matrices import known_oddities
+from app.usecases.matrices import oddities_of
 from app.usecases.ports import Ports
 from app.usecases.specs import TrainSpec
 from app.usecases.splitting import cross_validated, number_of_folds, of_a_fold, split_rows
@@ -75,7 +75,7 @@ def _odd_matrix(card: Card) -> list[str]:
     """Warnings about the matrix of training; the card does not keep them, as decisions may take another matrix."""
     if card.benefits is None or card.classes is None:
         return []
-    return known_oddities(np.array(card.benefits), card.actions, card.classes)
+    return oddities_of(np.array(card.benefits), card.actions, card.classes)
 
 
 def placed(error: Invalid, learner: str = "/learner", features: Sequence[str] = ()) -> Invalid:

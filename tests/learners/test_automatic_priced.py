@@ -15,7 +15,8 @@ from app.learners.budget_forest import BudgetForest
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
 from app.progress import listen
-from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits
+from app.usecases.acquisition_model import AcquisitionModel
+from app.usecases.matrices import Prepared
 from app.usecases.simulate import report
 from tests.conftest import trained, two_class_rows
 
@@ -92,7 +93,7 @@ def test_the_score_is_the_net_benefit_of_rows_that_neither_the_model_nor_its_sto
             if kind != "forest_chain":
                 model.learn_stops(X[inside], y[inside], prices)
             ready = AcquisitionModel.of(model, list("abcde"), [0, 1], prices)
-            told = report(ready, X[outside], y[outside], prices, ActionBenefits(B, [0, 1]), budgets=[])
+            told = report(ready, X[outside], y[outside], prices, Prepared(B, [0, 1]), budgets=[])
             earned.append(told["budgets"][-1]["worth_stopping"]["net_benefit"] * outside.sum())
         assert tried[kind] == pytest.approx(sum(earned) / len(X), rel=1e-4), kind
 
@@ -105,7 +106,7 @@ def test_where_nothing_pays_the_first_is_taken_and_asks_for_nothing():
     assert model.chosen_ == "forest_chain"
     assert scores(model) == pytest.approx(dict.fromkeys(SMALL, -20.0))  # each second row loses 40
     ready = AcquisitionModel.of(model, list("abc"), [0, 1], Prices.of([50, 60, 70]))
-    told = report(ready, X, y, ready.priced(None), ActionBenefits(B, [0, 1]), budgets=[])
+    told = report(ready, X, y, ready.priced(None), Prepared(B, [0, 1]), budgets=[])
     assert told["budgets"][-1]["worth_stopping"]["cost"] == 0
 
 

@@ -21,7 +21,8 @@ from app.learners.random_forest import RandomForest
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
-from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker, check_askable
+from app.usecases.acquisition_model import AcquisitionModel, asker, check_askable
+from app.usecases.matrices import Prepared
 from app.usecases.simulate import SimulateRequest, evenly, report
 from app.usecases.simulate import simulate as simulated
 from tests.registry.making import make_card
@@ -164,7 +165,7 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     """Cost, questions, error, benefit and net benefit of every way are those of rows that are played one by one."""
     X, y = rows(4, seed)
     benefits = (np.array(B) * size).tolist()
-    stakes = ActionBenefits(np.array(benefits), ("ill", "well"))
+    stakes = Prepared(np.array(benefits), ("ill", "well"))
     ready = asker(model)
     told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
     assert ("vote_stopping" in told) == ready.votes

@@ -10,7 +10,8 @@ from app.features import Feature, Schema
 from app.registry.card import FeatureCard
 from app.registry.loaded import Loaded
 from app.text import positions
-from app.usecases.ranges import feature_cards, strange_values
+from app.usecases.evaluation import feature_cards
+from app.usecases.predict import strange_values
 from tests.registry.making import make_card
 
 

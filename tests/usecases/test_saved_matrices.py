@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
+from app.access.caller import ANYBODY
 from app.errors import Invalid
 from app.registry.saved_matrices import Saved
-from app.usecases.matrices import read_matrix
-from app.usecases.saved_matrices import _content, _in_words, meant
+from app.usecases.matrices import read_matrix, with_saved
+from app.usecases.saved_matrices import save
 from tests.messages import says
 from tests.usecases.sent import matrix_of
 
@@ -18,9 +20,23 @@ CLASSES = ["healthy", "ill", 3]
 ORDERS = (CLASSES, ["ill", 3, "healthy"], [3, "healthy", "ill"])
 
 
+class Matrices:
+    """The store, which keeps whatever it is given."""
+
+    @staticmethod
+    def save(model, matrix, content, who, _also):
+        return Saved(model, matrix, 1, content, 0.0, who)
+
+
+def kept(sent, classes=CLASSES):
+    """What is saved of a request, for a model with these classes."""
+    registry = MagicMock()
+    registry.card.return_value.classes = list(classes)
+    return save(MagicMock(registry=registry, matrices=Matrices), "triage", "autumn", sent, by=ANYBODY)
+
+
 def saved(sent, classes=CLASSES):
-    content = _content(sent, classes)
-    matrix = Saved("triage", "autumn", 1, content, 0.0, "ann")
+    matrix = kept(sent, classes)
     return SimpleNamespace(matrices=SimpleNamespace(of=lambda model: {"autumn": matrix} if model == "triage" else {}))
 
 
@@ -30,8 +46,8 @@ def saved(sent, classes=CLASSES):
 @pytest.mark.parametrize("named", [True, False])
 def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, field, named):
     sent = matrix_of(**{field: WORDS}, actions=actions)
-    stated, found = meant(saved(sent), matrix_of("autumn"), "triage", classes)
-    assert found.reference == "autumn:1"
+    stated = with_saved(saved(sent), matrix_of("autumn"), "triage", classes)
+    assert stated.saved.reference == "autumn:1"
     assert stated.width() == 2
     itself, by_name = (read_matrix(each, classes, named=named) for each in (sent, stated))
     assert by_name.actions == itself.actions
@@ -42,7 +58,7 @@ def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, fiel
 def test_columns_that_are_the_classes_mean_the_same(named):
     words = {one: {other: float(10 * i + j) for j, other in enumerate("cab")} for i, one in enumerate("abc")}
     for classes in ("abc", "cba"):
-        stated, _ = meant(saved(matrix_of(words), "abc"), matrix_of("autumn"), "triage", classes)
+        stated = with_saved(saved(matrix_of(words), "abc"), matrix_of("autumn"), "triage", classes)
         itself, by_name = (read_matrix(each, classes, named=named) for each in (matrix_of(words), stated))
         assert by_name.actions == itself.actions
         assert by_name.benefits.tolist() == itself.benefits.tolist()
@@ -54,14 +70,14 @@ def test_a_saved_matrix_is_parsed_once(monkeypatch):
     monkeypatch.setattr(Saved, "stated", lambda matrix: parsed.append(matrix) or real(matrix))
     ports = saved(matrix_of(WORDS))
     for classes in ORDERS:
-        stated, _ = meant(ports, matrix_of("autumn"), "triage", classes)
+        stated = with_saved(ports, matrix_of("autumn"), "triage", classes)
         read_matrix(stated, classes, named=True)
     assert len(parsed) == 1
 
 
 def test_another_version_may_have_other_classes():
     """A challenger decides by the matrix of the request, which was named for the version that was asked."""
-    stated, _ = meant(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", CLASSES)
+    stated = with_saved(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", CLASSES)
     with pytest.raises(Invalid, match="other classes"):
         read_matrix(stated, ["healthy", "ill"], named=True)
 
@@ -85,7 +101,7 @@ def test_another_version_may_have_other_classes():
 )
 def test_a_matrix_larger_than_a_decision_needs_is_refused(sent, place, words):
     with pytest.raises(Invalid) as refused:
-        _content(sent, CLASSES)
+        kept(sent)
     [flaw] = refused.value.flaws
     assert flaw.loc == place
     assert says(flaw.msg, *words)
@@ -93,13 +109,13 @@ def test_a_matrix_larger_than_a_decision_needs_is_refused(sent, place, words):
 
 def test_lists_are_saved_in_words_by_the_order_of_the_classes():
     sent = matrix_of([[0, -1], [-10, 5], [1, 2]], None, ["wait", "treat"])
-    assert _in_words(sent, CLASSES) == ({name: WORDS[name] for name in map(str, CLASSES)}, ["wait", "treat"])
+    assert kept(sent).stated() == ({name: WORDS[name] for name in map(str, CLASSES)}, ["wait", "treat"])
 
 
 @pytest.mark.parametrize("classes", [["healthy", "ill"], ["healthy", "ill", 3, 4], ["healthy", "ill", 4]])
 def test_other_classes_are_refused_with_the_fix(classes):
     with pytest.raises(Invalid) as refused:
-        meant(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", classes)
+        with_saved(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", classes)
     [flaw] = refused.value.flaws
     assert flaw.loc == "/benefits"
     assert says(flaw.msg, "autumn:1", "'4'" if 4 in classes else "'3'", "PUT /models/triage/matrices/autumn")

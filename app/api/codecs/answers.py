@@ -15,7 +15,7 @@ from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
 from app.api.codecs.tables import table_response
 from app.registry.loaded import Loaded
-from app.usecases.prepared import Prepared
+from app.usecases.matrices import Prepared
 from app.usecases.rules import Answer
 
 WRITTEN = (JSON, NPY, *TABULAR)
@@ -73,7 +73,7 @@ class Answered(NamedTuple):
 
     def rest(self) -> dict[str, Any]:
         """What is not columnar, but for warnings and explanations."""
-        about: dict[str, Any] = {} if self.model is None else {"model": self.model.model}
+        about: dict[str, Any] = {} if self.model is None else {"model": self.model.named}
         if not isinstance(self.answer, Answer):
             return about
         answer = self.answer
@@ -118,7 +118,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, model: Loaded, matrix: Prepared) -> Frame:
-        head = {"model": model.model, "rule": "expected_benefit", "classes": model.classes, "actions": matrix.actions}
+        head = {"model": model.named, "rule": "expected_benefit", "classes": model.classes, "actions": matrix.actions}
         warnings = [*model.card.warnings, *matrix.warnings]
         return cls(json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:])
 

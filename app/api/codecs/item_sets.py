@@ -77,7 +77,7 @@ def common(answer: Answer, asked: RetrieveFields, model: Loaded | None) -> dict[
     if answer.labels is not None:
         rest["labels"] = list(answer.labels)
     if model is not None:
-        rest["model"] = model.model
+        rest["model"] = model.named
     return rest | {"warnings": answer.warnings}
 
 

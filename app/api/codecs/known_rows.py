@@ -16,7 +16,7 @@ from app.api.codecs.tables import Sheet
 from app.data.arrow_text import floats
 from app.errors import Flaw, pointer, reject
 from app.features import Schema
-from app.usecases.acquisition_model import ActionBenefits
+from app.usecases.matrices import Prepared
 
 _BYTES_PER_CELL = 120  # of memory, from the columns to an object for each case
 
@@ -53,7 +53,7 @@ def _numbers(column: pa.ChunkedArray, name: str) -> list[Any]:
 
 
 def columns_of_states(
-    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], stakes: ActionBenefits | None
+    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], stakes: Prepared | None
 ) -> dict[str, Any]:
     """What `POST /acquire` says about each case, a column for each figure; the frontier is left out."""
     states = list(documents)

@@ -13,8 +13,7 @@ from app.api.codecs.tables import Sheet, Words
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
 from app.registry.loaded import Loaded
-from app.usecases.predict import Rows
-from app.usecases.prepared import Usual
+from app.usecases.predict import Rows, Usual
 
 
 def rows_of_json(instances: list[Any], model: Loaded, *, booleans_possible: bool, carried: Carried = NOTHING) -> Rows:

@@ -18,7 +18,7 @@ from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
-from app.api.deps import loaded, naming, ports, who, with_saved
+from app.api.deps import loaded, naming, ports, who
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
@@ -29,8 +29,8 @@ from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquire import AcquireAnswer, AcquireFields, AcquireRequest
 from app.usecases.acquisition_model import check_askable
+from app.usecases.matrices import with_saved
 from app.usecases.record_acquired import recorded
-from app.usecases.saved_matrices import as_named
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _SIMPLE = frozenset({"model", "known", "budget", "unavailable"})  # with prices or benefits, new ones take longer
@@ -118,28 +118,24 @@ def _answer_table(request: Request, wire: AcquireTable, kind: str, body: bytes, 
     from app.api.codecs.known_rows import cases_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
     cases, carried = cases_of_sheet(Sheet(kind, body, wire, share(request).reserve), model.schema)
-    wire, saved = with_saved(request, wire, model)
-    with as_named(saved):
-        response, batch = _several(request, model, wire, cases, carried, pointer)
-    return naming(response, saved), batch
+    return _several(
+        request, model, with_saved(ports(request), wire, model.name, model.classes), cases, carried, pointer
+    )
 
 
 def _answer(request: Request, wire: AcquireRequest, model: Loaded) -> _Answered:
-    wire, saved = with_saved(request, wire, model)
-    with as_named(saved):
-        if wire.instances is not None:
-            carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
-            cases = without(wire.instances, carried, model.schema.names)
-            response, batch = _several(request, model, wire, cases, carried, partial(pointer, "instances"))
-        elif wire.carries:
-            raise Invalid.at("/known", "ids and what is kept go with 'instances'")
-        else:
-            states = usecase.acquire(model, [wire.known], wire, lambda _: "/known")
-            batch, ids = recorded(ports(request), model, wire, [wire.known], states, who(request))
-            content = {"model": model.model, **({} if ids is None else {"ids": ids}), **next(states.documents())}
-            document = orjson.dumps({**content, "warnings": states.warnings}, option=_DUMP)
-            response = Response(document, media_type=JSON)
-    return naming(response, saved), batch
+    wire = with_saved(ports(request), wire, model.name, model.classes)
+    if wire.instances is not None:
+        carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
+        cases = without(wire.instances, carried, model.schema.names)
+        return _several(request, model, wire, cases, carried, partial(pointer, "instances"))
+    if wire.carries:
+        raise Invalid.at("/known", "ids and what is kept go with 'instances'")
+    states = usecase.acquire(model, [wire.known], wire, lambda _: "/known")
+    batch, ids = recorded(ports(request), model, wire, [wire.known], states, who(request))
+    content = {"model": model.named, **({} if ids is None else {"ids": ids}), **next(states.documents())}
+    document = orjson.dumps({**content, "warnings": states.warnings}, option=_DUMP)
+    return naming(Response(document, media_type=JSON), wire), batch
 
 
 async def _askable(request: Request, reference: str) -> Loaded:
@@ -162,10 +158,11 @@ def _several(
         from app.api.codecs.known_rows import columns_of_states  # noqa: PLC0415 - with pyarrow
 
         columns = columns_of_states(states.documents(), model.classes, states.stakes)
-        return table_response(form, carried.before(columns), {"model": model.model, "warnings": states.warnings}), batch
-    rest = orjson.dumps({"model": model.model, **carried.document(), "warnings": states.warnings}, option=_DUMP)
-    content = rest[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
-    return Response(content, media_type=JSON), batch
+        rest = {"model": model.named, "warnings": states.warnings}
+        return naming(table_response(form, carried.before(columns), rest), wire), batch
+    head = orjson.dumps({"model": model.named, **carried.document(), "warnings": states.warnings}, option=_DUMP)
+    content = head[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
+    return naming(Response(content, media_type=JSON), wire), batch
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:

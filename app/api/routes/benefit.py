@@ -12,7 +12,7 @@ from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
 from app.api.codecs.npy import array_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, LABEL, DialectFields, Sheet, TableFields, unpacked
-from app.api.deps import loaded_by_path, naming, with_saved
+from app.api.deps import loaded_by_path, naming, ports
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT_OR_TRAIN, needs
@@ -22,8 +22,8 @@ from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest, GivenFields
 from app.usecases.fields import ModelVersion
+from app.usecases.matrices import with_saved
 from app.usecases.probabilities import as_probabilities
-from app.usecases.saved_matrices import as_named
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 
@@ -102,9 +102,8 @@ route = DirectRoute(
 
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     rows = usecase.evidence_of(model)
-    body, saved = with_saved(request, body, model)
-    with as_named(saved):
-        return naming(_report(request, rows, body, model), saved)
+    body = with_saved(ports(request), body, model.name, model.classes)
+    return naming(_report(request, rows, body, model), body)
 
 
 def _answer_given(request: Request, kind: str, content: bytes) -> Response:
@@ -135,7 +134,7 @@ def _answer_given(request: Request, kind: str, content: bytes) -> Response:
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
     share(request).reserve(usecase.extent_bytes(len(rows.y), len(rows.classes), body.width()))
-    version = None if model is None else ModelVersion(**model.model)
+    version = None if model is None else ModelVersion(**model.named)
     report = BenefitReport(model=version, **usecase.report(rows, body, body.priors, body.points))
     if wants_svg(request):
         return svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))

@@ -4,53 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 from fastapi import Request, Response
-from starlette.concurrency import run_in_threadpool
 
-from app.access.caller import Caller
-from app.api.budget import SMALL, share
+from app.api.budget import share
 from app.api.codecs.answers import WRITTEN, Answered, encode
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json
-from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Reserve, Split, measured, split
+from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Split, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.npy import array_of_npy, changeable_body
 from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.deps import loaded, naming, ports, who
 from app.api.errors import problems
-from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
-from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json, run_sized
+from app.api.routing import DirectRoute, Pace, checked, pace_of, read_query, refuse_query_of_json, run
 from app.errors import Invalid
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
-from app.registry.saved_matrices import Saved
 from app.text import document_of
-from app.usecases import record as recording
+from app.usecases import predict as usecase
+from app.usecases.matrices import with_saved
 from app.usecases.ports import Ports
-from app.usecases.predict import PredictFields, PredictRequest, Rows, decide_given, extent, predict_values
-from app.usecases.predict import predict as decide
+from app.usecases.predict import By, PredictFields, PredictRequest, Rows, extent, key_of, strange_values
 from app.usecases.predict_answer import PredictAnswer
 from app.usecases.probabilities import Probabilities, as_probabilities
-from app.usecases.ranges import strange_values
-from app.usecases.record_predicted import explored, predicted_batch
-from app.usecases.rules import Answer
-from app.usecases.saved_matrices import as_named, meant
-from app.usecases.shadow import ShadowDecider
 
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
-_MAX_KNOWN = 2_000  # bytes of the fields that are not checked again
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose trees take up to a second
 _LIMITED_NUMBERS = 200  # of an answer with limits that takes less than a millisecond
-# Bytes of memory: for each number from the rows to the answer, and more with limits; for each number of an instance
-# that is explained; for each decision until it is stored, and each number of its instance as an object and as text.
-_PER_NUMBER, _WITH_LIMITS, _PER_CONTRIBUTION, _PER_RECORD, _PER_TOLD = 70, 60, 200, 1500, 120
 
 
 class PredictTable(PredictFields, TableFields):
@@ -95,17 +82,6 @@ def asked_of_json(body: bytes) -> Asked:
     booleans = b"true" in body or b"false" in body
     carried = carried_of_json(sent, instances) if sent.carries else NOTHING
     return Asked(sent, partial(_encoded, instances, booleans, carried), key)
-
-
-def key_of(found: dict[str, Any]) -> bytes | None:
-    """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0 differ. None if long."""
-    others = found.copy()
-    del others["instances"]
-    try:
-        key = orjson.dumps(others)
-    except orjson.JSONEncodeError:  # nested too deep
-        return None
-    return key if len(key) <= _MAX_KNOWN else None
 
 
 @lru_cache(maxsize=256)
@@ -189,136 +165,76 @@ def _check_model(sent: PredictFields) -> None:
 # What is answered
 
 
-class By(NamedTuple):
-    """Who asks, with the stores, and what is told of memory where that has to be asked for."""
-
-    ports: Ports
-    shadow: ShadowDecider
-    caller: Caller
-    reserve: Reserve | None = None
-
-
 class Ready(NamedTuple):
-    """A request with its rows, and how many numbers the answer will hold; `saved` is the matrix that it names."""
+    """A request with its rows, and how many numbers the answer will hold; the same `key` stands for the same fields."""
 
     fields: PredictFields
     model: Loaded | None
     rows: Rows
     carried: Carried
     numbers: int
-    saved: Saved | None = None
-    key: bytes | None = None
+    key: bytes | None
 
     @property
-    def pace(self) -> Literal["now", "in a thread", "long"]:
-        """Where it is decided: on the event loop, in a thread, or in one of the few for long work."""
+    def pace(self) -> Pace:
+        """Where it is decided."""
         fields, numbers = self.fields, self.numbers
-        limited = fields.limits or fields.resources
-        slow = limited and (fields.resources or numbers > INLINE_NUMBERS)
+        slow = fields.resources or (fields.limits and numbers > INLINE_NUMBERS)
         if numbers > _LONG_NUMBERS or slow or (fields.explain and numbers > _EXPLAINED_NUMBERS):
             return "long"
-        most = _LIMITED_NUMBERS if limited else INLINE_NUMBERS
+        most = _LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS
         return "in a thread" if numbers > most or fields.explain or fields.priors == "estimate" else "now"
 
 
-def ready(asked: Asked, model: Loaded | None, stores: Ports) -> Ready:
+def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -> Ready:
     """The request with its rows, and with the saved matrix that it names."""
-    fields, saved, key = asked.fields, None, asked.key
-    if model is not None and isinstance(fields.benefits, str) and not model.multilabel:
-        fields, saved = meant(stores, fields, model.name, model.classes)
-        if key is not None and saved is not None:
-            key += saved.reference.encode()  # a version of a matrix never changes
+    fields, key = asked.fields, asked.key
+    if model is not None and not model.multilabel:
+        fields = with_saved(stores, fields, model.name, model.classes)
+        if key is not None and fields.saved is not None:
+            key += fields.saved.reference.encode()  # a version of a matrix never changes
     rows, carried = asked.rows(model)
+    if form == JSON and model is not None and not rows.usual:  # the other forms are for many rows, fast
+        rows.warnings.extend(strange_values(model, rows.X))
     classes = model.classes if model is not None else fields.classes or ()
-    return Ready(fields, model, rows, carried, extent(classes, fields, len(rows.X)), saved, key)
+    return Ready(fields, model, rows, carried, extent(classes, fields, len(rows.X)), key)
 
 
 def decided(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
     """The answer, for a media type; and what is to be recorded of it before it is sent."""
-    with as_named(found.saved):
-        return _decided(by, found, form)
-
-
-def _decided(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
     fields, model, rows, carried, *_ = found
     if fields.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
-    default = None if model is None else by.ports.recorder.defaults.of(model.name)
-    wish = recording.wish_of(fields.record, default)
-    if by.reserve is not None:
-        _charge(by.reserve, found, records=wish is not None)
-    if model is None:
-        if fields.record or fields.explore is not None:
-            place = "/record" if fields.record is not None else "/explore"
-            raise Invalid.at(place, "decisions are recorded by model, and this request has none")
-        answer = decide_given(Probabilities(fields.classes or (), rows.X), fields)
-        return Answered(answer, None, answer.warnings, carried), None
-    if form == JSON and not rows.usual:  # the other forms are for many rows, fast
-        rows.warnings.extend(strange_values(model, rows.X))
-    if model.regression:
-        return Answered(predict_values(model, fields, rows.X), model, rows.warnings, carried), None
-    answer = decide(model, fields, rows, found.key)
-    if wish is None:
-        if fields.explore is not None:
-            raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
-        return Answered(answer, model, answer.warnings, carried), None
-    answer, carried, batch = _recorded(by, wish, found, answer, form)
-    return Answered(answer, model, answer.warnings, carried), batch
-
-
-def _recorded(by: By, wish: recording.Wish, found: Ready, answer: Answer, form: str) -> tuple[Answer, Carried, Batch]:
-    """The answer, with drawn actions where it is to explore; what comes back; and what is to be recorded."""
-    fields, model, rows, carried = found[:4]
-    assert model is not None
-    if form == NPY and carried.id is None:
-        raise Invalid.at("/record", "an array of numbers has no place for the ids; ask for JSON or a table")
-    wish = wish.under(carried.own_ids)
-    recording.check_moment(by.ports, by.caller, wish)
-    ids = recording.ids_of(wish, len(rows.X))
-    if fields.explore is not None:
-        answer = explored(answer, model.name, ids.ids, fields.explore)
-    batch = predicted_batch(model, fields, answer, ids, by.caller, rows.texts(model.schema) if wish.instances else None)
-    batch = by.shadow.watched(batch, fields.model or "", model, fields, rows.X)
-    return answer, carried.with_ids(ids.ids), batch
-
-
-def _charge(reserve: Reserve, found: Ready, *, records: bool) -> None:
-    """Hold the memory for the work, by what is declared; bodies and answers are charged as they come and go."""
-    fields, X, numbers = found.fields, found.rows.X, found.numbers
-    needed = numbers * (_PER_NUMBER + _WITH_LIMITS * bool(fields.limited)) + X.size * _PER_CONTRIBUTION * fields.explain
-    if records:
-        needed += len(X) * _PER_RECORD + X.size * _PER_TOLD
-    if needed > SMALL:
-        reserve(needed)
+    answer, warnings, ids, batch = usecase.predict(by, model, fields, rows, carried.own_ids, found.key)
+    if ids is not None:
+        if form == NPY and carried.id is None:
+            raise Invalid.at("/record", "an array of numbers has no place for the ids; ask for JSON or a table")
+        carried = carried.with_ids(ids)
+    return Answered(answer, model, warnings, carried), batch
 
 
 async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Response:
     """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if they are to be."""
-    asked = await run_sized(request, size, read)
-    model = None if asked.fields.model is None else await loaded(request, asked.fields.model)
-    by = By(ports(request), request.app.state.shadow, who(request), share(request).reserve)
-    form = media_type_of_answer(request, asked.forms)
-
-    def work(found: Ready) -> tuple[Response, Batch | None, int]:
-        answer, batch = decided(by, found, form)
-        return naming(asked.write(form, answer), found.saved), batch, len(found.rows.X)
-
-    def whole() -> tuple[Response, Batch | None, int]:
-        return work(ready(asked, model, by.ports))
-
+    asked = await run(request, pace_of(size), read)
     fields = asked.fields
-    if size > INLINE_BYTES and (fields.limited or fields.explain):  # their work is not bounded by the body
-        response, batch, count = await limiters(request).long.run(whole)
-    elif size > INLINE_BYTES:
-        response, batch, count = await run_sized(request, size, whole)
-    elif model is not None and not model.inline:
-        response, batch, count = await run_in_threadpool(whole)
-    elif (pace := (found := ready(asked, model, by.ports)).pace) == "now":
-        response, batch, count = work(found)
-    elif pace == "long":
-        response, batch, count = await limiters(request).long.run(work, found)
-    else:
-        response, batch, count = await run_in_threadpool(work, found)
+    model = None if fields.model is None else await loaded(request, fields.model)
+    by = By(ports(request), request.app.state.shadow.watched, who(request), share(request).reserve)
+    form = media_type_of_answer(request, asked.forms)
+    found, pace = None, pace_of(size)
+    if pace == "now" and (model is None or model.inline):
+        found = ready(asked, model, by.ports, form)
+        pace = found.pace
+    elif fields.limited or fields.explain:  # their work is not bounded by the body
+        pace = "long"
+    elif pace == "now":
+        pace = "in a thread"
+
+    def work() -> tuple[Response, Batch | None, int]:
+        whole = found or ready(asked, model, by.ports, form)
+        answer, batch = decided(by, whole, form)
+        return naming(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
+
+    response, batch, count = await run(request, pace, work)
     if batch is not None:
         await by.ports.recorder.record(batch)
     if model is not None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 
 from app.api.codecs.media_types import JSON
-from app.api.deps import PortsDep, loaded, naming, who, with_saved
+from app.api.deps import PortsDep, loaded, naming, who
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
@@ -17,8 +17,8 @@ from app.usecases import simulate as usecase
 from app.usecases.acquisition_model import check_askable
 from app.usecases.datasets import EXAMPLE_ID
 from app.usecases.fields import ModelVersion
+from app.usecases.matrices import with_saved
 from app.usecases.ports import Ports
-from app.usecases.saved_matrices import as_named
 from app.usecases.simulate import SimulateRequest, Simulation
 
 router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
@@ -50,8 +50,6 @@ async def simulate(
 
 
 def _answer(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Response:
-    body, saved = with_saved(request, body, model)
-    with as_named(saved):
-        found = usecase.simulate(ports, model, body, who(request))
-    answer = Simulation(model=ModelVersion(**model.model), **found)
-    return naming(Response(answer.model_dump_json(by_alias=True), media_type=JSON), saved)
+    body = with_saved(ports, body, model.name, model.classes)
+    answer = Simulation(model=ModelVersion(**model.named), **usecase.simulate(ports, model, body, who(request)))
+    return naming(Response(answer.model_dump_json(by_alias=True), media_type=JSON), body)
