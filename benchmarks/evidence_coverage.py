@@ -17,7 +17,7 @@ import sys
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from app.evidence.means import FEWEST, MeanSums
+from app.evidence.intervals import FEWEST, MeanSums
 from app.evidence.sequence import Sequence
 from tests.evidence.worlds import WORLDS, coverage
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,88 +42,61 @@ def estimate_priors(P: np.ndarray, trained: np.ndarray) -> EstimatedPriors:
     q = _most_likely(R, start)
     ratio = max(2 * float(np.log((R @ q) / (R @ start)).sum()), 0.0)
     p_value = float(chdtrc(len(seen) - 1, ratio)) if len(seen) > 1 else 1.0
-    ends = [_likely_range(R, q, k) for k in range(len(seen))]
     priors, low, high = np.zeros((3, len(trained)))
-    priors[seen], low[seen], high[seen] = q, [low for low, _ in ends], [high for _, high in ends]
+    priors[seen] = q
+    low[seen], high[seen] = np.transpose([_likely_range(R, q, k) for k in range(len(seen))])
     return EstimatedPriors(priors, low, high, p_value)
 
 
 def _most_likely(R: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Mixture weights (K,) that maximise `sum(log(R q))`, from the start `q`, which is positive."""
-    likelihood = np.log(R @ q).sum()
+    from scipy.optimize import nnls  # noqa: PLC0415 - imported with the first request that needs it
+
+    heavy = np.full((1, R.shape[1]), 1e4 * len(R))  # holds the sum at 1
     for _ in range(_ROUNDS):
         S = R / (R @ q)[:, None]
-        aim, step = _newton(S), 1.0
-        if aim is None:
-            aim = q * S.mean(axis=0)
-        better = np.log(np.maximum(R @ aim, _TINY)).sum()
-        while better < likelihood and step > 1e-6:
-            step /= 2
-            better = np.log(np.maximum(R @ (q + step * (aim - q)), _TINY)).sum()
-        if better < likelihood:
-            break
-        moved: np.ndarray = q + step * (aim - q)
-        moved = np.maximum(moved * (R / (R @ moved)[:, None]).mean(axis=0), 0)  # a round of EM never does harm
+        try:
+            aim, _ = nnls(np.vstack((S, heavy)), np.append(np.full(len(R), 2.0), heavy[0, 0]))
+        except RuntimeError:  # it found no end
+            aim = q
+        steps = [q, *(q + 0.5**i * (aim / aim.sum() - q) for i in range(8))]
+        moved: np.ndarray = max(steps, key=lambda each: float(np.log(np.maximum(R @ each, _TINY)).sum()))
+        moved = moved * (R / (R @ moved)[:, None]).mean(axis=0)  # a round of EM never does harm
         moved /= moved.sum()
         if np.abs(moved - q).max() < _CLOSE:
             return moved
-        q, likelihood = moved, np.log(R @ moved).sum()
+        q = moved
     return q
-
-
-def _newton(S: np.ndarray) -> np.ndarray | None:
-    """The weights that maximise the quadratic approximation, non-negative and of sum 1; None where it is singular.
-
-    `S` (n, K) are the components' densities divided by the mixture's.
-    """
-    from scipy.optimize import nnls  # noqa: PLC0415 - imported with the first request that needs it
-
-    n, K = S.shape
-    try:
-        L = np.linalg.cholesky(S.T @ S / n + 1e-12 * np.eye(K))
-        right: np.ndarray = np.linalg.solve(L, 2 * S.mean(axis=0))
-        weight = 1e4 * np.abs(L).max()  # holds the sum at 1
-        aim, _ = nnls(np.vstack((L.T, np.full(K, weight))), np.append(right, weight))
-    except (np.linalg.LinAlgError, RuntimeError):
-        return None
-    total = aim.sum()
-    return np.asarray(aim / total) if total > 0 else None
 
 
 def _likely_range(R: np.ndarray, q: np.ndarray, k: int) -> tuple[float, float]:
     """The shares of component k, from least to greatest, that the likelihood ratio does not reject at 5 %."""
-    own = R[:, k]
-    mixture = R @ q
+    own, mixture = R[:, k], R @ q
     active = np.flatnonzero((q > _WEIGHTLESS) & (np.arange(len(q)) != k))
     if not len(active):  # the others have no weight: the one that explains most takes what k gives up
-        return min((_ends(mixture, own - R[:, j], float(q[k])) for j in range(len(q)) if j != k), default=(1.0, 1.0))
+        ends = [_ends((own - R[:, j]) / mixture, float(q[k])) for j in range(len(q)) if j != k]
+        return min(ends, default=(1.0, 1.0))
     # `own` less the combination of the others, of sum 1, that imitates it best: what tells k from them
     S = R[:, active] / mixture[:, None]
     base, others = S[:, 0], S[:, 1:] - S[:, [0]]
     gap = own / mixture - base
     imitation = others @ np.linalg.lstsq(others, gap, rcond=None)[0] if others.shape[1] else 0.0
-    return _ends(mixture, (gap - imitation) * mixture, float(q[k]))
+    return _ends(gap - imitation, float(q[k]))
 
 
-def _ends(mixture: np.ndarray, direction: np.ndarray, share: float) -> tuple[float, float]:
-    """How far the share of k can move, others giving way along `direction`, until the log-likelihood falls by 1.92."""
-    log_likelihood = np.log(mixture).sum()
-
-    def rejected(move: float) -> bool:
-        moved = mixture + move * direction
-        if (moved <= 0).any():
-            return True
-        return bool(2 * (log_likelihood - np.log(moved).sum()) > _CHI2_95)
-
-    return share - _reach(rejected, share, -1), share + _reach(rejected, 1 - share, 1)
+def _ends(direction: np.ndarray, share: float) -> tuple[float, float]:
+    """How far the share of k can move, until the log-likelihood falls by 1.92; a move of 1 changes the densities (n,)
+    of the cases by these factors, less 1.
+    """
+    return share - _reach(-direction, share), share + _reach(direction, 1 - share)
 
 
-def _reach(rejected: Callable[[float], bool], limit: float, sign: int) -> float:
-    """The greatest move of at most `limit` that is not rejected, within 1e-6."""
-    if not rejected(sign * limit):
-        return limit
-    low, high = 0.0, limit
+def _reach(direction: np.ndarray, limit: float) -> float:
+    """The greatest move of at most `limit`, within 1e-6."""
+    low, high, move = 0.0, limit, limit
     while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (low, middle) if rejected(sign * middle) else (middle, high)
+        moved = 1 + move * direction
+        is_rejected = bool((moved <= 0).any()) or -2 * np.log(moved).sum() > _CHI2_95
+        low, high = (low, move) if is_rejected else (move, high)
+        move = (low + high) / 2
     return low

@@ -18,9 +18,8 @@ from app import progress
 from app.decisions.benefit import decide
 from app.errors import Invalid, PayoffError
 from app.evidence.drift import holm
-from app.evidence.maturity import Maturity
-from app.evidence.means import FEWEST
-from app.evidence.selection import payoff_range
+from app.evidence.intervals import FEWEST
+from app.evidence.truths import Maturity, payoff_range
 from app.jobs.job import Job
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.identity import day_of
@@ -141,8 +140,8 @@ def documents(alternatives: Sequence[Alternative], *, selective: bool, late: str
     """The figures of all alternatives, with one correction for all that differ from what was done (Holm)."""
     adjusted = np.ones(len(alternatives))
     tested = [i for i, each in enumerate(alternatives) if each.failure is None and each.paired.nonzero]
-    means = [alternatives[i].paired.mean() for i in tested]
-    adjusted[tested] = holm(np.array([1.0 if mean is None else mean.p_value for mean in means]))
+    found = [alternatives[i].paired.mean().p_value for i in tested]
+    adjusted[tested] = holm(np.array([1.0 if p is None else p for p in found]))
     return [
         each.document(float(p), selective=selective, late=late) for each, p in zip(alternatives, adjusted, strict=True)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.evidence.promise import PromiseSums, judge, risk
+from app.evidence.intervals import PromiseSums, judge, risk
 from tests.effort import THOROUGH
 from tests.evidence.worlds import WORLDS, coverage, draw, judged
 from tests.reference.evidence import sum_distribution
@@ -37,7 +37,7 @@ def test_the_ends_reject_the_sum_at_2_5_percent_each_exactly():
         y[:lost] = 1
         differences = payoffs[np.arange(80), y] - (P * payoffs).sum(axis=1)
         sums = PromiseSums()
-        sums.add(differences, risk(P, payoffs), 0)
+        sums.compare(differences, risk(P, payoffs), 0)
         found = judge(sums)
         for end, tail in ((found.low, 1), (found.high, -1)):
             shifted = _of_mean(P, payoffs, end * 80)
@@ -77,7 +77,7 @@ def test_fewer_than_thirty_cases_give_no_interval():
 
 def test_decisions_without_risk_are_as_promised():
     sums = PromiseSums()
-    sums.add(np.zeros(50), risk(np.full((50, 2), 0.5), np.ones((50, 2))), 0)
+    sums.compare(np.zeros(50), risk(np.full((50, 2), 0.5), np.ones((50, 2))), 0)
 
     assert judge(sums).verdict(0.1) == "within_10_percent"
 
@@ -87,7 +87,7 @@ def test_what_the_model_excludes_still_counts_when_it_occurs():
     differences = np.zeros(400)
     differences[:40] = -100
     sums = PromiseSums()
-    sums.add(differences, risk(P, payoffs), 0)
+    sums.compare(differences, risk(P, payoffs), 0)
 
     found = judge(sums)
     assert found.mean == -10
@@ -101,7 +101,7 @@ def test_days_that_move_together_widen_the_interval():
         share = np.clip(rng.normal(0.5, 0.25), 0, 1)
         P, payoffs = np.full((100, 2), 0.5), np.tile([0.0, 1.0], (100, 1))
         for sums, chance in ((alone, 0.5), (together, share)):
-            sums.add((rng.random(100) < chance) - 0.5, risk(P, payoffs), day)
+            sums.compare((rng.random(100) < chance) - 0.5, risk(P, payoffs), day)
 
     assert judge(alone).day_inflation == pytest.approx(1, abs=0.5)
     found = judge(together)
@@ -125,7 +125,7 @@ def test_a_day_that_has_most_cases_shows_little():
     even, uneven = PromiseSums(), PromiseSums()
     for day in range(12):
         for sums, n in ((even, 200), (uneven, 2180 if day == 0 else 20)):
-            sums.add((rng.random(n) < 0.5) - 0.5, risk(np.full((n, 2), 0.5), np.tile([0.0, 1.0], (n, 1))), day)
+            sums.compare((rng.random(n) < 0.5) - 0.5, risk(np.full((n, 2), 0.5), np.tile([0.0, 1.0], (n, 1))), day)
 
     assert judge(even).freedom == pytest.approx(11, rel=0.01)
     assert judge(uneven).freedom < 2
@@ -134,9 +134,9 @@ def test_a_day_that_has_most_cases_shows_little():
 def test_the_order_and_the_parts_do_not_matter():
     differences, P, payoffs, _ = draw("three classes", np.random.default_rng(5), 600)
     whole, parts = PromiseSums(), PromiseSums()
-    whole.add(differences, risk(P, payoffs), 0)
+    whole.compare(differences, risk(P, payoffs), 0)
     for rows in np.array_split(np.random.default_rng(6).permutation(600), 100):
-        parts.add(differences[rows], risk(P[rows], payoffs[rows]), 0)
+        parts.compare(differences[rows], risk(P[rows], payoffs[rows]), 0)
 
     assert judge(parts).low == pytest.approx(judge(whole).low, rel=1e-9)
     assert judge(parts).high == pytest.approx(judge(whole).high, rel=1e-9)
@@ -148,7 +148,7 @@ def test_an_action_that_earns_the_same_in_every_class_cannot_break_its_promise(a
     P = np.random.default_rng(8).dirichlet(np.ones(3), 500)
     payoffs = np.tile(amount * np.array([1.0, 1 + 2e-16, 1 - 1e-16]), (500, 1))
     sums = PromiseSums()
-    sums.add(payoffs[:, 0] - (P * payoffs).sum(axis=1), risk(P, payoffs), 0)
+    sums.compare(payoffs[:, 0] - (P * payoffs).sum(axis=1), risk(P, payoffs), 0)
 
     found = judge(sums)
     assert (found.mean, found.low, found.high) == (0, 0, 0)
@@ -159,8 +159,8 @@ def test_a_day_without_risk_before_larger_amounts_changes_nothing():
     """It was an error: sums of no cells are integers, which a larger unit did not fit in."""
     differences, P, payoffs, _ = draw("coins", np.random.default_rng(12), 100)
     sums = PromiseSums()
-    sums.add(np.zeros(50), risk(np.full((50, 2), 0.5), np.full((50, 2), 1e-9)), 0)
-    sums.add(differences, risk(P, payoffs), 1)
+    sums.compare(np.zeros(50), risk(np.full((50, 2), 0.5), np.full((50, 2), 1e-9)), 0)
+    sums.compare(differences, risk(P, payoffs), 1)
 
     assert judge(sums).low is not None
 
@@ -169,7 +169,7 @@ def test_rounding_of_cases_without_risk_hides_no_others():
     differences, P, payoffs, _ = draw("coins", np.random.default_rng(9), 200)
     plain, mixed = PromiseSums(), PromiseSums()
     for sums, other in ((plain, 0.0), (mixed, 1e-16)):
-        sums.add(np.append(differences, np.full(50, other)), risk(*with_certain(P, payoffs)), 0)
+        sums.compare(np.append(differences, np.full(50, other)), risk(*with_certain(P, payoffs)), 0)
 
     assert judge(mixed) == judge(plain)
 
@@ -186,9 +186,9 @@ def test_the_unit_of_money_does_not_matter(world, power):
     unit = 2.0**power
     one, other, mixed = PromiseSums(), PromiseSums(), PromiseSums()
     for day, rows in enumerate(np.array_split(np.arange(4200), 12)):
-        one.add(differences[rows], risk(P[rows], payoffs[rows]), day)
-        other.add(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
-        mixed.add(differences[rows] * unit ** (day % 2), risk(P[rows], payoffs[rows] * unit ** (day % 2)), day)
+        one.compare(differences[rows], risk(P[rows], payoffs[rows]), day)
+        other.compare(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
+        mixed.compare(differences[rows] * unit ** (day % 2), risk(P[rows], payoffs[rows] * unit ** (day % 2)), day)
 
     plain, found = judge(one), judge(other)
     ends = np.array([plain.mean, plain.low, plain.high])

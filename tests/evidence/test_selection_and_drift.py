@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chi2, chi2_contingency, false_discovery_control, ks_2samp
 
 from app.evidence.drift import category_change, drifted, histogram_change, holm
-from app.evidence.means import MeanSums, p_value
-from app.evidence.selection import Group, Selection, known_shares, payoff_range
+from app.evidence.intervals import Mean, MeanSums
+from app.evidence.truths import Group, Selection, known_shares, payoff_range
 from tests.reference.evidence import known_moments
 
 
@@ -151,7 +151,7 @@ def test_means_of_skewed_differences_hold():
     few = MeanSums()
     few.add(np.array([0.0] * 100 + [5.0] * 29))
     assert few.mean().low is None
-    assert MeanSums().mean() is None
+    assert MeanSums().mean().mean is None
 
 
 @pytest.mark.parametrize("unit", [2.0**-490, 1.0, 2.0**490])
@@ -204,4 +204,4 @@ def test_two_categories_are_compared_exactly_however_rare():
      ((2.0, 1.0, 3.0, 1), 0.02502), ((0.0, -1.0, 1.0, 4), 1.0), ((1.0, 1.0, 1.0, 2), 0.0), ((0.0, 0.0, 0.0, 2), 1.0)],
 )  # fmt: skip
 def test_the_p_value_of_an_interval(interval, expected):
-    assert p_value(*interval) == pytest.approx(expected, rel=1e-3)
+    assert Mean(*interval).p_value == pytest.approx(expected, rel=1e-3)

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from app.evidence.promise import PromiseSums, judge, risk
+from app.evidence.intervals import PromiseSums, judge, risk
 
 FRAUD = np.array([[0.0, -5.0], [-100.0, -5.0]])
 GRADES = np.array([[1.0, -1.0, 0.0], [-2.0, 5.0, 0.0], [-50.0, -3.0, 8.0]])
@@ -104,7 +104,7 @@ def judged(world, rng, n, days=1):
     differences, P, payoffs, _ = draw(world, rng, n, days)
     sums, risks = PromiseSums(), risk(P, payoffs)
     for day, rows in enumerate(np.array_split(np.arange(n), days)):
-        sums.add(differences[rows], risks[rows], day)
+        sums.compare(differences[rows], risks[rows], day)
     return judge(sums)
 
 

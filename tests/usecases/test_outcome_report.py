@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from app.decisions.benefit import decide
-from app.evidence.means import Mean
+from app.evidence.intervals import Mean
 from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing

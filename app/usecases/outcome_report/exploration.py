@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence import exploration
-from app.evidence.promise import Risk, risk
+from app.evidence.intervals import Risk, risk
+from app.evidence.truths import weighted
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.promise import Kept
 from app.usecases.outcome_report.selection import OFTEN
@@ -64,7 +64,7 @@ class Exploration:
         reached = doubt is None and _reached(known, chance, best)
         ways = {}
         for name, own in (("without_exploration", kept[5:9]), ("most_probable", kept[9:13])):
-            found = exploration.weighted(known & (chance > 0), chance, own[0], own[1], Risk(own[2], own[3]))
+            found = weighted(known & (chance > 0), chance, own[0], own[1], Risk(own[2], own[3]))
             ways[name] = {
                 **{
                     estimate: {"mean": mean.mean, "low": mean.low, "high": mean.high, "level": LEVEL, "basis": basis}

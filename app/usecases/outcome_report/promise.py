@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence.means import MeanSums
-from app.evidence.promise import PromiseSums, judge
+from app.evidence.intervals import MeanSums, PromiseSums, judge
 from app.usecases.outcome_report.slices import Slice
 from app.usecases.outcome_report.ways import LEVEL
 
@@ -61,13 +60,13 @@ class Earned:
             self.taken = deepcopy(self.promise)  # until here they were the same
         if self.taken is not None:
             differences = (part.taken_earned - part.taken_promised)[priced]
-            self.taken.add(differences, part.taken_risks[priced], part.day)
-        self.promise.add(part.decided[priced] - promised, part.risks[priced], part.day)
+            self.taken.compare(differences, part.taken_risks[priced], part.day)
+        self.promise.compare(part.decided[priced] - promised, part.risks[priced], part.day)
 
     def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
         """Promised and realised benefit, their difference, the verdict, and counts; `doubt` is why there is none."""
         judged = judge(self.promise)
-        n = judged.cases
+        n = self.promise.count
         tolerance = _TOLERANCE * self.size / n if n else None
         by_model = f"{basis}; by the model's probabilities"
         return {
@@ -117,7 +116,7 @@ class Earned:
             low, high = taken.low, taken.high
         mean, promised = self.received / n, self.taken_promised / n
         told = self.told.mean()
-        if told is None or low is None or high is None or (self.told.nonzero and told.low is None):
+        if told.mean is None or low is None or high is None or (self.told.nonzero and told.low is None):
             return {"mean": mean, "total": self.received, "low": None, "high": None}
         centre = mean - promised - told.mean
         if told.low is not None and told.high is not None and self.told.nonzero:

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.errors import Invalid
 from app.evidence.drift import holm
-from app.evidence.maturity import Arrivals, Maturity
+from app.evidence.truths import Arrivals, Maturity
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.identity import date_of
 from app.outcomes.terms import Label

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence.selection import Group, known_shares, payoff_range
+from app.evidence.truths import Group, known_shares, payoff_range
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.slices import Slice
 

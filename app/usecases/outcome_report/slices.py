@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.decisions.benefit import losses
-from app.evidence.promise import Risk, risk
+from app.evidence.intervals import Risk, risk
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.terms import Label, Terms
 

@@ -14,9 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from app.decisions.benefit import least
-from app.evidence.means import FEWEST, Mean, MeanSums
-from app.evidence.selection import payoff_range
+from app.evidence.intervals import FEWEST, Mean, MeanSums
 from app.evidence.sequence import Sequence as Betting
+from app.evidence.truths import payoff_range
 from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.slices import Slice
@@ -80,9 +80,9 @@ class Paired(MeanSums):
     def thin(self) -> bool:
         return any(self.by_class[label] < FEWEST for label in self.apart)
 
-    def mean(self) -> Mean | None:
+    def mean(self) -> Mean:
         found = super().mean()
-        return Mean(found.mean, None, None) if found is not None and self.thin else found
+        return Mean(found.mean) if self.thin else found
 
     def __iadd__(self, other: MeanSums) -> Self:
         super().__iadd__(other)
@@ -232,9 +232,9 @@ def gain(sums: MeanSums, basis: str) -> dict[str, Any]:
     """A mean difference to what the decisions earned on the same cases."""
     mean = sums.mean()
     return {
-        "mean": None if mean is None else mean.mean,
-        "low": None if mean is None else mean.low,
-        "high": None if mean is None else mean.high,
+        "mean": mean.mean,
+        "low": mean.low,
+        "high": mean.high,
         "level": LEVEL,
         "cases": sums.count,
         "differing": sums.nonzero,

@@ -1,19 +1,23 @@
-"""Whether decisions earn what was expected of them: the mean difference, with an interval that holds for rare losses.
+"""Means of differences of money, with intervals from sums alone.
 
-The model's own probabilities state how the benefit of each decision varies, and so how their mean does. Rare large
-losses that did not occur yet are part of it; a sample alone cannot know them.
+Paired gains have Johnson's interval. Realised less promised benefit has one that holds for rare losses: the model's own
+probabilities state how the benefit of each decision varies, and so how the mean does. Rare large losses that did not
+occur yet are part of it; a sample alone cannot know them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
-from app.evidence.means import FEWEST, ROUNDING, SMALLEST, Z, day_inflation, p_value, unit_for, widening
-
+FEWEST = 30  # cases that differ: as in `app.decisions.bootstrap`
+SMALLEST = float(np.finfo(np.float64).tiny)
+ROUNDING = 1e-12  # relative: differences below it are those of rounding alone
+Z = 1.959963984540054
 _SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
 _LOGIT, _SCALE = 24.0, 512  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides
 _LOGIT_BINS, _SCALE_BINS = 481, 16_385
@@ -21,7 +25,129 @@ _NARROWER, _WIDER = 0.5, 2.0  # prior standard deviations of the log dispersion,
 _FEW = 0.5  # skewness of the sum under the promise above which no interval is given: of about four losses of equal size
 _FAR = 30.0  # log-odds
 _UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promise
-_DENSE = 4  # codes in the range of those that occur, for each: an array of all of them is then faster than sorting
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean, None without values, and its 95 % interval, None where too few values differ from 0; `freedom` are the
+    degrees of freedom of the estimate by days.
+    """
+
+    mean: float | None
+    low: float | None = None
+    high: float | None = None
+    freedom: float = np.inf
+
+    @property
+    def p_value(self) -> float | None:
+        """Of the mean being 0, two-sided, as far as the interval tells: each side as that of Student's t."""
+        if self.mean is None or self.low is None or self.high is None:
+            return None
+        reach = self.mean - self.low if self.mean > 0 else self.high - self.mean
+        if reach <= 0:
+            return float(self.mean == 0)
+        return float(2 * stdtr(self.freedom, -stdtrit(self.freedom, 0.975) * abs(self.mean) / reach))
+
+
+@dataclass
+class MeanSums:
+    """Sums of the first three powers of values, how many differ from 0, and the sums of days; `+=` adds those of
+    others.
+    """
+
+    count: int = 0
+    nonzero: int = 0
+    unit: float = SMALLEST
+    powers: np.ndarray = field(default_factory=lambda: np.zeros(3))  # of multiples of the unit
+    _days: dict[int, np.ndarray] = field(default_factory=dict)  # cases, and the sum of their values
+
+    @property
+    def total(self) -> float:
+        return float(self.powers[0]) * self.unit
+
+    def add(self, values: np.ndarray, day: int = 0) -> None:
+        """Values (n,) of cases of one day."""
+        self._use(unit_for(self.unit, values))
+        self.count += len(values)
+        self.nonzero += int(np.count_nonzero(values))
+        values = values / self.unit
+        square = values * values
+        self.powers += (values.sum(), square.sum(), (square * values).sum())
+        if len(values):
+            self._days[day] = self._days.get(day, np.zeros(2)) + np.array((len(values), values.sum()))
+
+    def __iadd__(self, other: MeanSums) -> Self:
+        self._use(max(self.unit, other.unit))
+        self.count += other.count
+        self.nonzero += other.nonzero
+        factor = other.unit / self.unit
+        self.powers += other.powers * factor ** np.arange(1, 4)
+        for day, own in other._days.items():
+            self._days[day] = self._days.get(day, np.zeros(2)) + own * (1, factor)
+        return self
+
+    def _use(self, unit: float) -> None:
+        if unit == self.unit:
+            return
+        factor, self.unit = self.unit / unit, unit
+        self.powers *= factor ** np.arange(1, 4)
+        self._days = {day: own * (1, factor) for day, own in self._days.items()}
+
+    def mean(self) -> Mean:
+        """Johnson's (1978) modified t: the interval's centre is moved by the skewness.
+
+        Cases of a day may depend on each other: of several days the variance is at least that of Student's over these.
+        """
+        if not self.count:
+            return Mean(None)
+        n, unit = self.count, self.unit
+        mean, square, cube = (self.powers / n).tolist()
+        if self.nonzero < FEWEST or n < 2:
+            return Mean(mean * unit)
+        second = square - mean**2
+        if second <= ROUNDING * square:
+            return Mean(mean * unit, mean * unit, mean * unit)
+        centre = mean + (cube - 3 * mean * square + 2 * mean**3) / (6 * second * n)
+        cases, total = np.array(list(self._days.values())).T
+        inflation, freedom = day_inflation(total, cases / n, n * second)
+        reach = student(n - 1) * float(np.sqrt(second * widening(inflation, freedom) / (n - 1)))
+        return Mean(mean * unit, (centre - reach) * unit, (centre + reach) * unit, freedom)
+
+
+def day_inflation(totals: np.ndarray, share: np.ndarray, variance: float) -> tuple[float | None, float]:
+    """The variance of a sum by the totals of days (D,), over that of independent cases, and the degrees of freedom of
+    this estimate; None for one day, which shows nothing.
+
+    Each day is compared with its share (D,) in the sum; days of unequal shares have fewer degrees of freedom (Bell and
+    McCaffrey, 2002).
+    """
+    rest = 1 - share
+    if rest.min() < ROUNDING:
+        return None, np.inf
+    found = float(((totals - share * totals.sum()) ** 2 / rest).sum())
+    weight = share**2 / rest
+    freedom = 1 / float((share**2).sum() + weight.sum() ** 2 - (weight**2).sum())
+    return found / variance, freedom
+
+
+def widening(inflation: float | None, freedom: float) -> float:
+    """By how much a variance grows, at least 1, so that a normal interval becomes Student's over days."""
+    return 1.0 if inflation is None else max(inflation * (student(freedom) / Z) ** 2, 1.0)
+
+
+def unit_for(unit: float, *amounts: np.ndarray) -> float:
+    """The unit, or the least power of two that none of the amounts exceeds, whichever is larger: powers of money in it
+    neither overflow nor vanish.
+
+    Multiplication by a power of two is exact.
+    """
+    largest = max(float(np.abs(own).max(initial=0.0)) for own in amounts)
+    return max(unit, float(np.ldexp(1.0, np.frexp(largest)[1]))) if largest > unit else unit
+
+
+def student(freedom: float) -> float:
+    """The 97.5 % quantile of Student's t."""
+    return float(stdtrit(freedom, 0.975))
 
 
 @dataclass(frozen=True)
@@ -59,35 +185,27 @@ def risk(P: np.ndarray, payoffs: np.ndarray) -> Risk:
 
 
 @dataclass
-class PromiseSums:
-    """All that the interval needs of any number of cases: sums, and a histogram of their risks; amounts in `unit`."""
+class PromiseSums(MeanSums):
+    """All that `judge` needs of any number of differences, realised less expected: sums, and a histogram of risks."""
 
-    count: int = 0
-    unit: float = SMALLEST
-    moments: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of the differences and of their squares
-    _days: dict[int, np.ndarray] = field(default_factory=dict)  # the sum, and its variance as promised
+    _promised: dict[int, float] = field(default_factory=dict)  # variances of the sums of days
     _cells: list[np.ndarray] = field(default_factory=list)  # (cell, count, sum of log-odds, variance) x cells
 
-    def add(self, differences: np.ndarray, risks: Risk, day: int) -> None:
-        """Differences (n,), realised less expected, of cases of one day, and their risks.
+    def compare(self, differences: np.ndarray, risks: Risk, day: int) -> None:
+        """Differences (n,) of cases of one day, and their risks.
 
-        Without risk both are the same, so what differs is rounding, and counts as 0.
+        Without risk both sides are the same, so what differs is rounding, and counts as 0.
         """
-        n = len(differences)
-        if not n:
+        if not len(differences):
             return
         varying = risks
         if not (varies := risks.width > 0).all():
             differences, varying = np.where(varies, differences, 0.0), risks[varies]
-        self._use(unit_for(self.unit, differences, varying.width))
-        differences, width = differences / self.unit, varying.width / self.unit
-        self.count += n
-        self.moments += (differences.sum(), (differences * differences).sum())
+        self._use(unit_for(self.unit, varying.width))
+        self.add(differences, day)
         share = 1 / (1 + np.exp(-varying.logit))
-        spread = share * (1 - share)
-        variance = spread * width**2
-        own = self._days.setdefault(day, np.zeros(2))
-        own += (differences.sum(), variance.sum())
+        variance = share * (1 - share) * (varying.width / self.unit) ** 2
+        self._promised[day] = self._promised.get(day, 0.0) + float(variance.sum())
         cell = np.rint((np.clip(varying.logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
         scale = np.rint(
             (np.clip(np.log2(varying.width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE))
@@ -99,12 +217,13 @@ class PromiseSums:
             self._cells = [self._merged()]
 
     def _use(self, unit: float) -> None:
-        factor, self.unit = self.unit / unit, unit
-        if factor != 1:
-            self.moments *= (factor, factor**2)
-            self._days = {day: own * (factor, factor**2) for day, own in self._days.items()}
-            for cells in self._cells:
-                cells[3] *= factor**2
+        if unit == self.unit:
+            return
+        square = (self.unit / unit) ** 2
+        super()._use(unit)
+        self._promised = {day: own * square for day, own in self._promised.items()}
+        for cells in self._cells:
+            cells[3] *= square
 
     def _merged(self) -> np.ndarray:
         cells = np.concatenate(self._cells, axis=1) if self._cells else np.zeros((4, 0))
@@ -122,15 +241,15 @@ class PromiseSums:
 
     def by_days(self) -> tuple[float | None, float]:
         """See `day_inflation`; each day is compared with its share in what all days risk."""
-        total, variance = np.array(list(self._days.values())).T
-        if self.variance <= ROUNDING * self.moments[1] / self.count:
+        if self.variance <= ROUNDING * self.powers[1] / self.count:
             return None, np.inf
-        return day_inflation(total, variance / variance.sum(), self.count * self.variance)
+        total, promised = np.array([(self._days[day][1], own) for day, own in self._promised.items()]).T
+        return day_inflation(total, promised / promised.sum(), self.count * self.variance)
 
     @property
     def variance(self) -> float:
         """Of the differences."""
-        return float((self.moments[1] - self.moments[0] ** 2 / self.count) / (self.count - 1))
+        return float((self.powers[1] - self.powers[0] ** 2 / self.count) / (self.count - 1))
 
 
 @dataclass(frozen=True)
@@ -163,29 +282,16 @@ class _Family:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judged(Mean):
     """The mean difference of realised from expected benefit, and what it proves.
 
-    `low` and `high` are None where there is `reason` to give no interval. `dispersion` is the observed variance over
-    the promised one, `day_inflation` the variance by the sums of days over that of independent cases (None: of one
-    day), and `freedom` the degrees of freedom of Student's quantile that was used.
+    There is no interval where there is a `reason`. `dispersion` is the observed variance over the promised one,
+    `day_inflation` the variance by the sums of days over that of independent cases (None: of one day).
     """
 
-    cases: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    reason: str | None
+    reason: str | None = None
     dispersion: float | None = None
     day_inflation: float | None = None
-    freedom: float = np.inf
-
-    @property
-    def p_value(self) -> float | None:
-        """Of the mean difference being 0."""
-        if self.mean is None or self.low is None or self.high is None:
-            return None
-        return p_value(self.mean, self.low, self.high, self.freedom)
 
     def verdict(self, tolerance: float) -> str:
         """Within 10 % only where the interval excludes differences above the `tolerance`, which is that part."""
@@ -207,16 +313,16 @@ def judge(sums: PromiseSums) -> Judged:
     Where it is above 1.3, the promise describes the cases badly; the interval then contains Student's, too.
     Cases of a day may depend on each other: of several days the variance is at least that of Student's over these.
     """
-    n, total = sums.count, float(sums.moments[0])
+    n, total = sums.count, float(sums.powers[0])
     if n < FEWEST:
         own = total / n * sums.unit if n else None
-        return Judged(n, own, None, None, f"fewer than {FEWEST} cases with known truth")
+        return Judged(own, reason=f"fewer than {FEWEST} cases with known truth")
     mean, family, unit = total / n, sums.family(), sums.unit
     _, second, third, _, _ = family.cumulants(0.0)
     if second <= 0:
-        return Judged(n, mean * unit, mean * unit, mean * unit, None)
+        return Judged(mean * unit, mean * unit, mean * unit)
     if abs(third) > _FEW * second**1.5:
-        return Judged(n, mean * unit, None, None, "too few cases for outcomes as rare and as large as these")
+        return Judged(mean * unit, reason="too few cases for outcomes as rare and as large as these")
     fitted = _root(lambda shift: total - family.cumulants(shift)[0], -_FAR, _FAR)
     ratio, dispersion = _dispersion(sums, family.cumulants(fitted))
     inflation, freedom = sums.by_days()
@@ -231,7 +337,7 @@ def judge(sums: PromiseSums) -> Judged:
     if ratio > _UNPROMISED:
         reach = Z * float(np.sqrt(sums.variance * widened / n))
         ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
-    return Judged(n, mean * unit, ends[0] * unit, ends[1] * unit, None, ratio, inflation, freedom)
+    return Judged(mean * unit, ends[0] * unit, ends[1] * unit, freedom, None, ratio, inflation)
 
 
 def _dispersion(sums: PromiseSums, cumulants: tuple[float, ...]) -> tuple[float, float]:
@@ -247,15 +353,9 @@ def _dispersion(sums: PromiseSums, cumulants: tuple[float, ...]) -> tuple[float,
 
 
 def _summed(code: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Sums of the columns of `values` (m, n), the first row positive, that have the same code, below these codes."""
-    least = int(code.min()) if len(code) else 0
-    span = int(code.max()) - least + 1 if len(code) else 0
-    if span > _DENSE * len(code):
-        found, place = np.unique(code, return_inverse=True)
-        return np.vstack((found, *(np.bincount(place, row, len(found)) for row in values)))
-    sums = np.array([np.bincount(code - least, row, span) for row in values])
-    found = np.flatnonzero(sums[0])  # the counts
-    return np.vstack((found + least, sums[:, found]))
+    """Sums of the columns of `values` (m, n) that have the same code, below these codes."""
+    found, place = np.unique(code, return_inverse=True)
+    return np.vstack((found, *(np.bincount(place, row, len(found)) for row in values)))
 
 
 def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: float) -> float:
