@@ -14,9 +14,10 @@ from time import monotonic
 import numpy as np
 
 from app.acquisition.extra_trees import Rule, grow
-from app.acquisition.forest import FlatForest, PathCosts
-from app.acquisition.prices import Prices
-from app.acquisition.tree_grower import bin_columns, grow_tree
+from app.acquisition.forest import FlatForest
+from app.acquisition.growth import bin_columns, grow_tree
+from app.acquisition.session import Prices
+from app.acquisition.tree_grower import PathCosts
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.arrays import F64
 from app.decisions._assignment import assign

@@ -27,8 +27,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
-from app.acquisition.prices import Prices
-from app.acquisition.session import States
+from app.acquisition.session import Prices, States
 from app.acquisition.stopping import at_stake
 from app.kernels import CALLS
 from app.learners.budget_forest import BudgetForest

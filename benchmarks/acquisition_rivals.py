@@ -37,7 +37,7 @@ import numpy as np
 import rivals
 from rivals import Matrices, Table
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.learners.automatic import Automatic
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree

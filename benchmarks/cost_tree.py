@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.acquisition.tree_of_classifiers import Stop, outline
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.hard import HardTree

@@ -15,8 +15,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
-from app.acquisition.partial_calibration import Blend
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
+from app.acquisition.stopping import Blend
 
 STRENGTHS = np.geomspace(0.003, 10, 12)
 PATIENCE = 2  # features that may fail to pay before the greedy search ends

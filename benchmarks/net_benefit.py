@@ -32,7 +32,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
 
 from app.acquisition.forest import FlatForest
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree import path as trade_offs
 from app.learners.cost_tree.estimator import CostTree, Point

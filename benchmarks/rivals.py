@@ -14,9 +14,8 @@ import acquisition
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from app.acquisition.partial_calibration import Blend
-from app.acquisition.prices import Prices
-from app.acquisition.stopping import at_stake
+from app.acquisition.session import Prices
+from app.acquisition.stopping import Blend, at_stake
 from app.decisions.benefit import decide, row_benefits
 
 STAGES = (1, 2, 4, 8, 16, 32, 64, 100)  # boosting rounds after which a case may stop

@@ -1,20 +1,21 @@
-"""A forest as flat arrays, independent of the learner that grew it."""
+"""A forest as flat arrays, independent of the learner that grew it: on complete rows, and on cases known in part.
+
+The status of a feature is 0 (unknown), -1 (unavailable) or r >= 1 (acquired as the r-th, and paid for). NaN takes a
+node's branch for missing values, whatever its status.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from app.acquisition import _kernels
-from app.acquisition._kernels import evaluate, leaves, prefixes, trace
-from app.acquisition.categories import Orders
-from app.acquisition.nodes import Nodes, Tree, flatten
-from app.acquisition.prices import Prices
-from app.acquisition.session import States, Trajectories, checked, slack_of
+from app.acquisition.nodes import Nodes, Orders, PriceArrays, Tree, flatten
+from app.acquisition.session import Prices, States, Trajectories, checked, slack_of
 from app.arrays import F64, I32, I64, Bools, Ints
+from app.compiled import copy, kernel
 from app.decisions.contributions import Contributions
 from app.decisions.tree_contributions import Trees, tree_contributions
 
@@ -117,7 +118,7 @@ class FlatForest:
         waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
         price, spent = np.empty((n, m)), np.empty(n)
         P, counts, outcome = np.empty((n, K)), np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
-        _kernels.states(
+        states(
             self.nodes, X, status, prices.arrays, limit, slack_of(limit), len(prices.groups),
             waiting, price, order, spent, P, counts, outcome,
         )  # fmt: skip
@@ -157,44 +158,284 @@ class FlatForest:
         return P, votes
 
 
-class PathCosts:
-    """Mean cost and error of a growing forest on n rows: X (n, m) with ranked categories, class codes, weights."""
-
-    def __init__(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int) -> None:
-        self._rows = (np.ascontiguousarray(X), codes, weights)
-        self._prices = prices.arrays
-        self._used = np.zeros(X.shape, dtype=np.bool_)
-        self._discount = np.zeros((len(X), len(prices.groups)))
-        self._votes = np.zeros((len(X), n_classes), dtype=np.int32)
-        self._spent = 0.0
-
-    def add(self, forest: FlatForest) -> Iterator[tuple[float, float]]:
-        """Add the trees of `forest` one by one; mean cost and error per row after each. O(n depth) a tree.
-
-        A feature is paid for once per row over all trees, and not where it is missing; of a group the member with the
-        largest discount counts as the first, so no order of asking costs more.
-        """
-        cost, error = np.full(forest.n_trees, self._spent), np.zeros(forest.n_trees)
-        prefixes(forest.nodes, *self._rows, self._prices, self._used, self._discount, self._votes, cost, error)
-        self._spent = float(cost[-1]) if len(cost) else self._spent
-        total = self._rows[2].sum()
-        return zip((cost / total).tolist(), (error / total).tolist(), strict=True)
+@kernel
+def _advance(nodes: Nodes, x: F64, status: Ints, node: int) -> tuple[int, bool]:
+    """The leaf, or the node whose feature is unknown, below `node`; and whether a missing value was met."""
+    missed = False
+    while nodes.feature[node] >= 0 and status[nodes.feature[node]] != 0:
+        value = x[nodes.feature[node]]
+        if np.isnan(value):
+            node = nodes.missing[node]
+            missed = True
+        else:
+            node = nodes.left[node] if value <= nodes.threshold[node] else nodes.right[node]
+    return node, missed
 
 
-def converted(tree: Any) -> Tree:
-    """One fitted tree of scikit-learn's forest (its `tree_`), which decides each row exactly as it does."""
-    left, right = tree.children_left, tree.children_right
-    leaf = left < 0
-    feature = np.where(leaf, -1, tree.feature).astype(np.int32)
-    missing = np.where(tree.missing_go_to_left.astype(bool), left, right)
-    threshold = _last_left(np.where(leaf, 0.0, tree.threshold))
-    return Tree(feature, threshold, left, right, missing, tree.value[:, 0, :], tree.weighted_n_node_samples)
+@kernel
+def largest(values: Any) -> int:
+    """The place of the largest number, the first of equal ones."""
+    best = 0
+    for k in range(1, values.shape[0]):
+        if values[k] > values[best]:
+            best = k
+    return best
 
 
-def _last_left(threshold: np.ndarray) -> np.ndarray:
-    """The largest float64 that, rounded to float32, is not above `threshold`."""
-    below = threshold.astype(np.float32)
-    below = np.where(below > threshold, np.nextafter(below, np.float32(-np.inf)), below)
-    above = np.nextafter(below, np.float32(np.inf))
-    middle = (below.astype(np.float64) + above.astype(np.float64)) / 2
-    return np.where(middle.astype(np.float32) <= below, middle, np.nextafter(middle, -np.inf))
+@kernel
+def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
+    """The class that wins the full vote whatever the unknown values are, or -1.
+
+    A tree's vote is sure if all leaves below its node `at` vote alike; else it is possible for each class that a leaf
+    below votes for. `possible` (K,) includes the sure votes. With more than 64 classes every class counts as possible.
+    """
+    K = sure.shape[0]
+    sure[:] = 0
+    possible[:] = 0
+    for t in range(at.shape[0]):
+        if nodes.feature[at[t]] < 0:
+            sure[nodes.label[nodes.share[at[t]]]] += 1
+            possible[nodes.label[nodes.share[at[t]]]] += 1
+            continue
+        reach = nodes.reach[at[t]]
+        only, found = 0, 0
+        for k in range(K):
+            if (reach >> np.uint64(k & 63)) & np.uint64(1):
+                possible[k] += 1
+                only = k
+                found += 1
+        if found == 1:
+            sure[only] += 1
+    leader = largest(sure)
+    for k in range(K):
+        if k != leader and (possible[k] > sure[leader] or (possible[k] == sure[leader] and k < leader)):
+            return -1
+    return leader
+
+
+@kernel
+def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
+    """Write mean distribution P (K,) and `votes` (K,) of the trees' present nodes; return the predicted class."""
+    votes[:] = 0
+    P[:] = 0.0
+    for t in range(at.shape[0]):
+        for k in range(P.shape[0]):
+            P[k] += nodes.value[nodes.share[at[t]], k]
+        votes[nodes.label[nodes.share[at[t]]]] += 1
+    if at.shape[0] == 0:
+        copy(nodes.prior, P)
+        return largest(P)
+    total = 0.0
+    for k in range(P.shape[0]):
+        total += P[k]
+    for k in range(P.shape[0]):
+        P[k] /= total
+    return largest(votes) if leader < 0 else leader
+
+
+@kernel
+def price_of(j: int, opened: Bools, prices: PriceArrays) -> float:
+    price, discounted, group = prices
+    paid: float = discounted[j] if group[j] >= 0 and opened[group[j]] else price[j]
+    return paid
+
+
+@kernel
+def _choose(waiting: Ints, opened: Bools, prices: PriceArrays, limit: float) -> int:
+    """The feature of price <= `limit` with the most waiting trees per price, or -1.
+
+    Free features come first; equal ratios go to the lower price, then to more trees, then to the earlier
+    feature.
+    """
+    best, best_ratio, best_price = -1, -1.0, 0.0
+    for j in range(waiting.shape[0]):
+        if waiting[j] == 0:
+            continue
+        p = price_of(j, opened, prices)
+        if p > limit:
+            continue
+        ratio = waiting[j] / p if p > 0.0 else np.inf
+        if ratio < best_ratio:
+            continue
+        tie = ratio == best_ratio
+        if tie and (p > best_price or (p == best_price and waiting[j] <= waiting[best])):
+            continue
+        best, best_ratio, best_price = j, ratio, p
+    return best
+
+
+@kernel
+def _rank(waiting: Ints, price: F64, order: I32) -> int:
+    """Write the features that trees wait for, in the order of `_choose`, to `order`; return their number."""
+    found = 0
+    for j in range(waiting.shape[0]):
+        if waiting[j] == 0:
+            continue
+        ratio = waiting[j] / price[j] if price[j] > 0.0 else np.inf
+        place = found
+        while place > 0:
+            other = order[place - 1]
+            other_ratio = waiting[other] / price[other] if price[other] > 0.0 else np.inf
+            if ratio < other_ratio:
+                break
+            if ratio == other_ratio and (
+                price[j] > price[other] or (price[j] == price[other] and waiting[j] <= waiting[other])
+            ):
+                break
+            order[place] = other
+            place -= 1
+        order[place] = j
+        found += 1
+    return found
+
+
+@kernel
+def spent_on(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> float:
+    """The cost of a case's acquired features in the order of their status; sets `opened` by group."""
+    price, discounted, group = prices
+    first[:] = -1
+    for j in range(status.shape[0]):
+        g = group[j]
+        if g >= 0 and status[j] > 0 and (first[g] < 0 or status[j] < status[first[g]]):
+            first[g] = j
+    spent = 0.0
+    for j in range(status.shape[0]):
+        if status[j] > 0:
+            spent += price[j] if group[j] < 0 or first[group[j]] == j else discounted[j]
+    for g in range(first.shape[0]):
+        opened[g] = first[g] >= 0
+    return spent
+
+
+@kernel
+def states(
+    nodes: Nodes, X: F64, status: I32, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    waiting: Ints, price: F64, order: I32, spent: F64,
+    P: F64, counts: I32, outcome: I32,
+) -> None:  # fmt: skip
+    """The state of every case; fills the last seven arguments, one row per case.
+
+    `waiting`, `price` (n, m); `order` (n, m) the features that trees wait for, best first; `P` (n, K);
+    `counts` (n, 3) resolved trees, trees that met a missing value, features in `order`; `outcome` (n, 3) the settled
+    class or -1, the prediction, the feature to acquire next or -1.
+    """
+    T, K = nodes.roots.shape[0], P.shape[1]
+    at = np.empty(T, np.int64)
+    sure, possible, standing = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
+    opened, first = np.zeros(n_groups, np.bool_), np.zeros(n_groups, np.int64)
+    for i in range(X.shape[0]):
+        spent[i] = spent_on(status[i], prices, opened, first)
+        for t in range(T):
+            at[t], missed = _advance(nodes, X[i], status[i], nodes.roots[t])
+            counts[i, 1] += missed
+            f = nodes.feature[at[t]]
+            if f >= 0:
+                waiting[i, f] += 1
+            else:
+                counts[i, 0] += 1
+        leader = _settled(nodes, at, sure, possible)
+        outcome[i, 0] = leader
+        outcome[i, 1] = _conclude(nodes, at, leader, standing, P[i])
+        for j in range(X.shape[1]):
+            price[i, j] = price_of(j, opened, prices)
+        counts[i, 2] = _rank(waiting[i], price[i], order[i])
+        outcome[i, 2] = _choose(waiting[i], opened, prices, budget - spent[i] + slack)
+
+
+@kernel
+def _begin(nodes: Nodes, at: I64, waiting: Ints) -> None:
+    """Put every tree at its root, waiting for the root's feature."""
+    waiting[:] = 0
+    for t in range(at.shape[0]):
+        at[t] = nodes.roots[t]
+        if nodes.feature[at[t]] >= 0:
+            waiting[nodes.feature[at[t]]] += 1
+
+
+@kernel
+def _reveal(nodes: Nodes, x: F64, j: int, status: Ints, at: I64, waiting: Ints) -> None:
+    """Advance the trees that wait for feature j, which is now known."""
+    waiting[j] = 0
+    for t in range(at.shape[0]):
+        if nodes.feature[at[t]] == j:
+            at[t], _ = _advance(nodes, x, status, at[t])
+            if nodes.feature[at[t]] >= 0:
+                waiting[nodes.feature[at[t]]] += 1
+
+
+@kernel
+def _leaf(nodes: Nodes, t: int, x: F64) -> int:
+    """The leaf that a complete row x (m,) reaches in tree t."""
+    node = nodes.roots[t]
+    while nodes.feature[node] >= 0:
+        value = x[nodes.feature[node]]
+        if np.isnan(value):
+            node = nodes.missing[node]
+        else:
+            node = nodes.left[node] if value <= nodes.threshold[node] else nodes.right[node]
+    return int(node)
+
+
+@kernel
+def evaluate(nodes: Nodes, X: F64, P: F64, votes: I64) -> None:
+    """Add the leaf distributions of complete rows X (n, m) to P (n, K), and the trees' votes to `votes` (n, K)."""
+    for t in range(nodes.roots.shape[0]):
+        for i in range(X.shape[0]):
+            node = _leaf(nodes, t, X[i])
+            for k in range(P.shape[1]):
+                P[i, k] += nodes.value[nodes.share[node], k]
+            votes[i, nodes.label[nodes.share[node]]] += 1
+
+
+@kernel
+def leaves(nodes: Nodes, X: F64, found: I32) -> None:
+    """Write the leaf that each complete row of X (n, m) reaches in each tree to `found` (n, T)."""
+    for t in range(nodes.roots.shape[0]):
+        for i in range(X.shape[0]):
+            found[i, t] = _leaf(nodes, t, X[i])
+
+
+@kernel
+def trace(
+    nodes: Nodes, X: F64, free: Bools, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    asked: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
+    resolved: Bools,
+) -> None:  # fmt: skip
+    """Acquire the features of complete rows X (n, m) one by one and record every state; fills the last arguments.
+
+    `free` (n, m) marks features that are unavailable and cost nothing.
+    `asked`, `price` (n, S): the feature requested in state s, and its price there; `P` (n, S + 1, K) and `vote`
+    (n, S + 1): the answer in state s; `length` (n,): the number of requests until no affordable feature is left;
+    `settled` (n,): the number until the vote is settled, or -1; `resolved` (n,): whether all trees reach a leaf.
+    """
+    T, K, m = nodes.roots.shape[0], P.shape[2], X.shape[1]
+    at = np.empty(T, np.int64)
+    sure, possible, votes = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
+    status, waiting, opened = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(n_groups, np.bool_)
+    for i in range(X.shape[0]):
+        status[:] = 0
+        opened[:] = False
+        _begin(nodes, at, waiting)
+        spent, s = 0.0, 0
+        settled[i] = -1
+        while True:
+            leader = _settled(nodes, at, sure, possible)
+            if leader >= 0 and settled[i] < 0:
+                settled[i] = s
+            vote[i, s] = _conclude(nodes, at, leader, votes, P[i, s])
+            j = _choose(waiting, opened, prices, budget - spent + slack)
+            if j < 0:
+                break
+            asked[i, s] = j
+            price[i, s] = price_of(j, opened, prices)
+            if not free[i, j]:
+                spent += price[i, s]
+                if prices[2][j] >= 0:
+                    opened[prices[2][j]] = True
+            s += 1
+            status[j] = s
+            _reveal(nodes, X[i], j, status, at, waiting)
+        length[i] = s
+        resolved[i] = True
+        for f in range(m):
+            resolved[i] &= waiting[f] == 0

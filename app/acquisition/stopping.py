@@ -8,7 +8,8 @@ on as long as that pays) less the benefit of deciding now. Regressed on what is 
 case is judged by. In place of benefits, `size_for` finds how much a right class must be worth to reach a target.
 Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by time: so it is in a
 chain of forests, where all cases meet the same states. Elsewhere it is by the feature that comes next, so that it also
-serves cases that begin with other knowledge than the rows did.
+serves cases that begin with other knowledge than the rows did. `StageCurve` and `Blend` make probabilities mean what
+they say also where only a part of the features is known.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+import scipy
 
-from app.acquisition.partial_calibration import StageCurve
-from app.acquisition.prices import Prices, check_budget
-from app.acquisition.session import Trajectories, chained, purchases, slack_of
+from app.acquisition.session import Prices, Trajectories, check_budget, purchases, slack_of
 from app.decisions.benefit import LARGEST, decide
 from app.errors import Invalid, pointer
 
@@ -227,63 +227,6 @@ def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return y - slope * x, slope
 
 
-@dataclass(frozen=True, eq=False)
-class ChainExperience(Experience):
-    """n rows in every state of chains that were grown without them: each is asked for all features in one order."""
-
-    @classmethod
-    def of(cls, P: np.ndarray, y: np.ndarray, missing: np.ndarray, order: Sequence[int], n_features: int) -> Self:
-        """From calibrated P (n, S + 1, K), class codes y (n,), and `missing` (n, S) in the columns of `order` (S,)."""
-        asked = np.repeat(np.asarray(order, dtype=np.int32)[None], len(y), axis=0)
-        length = np.full(len(y), len(order))
-        return cls(asked, missing, length, P.astype(np.float32), y, None, n_features)
-
-    def fitted(self, stake: np.ndarray, now: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
-        """`Experience.fitted`; from the last state to the first, the gain of going on is regressed on the stake and its
-        square. O(n S).
-        """
-        price, paid, reached = chained(self.asked, self.missing, prices, check_budget(budget))
-        S = self.asked.shape[1]
-        lines = np.zeros((5, self.n_features))  # offset, slope, bend, low, high of each column
-        worth = Worth(lines[0], lines[1], lines[3], lines[4], lines[2])
-        value = now[:, S]
-        for s in range(S - 1, -1, -1):
-            on = reached[:, s]
-            j, gain = self.asked[0, s], value - now[:, s]
-            if on.any():
-                lines[:, j] = _quadratic(stake[on, s], gain[on])
-            feature = np.full(len(on), j)
-            on &= ~worth.stops(feature, price[:, s], stake[:, s])
-            value = np.where(on, value - paid[:, s], now[:, s])
-        return worth
-
-    def error_by_state(self) -> np.ndarray:
-        """The share of rows whose most probable class is wrong in each state, (S + 1,)."""
-        wrong: np.ndarray = (self.P.argmax(axis=2) != self.y[:, None]).mean(axis=0)
-        return wrong
-
-    def stopping(self, B: np.ndarray, prices: Prices) -> np.ndarray:
-        """The share of rows that stop in each state, (S + 1,), with benefits B (K, A) at these prices."""
-        stake, now = self.valued(B)
-        ends, _ = self.ends(self.fitted(stake, now, prices), stake, prices)
-        shares: np.ndarray = np.bincount(ends, minlength=stake.shape[1]) / len(self)
-        return shares
-
-
-def _quadratic(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:
-    """Offset, slope and bend of least squares, and the range of z (n,); the mean of few rows, or if z hardly
-    varies.
-    """
-    low, high = float(z.min()), float(z.max())
-    if len(z) < FEW or high - low <= 1e-9 * high:
-        return float(gain.mean()), 0.0, 0.0, low, high
-    x = (z - low) / (high - low)  # numbers of any size are solved alike
-    (c0, c1, c2), *_ = np.linalg.lstsq(np.stack((np.ones(len(x)), x, x * x), axis=1), gain, rcond=1e-9)
-    width = high - low
-    slope, bend = c1 / width, c2 / (width * width)
-    return float(c0 - slope * low + bend * low * low), float(slope - 2 * bend * low), float(bend), low, high
-
-
 _SIZES = 41  # over ten orders of magnitude
 _STEPS = 16  # of bisection between two of them
 _CHEAP, _DEAR = 1e-2, 1e6  # worth of a right class in units of the smallest price, and of all prices
@@ -354,3 +297,103 @@ def _best(
         if merit(cost) > most:
             best, most = middle, merit(cost)
     return best
+
+
+_PRIOR_ROWS = 10.0  # rows that speak for no factor
+_SMALLEST = 1e-3  # of a forest's share that is told from none; pure leaves have many zeros
+_FREEDOM = 30.0  # inverse ridge of the curves: after few questions shares hardly differ, and mean much by it
+
+
+@dataclass(frozen=True, eq=False)
+class StageCurve:
+    """Multinomial logistic curves on the forest's log probabilities, bent by how much is known.
+
+    `weights` (F, K) and `offset` (K,) act on the log probabilities (centred), the same times the share of the usual
+    questions that are answered, and this share; `typical` is the usual number of questions; probabilities stay above
+    `lowest`, as a finite number of rows cannot prove that something never happens.
+    """
+
+    weights: np.ndarray
+    offset: np.ndarray
+    typical: float
+    lowest: float
+
+    @classmethod
+    def fit(cls, P: np.ndarray, known: np.ndarray, y: np.ndarray, weight: np.ndarray, typical: float) -> StageCurve:
+        """From states: P (N, K), `known` (N,) features each, true class codes y (N,), weights (N,). O(N K^2)."""
+        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - 80 MB that applying it can spare
+
+        K = P.shape[1]
+        model = LogisticRegression(C=_FREEDOM, max_iter=1000).fit(_inputs(P, known, typical), y, sample_weight=weight)
+        weights, offset = np.zeros((model.coef_.shape[1], K)), np.full(K, -np.inf)
+        if len(model.classes_) == 2:
+            weights[:, model.classes_[1]] = model.coef_[0]
+            offset[model.classes_] = (0.0, model.intercept_[0])
+        else:
+            weights[:, model.classes_], offset[model.classes_] = model.coef_.T, model.intercept_
+        return cls(weights, offset, typical, 1 / (weight.sum() + 2))
+
+    def apply(self, P: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Calibrated probabilities (N, K) for the forest's P (N, K) with `known` (N,) features each."""
+        # einsum adds up a row in the same order whatever the number of rows: a batch is its cases, to the last digit
+        scores = np.einsum("nf,fk->nk", _inputs(P, known, self.typical), self.weights) + self.offset
+        return _probabilities(scores, self.lowest)
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """The product of J forests' probabilities, each to a power, and of a factor for each class.
+
+    `powers` (J,) >= 0, `offset` (K,) the logarithms of the factors; probabilities stay above `lowest`.
+    """
+
+    powers: np.ndarray
+    offset: np.ndarray
+    lowest: float
+
+    @classmethod
+    def fit(cls, parts: Sequence[np.ndarray], y: np.ndarray, weight: np.ndarray) -> Blend:
+        """By maximum likelihood from J times P (N, K), class codes y (N,) and weights (N,). O(N J K)."""
+        J, (n, K) = len(parts), parts[0].shape
+        logs, rows = np.stack([_logs(P) for P in parts]), np.arange(n)
+
+        def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+            scores = np.tensordot(parameters[:J], logs, 1) + parameters[J:]
+            scores -= scores.max(axis=1, keepdims=True)
+            total = np.log(np.exp(scores).sum(axis=1))
+            wrong = np.exp(scores - total[:, None])
+            wrong[rows, y] -= 1.0
+            wrong *= weight[:, None]
+            ridge = _PRIOR_ROWS * parameters[J:]
+            gradient = np.concatenate((np.tensordot(logs, wrong, 2), wrong.sum(axis=0) + ridge))
+            return float((total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[J:]), gradient
+
+        bounds = [(0.0, None)] * J + [(None, None)] * K
+        start = np.concatenate((np.full(J, 1 / J), np.zeros(K)))
+        found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+        return cls(found[:J], found[J:], 1 / (weight.sum() + 2))
+
+    def apply(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Calibrated probabilities (N, K) from the J parts (N, K)."""
+        scores = sum((power * _logs(P) for power, P in zip(self.powers, parts, strict=True)), start=self.offset)
+        return _probabilities(scores, self.lowest)
+
+
+def _probabilities(scores: np.ndarray, lowest: float) -> np.ndarray:
+    Q: np.ndarray = np.exp(scores - scores.max(axis=1, keepdims=True))
+    Q /= Q.sum(axis=1, keepdims=True)
+    np.maximum(Q, lowest, out=Q)
+    Q /= Q.sum(axis=1, keepdims=True)
+    return Q
+
+
+def _logs(P: np.ndarray) -> np.ndarray:
+    logs: np.ndarray = np.log(np.maximum(P, _SMALLEST))
+    logs -= logs.mean(axis=1, keepdims=True)
+    return logs
+
+
+def _inputs(P: np.ndarray, known: np.ndarray, typical: float) -> np.ndarray:
+    logs = _logs(P)
+    share = np.minimum(known / typical, 1.0)[:, None]
+    return np.concatenate((logs, logs * share, share), axis=1)

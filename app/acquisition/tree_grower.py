@@ -1,94 +1,21 @@
-"""Trees that ask for cheap features first: rows prepared as small codes, one tree, and many grown in parallel."""
+"""Many trees that ask for cheap features first: grown in parallel, rule by rule, and what they cost together."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.acquisition._growth import grow
-from app.acquisition.categories import order_categories
-from app.acquisition.forest import FlatForest, PathCosts
-from app.acquisition.nodes import Nodes, Tree, beside, flatten
-from app.acquisition.prices import Prices
+from app.acquisition.forest import FlatForest, largest
+from app.acquisition.growth import Table, bin_columns, grow_tree
+from app.acquisition.nodes import Nodes, PriceArrays, beside, flatten, order_categories
+from app.acquisition.session import Prices
+from app.arrays import F64, I32, Bools, Indices
+from app.compiled import kernel
 from app.progress import checkpoint
-
-MAX_BINS = 255  # codes 0…254 in one byte
-MISSING = 255  # the code that is left
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """n rows of m columns in codes: `codes` (m, n) uint8; `low`, `high` (m, 255) the ends of each bin's values."""
-
-    codes: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def bin_columns(X: np.ndarray) -> Table:
-    """Bins of float64 `X` (n, m), NaN where missing.
-
-    A column of at most 255 different values has one bin per value, so that nothing is lost; a longer one is cut at its
-    quantiles. O(m n log n), one byte per cell and one column of floats at a time.
-    """
-    n, m = X.shape
-    table = Table(np.empty((m, n), dtype=np.uint8), np.zeros((m, MAX_BINS)), np.zeros((m, MAX_BINS)))
-    for j in range(m):
-        column = X[:, j]
-        values = np.unique(column[~np.isnan(column)])
-        last = values if len(values) <= MAX_BINS else _quantiles(column)
-        table.codes[j] = np.searchsorted(last, column)
-        table.codes[j, np.isnan(column)] = MISSING
-        if len(values):
-            first = values[np.concatenate(([0], np.searchsorted(values, last[:-1], side="right")))]
-            table.low[j, : len(last)] = first
-            table.high[j, : len(last)] = last
-    return table
-
-
-def _quantiles(column: np.ndarray) -> np.ndarray:
-    """The largest value of each bin, ascending: values of the column itself, the last one its maximum."""
-    known = np.sort(column[~np.isnan(column)])
-    places = (np.arange(1, MAX_BINS + 1) * len(known)) // MAX_BINS - 1
-    return np.unique(known[places])
-
-
-_UNLIMITED = 2**31 - 1
-
-
-def grow_tree(
-    table: Table, y: np.ndarray, drawn: np.ndarray, n_classes: int, prices: np.ndarray, alpha: float = 0.0,
-    max_depth: int | None = None,
-) -> Tree:  # fmt: skip
-    """GreedyTree: split by the feature and threshold of the least price per guaranteed drop of impurity.
-
-    `table` of n rows and m columns, y (n,) class codes, drawn (n,) how often each row counts (integers >= 0), prices
-    (m,). At each node the split with the smallest `c(t) / (F(S) - max(F(left), F(right)))` is taken, F being
-    threshold-pairs with `alpha`; equal risks go to the larger drop, then to the feature used last on the path (it is
-    paid for), then to the earlier feature, then to missing values on the right, then to the smaller threshold. A
-    feature keeps its price in this rule also where it is already on the path: free repeats make trees that ask for the
-    same feature over and over. Zero prices count as the smallest price above zero, for the same reason.
-    A node is a leaf when F is 0, at `max_depth`, or where no split lowers F. A plain function of arrays, so that any
-    joblib backend can run it. O(rows x varying features) per level of the tree; memory 1 byte per cell.
-    Source: Nan, Wang, Saligrama (2015), algorithm 1, subroutine GreedyTree.
-    """
-    rows = np.flatnonzero(drawn)
-    paid = prices[prices > 0]
-    floor = paid.min() if len(paid) else 1.0
-    return Tree(
-        *grow(
-            np.ascontiguousarray(table.codes[:, rows]), table.low, table.high,
-            np.arange(len(rows), dtype=np.int32), y[rows].astype(np.int32), drawn[rows].astype(np.int32),
-            np.maximum(prices, floor).astype(np.float64), n_classes, float(alpha),
-            _UNLIMITED if max_depth is None else max_depth,
-        )
-    )  # fmt: skip
-
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a quarter of a second or so
 _MAX = 16  # trees of a piece, many of them unused where a budget ends
@@ -195,3 +122,66 @@ def grow_drawn(
         trees.append(grow_tree(Table(bins, low, high), codes, drawn, len(prior), prices, alpha, max_depth))
         checkpoint()
     return flatten(trees, prior)
+
+
+class PathCosts:
+    """Mean cost and error of a growing forest on n rows: X (n, m) with ranked categories, class codes, weights."""
+
+    def __init__(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int) -> None:
+        self._rows = (np.ascontiguousarray(X), codes, weights)
+        self._prices = prices.arrays
+        self._used = np.zeros(X.shape, dtype=np.bool_)
+        self._discount = np.zeros((len(X), len(prices.groups)))
+        self._votes = np.zeros((len(X), n_classes), dtype=np.int32)
+        self._spent = 0.0
+
+    def add(self, forest: FlatForest) -> Iterator[tuple[float, float]]:
+        """Add the trees of `forest` one by one; mean cost and error per row after each. O(n depth) a tree.
+
+        A feature is paid for once per row over all trees, and not where it is missing; of a group the member with the
+        largest discount counts as the first, so no order of asking costs more.
+        """
+        cost, error = np.full(forest.n_trees, self._spent), np.zeros(forest.n_trees)
+        prefixes(forest.nodes, *self._rows, self._prices, self._used, self._discount, self._votes, cost, error)
+        self._spent = float(cost[-1]) if len(cost) else self._spent
+        total = self._rows[2].sum()
+        return zip((cost / total).tolist(), (error / total).tolist(), strict=True)
+
+
+@kernel
+def prefixes(
+    nodes: Nodes, X: F64, y: Indices, weight: F64, prices: PriceArrays,
+    used: Bools, discount: F64, votes: I32, cost: F64, error: F64,
+) -> None:  # fmt: skip
+    """Total cost and weighted errors of the forest after each of its trees, on top of the trees already counted.
+
+    `used` (n, m), `discount` (n, groups) and `votes` (n, K) hold the rows' state between calls: features paid for,
+    surcharges paid by group, votes. In a group the member with the largest discount counts as the first, the most
+    expensive order.
+    """
+    price, discounted, group = prices
+    total = 0.0
+    for t in range(nodes.roots.shape[0]):
+        wrong = 0.0
+        for i in range(X.shape[0]):
+            node = nodes.roots[t]
+            while nodes.feature[node] >= 0:
+                f = nodes.feature[node]
+                x = X[i, f]
+                if np.isnan(x):
+                    node = nodes.missing[node]
+                    continue
+                if not used[i, f]:
+                    used[i, f] = True
+                    total += weight[i] * discounted[f]
+                    g = group[f]
+                    more = price[f] - discounted[f] - (discount[i, g] if g >= 0 else 0.0)
+                    if more > 0.0:
+                        total += weight[i] * more
+                        discount[i, g] += more
+                node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
+            votes[i, nodes.label[nodes.share[node]]] += 1
+            if largest(votes[i]) != y[i]:
+                wrong += weight[i]
+        cost[t] += total
+        error[t] = wrong

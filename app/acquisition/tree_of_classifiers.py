@@ -1,20 +1,25 @@
-"""A tree whose nodes are linear classifiers: complete rows, cases acquired feature by feature, and an outline."""
+"""A tree whose nodes are linear classifiers: complete rows, cases acquired feature by feature, and an outline.
+
+The kernels read `nodes`: upper, lower, needs and evaluation, as in `TreeOfClassifiers`. `up` (n, N): whether a case
+goes to `upper`; it is valid only if all features that the node needs are known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.special import expit
 
-from app.acquisition.prices import Prices
-from app.acquisition.session import States, Trajectories, checked, slack_of
+from app.acquisition.forest import price_of, spent_on
+from app.acquisition.nodes import PriceArrays
+from app.acquisition.session import Prices, States, Trajectories, checked, slack_of
 from app.arrays import F64, I32, Bools, Indices, Ints
+from app.compiled import copy, kernel
 
-if TYPE_CHECKING:
-    from app.acquisition._tree_kernels import Nodes
+Nodes = tuple[I32, I32, Bools, F64]
 
 
 class Scorer(Protocol):
@@ -101,8 +106,6 @@ class TreeOfClassifiers:
         nothing, so none is requested unless the budget pays for all of it and for the node's evaluation.
         O(n (m N L + depth m^2)).
         """
-        from app.acquisition._tree_kernels import walk  # noqa: PLC0415 - 60 MB that predictions can spare
-
         X, status, limit = checked(self.n_features, X, status, prices, budget)
         n, m = X.shape
         Z = self.scorer.scores(np.where(status >= 1, X, np.nan))
@@ -126,8 +129,6 @@ class TreeOfClassifiers:
 
     def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`). O(n (m N L + depth m^2)); memory n S (K + L + 6)."""
-        from app.acquisition._tree_kernels import trace  # noqa: PLC0415 - see `step`
-
         X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
         free = np.isnan(X) if missing is None else np.ascontiguousarray(missing, dtype=np.bool_)
         n, S = len(X), len(self.columns)
@@ -174,6 +175,29 @@ class TreeOfClassifiers:
         """The arrays that the compiled kernels read."""
         return self.upper, self.lower, self.needs, self.evaluation
 
+    def outline(self, prices: Prices, names: Sequence[str]) -> list[dict[str, Any]]:
+        """The nodes, the root first, ready for JSON. O(nodes m^2).
+
+        Each `asks` for the features that no node above has, cheapest first; `cost` is what all so far have. A case
+        whose score is above `threshold` goes to node `upper`, another to `lower`; None: it ends here.
+        """
+        nodes: list[dict[str, Any]] = [{}] * self.n_nodes
+        waiting: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
+        while waiting:
+            node, path, paid = waiting.pop()
+            asks = _in_order(np.flatnonzero(self.needs[node]).tolist(), path, prices)
+            fees, known = paid + float(self.evaluation[node]), (*path, *asks)
+            children = [None if child < 0 else int(child) for child in (self.upper[node], self.lower[node])]
+            nodes[node] = {
+                "asks": [names[j] for j in asks],
+                "cost": sum(prices.paid(known)) + fees,
+                "threshold": float(self.thresholds[node]),
+                "upper": children[0],
+                "lower": children[1],
+            }
+            waiting += [(child, known, fees) for child in children if child is not None]
+        return nodes
+
     def _final(self, X: F64) -> np.ndarray:
         Z = self.scorer.scores(X)
         return self.answers(Z, self._leave(Z))
@@ -201,49 +225,6 @@ def _by_column(order: I32, price: F64, wanted: I32) -> tuple[I32, F64]:
     return waiting, by_column
 
 
-@dataclass(frozen=True)
-class Stop:
-    """A node: the columns that it `asks` for and no node above has, cheapest first, and the price of all so far.
-
-    A case whose score is above `threshold` goes to node `upper`, another to `lower`; -1: it ends here.
-    """
-
-    asks: tuple[int, ...]
-    cost: float
-    threshold: float
-    upper: int
-    lower: int
-
-
-def outline(tree: TreeOfClassifiers, prices: Prices) -> tuple[Stop, ...]:
-    """The nodes in the tree's numbering, the root first. O(nodes m^2)."""
-    stops: dict[int, Stop] = {}
-    waiting: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
-    while waiting:
-        node, path, paid = waiting.pop()
-        asks = _in_order(np.flatnonzero(tree.needs[node]).tolist(), path, prices)
-        fees = paid + float(tree.evaluation[node])
-        known, cost = (*path, *asks), sum(prices.paid([*path, *asks])) + fees
-        upper, lower = int(tree.upper[node]), int(tree.lower[node])
-        stops[node] = Stop(asks, cost, float(tree.thresholds[node]), upper, lower)
-        waiting += [(child, known, fees) for child in (upper, lower) if child >= 0]
-    return tuple(stops[node] for node in range(tree.n_nodes))
-
-
-def listed(stops: Sequence[Stop], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The same with features by name and None for -1, ready for JSON."""
-    return [
-        {
-            "asks": [names[j] for j in stop.asks],
-            "cost": stop.cost,
-            "threshold": stop.threshold,
-            "upper": None if stop.upper < 0 else stop.upper,
-            "lower": None if stop.lower < 0 else stop.lower,
-        }
-        for stop in stops
-    ]
-
-
 def _in_order(needed: list[int], path: tuple[int, ...], prices: Prices) -> tuple[int, ...]:
     """The columns that are new, as a case is asked for them: the cheapest first, ties to the earlier column."""
     new = [j for j in needed if j not in path]
@@ -252,3 +233,110 @@ def _in_order(needed: list[int], path: tuple[int, ...], prices: Prices) -> tuple
         asked.append(min(new, key=lambda j: (prices.paid([*path, *asked, j])[-1], j)))
         new.remove(asked[-1])
     return tuple(asked)
+
+
+@kernel
+def cheapest(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays) -> tuple[int, float]:
+    """The cheapest column of `needs` (m,) that is not done, and its price; ties to the first, -1 for none."""
+    best, lowest = -1, np.inf
+    for j in range(needs.shape[0]):
+        if needs[j] and not done[j]:
+            price = price_of(j, opened, prices)
+            if price < lowest:
+                best, lowest = j, price
+    return best, lowest
+
+
+@kernel
+def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I32,
+         price: F64) -> tuple[int, float]:  # fmt: skip
+    """Write the columns of `needs` that are not done, cheapest first, and their prices; return count and sum."""
+    known, begun, group = np.empty(done.shape[0], np.bool_), np.empty(opened.shape[0], np.bool_), prices[2]
+    copy(done, known)
+    copy(opened, begun)
+    count, total = 0, 0.0
+    while True:
+        j, lowest = cheapest(needs, known, begun, prices)
+        if j < 0:
+            return count, total
+        order[count], price[count] = j, lowest
+        count += 1
+        total += lowest
+        known[j] = True
+        if group[j] >= 0:
+            begun[group[j]] = True
+
+
+@kernel
+def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: float, n_groups: int,
+          asked: I32, price: F64, stood: I32, fee: F64, length: I32,
+          resolved: Bools) -> None:  # fmt: skip
+    """Acquire the features of complete rows one by one; fills the last six arguments.
+
+    In state s: the feature requested and its price, the deepest node evaluated (-1: none) and the cost of evaluating
+    nodes so far; the last state, and whether the row leaves the tree there. No feature is requested for a node that
+    the budget does not pay for. A missing value costs nothing and changes the prices of the rest of its group.
+    """
+    upper, lower, needs, evaluation = nodes
+    n, m = missing.shape
+    order, offered = np.empty(m, dtype=np.int32), np.empty(m)
+    for i in range(n):
+        done, opened = np.zeros(m, dtype=np.bool_), np.zeros(n_groups, dtype=np.bool_)
+        node, spent, s = 0, 0.0, 0
+        while node >= 0:
+            count, total = bill(needs[node], done, opened, prices, order, offered)
+            if spent + total + evaluation[node] > limit:
+                break
+            surprised = False
+            for c in range(count):
+                j = order[c]
+                done[j] = True
+                asked[i, s], price[i, s] = j, offered[c]
+                s += 1
+                stood[i, s], fee[i, s] = stood[i, s - 1], fee[i, s - 1]
+                if missing[i, j]:
+                    surprised = True
+                    break
+                spent += offered[c]
+                if prices[2][j] >= 0:
+                    opened[prices[2][j]] = True
+            if not surprised:
+                spent += evaluation[node]
+                fee[i, s] += evaluation[node]
+                stood[i, s] = node
+                node = upper[node] if up[i, node] else lower[node]
+        length[i], resolved[i] = s, node < 0
+
+
+@kernel
+def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, limit: float, n_groups: int,
+         spent: F64, reached: I32, resolved: Bools, missed: Bools, wanted: I32,
+         total: F64, order: I32, price: F64) -> None:  # fmt: skip
+    """The states of cases with status (n, m): 0 unknown, -1 unavailable, r >= 1 acquired as the r-th.
+
+    Fills the cost so far, the deepest node evaluated (-1: none), whether the case has left the tree, whether a feature
+    on its path is unavailable, and the columns and prices to request (`wanted` of them; `total` includes the evaluation
+    of the waiting node). A node whose features are known also waits if the budget does not pay for its evaluation.
+    """
+    upper, lower, needs, evaluation = nodes
+    n, m = status.shape
+    opened, first = np.zeros(n_groups, dtype=np.bool_), np.zeros(n_groups, dtype=np.int64)
+    done = np.empty(m, dtype=np.bool_)
+    for i in range(n):
+        for j in range(m):
+            done[j] = status[i, j] != 0
+        spent[i] = spent_on(status[i], prices, opened, first)
+        node, reached[i] = 0, -1
+        while node >= 0:
+            count, sum_ = bill(needs[node], done, opened, prices, order[i], price[i])
+            if count:
+                wanted[i], total[i] = count, sum_ + evaluation[node]
+                break
+            if evaluation[node] > 0 and spent[i] + evaluation[node] > limit:
+                break
+            for j in range(m):
+                missed[i] |= needs[node, j] and status[i, j] < 0
+            spent[i] += evaluation[node]
+            reached[i] = node
+            node = upper[node] if up[i, node] else lower[node]
+        resolved[i] = node < 0

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from app.acquisition.forest import FlatForest, PathCosts
+from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes
-from app.acquisition.prices import check_budget
-from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
+from app.acquisition.session import check_budget
+from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, Walk
 from app.decisions.folds import shuffled_groups
 from app.learners.base import scikit
 from app.progress import part, report

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.acquisition.categories import Orders
-from app.acquisition.chain import Chain, Lacking, Reduced, lacking, mean_loss
+from app.acquisition.chain import Chain, ChainExperience, Lacking, Reduced, lacking, mean_loss
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
-from app.acquisition.partial_calibration import Blend, StageCurve
-from app.acquisition.stopping import ChainExperience
+from app.acquisition.nodes import Orders
+from app.acquisition.stopping import Blend, StageCurve
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.learners._chain_order import Search, find_order, ranked

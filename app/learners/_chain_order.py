@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.acquisition.categories import Orders, order_categories
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
-from app.acquisition.prices import Prices
+from app.acquisition.nodes import Orders, order_categories
+from app.acquisition.session import Prices
 from app.arrays import F32, F64
 from app.decisions.folds import stratified_folds
 from app.progress import report

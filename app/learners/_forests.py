@@ -12,9 +12,8 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition.categories import Orders, order_categories
-from app.acquisition.forest import FlatForest, converted
-from app.acquisition.nodes import Nodes, Tree, beside, flatten
+from app.acquisition.forest import FlatForest
+from app.acquisition.nodes import Nodes, Orders, Tree, beside, converted, flatten, order_categories
 from app.errors import Invalid, pointer
 from app.learners._neighbours import Neighbours
 from app.learners.base import Dealt, stage_name

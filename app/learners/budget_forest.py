@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
 from app.learners.parameters import Range
 from app.learners.stepwise import Stepwise, check_fraction, prices_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.learners.automatic import Automatic
 from app.learners.base import Learner

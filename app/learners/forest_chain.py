@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.errors import Invalid, pointer
 from app.learners.base import Learner
 from app.learners.parameters import Range

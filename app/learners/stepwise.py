@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from app.acquisition.prices import Prices
-from app.acquisition.session import Trajectories
+from app.acquisition.session import Prices, Trajectories
 from app.acquisition.stopping import Experience, learn
 from app.errors import Invalid
 from app.learners.base import Learner, scikit

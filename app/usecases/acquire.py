@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
-from app.acquisition.prices import Prices
-from app.acquisition.session import States
+from app.acquisition.session import Prices, States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import Decision
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown

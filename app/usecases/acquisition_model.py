@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.prices import Prices
-from app.acquisition.session import StepwiseModel
+from app.acquisition.session import Prices, StepwiseModel
 from app.acquisition.stopping import Experience, Worth, parse_target, size_for
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.prices import Prices
-from app.acquisition.tree_of_classifiers import listed
+from app.acquisition.session import Prices
 from app.data.table import Table
 from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from app.jobs.job import Job
@@ -68,7 +67,7 @@ def _findings(estimator: Any, kind: str, features: Sequence[str], benefits: np.n
     if hasattr(estimator, "staircase"):
         steps = estimator.staircase(benefits)
         found["chain"] = [step | {"asks": None if step["asks"] is None else features[step["asks"]]} for step in steps]
-    return found | ({"tree": listed(estimator.outline(), features)} if hasattr(estimator, "outline") else {})
+    return found | ({"tree": estimator.outline(features)} if hasattr(estimator, "outline") else {})
 
 
 def card_of(

@@ -17,7 +17,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from app.acquisition.prices import Prices, wrong_price
+from app.acquisition.session import Prices, wrong_price
 from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject, unknown
 from app.text import MAX_NAME
 

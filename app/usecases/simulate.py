@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
 from app.access.caller import Caller
-from app.acquisition.prices import Prices, check_budget
-from app.acquisition.session import Trajectories
+from app.acquisition.session import Prices, Trajectories, check_budget
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import LARGEST, row_benefits
 from app.errors import Flaw, Invalid, pointer, reject

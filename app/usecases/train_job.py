@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app import progress
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.data.table import Table
 from app.errors import Invalid, NotFound
 from app.jobs.job import Job

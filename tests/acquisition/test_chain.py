@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition import _extra_trees
-from app.acquisition._extra_trees import MISSING_LEFT
-from app.acquisition.categories import Orders
-from app.acquisition.chain import Chain, Reduced, lacking
-from app.acquisition.extra_trees import ExtraTrees, Rule, grow
-from app.acquisition.partial_calibration import Blend
-from app.acquisition.prices import Prices
-from app.acquisition.stopping import ChainExperience, at_stake
+from app.acquisition import extra_trees
+from app.acquisition.chain import Chain, ChainExperience, Reduced, lacking
+from app.acquisition.extra_trees import MISSING_LEFT, ExtraTrees, Rule, grow
+from app.acquisition.nodes import Orders
+from app.acquisition.session import Prices
+from app.acquisition.stopping import Blend, at_stake
 from app.kernels import CALLS
 from tests.reference.chain import passes, shares, without
 from tests.reference.forests import random_prices
@@ -308,7 +306,7 @@ def test_compiling_ahead_covers_growing_and_answering():
     """After `python -m app.kernels` neither compiles anything more."""
     for call in CALLS.values():
         call()
-    kernels = (_extra_trees.grow_extra, _extra_trees.answer)
+    kernels = (extra_trees.grow_extra, extra_trees.answer)
     compiled = [len(kernel.signatures) for kernel in kernels]
     model, X, prices = chain(0)
     model.posterior(X)

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition.categories import order_categories
-from app.acquisition.forest import FlatForest, PathCosts
-from app.acquisition.prices import Prices
+from app.acquisition.forest import FlatForest
+from app.acquisition.nodes import order_categories
+from app.acquisition.session import Prices
+from app.acquisition.tree_grower import PathCosts
 from tests.reference.acquisition import nested, walk
 from tests.reference.forests import random_case
 from tests.reference.stepwise import from_sklearn, simulate

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from app.acquisition.prices import Prices
-from app.acquisition.tree_of_classifiers import Stop, TreeOfClassifiers, outline
+from app.acquisition.session import Prices
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from tests.reference.stepwise import simulate
 
 PRICES = Prices(np.array([1.0, 5, 4, 2]), np.array([1.0, 3, 1, 2]), np.array([-1, 0, 0, -1], np.int32), ("g",))
@@ -32,19 +32,19 @@ def tree():
 
 def test_each_node_with_what_it_asks_for_and_what_has_been_paid():
     """Cheapest first, of a group the discount for the second, evaluation of the path's nodes; nothing twice."""
-    assert outline(tree(), PRICES) == (
-        Stop((0,), 1.0, 0.5, 1, 2),
-        Stop((2, 1), 1 + 4 + 3 + 0.5, 0.0, -1, -1),
-        Stop((), 1.0, 0.25, 3, -1),
-        Stop((3, 2), 1 + 2 + 4.0, 0.0, -1, -1),
-    )
+    assert [tuple(node.values()) for node in tree().outline(PRICES, "abcd")] == [
+        (["a"], 1.0, 0.5, 1, 2),
+        (["c", "b"], 1 + 4 + 3 + 0.5, 0.0, None, None),
+        ([], 1.0, 0.25, 3, None),
+        (["d", "c"], 1 + 2 + 4.0, 0.0, None, None),
+    ]
 
 
 def test_costs_are_those_that_cases_pay():
     """Of every row at the node where it ends."""
     X = np.random.default_rng(0).normal(size=(50, 4))
     run = simulate(tree(), X, PRICES)
-    stops = outline(tree(), PRICES)
+    nodes = tree().outline(PRICES, "abcd")
     reached = tree().reach(X).tolist()
-    assert run.cost == pytest.approx([stops[node].cost for node in reached])
+    assert run.cost == pytest.approx([nodes[node]["cost"] for node in reached])
     assert set(reached) == {1, 2, 3}

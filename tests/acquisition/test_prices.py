@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.acquisition.prices import Prices, check_budget
+from app.acquisition.session import Prices, check_budget
 from app.errors import Invalid
 from app.usecases.feature_costs import parse_prices
 from tests.reference.stepwise import owned

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.partial_calibration import StageCurve
-from app.acquisition.prices import Prices
-from app.acquisition.session import Trajectories
-from app.acquisition.stopping import Experience, at_stake, learn
+from app.acquisition.session import Prices, Trajectories
+from app.acquisition.stopping import Experience, StageCurve, at_stake, learn
 from tests.reference.forests import random_case
 from tests.reference.worth import twin
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from app.acquisition.prices import Prices
-from app.acquisition.stopping import _CHEAP, _DEAR, _SIZES, ChainExperience, size_for
+from app.acquisition.chain import ChainExperience
+from app.acquisition.session import Prices
+from app.acquisition.stopping import _CHEAP, _DEAR, _SIZES, size_for
 from app.errors import Invalid
 
 pytestmark = pytest.mark.thorough

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition._growth import threshold_pairs
 from app.acquisition.forest import FlatForest
-from app.acquisition.prices import Prices
-from app.acquisition.tree_grower import MISSING, bin_columns, grow_tree
+from app.acquisition.growth import MISSING, bin_columns, grow_tree, threshold_pairs
+from app.acquisition.session import Prices
 from tests.reference.acquisition import depth, greedy_tree, nested, pairs
 from tests.reference.stepwise import simulate
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from tests.reference.stepwise import step
 

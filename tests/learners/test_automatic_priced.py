@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners import automatic

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.catalogue import KINDS, resolve

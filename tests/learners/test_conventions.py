@@ -9,7 +9,7 @@ from joblib import parallel_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.errors import Invalid
 from app.learners.automatic import Automatic
 from app.learners.benefit_logistic import BenefitLogistic

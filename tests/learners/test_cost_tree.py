@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LinearRegression
 
 from app import progress
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.learners.cost_tree import path
 from app.learners.cost_tree.estimator import CostTree

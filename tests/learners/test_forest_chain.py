@@ -7,7 +7,7 @@ import pytest
 
 from app import progress
 from app.acquisition.extra_trees import Rule
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.errors import Invalid
 from app.learners.forest_chain import ForestChain
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from app import progress
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.errors import Invalid
 from app.learners.random_forest import RandomForest
 from tests.conftest import shared

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition._extra_trees import MISSING_LEFT
+from app.acquisition.extra_trees import MISSING_LEFT
 
 
 def leaf(trees: Any, root: int, x: list[float]) -> list[float]:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from app.acquisition.forest import FlatForest
-from app.acquisition.prices import Prices
-from app.acquisition.tree_grower import bin_columns, grow_tree
+from app.acquisition.growth import bin_columns, grow_tree
+from app.acquisition.session import Prices
 
 
 def random_prices(random, m):

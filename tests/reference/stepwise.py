@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition.forest import FlatForest, converted
-from app.acquisition.prices import Prices
-from app.acquisition.session import States, StepwiseModel
+from app.acquisition.forest import FlatForest
+from app.acquisition.nodes import converted
+from app.acquisition.session import Prices, States, StepwiseModel
 
 UNKNOWN, UNAVAILABLE = 0, -1
 _BLOCK = 2000  # rows whose states are in memory together

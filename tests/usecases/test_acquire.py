@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.access.caller import ANYBODY
-from app.acquisition.prices import Prices
+from app.acquisition.session import Prices
 from app.acquisition.stopping import size_for
 from app.errors import Invalid, TooLarge, pointer
 from app.features import Feature, Schema

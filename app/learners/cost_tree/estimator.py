@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from app.acquisition.prices import Prices
-from app.acquisition.tree_of_classifiers import Stop, TreeOfClassifiers, outline
+from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
 from app.errors import Invalid
 from app.learners.base import Learner, scikit
@@ -18,6 +16,8 @@ from app.learners.stepwise import check_fraction, prices_of
 
 if TYPE_CHECKING:  # see `app.learners.base`
     from sklearn.utils import Tags
+
+    from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 
 
 class Point(NamedTuple):
@@ -98,7 +98,6 @@ class CostTree(Learner):
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
     validation_fraction: float = 0.2
 
-    model_: TreeOfClassifiers = field(init=False, repr=False)
     asks: ClassVar = True
     any_actions: ClassVar = True
     tasks: ClassVar = ("classification", "regression")
@@ -140,7 +139,8 @@ class CostTree(Learner):
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
-        return self.model_.values(X)
+        values: np.ndarray = self.model_.values(X)
+        return values
 
     def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
         """Accuracy, or the coefficient of determination."""
@@ -179,9 +179,10 @@ class CostTree(Learner):
         frontier = dict(zip(("lambda", *chosen), zip(*points, strict=True), strict=True))
         return {"lambda": taken, **chosen, "nodes": self.model_.n_nodes, "frontier": frontier}
 
-    def outline(self) -> tuple[Stop, ...]:
+    def outline(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """What each node asks for, and what its path costs at the prices of training."""
-        return outline(self.model_, self.prices_)
+        nodes: list[dict[str, Any]] = self.model_.outline(self.prices_, names)
+        return nodes
 
 
 def _short(figure: float) -> float:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
-from app.acquisition.prices import Prices, check_budget
+from app.acquisition.session import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import shuffled_groups
