@@ -25,7 +25,7 @@ from app.polling import Poller
 from app.progress import listen
 from app.settings import Settings
 from app.stores import open_ports
-from app.usecases import calibrate, compare, import_model, replay, replay_job, train, train_job
+from app.usecases import calibrate, compare, import_model, replay, replay_job, train
 from app.usecases.datasets import expire as expire_inline
 from app.usecases.ports import Ports
 
@@ -40,8 +40,8 @@ _MB = 2**20
 _RETRY_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
 _UPKEEP_SECONDS = 3600.0
 _RUN: dict[str, Callable[[Ports, Job], None]] = {
-    train.KIND: train_job.run,
-    calibrate.KIND: train_job.run,
+    train.KIND: train.run,
+    calibrate.KIND: train.run,
     compare.KIND: compare.run,
     import_model.KIND: import_model.run,
     replay.KIND: replay_job.run,
@@ -111,7 +111,7 @@ def keep_up(settings: Settings) -> None:
     parts: dict[str, Callable[[], object]] = {
         "expired jobs": partial(_expire_jobs, ports, settings.keep_jobs_days),
         "inline data sets": lambda: expire_inline(ports),
-        "what attempts left": lambda: train_job.clean_up_leftovers(ports),
+        "what attempts left": lambda: train.clean_up_leftovers(ports),
         "files of imports": lambda: import_model.clean_up_files(ports),
         "recorded decisions": lambda: keep_up_archive(
             ports.archive, None if days is None else days * DAY, seals=settings.shares_decisions

@@ -23,7 +23,7 @@ from defaults import random_matrices
 
 from app.decisions.benefit import decide, row_benefits
 from app.learners.catalogue import KINDS, resolve
-from app.usecases.splitting import folds_of, split_rows
+from app.usecases.evaluation import folds_of, split_rows
 
 SETS = ("german_credit", "heart_cleveland", "glass")
 LEARNERS = ("logistic", "random_forest", "gradient_boosting")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -18,12 +18,10 @@ from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterio
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
 from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
-from app.usecases.labelled_rows import class_codes
+from app.usecases.labelled_rows import Probabilities, class_codes
 from app.usecases.matrices import HasMatrix, NamedMatrixFields, needed_matrix
 from app.usecases.predict import check_classes
 from app.usecases.priors import shifted
-from app.usecases.probabilities import Probabilities
-from app.usecases.rankings import ContenderResult, Lead, lead_of, standings_of
 from app.usecases.rules import sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
@@ -31,6 +29,39 @@ MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
 Source = Literal["hold-out", "cross-validation", "request"]
 _ROW: dict[Source, str] = {"hold-out": "hold-out row", "cross-validation": "cross-validated row", "request": "row"}
 _BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
+
+
+Interval = Annotated[
+    tuple[float, float], Field(description="95 %, low and high: percentiles of resamples of the same rows")
+]
+
+
+class ContenderResult(BaseModel):
+    """What one contender earned per row, and how far that is from the best one."""
+
+    rule: RuleName
+    benefit: float
+    mu: float | None = Field(description="benefit / upper_bound; null where the bound is not positive")
+    interval: Interval
+    behind: float = Field(description="by how much the best one's benefit is larger")
+    behind_interval: Interval
+    cross_validated: bool = Field(
+        description="whether the rule is tuned on such rows, and so each fold of them was decided as the others advise"
+    )
+
+
+class Lead(BaseModel):
+    """Is the lead more than noise?"""
+
+    difference: float | None = Field(description="to the runner-up; null where all earned the same on every row")
+    interval: Interval | None = Field(
+        description="of the difference; allows for the choice of the best on the same rows"
+    )
+    differing_rows: int = Field(description="on which the best and the runner-up earned differently")
+    significant: bool = Field(
+        description="whether the interval of the difference excludes 0, there are at least 30 differing rows, and at"
+        " least 30 rows of each class in which the two can differ: among fewer, a rare large loss may be missing"
+    )
 
 
 class BenefitRequest(NamedMatrixFields):
@@ -197,6 +228,35 @@ def report(rows: Evidence, sent: HasMatrix, priors: Mapping[str, float] | None, 
             *doubts(judged, rows.classes, bound, _ROW[rows.evaluation], actions),
             *_about(ranking, len(y)),
         ],
+    }
+
+
+def standings_of(ruled: Iterable[Ruled], ranking: Ranking, bound: float) -> list[dict[str, Any]]:
+    """What each contender earned, in their order; `bound` is the upper bound of the benefit."""
+    return [
+        {
+            "rule": each.rule,
+            "benefit": standing.mean,
+            "mu": mu(standing.mean, bound),
+            "interval": standing.interval,
+            "behind": standing.behind,
+            "behind_interval": standing.behind_interval,
+            "cross_validated": each.cross_validated,
+        }
+        for each, standing in zip(ruled, ranking.standings, strict=True)
+    ]
+
+
+def lead_of(ranking: Ranking, name: Callable[[int], Any]) -> dict[str, Any]:
+    """By how much the best contender leads; `name` gives the name of the contender at a position."""
+    second = None if ranking.runner_up is None else ranking.standings[ranking.runner_up]
+    return {
+        "same": [name(j) for j in ranking.same],
+        "runner_up": None if ranking.runner_up is None else name(ranking.runner_up),
+        "difference": second and second.behind,
+        "interval": second and second.behind_interval,
+        "differing_rows": ranking.differing,
+        "significant": ranking.significant,
     }
 
 

@@ -16,9 +16,8 @@ from app.jobs.job import Job
 from app.learners.catalogue import SCORE_CALIBRATOR
 from app.usecases import jobs
 from app.usecases.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
-from app.usecases.labelled_rows import class_codes
+from app.usecases.labelled_rows import as_probabilities, check_class_names, class_codes
 from app.usecases.ports import Ports
-from app.usecases.probabilities import as_probabilities, check_class_names
 from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
 
 KIND = "calibrate"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -27,17 +26,15 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.learners.catalogue import SCORE_CALIBRATOR
 from app.usecases import jobs
+from app.usecases.benefit import lead_of, standings_of
 from app.usecases.calibrate import drafted
 from app.usecases.datasets import EXAMPLE_ID, find_named
 from app.usecases.fields import PROBABILITIES, ClassNames, Text
-from app.usecases.labelled_rows import class_codes
+from app.usecases.labelled_rows import as_probabilities, class_codes
 from app.usecases.matrices import MatrixFields, needed_matrix
 from app.usecases.ports import Ports
-from app.usecases.probabilities import as_probabilities
-from app.usecases.rankings import lead_of, standings_of
 from app.usecases.specs import FOLDS, SEED, CompareSpec, LearnerSpec
-from app.usecases.train import Learner
-from app.usecases.train_job import built, checked_posterior, fit, placed
+from app.usecases.train import Learner, built, checked_posterior, fit, placed
 
 KIND = "compare"
 _INCOMPARABLE = "the learners cannot be compared"
@@ -133,23 +130,22 @@ _Resolved = tuple[catalogue.Kind, dict[str, Any]]
 
 def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[_Resolved]:
     learners: list[_Resolved] = []
-    reject(_resolve(sent, learners), _INCOMPARABLE)
-    return learners
-
-
-def _resolve(sent: Sequence[Mapping[str, Any]], learners: list[_Resolved]) -> Iterator[Flaw]:
-    """Append the learners to `learners`, and yield what is wrong with them."""
+    flaws: list[Flaw] = []
     for i, one in enumerate(sent):
         try:
             kind, parameters = catalogue.resolve(one)
         except Invalid as error:
-            yield from error.under(pointer("learners", i)).flaws
+            flaws += error.under(pointer("learners", i)).flaws
             continue
         if kind.labels == "several":
-            yield Flaw(pointer("learners", i, "kind"), f"{kind.name} predicts several labels; rules decide about one")
+            what = f"{kind.name} predicts several labels; rules decide about one"
+            flaws.append(Flaw(pointer("learners", i, "kind"), what))
         if kind.regresses(parameters):
-            yield Flaw(pointer("learners", i, "task"), "regression predicts numbers; rules decide about classes")
+            what = "regression predicts numbers; rules decide about classes"
+            flaws.append(Flaw(pointer("learners", i, "task"), what))
         learners.append((kind, parameters))
+    reject(flaws, _INCOMPARABLE)
+    return learners
 
 
 def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[int | str]) -> list[LearnerSpec]:
@@ -185,7 +181,7 @@ def _worded(value: Any) -> str:
 
 def run(ports: Ports, job: Job) -> None:
     """Compare, and finish `job` with the table as its result."""
-    spec = CompareSpec.from_json(job.spec)
+    spec = CompareSpec.model_validate(job.spec)
     with progress.part(0.0, 0.02, "reading data"):
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = ports.datasets.table(spec.dataset)
@@ -194,15 +190,17 @@ def run(ports: Ports, job: Job) -> None:
     fold = stratified_folds(table.y, spec.folds, spec.seed)  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
         trials = _trials(table, fold, spec)
-    _check_any_left(trials)
+    failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
+    if len(failures) == len(trials):
+        flaws = [flaw for _, failure in failures for flaw in failure.flaws]
+        raise Invalid("; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws)
     with progress.part(0.95, 1.0, "comparing"):
         result = _result(table, fold, trials, spec)
     with ports.database.writing() as connection:
         ports.queue.succeed(connection, job, result)
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(NamedTuple):
     """A learner's probabilities (n, K) for rows that it was not fitted on, how long a fit took on average, and whether
     each one converged (None where that is no question); or why there are none.
     """
@@ -214,21 +212,7 @@ class _Trial:
     failure: Invalid | None = None
 
 
-@dataclass(frozen=True)
-class _Contender:
-    learner: str | None
-    ruled: Ruled
-
-
-def _check_any_left(trials: Sequence[_Trial]) -> None:
-    failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
-    if len(failures) == len(trials):
-        flaws = [flaw for _, failure in failures for flaw in failure.flaws]
-        raise Invalid("; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws)
-
-
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(NamedTuple):
     """Probabilities of the rows of one fold, from a fit on the others; how long that took and whether it converged."""
 
     scores: np.ndarray
@@ -246,6 +230,12 @@ def _trials(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
     failures: dict[int, Invalid] = {}
     parts = [part for part in range(spec.folds) if (fold == part).any()]
     order: deque[tuple[int, int, float]] = deque()
+    building = {
+        "categorical_features": list(table.schema.categorical),
+        "benefits": spec.benefit_matrix,
+        "classes": table.classes,
+        "random_state": spec.seed,
+    }
 
     def pieces() -> Iterator[Any]:
         for place, (number, part) in enumerate(product(range(len(called)), parts)):
@@ -253,7 +243,7 @@ def _trials(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
                 begin, end = place / (len(called) * len(parts)), (place + 1) / (len(called) * len(parts))
                 order.append((number, part, end))
                 where = (begin, end, f"{called[number]}, fold {part + 1}")
-                yield delayed(_tried)(_recipe(spec, number, table), table.X, table.y, fold, part, where)
+                yield delayed(_tried)(spec.learners[number], building, table.X, table.y, fold == part, where)
 
     for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
         number, part, done = order.popleft()
@@ -275,35 +265,22 @@ def _trial(name: str, fits: Mapping[int, _Fit], failure: Invalid | None, fold: n
     return _Trial(name, scores, float(np.mean([one.seconds for one in fits.values()])), converged or None)
 
 
-def _recipe(spec: CompareSpec, number: int, table: Table) -> dict[str, Any]:
-    """What it takes to build a learner, wherever that is to be."""
-    return {
-        **spec.learners[number].to_json(),
-        "categorical_features": list(table.schema.categorical),
-        "benefits": spec.benefit_matrix,
-        "classes": table.classes,
-        "random_state": spec.seed,
-    }
-
-
 def _tried(
-    recipe: Mapping[str, Any],
+    learner: LearnerSpec,
+    building: Mapping[str, Any],
     X: np.ndarray,
     y: np.ndarray,
-    fold: np.ndarray,
-    part: int,
+    held: np.ndarray,
     where: tuple[float, float, str],
 ) -> _Fit | Invalid:
-    """Fit on the rows outside a fold, and evaluate on those inside; or the reason why that is impossible."""
-    building = {name: value for name, value in recipe.items() if name not in {"kind", "parameters"}}
-    outside = fold == part
+    """Fit on the rows that are not `held` out, and evaluate on the others; or the reason why that is impossible."""
     try:
-        estimator = catalogue.kind_of(recipe["kind"]).build(recipe["parameters"], **building)
+        estimator = catalogue.kind_of(learner.kind).build(learner.parameters, **building)
         with progress.part(*where):
             began = perf_counter()
-            fit(estimator, X[~outside], y[~outside])
+            fit(estimator, X[~held], y[~held])
             seconds = perf_counter() - began
-        scores = checked_posterior(estimator, X[outside])
+        scores = checked_posterior(estimator, X[held])
     except Invalid as error:
         return error
     return _Fit(scores, seconds, bool(estimator.converged_) if hasattr(estimator, "converged_") else None)
@@ -314,27 +291,28 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
     B, y = spec.benefit_matrix, table.y
     priors = np.bincount(y, minlength=len(B)) / len(y)
     constant = same_for_all(len(y), B, priors)
-    contenders = [
-        _Contender(trial.name, ruled)
+    contenders: list[tuple[str | None, Ruled]] = [
+        (trial.name, ruled)
         for trial in trials
         if trial.scores is not None
         for ruled in apply_rules(Rows(trial.scores, trial.scores, y, fold), B, table.classes)
     ]
-    contenders.append(_Contender(None, constant))
+    contenders.append((None, constant))
     judged = Judged(y, B, priors)
     bound = upper_bound(priors, B)
-    ranking = contest(np.column_stack([one.ruled.choice for one in contenders]), judged, fixed=[len(contenders) - 1])
-    rows = standings_of((one.ruled for one in contenders), ranking, bound)
+    ranking = contest(np.column_stack([ruled.choice for _, ruled in contenders]), judged, fixed=[len(contenders) - 1])
+    rows = standings_of((ruled for _, ruled in contenders), ranking, bound)
 
     def name(j: int) -> dict[str, str | None]:
-        return {"learner": contenders[j].learner, "rule": contenders[j].ruled.rule}
+        learner, ruled = contenders[j]
+        return {"learner": learner, "rule": ruled.rule}
 
     return {
         "dataset": spec.dataset,
         "classes": list(table.classes),
         "rows": len(y),
         "upper_bound": bound,
-        "table": [{"learner": one.learner, **row} for one, row in zip(contenders, rows, strict=True)],
+        "table": [{"learner": learner, **row} for (learner, _), row in zip(contenders, rows, strict=True)],
         "best": {**name(ranking.best), **lead_of(ranking, name)},
         "same_for_all": {"action": int(constant.choice[0]), "benefit": ranking.standings[-1].mean},
         "learners": [_outcome(trial, learner) for trial, learner in zip(trials, spec.learners, strict=True)],
@@ -345,7 +323,7 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
 def _outcome(trial: _Trial, learner: LearnerSpec) -> dict[str, Any]:
     return {
         "name": trial.name,
-        **learner.to_json(),
+        **learner.model_dump(),
         "fit_seconds": None if trial.fit_seconds is None else round(trial.fit_seconds, 4),
         "converged": trial.converged,
         "error": None if trial.failure is None else trial.failure.detail,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import SEEK_END
 from typing import Any, BinaryIO
 
@@ -24,24 +24,23 @@ from app.learners.imported import FOLDS, Imported, checked_rows, load_joblib
 from app.learners.unseen import best_calibration
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
-from app.text import positions, some_of
+from app.text import listing, positions, some_of
 from app.usecases import jobs
-from app.usecases.class_order import check_order
 from app.usecases.datasets import find_named
-from app.usecases.evaluation import card_of, metrics_of
+from app.usecases.evaluation import Split, card_of, metrics_of
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import Names, Text
 from app.usecases.matrices import MatrixFields, read_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import Calibration, Format, ImportSpec
-from app.usecases.splitting import Split
-from app.usecases.train import listed_costs
-from app.usecases.train_job import publish
+from app.usecases.train import listed_costs, publish
 from app.usecases.training_warnings import rare_classes
 
 KIND = "import"
 
 _FEW = 20  # rows outside of the most common class for `auto` to calibrate
+_CLEAR = 4.0  # standard errors
+_ROUNDING = 1e-9
 _MANY = 50  # rows on which hardly a model is never wrong
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
@@ -134,7 +133,7 @@ def _kept_and_submitted(ports: Ports, spec: ImportSpec, content: BinaryIO, key: 
 def run(ports: Ports, job: Job) -> None:
     """Import, publish and finish `job`."""
     try:
-        published = _imported(ports, job, ImportSpec.from_json(job.spec))
+        published = _imported(ports, job, ImportSpec.model_validate(job.spec))
     except Invalid:
         ports.imports.remove(job.id)  # no other attempt will do better
         raise
@@ -247,6 +246,30 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     if len(rows) >= _MANY and (P.argmax(axis=1) == table.y).all():
         said.append("the model is right on every row of the data set: it was probably trained on these rows")
     return card, model, holdout, said
+
+
+def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str], sent: Sequence[int | str]) -> None:
+    """Invalid at /classes where rows of a class clearly have lower probabilities of it than all rows have on average.
+
+    P (n, K) and codes y (n,) are in the order of `classes`, `sent` has the order of the caller. Names in another order
+    than the model's turn decisions into their opposite. O(n K + K^3).
+    """
+    members = np.eye(len(classes))[y]
+    sizes = np.maximum(members.sum(axis=0), 1)
+    lifts = members.T.dot(P) / sizes[:, None] - P.mean(axis=0)
+    wrong = np.flatnonzero(np.diagonal(lifts) < -_CLEAR * P.std(axis=0) / np.sqrt(sizes) - _ROUNDING)
+    if not len(wrong):
+        return
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - 20 MB for a rare error
+
+    _, fitting = linear_sum_assignment(lifts.T, maximize=True)  # the class of each column
+    meant = {str(name): repr(classes[k]) for name, k in zip(classes, fitting, strict=True)}
+    first = repr(classes[wrong[0]])
+    raise Invalid.at(
+        "/classes",
+        f"the model gives {first} lower probabilities where {first} is true than elsewhere: its classes have another"
+        f" order; {listing([meant[str(name)] for name in sent])} fit the labels best",
+    )
 
 
 def _method(wanted: str, P: np.ndarray, codes: np.ndarray) -> str:

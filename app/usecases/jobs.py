@@ -85,7 +85,7 @@ def submit(
 
     return ports.queue.submit(
         kind,
-        spec.to_json(),
+        spec.model_dump(),
         requested=spec.requested() | ({} if dataset is None else {"dataset": dataset}),
         model=model,
         dataset=dataset,

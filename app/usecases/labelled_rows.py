@@ -1,8 +1,9 @@
-"""Complete rows with their labels, as a model sees them: from a data set or from a request."""
+"""Rows that come with a request or a data set: probabilities in place of a model, and labels that tell the truth."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,7 +40,7 @@ def labelled(ports: Ports, model: Loaded, order: Labelled, caller: Caller) -> Ro
         X, warnings = model.schema.encode(order.rows)
     except Invalid as error:
         raise error.under("/rows") from error
-    y = _numbers(order.labels) if model.regression else class_codes(order.labels, model.classes)
+    y = _labels_of_numbers(order.labels) if model.regression else class_codes(order.labels, model.classes)
     missing = np.isnan(X)
     for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
         row = order.rows[i]
@@ -102,10 +103,80 @@ def _not_a_class(label: Any, names: Sequence[str]) -> str:
     return unknown("class", label, names)
 
 
-def _numbers(labels: Sequence[Any]) -> np.ndarray:
+def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
     reject(
         Flaw(pointer("labels", i), "a label is a number here, as this model predicts numbers")
         for i, label in enumerate(labels)
         if isinstance(label, bool) or not isinstance(label, int | float) or not is_float(label)
     )
     return np.array(labels, dtype=np.float64)
+
+
+TOLERANCE = 1e-6  # of a sum: probabilities of 32 bits, of many classes, stay within
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Probabilities P float64 (n, K) of K classes that exclude one another."""
+
+    classes: Sequence[int | str]
+    P: np.ndarray
+
+
+def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: bool = False) -> Probabilities:
+    """Lists (n, K), or an array, of numbers of at least 0 whose rows sum to 1, or, with `normalize`, to anything more
+    than 0; Invalid with the place of each flaw below /classes and /probabilities. O(n K).
+    """
+    check_class_names(classes)
+    P = _as_array(value, len(classes))
+    if P.shape[1:] != (len(classes),):
+        raise Invalid.at("/probabilities", f"each row has {P.shape[1]} numbers, and there are {len(classes)} classes")
+    with np.errstate(over="ignore"):
+        sums = P.sum(axis=1)
+    least = P.min(axis=1, initial=0.0)
+    reject(_wrong_numbers(P, np.flatnonzero(~(np.isfinite(sums) & (least >= 0)))))
+    if normalize:
+        reject(_wrong_sums(sums, ~((sums > 0) & np.isfinite(sums)), "cannot be normalized"))
+        return Probabilities(classes, P / sums[:, None])
+    reject(_wrong_sums(sums, np.abs(sums - 1) > TOLERANCE, "must sum to 1; or send 'normalize': true"))
+    return Probabilities(classes, P)
+
+
+def check_class_names(classes: Sequence[int | str]) -> None:
+    """Invalid where two have the same name: 1 and "1" do."""
+    if len(set(map(str, classes))) < len(classes):
+        raise Invalid.at("/classes", "two classes have the same name")
+
+
+def _as_array(value: Any, n_classes: int) -> np.ndarray:
+    if isinstance(value, np.ndarray):
+        if value.ndim != 2:
+            raise Invalid.at("/probabilities", f"the shape is {list(value.shape)}; it must be [n, {n_classes}]")
+        return np.ascontiguousarray(value)  # what JSON is written from
+    if not isinstance(value, list):
+        raise Invalid.at("/probabilities", "probabilities are a list of rows, one per instance")
+    hint = ": [1 - p, p]" if n_classes == 2 else ""
+    reject(
+        Flaw(pointer("probabilities", i), f"a row is a list of {n_classes} numbers, one per class{hint}")
+        for i, row in enumerate(value)
+        if not isinstance(row, list) or len(row) != n_classes
+    )
+    reject(
+        Flaw(pointer("probabilities", i, k), "a probability is a number")
+        for i, row in enumerate(value)
+        if not {float, int}.issuperset(map(type, row))
+        for k, number in enumerate(row)
+        if type(number) not in (float, int)
+    )
+    return np.array(value, dtype=np.float64).reshape(len(value), n_classes)
+
+
+def _wrong_numbers(P: np.ndarray, rows: np.ndarray) -> Iterator[Flaw]:
+    for i in rows:
+        for k in np.flatnonzero(~(P[i] >= 0) | np.isinf(P[i])):
+            yield Flaw(pointer("probabilities", i, k), "a probability is a finite number of at least 0")
+
+
+def _wrong_sums(sums: np.ndarray, wrong: np.ndarray, rest: str) -> Iterator[Flaw]:
+    for i in np.flatnonzero(wrong):
+        yield Flaw(pointer("probabilities", i), f"these sum to {sums[i]:.6g}, and {rest}")

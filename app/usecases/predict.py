@@ -23,9 +23,9 @@ from app.registry.loaded import Loaded
 from app.text import positions
 from app.usecases.explain import contributions
 from app.usecases.fields import INSTANCES, PROBABILITIES, CarriedFields, CarriedIds, ClassNames, Text
+from app.usecases.labelled_rows import Probabilities
 from app.usecases.matrices import Prepared
 from app.usecases.ports import Ports
-from app.usecases.probabilities import Probabilities
 from app.usecases.record import RecordField, check_moment, ids_of, texts_of_json, texts_of_rows, wish_of
 from app.usecases.record_predicted import explored, predicted_batch
 from app.usecases.rules import Answer, RuleFields, check_fields, decide_by

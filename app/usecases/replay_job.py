@@ -24,6 +24,7 @@ from app.jobs.job import Job
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.identity import day_of
 from app.outcomes.terms import Label, Terms
+from app.usecases.labelled_rows import Probabilities
 from app.usecases.limits import decide_within_limits
 from app.usecases.models import trained
 from app.usecases.outcome_report.promise import basis
@@ -34,7 +35,6 @@ from app.usecases.outcome_report.ways import THIN, Paired, gain, verdict, way
 from app.usecases.ports import Ports
 from app.usecases.predict import decide_given
 from app.usecases.priors import corrected
-from app.usecases.probabilities import Probabilities
 from app.usecases.replay import question_of
 from app.usecases.specs import ReplaySpec
 
@@ -44,7 +44,7 @@ _SIGNIFICANT = 0.05
 
 def run(ports: Ports, job: Job) -> None:
     """Replay, and finish `job` with the figures as its result."""
-    replay = Replay(ports, ReplaySpec.from_json(job.spec))
+    replay = Replay(ports, ReplaySpec.model_validate(job.spec))
     with progress.part(0.0, 1.0, "replaying"):
         replay.read()
     with ports.database.writing() as connection:

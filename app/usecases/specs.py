@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -18,20 +18,9 @@ IMPORTED = "imported"  # the kind of a learner that was trained elsewhere
 
 
 class Spec(BaseModel):
-    """A frozen document. Fields that an older version did not write get their defaults; an unknown field is an error,
-    since without it the job would do something else than was ordered.
-    """
+    """A frozen document; an unknown field is an error, since without it the job would do something else."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Read what `to_json` returned, in this version or an older one; pydantic.ValidationError for anything else."""
-        return cls.model_validate(stored)
-
-    def to_json(self) -> dict[str, Any]:
-        """The document, ready for JSON."""
-        return self.model_dump()
 
     def requested(self) -> dict[str, Any]:
         """What a job's document shows of it: all but matrices, prices and settings."""

@@ -11,8 +11,8 @@ from app.data.table import Table
 from app.decisions.calibration import FEW
 from app.registry.loaded import Holdout
 from app.text import counted, listing, some_of
+from app.usecases.evaluation import Split
 from app.usecases.specs import TrainSpec
-from app.usecases.splitting import Split
 
 _MAX_NAMED = 5
 _SHARE = 0.05  # of the rows, from which repeats are named

@@ -16,7 +16,7 @@ from app.access.caller import ANYBODY, Caller, Scope
 from app.api.app import create_app
 from app.outcomes.identity import day_of
 from app.outcomes.terms import Terms
-from app.usecases import train_job
+from app.usecases import train
 from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for, two_class_rows
@@ -83,7 +83,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
         order = {"model": asking.own("forest"), "learner": {"kind": "budget_forest"}, "data": two_class_rows(60)}
         asking("POST", "/train", json=order).raise_for_status()
         job = ports.queue.claim("a worker")
-        train_job.run(ports, ports.queue.get(job.id))
+        train.run(ports, ports.queue.get(job.id))
     ports.registry.refresh()
     yield app
     ports.database.close()

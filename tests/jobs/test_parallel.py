@@ -80,7 +80,7 @@ def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
     ]
     learners[0]["parameters"]["C"] = -1.0  # cannot be fitted, and spoils nothing
     order = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
-    spec = CompareSpec.from_json(order)
+    spec = CompareSpec.model_validate(order)
     found = []
     for place in (("", 1), (dask_cluster, 1)):
         with pieces_run_on(*place):

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from fastapi import FastAPI
 
-from app.usecases import train_job
+from app.usecases import train as training
 from tests.reference.losses import PLAIN
 from tests.servers.direct import Answer, ask
 from tests.servers.fuzzing import ARROW, NPY, Sent
@@ -126,7 +126,7 @@ async def train(app: FastAPI, orders: Iterable[dict[str, Any]]) -> None:
         assert answer.status == 202, answer
     ports = app.state.ports
     while job := ports.queue.claim("zoo"):
-        await asyncio.to_thread(train_job.run, ports, job)
+        await asyncio.to_thread(training.run, ports, job)
     ports.registry.refresh()
 
 

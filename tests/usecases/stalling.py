@@ -21,7 +21,7 @@ from app.storage import disk
 from app.storage.disk import Disk
 from app.storage.objects import Objects
 from app.stores import open_ports
-from app.usecases import train_job
+from app.usecases import train
 from tests.registry.making import HOLDOUT, make_card, make_estimator
 
 _STEPS = {
@@ -36,7 +36,7 @@ def stall(
 ) -> None:
     """Do `work` for a job; exit code 0 also where it was told that the attempt is over."""
     os.environ.update(environment)  # the fork server has that of an earlier test
-    train_job._train = trained
+    train._train = trained
     _stop_at(at, in_transactions=in_transactions)
     ports = open_ports(Settings.model_validate(settings))
     try:
@@ -53,8 +53,8 @@ def trained(_ports: object, job: Job) -> tuple[Card, LogisticRegression, Holdout
 
 
 WORK: dict[str, Callable[[Any, Job], object]] = {
-    "publish": train_job.run,
-    "clean up": lambda ports, _job: train_job.clean_up_leftovers(ports, -60),
+    "publish": train.run,
+    "clean up": lambda ports, _job: train.clean_up_leftovers(ports, -60),
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.errors import Invalid
-from app.usecases.class_order import check_order
+from app.usecases.import_model import check_order
 
 NAMES = ["a", "b", "c"]
 

@@ -5,8 +5,8 @@ import pytest
 
 from app.learners.catalogue import KINDS
 from app.registry.loaded import Holdout
+from app.usecases.evaluation import FEW_ROWS, cross_validated, number_of_folds, of_a_fold, split_rows
 from app.usecases.specs import LearnerSpec, TrainSpec
-from app.usecases.splitting import FEW_ROWS, cross_validated, number_of_folds, of_a_fold, split_rows
 from tests.conftest import trained, two_class_rows
 from tests.usecases.test_rare_classes import table_of
 

@@ -27,7 +27,7 @@ from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.saved_matrices import SavedMatrices
 from app.stores import make_tables
-from app.usecases import datasets, train, train_job
+from app.usecases import datasets, train
 from app.usecases.ports import Ports
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
@@ -143,7 +143,7 @@ def cancelled(ports, job):
 def published(ports, job):
     """Publish what the job was to make, as its process does."""
     assert ports.queue.claim("worker").id == job.id
-    train_job.run(ports, ports.queue.get(job.id))
+    train.run(ports, ports.queue.get(job.id))
     return job.dataset
 
 

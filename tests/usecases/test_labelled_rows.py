@@ -5,8 +5,7 @@ import pytest
 
 from app.errors import Invalid
 from app.usecases.benefit import evidence_given
-from app.usecases.labelled_rows import class_codes
-from app.usecases.probabilities import as_probabilities
+from app.usecases.labelled_rows import as_probabilities, class_codes
 from tests.messages import says
 
 CLASSES = {"integers": (0, 1), "words": ("0", "1")}

@@ -10,7 +10,7 @@ from app.data.table import Table
 from app.features import Feature, Schema
 from app.learners.catalogue import KINDS, resolve
 from app.registry.loaded import Holdout
-from app.usecases.splitting import split_rows
+from app.usecases.evaluation import split_rows
 from app.usecases.training_warnings import rare_classes
 from tests.conftest import trained
 

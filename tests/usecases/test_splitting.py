@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.usecases.splitting import split_rows
+from app.usecases.evaluation import split_rows
 
 
 def test_a_label_of_two_rows_is_learnt_from_one():

@@ -18,7 +18,7 @@ from app.processes import LOCK, preload
 from app.registry.tables import unpublished
 from app.settings import Settings
 from app.stores import make_tables, open_ports
-from app.usecases import train_job
+from app.usecases import train
 from tests.effort import THOROUGH
 from tests.jobs.waiting import eventually
 from tests.registry.making import open_registry
@@ -61,7 +61,7 @@ def settings(request, tmp_path):
 @pytest.fixture
 def ports(settings, monkeypatch):
     make_tables(Settings.model_validate(settings)).database.close()
-    monkeypatch.setattr(train_job, "_train", trained)
+    monkeypatch.setattr(train, "_train", trained)
     ports = open_ports(Settings.model_validate(settings))
     yield ports
     ports.database.close()
@@ -118,7 +118,7 @@ def lose(ports):
 def attempt(ports, job):
     """What another worker does; False where a stopped process is in the way."""
     try:
-        train_job.run(ports, job)
+        train.run(ports, job)
     except Unavailable as error:
         ports.queue.postpone(job, error.detail)
         return False
@@ -141,7 +141,7 @@ def check(ports, settings, job):
     registry.refresh()
     assert [line.version for line in registry.model(model["name"]).versions] == [model["version"]]
     assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
-    train_job.clean_up_leftovers(ports, -60)
+    train.clean_up_leftovers(ports, -60)
     assert registry.files.numbers(model["name"]) == [model["version"]]
     fresh = open_registry(settings["models"], ports.database)
     assert fresh.load(f"{model['name']}:{model['version']}").card.job == job.id

@@ -9,7 +9,7 @@ from app.access.caller import ANYBODY
 from app.database import Database
 from app.storage import Storage
 from app.stores import make_tables, open_ports
-from app.usecases import models, train_job
+from app.usecases import models, train
 from tests.conftest import settings_for
 from tests.usecases.stalling import trained
 
@@ -50,9 +50,9 @@ def test_no_store_is_called_while_a_job_holds_the_write_lock(ports, monkeypatch)
     for _ in range(2):
         ports.queue.submit("train", {"model": "ward"}, model="ward")
         job = ports.queue.claim("ann")
-        train_job.publish(ports, job, *trained(ports, job))
+        train.publish(ports, job, *trained(ports, job))
     ports.registry.stage(*trained(ports, job)[:2])
-    train_job.clean_up_leftovers(ports, -60)
+    train.clean_up_leftovers(ports, -60)
     ports.registry.refresh()
     models.set_alias(ports, "ward", "live", 1, by=ANYBODY)
     ports.registry.delete_version("ward", 2)

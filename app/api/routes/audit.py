@@ -13,7 +13,6 @@ from app.api.deps import PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.permits import ADMIN, needs
 from app.api.routing import StrictRoute
-from app.usecases import audit as usecase
 
 router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)
 
@@ -58,5 +57,5 @@ def list_audit(
     """Jobs ordered and cancelled, versions published and deleted, aliases moved, models and data sets deleted, keys
     made and revoked. Where keys are configured, it needs one with the scope `admin`.
     """
-    found, token = usecase.page(ports, page_size, page_token)
+    found, token = ports.audit.page(page_size, page_token)
     return AuditPage(entries=[AuditEntry.of(entry) for entry in found], next_page_token=token)

@@ -22,8 +22,8 @@ from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest, GivenFields
 from app.usecases.fields import ModelVersion
+from app.usecases.labelled_rows import as_probabilities
 from app.usecases.matrices import with_saved
-from app.usecases.probabilities import as_probabilities
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 

@@ -13,9 +13,9 @@ from app.api.permits import TRAIN, needs
 from app.api.routing import StrictRoute
 from app.decisions.rules import RuleName
 from app.usecases import compare as usecase
+from app.usecases.benefit import ContenderResult, Lead
 from app.usecases.compare import CompareRequest
 from app.usecases.datasets import EXAMPLE_ID
-from app.usecases.rankings import ContenderResult, Lead
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 

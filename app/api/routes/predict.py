@@ -27,11 +27,11 @@ from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
 from app.text import document_of
 from app.usecases import predict as usecase
+from app.usecases.labelled_rows import Probabilities, as_probabilities
 from app.usecases.matrices import with_saved
 from app.usecases.ports import Ports
 from app.usecases.predict import By, PredictFields, PredictRequest, Rows, extent, key_of, strange_values
 from app.usecases.predict_answer import PredictAnswer
-from app.usecases.probabilities import Probabilities, as_probabilities
 
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
