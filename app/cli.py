@@ -68,7 +68,7 @@ def _parser(describe: Callable[[str, argparse.ArgumentParser], None] | None = No
 
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "completion":
-        return _complete(chosen.shell)
+        return _as_client(["completion", chosen.shell])
     module, _, name = _RUN[chosen.command].partition(":")
     if chosen.command == "serve":
         gc.disable()  # until it has started: what is imported stays, and searching it takes a tenth of the time
@@ -77,26 +77,17 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def _as_client(arguments: Sequence[str]) -> int:
-    try:
-        from payoff_client.commands import main as run  # noqa: PLC0415 - a service needs no client
-    except ModuleNotFoundError as error:
-        return _without_client(arguments[0], error)
-    return run(arguments, prog="payoff")
-
-
-def _complete(shell: str) -> int:
+    """Run a command of the client, or print the script that completes commands."""
     try:
         from payoff_client import commands, terminal  # noqa: PLC0415 - a service needs no client
     except ModuleNotFoundError as error:
-        return _without_client("completion", error)
+        print(f"payoff: {arguments[0]} needs the client: pip install payoff-client ({error})", file=sys.stderr)
+        return 2
+    if arguments[0] in _OF_CLIENT:
+        return commands.main(arguments, prog="payoff")
     with terminal.output_may_end():
-        print(terminal.script(_parser(commands.describe), shell))
+        print(terminal.script(_parser(commands.describe), arguments[1]))
     return 0
-
-
-def _without_client(command: str, error: ModuleNotFoundError) -> int:
-    print(f"payoff: {command} needs the client: pip install payoff-client ({error})", file=sys.stderr)
-    return 2
 
 
 def _number(low: int, high: int) -> Callable[[str], int]:

@@ -15,8 +15,7 @@ from app.job_processes import make_worker
 from app.logs import configure
 from app.metrics import of_worker
 from app.settings import Settings
-from app.starting import starting
-from app.stores import make_ports, make_tables
+from app.stores import make_ports, make_tables, starting
 
 
 def worker(chosen: argparse.Namespace) -> int:

@@ -29,10 +29,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from app.changes import Changes
 from app.circuit_breaker import CircuitBreaker
 from app.disks import concerns_file, explained, unwritable
 from app.errors import Invalid, Unavailable
+from app.polling import Changes
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
@@ -190,9 +190,10 @@ class Database:
         """Note that the database does not answer; the error that says so."""
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago", _RETRY_SECONDS)
-        found = explained(cause, self.engine.url.database or "the database") if self.is_sqlite else None
+        file = self.engine.url.database if self.is_sqlite else None
+        found = explained(cause, file) if file else None
         why = " ".join(str(cause or error).split())
-        away = DatabaseAway(why) if found is None else DatabaseAway(f"{found.what} ({why})", found.fix)
+        away = DatabaseAway(why) if found is None else DatabaseAway(f"{file}: {found.what} ({why})", found.fix)
         if self._answered:
             _log.warning("the database does not answer: %s", away.why)
             self._answered = False

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import os
 import signal
 import socket
@@ -12,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,21 +29,22 @@ _FACTOR = 0.6  # by which one instrument reads too low afterwards
 
 @dataclass(frozen=True)
 class Case:
-    """One example: real data, actions, and the benefit of each action for each class."""
+    """One example: real data, actions, and the benefit of each action for each class.
+
+    `names` are the classes of the target codes 0, 1, … . `benefits` has a row per class in the model's order, which is
+    alphabetical, and a column per action. `sought` is the class to retrieve among the test cases; `stages` has the
+    prices of measurements by a word in their name: of the first one, and of each later one.
+    """
 
     model: str
     title: str
     data: Any
     names: Sequence[str]
-    """The classes of the target codes 0, 1, …"""
     actions: Sequence[str]
     benefits: Sequence[Sequence[float]]
-    """A row per class in the model's order, which is alphabetical; a column per action."""
     unit: str
     sought: str | None = None
-    """The class to retrieve among the test cases, or None."""
     stages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The prices of measurements by a word in their name: of the first one, and of each later one."""
 
     @property
     def classes(self) -> list[str]:
@@ -64,9 +63,7 @@ def run(chosen: argparse.Namespace) -> int:
         for case in cases():
             tell(client, case)
         if not (chosen.exit or chosen.url):
-            print(
-                f"The console is at {client.base_url}, the documentation at {client.base_url}/docs. Ctrl-C ends both."
-            )
+            print(f"The console is at {client.base_url}, the documentation at /docs. Ctrl-C ends both.")
             try:
                 signal.pause()
             except KeyboardInterrupt:
@@ -84,9 +81,7 @@ def service(port: int) -> Iterator[httpx.Client]:
     """The service in a process of its own, once it is ready."""
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", port)) == 0:
-            raise SystemExit(
-                f"port {port} is in use; choose another one: payoff demo --port 8001, or make demo PORT=8001"
-            )
+            raise SystemExit(f"port {port} is in use; choose another: payoff demo --port 8001, make demo PORT=8001")
     environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # else the service would stay
@@ -94,25 +89,21 @@ def service(port: int) -> Iterator[httpx.Client]:
     try:
         with client_of(f"http://127.0.0.1:{port}") as client:
             until = time.monotonic() + _START_SECONDS
-            while not _ready(client):
+            ready = False
+            while not ready:
                 if server.poll() is not None or time.monotonic() > until:
                     raise SystemExit("the service did not become ready; see its last log lines")
                 time.sleep(0.05)
+                with suppress(httpx.TransportError):
+                    ready = client.get("/health/ready").is_success
             yield client
     finally:
         server.terminate()
         server.wait()
 
 
-def _ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health/ready").status_code == httpx.codes.OK
-    except httpx.TransportError:
-        return False
-
-
-def post(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
-    return answered(client.post(path, **body))
+def post(client: httpx.Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    return answered(client.post(path, json=body))
 
 
 def answered(response: httpx.Response) -> dict[str, Any]:
@@ -125,7 +116,7 @@ def answered(response: httpx.Response) -> dict[str, Any]:
 
 def trained(client: httpx.Client, order: Mapping[str, Any]) -> dict[str, Any]:
     """The job that an order to train has become, once it has succeeded."""
-    job = post(client, "/train", json=order)
+    job = post(client, "/train", order)
     while job["status"] in ("queued", "running"):
         job = answered(client.get(f"/jobs/{job['id']}", headers={"Prefer": "wait=30"}))
     if job["status"] != "succeeded":
@@ -165,29 +156,21 @@ def tell(client: httpx.Client, case: Case) -> None:
     )
     print(f"== {case.title}")
     _show_matrix(case)
-    uploaded = post(
-        client,
-        "/datasets",
-        files={"file": (f"{case.model}.csv", _table(case.data.feature_names, train, known), "text/csv")},
-        data={"label": "truth", "name": case.model},
-    )
-    print(f"POST /datasets   {uploaded['rows']} rows kept as {uploaded['id']}; the other {len(test)} are test cases")
-    order = {"model": case.model, "learner": {"kind": "logistic"}, "data": {"dataset": uploaded["id"]}, "holdout": 0.25}
-    job = trained(client, order)
-    version = job["model"]["version"]
-    print(
-        f"POST /train      {case.model}:{version} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen"
-    )
-    question = {"model": f"{case.model}:{version}", "instances": test.tolist()}
-    priced = post(client, "/predict", json=question | case.stakes)
-    blind = post(client, "/predict", json=question | {"rule": "most_probable"})
+    data = {"features": list(map(str, case.data.feature_names)), "rows": train.tolist(), "labels": known}
+    job = trained(client, {"model": case.model, "learner": {"kind": "logistic"}, "data": data, "holdout": 0.25})
+    model = f"{case.model}:{job['model']['version']}"
+    print(f"POST /train      {len(train)} rows; the other {len(test)} are test cases")
+    print(f"                 {model} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen")
+    question = {"model": model, "instances": test.tolist()}
+    priced = post(client, "/predict", question | case.stakes)
+    blind = post(client, "/predict", question | {"rule": "most_probable"})
     _show_decisions(priced, truth)
     _show_earnings(case, priced, blind, truth)
     if case.sought is not None:
         _show_sets(client, question, case.sought, truth)
     if case.stages:
-        _ask_step_by_step(client, case, uploaded["id"], test, truth)
-        _show_days(client, {"model": f"{case.model}:{version}", **case.stakes}, case.data.feature_names, test, truth)
+        _ask_step_by_step(client, case, data, test, truth)
+        _show_days(client, {"model": model, **case.stakes}, data["features"], test, truth)
     print()
 
 
@@ -236,7 +219,7 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
         ("expected_loss", "the set with the largest expected"),
         ("half", "those above 1/2, regardless of"),
     ):
-        found = post(client, "/retrieve", json=asked | {"method": method})["sets"][0]
+        found = post(client, "/retrieve", asked | {"method": method})["sets"][0]
         hits = int(actual[found["selected"]].sum())
         real = (1 + beta**2) * hits / (beta**2 * actual.sum() + found["k"])
         scores = f"F{beta} ({1 - found['expected_loss']:.3f}; in truth {real:.3f})"
@@ -244,20 +227,20 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
 
 
 def _ask_step_by_step(
-    client: httpx.Client, case: Case, dataset: str, test: np.ndarray, truth: Sequence[str]
-) -> None:  # fmt: skip
+    client: httpx.Client, case: Case, data: Mapping[str, Any], test: np.ndarray, truth: Sequence[str]
+) -> None:
     """Train a forest with prices of measurements, and print what `/acquire` asks for until more is not worth it."""
     costs = [
         {"feature": name, "cost": first, "group": stage, "discounted_cost": later}
-        for name in map(str, case.data.feature_names)
+        for name in data["features"]
         for stage, (first, later) in case.stages.items()
         if stage in name
     ]
     model = f"{case.model}-steps"
-    order = {"model": model, "learner": {"kind": "budget_forest"}, "data": {"dataset": dataset}, "feature_costs": costs}
+    order = {"model": model, "learner": {"kind": "budget_forest"}, "data": data, "feature_costs": costs}
     trained(client, order)
     stakes = {"model": model, **case.stakes}
-    report = post(client, "/acquire/simulate", json=stakes | {"rows": test.tolist(), "labels": list(truth)})
+    report = post(client, "/acquire/simulate", stakes | {"rows": test.tolist(), "labels": list(truth)})
     asked = report["budgets"][-1]["worth_stopping"]
     print("POST /acquire    each measurement has a (made-up) price, and a forest asks for them one by one:")
     for words, way in (
@@ -285,9 +268,9 @@ def _show_days(
         rows = rng.integers(len(X), size=_CASES)
         seen = X[rows] * np.where(broken & (day >= _BEFORE), _FACTOR, 1.0)
         record = {"at": began + day * DAY + DAY / 2, "instances": True}
-        answer = post(client, "/predict", json={**question, "instances": seen.tolist(), "record": record})
+        answer = post(client, "/predict", {**question, "instances": seen.tolist(), "record": record})
         outcomes = [{"id": id_, "truth": truth[row]} for id_, row in zip(answer["ids"], rows, strict=True)]
-        post(client, "/outcomes", json={"outcomes": outcomes})
+        post(client, "/outcomes", {"outcomes": outcomes})
     print(f"POST /outcomes   {_DAYS} simulated days of {_CASES} decisions, with the truth; after {_BEFORE} days")
     print(f"                 one instrument reads {1 - _FACTOR:.0%} too low:")
     for words, since, until in (("before", began, half), ("after", half, now), ("in all", began, now)):
@@ -299,11 +282,3 @@ def _show_days(
         print(f"      {words:<7} expected {expected:6.1f}, realised {realised['mean']:6.1f} ({interval}): {verdict}")
     drifted = [line["feature"] for line in report["drift"]["features"] if line["drifted"]]
     print(f"      {len(drifted)} of {len(names)} measurements have drifted: {', '.join(drifted[:3])}, …")
-
-
-def _table(names: Sequence[str], X: np.ndarray, truth: Sequence[str]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([*names, "truth"])
-    writer.writerows([*row, name] for row, name in zip(X.tolist(), truth, strict=True))
-    return text.getvalue().encode()

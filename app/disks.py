@@ -35,32 +35,25 @@ _BY_NUMBER: Mapping[int, Obstacle] = {
     errno.ENOTDIR: NO_FOLDER,
     errno.EEXIST: NO_FOLDER,
 }
-_PRIMARY = 0xFF  # the part of an extended code that names the kind of error
-_DISK_CODES = {
+DAMAGED: Final = Obstacle(
+    "it is damaged, or is no SQLite database",
+    "stop every process that uses it, move it away together with its -wal and -shm, and put a backup in its"
+    " place; without one `payoff rebuild` finds the models again, but aliases, jobs, keys and the audit log are"
+    " lost",
+)
+_PRIMARY = 0xFF  # the part of an extended code of SQLite that names the kind of error
+_OF_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_OF_FILE = _OF_DAMAGE | {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH,
-}
-DAMAGED = Obstacle(
-    "is damaged, or is no SQLite database",
-    "stop every process that uses it, move it away together with its -wal and -shm, and put a backup in its"
-    " place; without one `payoff rebuild` finds the models again, but aliases, jobs, keys and the audit log are"
-    " lost",
-)
-_HELD = Obstacle(
-    "is held by another process",
-    "stop what holds it, such as another program that writes to it; folders on a network file system are not supported",
-)
-_BY_CODE = {
-    sqlite3.SQLITE_CORRUPT: DAMAGED,
-    sqlite3.SQLITE_NOTADB: DAMAGED,
-    sqlite3.SQLITE_BUSY: _HELD,
-    sqlite3.SQLITE_LOCKED: _HELD,
-    sqlite3.SQLITE_PROTOCOL: _HELD,
-    sqlite3.SQLITE_NOMEM: Obstacle("needs more memory than there is", "give this process more memory"),
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOMEM,
 }
 
 
@@ -95,17 +88,13 @@ def obstacle(folder: Path) -> Obstacle | None:
 
 
 def concerns_file(error: BaseException | None) -> bool:
-    """Whether the database file or its disk is at fault, rather than a statement."""
-    return _kind(error) in _DISK_CODES | _BY_CODE.keys()
+    """Whether the database file, its disk or this machine is at fault, rather than a statement."""
+    return _kind(error) in _OF_FILE
 
 
 def explained(error: BaseException | None, file: str) -> Obstacle | None:
-    """What is wrong with the database `file`, and the fix; None for the errors of a statement."""
-    kind = _kind(error)
-    if kind in _DISK_CODES:
-        return _of_disk(kind, file)
-    found = _BY_CODE.get(kind)
-    return found and Obstacle(f"{file} {found.what}", found.fix)
+    """What is wrong with the database `file` where SQLite's own words do not say it, and the fix."""
+    return DAMAGED if _kind(error) in _OF_DAMAGE else unwritable(file)
 
 
 def unwritable(file: str) -> Obstacle | None:
@@ -122,18 +111,3 @@ def _kind(error: BaseException | None) -> int:
     """SQLite's primary code of an error, -1 for those of anything else."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return -1 if code is None else code & _PRIMARY
-
-
-def _of_disk(kind: int, file: str) -> Obstacle:
-    """A full disk, a read-only one and missing rights give several of these codes, so the disk itself is looked at."""
-    found = unwritable(file)
-    if found is not None:
-        return Obstacle(f"{file} cannot be written: {found.what}", found.fix)
-    if kind == sqlite3.SQLITE_IOERR:
-        return Obstacle(f"{file} cannot be read or written: {BROKEN.what}", BROKEN.fix)
-    if kind == sqlite3.SQLITE_FULL:
-        return Obstacle(f"{file} found no room on its disk", "make room on that disk")
-    return Obstacle(
-        f"{file} cannot be opened for writing",
-        f"let uid {os.getuid()} read and write the file, its -wal and -shm, and the folder that holds them",
-    )

@@ -68,7 +68,7 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
             *(("app.postgres",) if not ports.database.is_sqlite else ()),
             *(("s3fs",) if "s3://" in settings.models + settings.datasets + settings.decisions else ()),
             *(("app.jobs.cluster",) if settings.dask else ()),
-            *(tracing.MODULES if settings.telemetry else ()),
+            *(("app.telemetry",) if settings.telemetry else ()),
         ),
     )
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
-from threading import Event, Thread
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
 
-_log = logging.getLogger(__name__)
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
-SECONDS = 0.5  # half of the second within which every process sees a change
+from app.errors import PayoffError
+
+_SECONDS = 0.5  # half of the second within which every process sees a change
+_LATE_SECONDS = 10.0  # after the last look; a look at a database that hangs ends sooner
+_AWAY = (SQLAlchemyError, PayoffError, OSError)
+_NOTHING = object()
+
+log = logging.getLogger(__name__)
 
 
 class Poller:
@@ -18,7 +29,9 @@ class Poller:
     An error that `look` does not handle is logged, and the next look follows: whoever relies on it must not go blind.
     """
 
-    def __init__(self, name: str, look: Callable[[], None], seconds: float = SECONDS, *, at_once: bool = False) -> None:
+    def __init__(
+        self, name: str, look: Callable[[], None], seconds: float = _SECONDS, *, at_once: bool = False
+    ) -> None:
         self._name = name
         self._look = look
         self._seconds = seconds
@@ -56,12 +69,100 @@ class Poller:
     def _try(self) -> None:
         try:
             self._look()
-        except Exception:  # noqa: BLE001 - whatever it is, the next look may succeed
+        except Exception:  # whatever it is, the next look may succeed
             with suppress(Exception):  # a line that cannot be written ends no loop
-                _log.exception("unexpected error in the thread %r, which goes on", self._name)
+                log.exception("unexpected error in the thread %r, which goes on", self._name)
 
     def _is_stopped(self) -> bool:
         """After `seconds`, or as soon as it is woken or stopped."""
         self._awake.wait(self._seconds)
         self._awake.clear()
         return self._stopped.is_set()
+
+
+@dataclass(eq=False)
+class _Follower:
+    """One who follows; what goes wrong with it is logged once, and is no matter of the others."""
+
+    ask: Callable[[Connection], Any]
+    tell: Callable[[Any], None]
+    failed: bool = False
+
+    def call(self, passed: tuple[type[Exception], ...], function: Callable[[Any], Any], argument: Any) -> Any:
+        """What the function returns; nothing where it raises an error that is not to be passed on."""
+        try:
+            return function(argument)
+        except passed:
+            raise
+        except Exception:
+            if not self.failed:
+                log.exception("a change cannot be used, what was known before it stays")
+            self.failed = True
+            return _NOTHING
+
+
+class Changes:
+    """Asks for what differs after a change, every half second, while anything follows.
+
+    A service has hundreds of processes where it is large: each of them takes one connection and one transaction for
+    this, not one for each thing that may change.
+    """
+
+    def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._reading = reading
+        self._followers: tuple[_Follower, ...] = ()
+        self._poller = Poller("changes", self._look)
+        self._away = False
+        self._looked = monotonic()
+        self._telling = Lock()
+        self._overtaken = 0
+
+    @property
+    def late(self) -> bool:
+        """Whether there are followers, and no look has ended for long."""
+        return bool(self._followers) and monotonic() - self._looked > _LATE_SECONDS
+
+    def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> Callable[[], None]:
+        """Have `tell` called in a thread with what `ask` finds, again and again; what is returned ends it.
+
+        `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is not called while the
+        database does not answer.
+        """
+        follower = _Follower(ask, tell)
+        first = not self._followers
+        self._followers += (follower,)
+        if first:
+            self._looked = monotonic()
+            self._poller.start()
+        return lambda: self._leave(follower)
+
+    def overtake(self, tell: Callable[[], None]) -> None:
+        """Call `tell` after a change that this process has committed; what a look found before it is told nobody."""
+        with self._telling:
+            self._overtaken += 1
+            tell()
+
+    def _leave(self, follower: _Follower) -> None:
+        self._followers = tuple(other for other in self._followers if other is not follower)
+        if not self._followers:
+            self._poller.stop()
+
+    def _look(self) -> None:
+        followers = self._followers
+        if not followers:
+            return
+        overtaken = self._overtaken
+        try:
+            with self._reading() as connection:
+                found = [follower.call(_AWAY, follower.ask, connection) for follower in followers]
+        except _AWAY as error:
+            if not self._away:
+                log.warning("changes of keys and models cannot be read, the last view of them stays: %s", error)
+            self._away = True
+        else:
+            self._away = False
+            with self._telling:
+                for follower, answer in zip(followers, found, strict=True) if overtaken == self._overtaken else ():
+                    if answer is not _NOTHING and follower.call((), follower.tell, answer) is not _NOTHING:
+                        follower.failed = False
+        self._looked = monotonic()

@@ -13,7 +13,7 @@ from app.api.app import create_app
 from app.api.hot_protocol import HotProtocol
 from app.logs import configure
 from app.settings import Settings
-from app.starting import starting
+from app.stores import starting
 from app.wiring import wire
 
 _KEEP_ALIVE_SECONDS = 65  # longer than balancers and clients keep an idle connection, which otherwise send into its end

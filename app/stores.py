@@ -1,11 +1,18 @@
-"""The only place that opens stores from settings. It does not load FastAPI: each process of a job starts here."""
+"""The only place that opens stores from settings, and what a command prints where they cannot be opened.
+
+It does not load FastAPI: each process of a job starts here.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Thread
 
 import structlog
+from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.audit import AuditLog
@@ -13,7 +20,8 @@ from app.access.keys import Keys
 from app.data.isolated import ReaderLimits
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
-from app.database import Database
+from app.database import Database, DatabaseAway
+from app.disks import of_error
 from app.errors import PayoffError
 from app.jobs.queue import Queue
 from app.migrations import migrate
@@ -27,7 +35,7 @@ from app.registry.files import Files
 from app.registry.index import Index
 from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
-from app.settings import Settings, misspelt
+from app.settings import Settings, misspelt, refused
 from app.storage import FileCache, Storage
 from app.usecases.ports import Ports
 
@@ -35,6 +43,30 @@ _MB = 2**20
 _START_SECONDS = 20.0  # for a database server that starts at the same time
 
 _log = structlog.get_logger("payoff")
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """A start that fails because of the settings ends with one line that names them, and exit code 2."""
+    try:
+        yield
+    except ValidationError as error:
+        reason = refused(error)[0]
+    except DatabaseAway as error:
+        fix = f"{error.fix}; " if error.fix else ""
+        reason = f"the database cannot be used ({error.why}): {fix}PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
+    except PayoffError as error:
+        found = of_error(error.__cause__)
+        reason = f"{error.detail}: {found.fix}" if found else error.detail
+    except OSError as error:
+        found = of_error(error)
+        fix = f"{found.fix}; " if found else ""
+        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): {fix}PAYOFF_HOME and"
+        reason += " PAYOFF_MODELS name folders that can be written"
+    else:
+        return
+    sys.stderr.write(f"payoff: {reason}\n")
+    raise SystemExit(2)
 
 
 def make_ports(settings: Settings) -> Ports:

@@ -19,7 +19,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from app import __version__
 from app.errors import PayoffError
 
-MODULES = ("opentelemetry.sdk.trace.export", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 _PATH = "/v1/traces"
 _SECONDS = 3  # that one attempt to reach the collector may take; nobody waits longer for it at the end
 _MAX_STAGES = 200  # spans of one job
@@ -35,17 +34,12 @@ def start(endpoint: str) -> bool:
     if not endpoint:
         return False
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+        from app import telemetry  # noqa: PLC0415 - an extra
     except ImportError as absent:
         raise PayoffError("PAYOFF_TELEMETRY needs the extra telemetry: pip install 'payoff[telemetry]'") from absent
     named = {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "payoff"}
-    provider = TracerProvider(resource=Resource.create({**named, "service.version": __version__}))
     url = endpoint if endpoint.endswith(_PATH) else endpoint.rstrip("/") + _PATH
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=_SECONDS)))
-    trace.set_tracer_provider(provider)
+    trace.set_tracer_provider(telemetry.provider(url, _SECONDS, {**named, "service.version": __version__}))
     return True
 
 

@@ -27,6 +27,7 @@ from joblib import Parallel, delayed, parallel_config
 from scipy.stats import rankdata
 
 from app.data.store import DataLimits, DatasetStore
+from app.data.upload_request import UploadRequest
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
 from app.decisions.hcsklr import beta_delta, equivalent_benefits, hierarchical
@@ -53,7 +54,7 @@ def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, tuple[int, ..
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         label = lines.readline().strip().split(",")[-1]
     with path.open("rb") as file:
-        table = store.table(store.add(file, [label]).id)
+        table = store.table(store.upload(file, UploadRequest(label=(label,))).id)
     X = table.X.copy()
     for j in ZERO_IS_MISSING.get(name, ()):
         X[X[:, j] == 0, j] = np.nan

@@ -118,7 +118,7 @@ def test_it_is_late_if_no_look_ends_for_long(database, monkeypatch):
     assert not changes.late
 
     end = changes.follow(number, lambda _: None)
-    monkeypatch.setattr("app.changes.monotonic", lambda: 1e9)
+    monkeypatch.setattr("app.polling.monotonic", lambda: 1e9)
     monkeypatch.setattr(changes, "_looked", 1e9 - 11)
     late = changes.late
     end()

@@ -75,7 +75,7 @@ def test_the_clients_commands_are_those_of_the_client(capsys, monkeypatch):
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: payoff predict ")
 
-    monkeypatch.setitem(sys.modules, "payoff_client.commands", None)
+    monkeypatch.setitem(sys.modules, "payoff_client", None)
     assert cli.main(["predict", "triage", "cases.csv"]) == 2
     assert "pip install payoff-client" in capsys.readouterr().err
 

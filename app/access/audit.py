@@ -13,7 +13,7 @@ from sqlalchemy import Connection, event, insert, select
 from app.access.caller import Caller
 from app.access.tables import AUDIT_LOG
 from app.database import Database
-from app.paging import SEQUENCE_NUMBER, page_of, place_of
+from app.listing import SEQUENCE_NUMBER, page_of, place_of
 
 Write = Callable[[Connection], None]
 

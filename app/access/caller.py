@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.rates import Rate, Windows, whole
 from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany, Unavailable
-from app.patterns import compiled
+from app.listing import compiled
 from app.storage import Storage
 
 if TYPE_CHECKING:  # it imports this module

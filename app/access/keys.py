@@ -21,7 +21,7 @@ from app.access.rates import Rate
 from app.access.tables import API_KEYS
 from app.database import Database
 from app.errors import Conflict, Flaw, Invalid, NotFound, reject
-from app.patterns import is_pattern
+from app.listing import is_pattern
 
 RESERVED = ("admin", "anonymous", "command line", "unknown")
 

@@ -6,11 +6,8 @@ memory and its time, and is killed when the request is cancelled. It reads from 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import re
-import resource
 import shutil
 import signal
 import tempfile
@@ -19,26 +16,24 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, cast
 
 import structlog
 
-from app import allocator, errors
-from app.data.dataset import DataLimits, Dataset, from_json, to_json
+from app import errors
+from app.data.dataset import DataLimits, Dataset, from_json
 from app.data.source import FILE
 from app.data.upload_request import UploadRequest
-from app.errors import Flaw, Invalid, PayoffError, trace_of
+from app.errors import Flaw, Invalid, PayoffError
 from app.processes import end_with, started
 
 # Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
-MODULES = ("app.data.isolated", "app.data.reading")  # what the fork server should have imported
+MODULES = ("app.data.isolated", "app.data.reader_process")  # what the fork server should have imported
 
 _TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
-_NICENESS = 10  # requests go before
 _LONGEST_MESSAGE = 1 << 28
 _EXPECTED = {"Invalid": errors.Invalid, "TooLarge": errors.TooLarge}
 
@@ -54,10 +49,9 @@ class ReaderLimits:
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What the process does with a file, within its limits."""
+class Work:
+    """What the process does with a file: it keeps it as requested, or else unpacks a Parquet file."""
 
-    task: Callable[[_Work, BinaryIO, BinaryIO], dict[str, Any]]
     limits: DataLimits
     reader: ReaderLimits
     request: UploadRequest | None = None
@@ -80,7 +74,7 @@ def read_isolated(
     `sink` is a file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive
     the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
-    message = _run(_Work(_keep, limits, reader, request), content, sink, is_cancelled)
+    message = _run(Work(limits, reader, request), content, sink, is_cancelled)
     return from_json(message["dataset"].encode())
 
 
@@ -92,10 +86,10 @@ def unpack_isolated(
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Write a Parquet file to `sink` as an Arrow stream, in such a process; raises what `read_isolated` raises."""
-    _run(_Work(_unpack, limits, reader), content, sink, is_cancelled)
+    _run(Work(limits, reader), content, sink, is_cancelled)
 
 
-def _run(work: _Work, content: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
+def _run(work: Work, content: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
     """What the process reports, or the error."""
     with _on_disk(content) as source:
         message = _reported(work, source, sink, is_cancelled)
@@ -109,7 +103,7 @@ def _run(work: _Work, content: BinaryIO, sink: BinaryIO, is_cancelled: Callable[
     return message
 
 
-def _reported(work: _Work, source: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
+def _reported(work: Work, source: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
     """Start the process and wait for its one message."""
     with _handed(source) as content, _handed(sink) as file, started(_main, work, content, file) as (process, receiver):
         message = _message(process, receiver, work.reader.seconds, is_cancelled)
@@ -159,77 +153,12 @@ def _on_disk(content: BinaryIO) -> BinaryIO:
         return file
 
 
-# In the process
-
-
-def _main(work: _Work, source: Connection, sink: Connection, parent_alive: Connection, sender: Connection) -> None:
+def _main(work: Work, source: Connection, sink: Connection, parent_alive: Connection, sender: Connection) -> None:
+    """What the process does."""
     end_with(parent_alive)
-    _confine(work.reader)
+    from app.data import reader_process  # noqa: PLC0415 - the service itself needs no Arrow for this
+
+    reader_process.confine(work.reader)
     with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
-        message = _read(work, content, cast(BinaryIO, file))
+        message = reader_process.read(work, content, cast(BinaryIO, file))
     sender.send_bytes(json.dumps(message).encode())
-
-
-def _keep(work: _Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
-    from app.data.reading import read_upload  # noqa: PLC0415 - the service itself needs no Arrow for this
-
-    assert work.request is not None
-    return {"dataset": to_json(read_upload(content, work.request, sink, work.limits)).decode()}
-
-
-def _unpack(work: _Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
-    from app.data.parquet_file import write_stream  # noqa: PLC0415
-
-    write_stream(content, sink, work.limits)
-    return {}
-
-
-def _read(work: _Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
-    """What the task reports, or the error that it raises."""
-    try:
-        report = work.task(work, content, sink)
-        sink.flush()
-    except MemoryError:  # Arrow's is one, too
-        allowed = work.reader.memory_bytes >> 20
-        return _refusal(Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed"))
-    except (errors.Invalid, errors.TooLarge) as error:
-        return _refusal(error)
-    except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
-        if isinstance(error, OSError) and error.errno in (errors.UNWRITABLE | errors.EXHAUSTED) - {errno.ENOMEM}:
-            return {"errno": error.errno}
-        return {"class": type(error).__name__, "trace": trace_of(error)}
-    return report
-
-
-def _refusal(error: PayoffError) -> dict[str, Any]:
-    return {
-        "class": type(error).__name__,
-        "detail": error.detail,
-        "flaws": [(flaw.loc, flaw.msg) for flaw in error.flaws],
-    }
-
-
-def _confine(reader: ReaderLimits) -> None:
-    """Bound memory and processor time; the kernel enforces both, whatever the code does."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICENESS)
-    allocator.return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    seconds = int(reader.seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    used = _private_bytes()
-    if used is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (used + reader.memory_bytes,) * 2)
-
-
-def _private_bytes() -> int | None:
-    """Bytes of private memory of this process, as RLIMIT_DATA counts them; None if the kernel does not report it."""
-    try:
-        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    except OSError:
-        return None
-    return None if found is None else int(found[1]) * 1024

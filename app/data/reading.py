@@ -1,4 +1,4 @@
-"""From what was sent to a table on its way to the store: an uploaded file, or lists."""
+"""From what was sent to a table on its way to the store, an uploaded file or lists; and from there to arrays."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from app.data.building import Built, build
-from app.data.columns import is_written
+from app.data.columns import is_written, stored_columns
 from app.data.csv_text import csv_source, in_points
 from app.data.dataset import DataLimits, Dataset
 from app.data.inline import inline_source
 from app.data.parquet_file import parquet_source
 from app.data.source import FILE, Kind, LeftOut, Location, Source
+from app.data.table import Table
 from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.features import Feature, Schema
 from app.text import NUMBER, refused_character
 
 _GZIP = b"\x1f\x8b"
@@ -221,3 +224,35 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
         flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
     reject(flaws)
     return [positions[label] for label in labels]
+
+
+def load(dataset: Dataset, parquet: bytes) -> Table:
+    """The table of `dataset`: X (n, m) float64 and y as in `Table`. Memory: X, y, the bytes and some columns."""
+    file, width = pq.ParquetFile(pa.BufferReader(parquet)), len(dataset.features)
+    X = np.empty((dataset.rows, width))
+    features = []
+    for j, (feature, (values, words)) in enumerate(
+        zip(dataset.features, stored_columns(file, range(width)), strict=True)
+    ):
+        categories = tuple(sorted(words or ()))
+        X[:, j] = values if words is None else _codes(values, words, categories)
+        features.append(Feature(feature.name, feature.type, categories))
+    targets = list(stored_columns(file, range(width, width + len(dataset.labels))))
+    return Table(Schema(features), X, _target(targets, dataset), dataset.classes, dataset.labels, dataset.digest)
+
+
+def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -> np.ndarray:
+    """The position in `order` of the word at each position, NaN where there is none."""
+    positions = {word: float(code) for code, word in enumerate(order)}
+    return np.asarray(np.array([*(positions[word] for word in words), np.nan])[values])  # -1 picks the last
+
+
+def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset) -> np.ndarray:
+    if dataset.multilabel:
+        return np.column_stack([values for values, _ in targets]).astype(np.uint8)
+    values, words = targets[0]
+    if dataset.classes is None:
+        return values
+    if words is not None:
+        return _codes(values, words, dataset.classes).astype(np.int64)
+    return np.searchsorted(np.array(dataset.classes, dtype=np.float64), values).astype(np.int64)

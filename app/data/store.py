@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
+from types import ModuleType
 from typing import Any, BinaryIO, cast
 
 from app.data.dataset import DataLimits, Dataset, checked, damaged, from_json, to_json
@@ -23,7 +24,7 @@ from app.data.table import Table
 from app.data.upload_request import UploadRequest
 from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, Unavailable, Unusable
-from app.paging import page_of, place_of
+from app.listing import page_of, place_of
 from app.storage import Storage
 
 __all__ = ["DataLimits", "Dataset", "DatasetStore", "Draft"]
@@ -37,8 +38,12 @@ _PLACE = rf"[0-9T:.+-]+\|{_ID.pattern}"
 
 _log = logging.getLogger(__name__)
 
-# Arrow takes some 60 MB of memory, which a service that only predicts need not spend: the modules that use it are
-# imported where the first data set is read or loaded.
+
+def _reading() -> ModuleType:
+    """Arrow takes some 60 MB of memory, which a service that only predicts need not spend."""
+    from app.data import reading  # noqa: PLC0415
+
+    return reading
 
 
 class Names:
@@ -127,15 +132,6 @@ class DatasetStore:
         """Remove what killed processes left half-written; how many there were."""
         return self._storage.clean_up(_ID)
 
-    def add(self, content: BinaryIO, labels: Sequence[str], name: str | None = None, **options: Any) -> Dataset:
-        """Keep a file (CSV or Parquet) that is trusted: it is read in this process. See `UploadRequest` for options."""
-        from app.data.reading import read_upload  # noqa: PLC0415  (see the note on Arrow above)
-
-        request = UploadRequest(label=tuple(labels), name=name, **options)
-        request.check()
-        sink = io.BytesIO()
-        return self.keep(Draft(read_upload(content, request, sink, self.limits), sink.getvalue()))
-
     def upload(
         self,
         content: BinaryIO,
@@ -144,7 +140,7 @@ class DatasetStore:
         *,
         lineage: Mapping[str, Any] | None = None,
     ) -> Dataset:
-        """The same for a file from anywhere, read in a process of its own that is killed once `is_cancelled()`.
+        """Keep a file (CSV or Parquet), read in a process of its own that is killed once `is_cancelled()`.
 
         Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block for
         seconds; memory of the stored bytes.
@@ -185,13 +181,12 @@ class DatasetStore:
     ) -> Draft:
         """A table that came as lists, read and checked, to be kept with `keep` once all else is found right.
 
-        `numbers` as in `add`. Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
+        With `numbers` integers are to be regressed on, and are no classes. Raises Invalid with places below
+        `/features`, `/rows` and `/labels`, or TooLarge.
         """
-        from app.data.reading import read_inline  # noqa: PLC0415  (see the note on Arrow above)
-
         sink = io.BytesIO()
         period = self._period()
-        dataset, content = read_inline(
+        dataset, content = _reading().read_inline(
             features, rows, labels, sink, self.limits, numbers=numbers, period=period, owner=owner
         )
         now = datetime.fromtimestamp(self._clock(), UTC)
@@ -206,10 +201,9 @@ class DatasetStore:
 
     def table(self, dataset_id: str) -> Table:
         """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
-        from app.data.loading import load  # noqa: PLC0415  (see the note on Arrow above)
-
         dataset = self.find(dataset_id)
-        return load(dataset, self.parquet(dataset))
+        loaded: Table = _reading().load(dataset, self.parquet(dataset))
+        return loaded
 
     def resolve(self, reference: str, owner: str = "") -> str:
         """The id of a data set: `reference`, or the last one that `owner` uploaded under this name; else NotFound."""

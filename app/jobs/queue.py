@@ -25,8 +25,7 @@ from app.errors import Conflict, Invalid
 from app.jobs.job import ENDED, Event, Job, JobView, Problem, Status, after, unknown_job
 from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_columns, view_of
 from app.jobs.turns import PENDING, admit, next_turn
-from app.paging import SEQUENCE_NUMBER, page_of, place_of
-from app.patterns import matches
+from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
 from app.tracing import origin
 
 KEY_PLACE = "/headers/Idempotency-Key"

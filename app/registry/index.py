@@ -25,7 +25,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
 from app.errors import Conflict
-from app.patterns import matches
+from app.listing import matches
 from app.registry.card import Card
 from app.registry.snapshot import Key, Snapshot, unknown_alias, unknown_model, unknown_version
 from app.registry.tables import aliases, history, models, state, unpublished, versions

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.errors import NotFound
-from app.paging import page_of, place_of
+from app.listing import page_of, place_of
 from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, ModelPage
 from app.registry.snapshot import Reference, unknown_alias

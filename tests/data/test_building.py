@@ -8,9 +8,10 @@ import pytest
 
 from app.data import building, columns, csv_text
 from app.data.inline import inline_source
-from app.data.loading import load
+from app.data.reading import load
 from app.data.store import DatasetStore
 from app.errors import Invalid
+from tests.data.keeping import kept
 from tests.messages import says
 
 
@@ -19,10 +20,10 @@ def test_identity_knows_no_batches(limits, monkeypatch, column):
     """However a file is cut, its table is the same; it changes with any value, also a missing one."""
     content = "a,b,y\n" + "".join(f"{value},{i},{i % 2}\n" for i, value in enumerate(column * 4))
     store = DatasetStore("memory://batches", limits)
-    whole = store.add(io.BytesIO(content.encode()), ["y"])
+    whole = kept(store, io.BytesIO(content.encode()), ["y"])
     monkeypatch.setattr(csv_text, "_BLOCK", 24)
-    assert store.add(io.BytesIO(content.encode()), ["y"]) == whole
-    assert store.add(io.BytesIO(content.replace("\n,", "\n7,", 1).encode()), ["y"]).id != whole.id
+    assert kept(store, io.BytesIO(content.encode()), ["y"]) == whole
+    assert kept(store, io.BytesIO(content.replace("\n,", "\n7,", 1).encode()), ["y"]).id != whole.id
 
 
 def test_places_count_on_over_batches(store, monkeypatch):
@@ -31,7 +32,7 @@ def test_places_count_on_over_batches(store, monkeypatch):
     lines = [f"{i},{i % 3},{i % 2}\n" for i in range(40)]
     lines[30], lines[35] = "inf,1,0\n", "1,-inf,1\n"
     with pytest.raises(Invalid) as caught:
-        store.add(io.BytesIO(("a,b,y\n" + "".join(lines)).encode()), ["y"])
+        kept(store, io.BytesIO(("a,b,y\n" + "".join(lines)).encode()), ["y"])
 
     assert list(caught.value.flaws) == [says("/file/a", "row 32", "inf"), says("/file/b", "row 37", "-inf")]
 

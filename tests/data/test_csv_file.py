@@ -18,6 +18,7 @@ from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import Dialect
 from app.errors import Invalid, TooLarge
 from app.features import Feature
+from tests.data.keeping import kept
 from tests.messages import says
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).map(
@@ -27,12 +28,12 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def table(store, content, *labels):
-    return store.table(store.add(io.BytesIO(content), list(labels) or ["y"]).id)
+    return store.table(kept(store, io.BytesIO(content), list(labels) or ["y"]).id)
 
 
 def flaws(store, content, *labels, name=None):
     with pytest.raises(Invalid) as caught:
-        store.add(io.BytesIO(content), list(labels) if labels else ["y"], name)
+        kept(store, io.BytesIO(content), list(labels) if labels else ["y"], name)
     assert store.page(10) == ([], None), "nothing is kept"
     return list(caught.value.flaws)
 
@@ -101,9 +102,9 @@ def test_kind_that_shows_late(store, monkeypatch):
     ids=["byte order mark", "windows", "old mac", "blank lines", "quotes and spaces", "gzip in two members"],
 )
 def test_dialects_give_the_same_data_set(store, content):
-    plain = store.add(io.BytesIO(b"a,y\n1,0\n2,1\n3,0\n4,1\n"), ["y"])
+    plain = kept(store, io.BytesIO(b"a,y\n1,0\n2,1\n3,0\n4,1\n"), ["y"])
 
-    assert store.add(io.BytesIO(content), ["y"]) == plain
+    assert kept(store, io.BytesIO(content), ["y"]) == plain
 
 
 def test_targets(store):
@@ -207,7 +208,7 @@ def test_several_labels_that_never_or_always_apply(store):
 
 def test_no_label_and_bad_names(store):
     with pytest.raises(Invalid, match="column"):
-        store.add(io.BytesIO(b"a,y\n1,0\n"), [])
+        kept(store, io.BytesIO(b"a,y\n1,0\n"), [])
     long = "x" * 201
     [flaw] = flaws(store, f"{long},y\n1,0\n".encode())
     assert "column 1" in flaw.msg
@@ -250,13 +251,13 @@ def test_quotes_in_the_header(store):
     assert found.schema.names == ('a, "b"', "c\nd")
 
     with pytest.raises(Invalid):
-        store.add(io.BytesIO(b'"a,y\n1,0\n2,1\n'), ["y"])
+        kept(store, io.BytesIO(b'"a,y\n1,0\n2,1\n'), ["y"])
 
 
 def test_limits(tmp_path):
     """Too many rows, columns or bytes, packed or not, are refused as too large."""
     store = DatasetStore(str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=200))
-    store.add(io.BytesIO(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 2), ["y"])
+    kept(store, io.BytesIO(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 2), ["y"])
     for content, message in [
         (b"a,b,y\n" + b"1,2,0\n" * 5, "at most 4 rows"),
         (b"a,b,c,y\n1,2,3,0\n", "at most 3"),
@@ -264,7 +265,7 @@ def test_limits(tmp_path):
         (gzip.compress(b"a,b,y\n" + b"1,2,0\n" * 50), "unpack"),
     ]:
         with pytest.raises(TooLarge, match=message):
-            store.add(io.BytesIO(content), ["y"])
+            kept(store, io.BytesIO(content), ["y"])
     assert len(store.page(10)[0]) == 1
 
 
@@ -274,7 +275,7 @@ def test_gzip_bomb(store, limits):
     assert len(bomb) < 200_000
     tracemalloc.start()
     with pytest.raises(TooLarge, match="unpack"):
-        store.add(io.BytesIO(bomb), ["y"])
+        kept(store, io.BytesIO(bomb), ["y"])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -285,7 +286,7 @@ def test_little_does_not_unpack_to_very_much(tmp_path):
     """Half a megabyte of rows that are all the same would hold a reader for as long as 400 MB do."""
     store = DatasetStore(str(tmp_path), DataLimits(10**7, 10, 10, 2**29))
     with pytest.raises(TooLarge, match="send it unpacked"):
-        store.add(io.BytesIO(gzip.compress(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 10**6)), ["y"])
+        kept(store, io.BytesIO(gzip.compress(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 10**6)), ["y"])
 
 
 def test_a_block_of_a_wide_table_has_many_rows():
@@ -320,22 +321,25 @@ def test_any_bytes_are_a_data_set_or_a_problem(content):
 def test_integers_are_numbers_to_regress_on_where_that_is_said(store):
     """Whatever they are: too many, once each, beyond what a class may be; another data set than the classes."""
     content = ("a,y\n" + "".join(f"1,{i * 10**15}\n" for i in range(60))).encode()
-    found = store.add(io.BytesIO(content), ["y"], label_type="number")
+    found = kept(store, io.BytesIO(content), ["y"], label_type="number")
     assert found.classes is None
     assert store.table(found.id).y.tolist() == [i * 1e15 for i in range(60)]
 
     few = b"a,y\n1,3\n2,4\n3,4\n4,3\n"
     classes, values = (
-        store.add(io.BytesIO(few), ["y"], label_type="number" if numbers else "auto") for numbers in (False, True)
+        kept(store, io.BytesIO(few), ["y"], label_type="number" if numbers else "auto") for numbers in (False, True)
     )
     assert (classes.classes, values.classes) == ((3, 4), None)
     assert classes.id != values.id
     assert store.table(classes.id).as_numbers().y.tolist() == store.table(values.id).y.tolist() == [3, 4, 4, 3]
 
     fractions = b"a,y\n1,3.5\n2,4\n"
-    assert store.add(io.BytesIO(fractions), ["y"], label_type="number").id == store.add(io.BytesIO(fractions), ["y"]).id
+    assert (
+        kept(store, io.BytesIO(fractions), ["y"], label_type="number").id
+        == kept(store, io.BytesIO(fractions), ["y"]).id
+    )
     with pytest.raises(Invalid, match="holds words"):
-        store.add(io.BytesIO(b"a,y\n1,u\n2,v\n"), ["y"], label_type="number")
+        kept(store, io.BytesIO(b"a,y\n1,u\n2,v\n"), ["y"], label_type="number")
 
 
 @pytest.mark.thorough
@@ -351,7 +355,7 @@ def test_suggestions_are_bounded(tmp_path):
         labels = [f"{name}c" for name in columns[:1000]] + ["x" * 100_000] * 100
         began = time.process_time()
         with pytest.raises(Invalid) as caught:
-            store.add(io.BytesIO(content), labels)
+            kept(store, io.BytesIO(content), labels)
 
         assert time.process_time() - began < 5
         assert 1 <= len(caught.value.flaws) <= 20

@@ -12,6 +12,7 @@ import pytest
 
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Invalid
+from tests.data.keeping import kept
 
 ROWS = 40
 LABELS = ["u", "v"] * (ROWS // 2)
@@ -59,7 +60,7 @@ def numbers(*odd):
     ],
 )
 def test_columns_that_look_like_something_else_are_named(store, values, words):
-    found = store.add(io.BytesIO(csv(a=values)), ["y"])
+    found = kept(store, io.BytesIO(csv(a=values)), ["y"])
     about = [warning for warning in found.warnings if warning.startswith("'a'")]
     assert len(about) == (words is not None), found.warnings
     for word in words or ():
@@ -69,12 +70,12 @@ def test_columns_that_look_like_something_else_are_named(store, values, words):
 
 def test_numbers_with_commas_lead_to_the_setting(store):
     content = csv(";", a=[f"{i % 7},5" for i in range(ROWS)], b=[f"{i % 7 + 1},234" for i in range(ROWS)])
-    found = store.add(io.BytesIO(content), ["y"], delimiter=";")
+    found = kept(store, io.BytesIO(content), ["y"], delimiter=";")
     about = {warning[:3]: warning for warning in found.warnings}
     assert "'0,5'" in about["'a'"]
     assert "decimal=," in about["'a'"]
     assert "decimal=," not in about["'b'"]  # thousands, by all that can be seen
-    found = store.add(io.BytesIO(content.replace(b"1.5", b"1,5")), ["y"], delimiter=";", decimal=",")
+    found = kept(store, io.BytesIO(content.replace(b"1.5", b"1,5")), ["y"], delimiter=";", decimal=",")
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "numeric"}
     assert store.table(found.id).X[1].tolist() == [2, 1.5, 2.234]
 
@@ -84,13 +85,13 @@ def test_identifiers_of_integers_are_named_across_batches(store):
     table = pa.table({"a": np.arange(n), "b": np.arange(n) % 50_000, "y": np.arange(n) % 2})
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    assert [warning[:3] for warning in store.add(sink, ["y"]).warnings] == ["'a'"]
+    assert [warning[:3] for warning in kept(store, sink, ["y"]).warnings] == ["'a'"]
 
 
 def test_types_override_what_was_understood(store):
     content = csv(a=numbers("n/a", "."), b=[f"00{i % 3}" for i in range(ROWS)], c=[f"id{i}" for i in range(ROWS)])
     types = {"a": "number", "b": "category", "c": "ignore"}
-    found = store.add(io.BytesIO(content), ["y"], types=types)
+    found = kept(store, io.BytesIO(content), ["y"], types=types)
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "categorical"}
     assert store.table(found.id).schema.features[2].categories == ("000", "001", "002")
     assert found.ignored == ("c",)
@@ -106,7 +107,7 @@ def test_types_override_what_was_understood(store):
 )
 def test_types_that_cannot_be_are_refused(store, types, loc):
     with pytest.raises(Invalid) as refused:
-        store.add(io.BytesIO(csv(a=numbers("12%"))), ["y"], types=types)
+        kept(store, io.BytesIO(csv(a=numbers("12%"))), ["y"], types=types)
     assert refused.value.flaws[0].loc == loc
 
 
@@ -114,8 +115,8 @@ def test_types_that_cannot_be_are_refused(store, types, loc):
 def test_other_encodings_and_the_suggestion(store, encoding):
     content = csv(a=["m\u00fcd", "wach"] * (ROWS // 2)).decode().encode(encoding)
     with pytest.raises(Invalid, match=f"encoding={encoding}"):
-        store.add(io.BytesIO(content), ["y"])
-    found = store.add(io.BytesIO(content), ["y"], encoding=encoding)
+        kept(store, io.BytesIO(content), ["y"])
+    found = kept(store, io.BytesIO(content), ["y"], encoding=encoding)
     assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
 
 
@@ -126,8 +127,8 @@ def test_pandas_index_bytes_and_booleans_of_parquet(store):
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(metadata), sink)
     with pytest.raises(Invalid, match="ignore"):
-        store.add(sink, ["y"])
-    found = store.add(sink, ["y"], types={"day": "ignore"})
+        kept(store, sink, ["y"])
+    found = kept(store, sink, ["y"], types={"day": "ignore"})
     assert kinds(found) == {"a": "numeric", "w": "categorical"}
     assert found.classes == (0, 1)
     assert set(found.ignored) == {"__index_level_0__", "day"}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Invalid, TooLarge
+from tests.data.keeping import kept
 from tests.messages import says
 
 
@@ -28,7 +29,7 @@ def flaws(store, features, rows, labels):
 def test_same_as_an_upload(store):
     """The same values give the same arrays as an uploaded file, and the same data set when sent twice."""
     inline = add_inline(store, ["a", "b"], [[1, "u"], [2.5, None], [None, "v"], [4, "u"]], ["x", "y", "y", "x"])
-    upload = store.add(io.BytesIO(b"a,b,label\n1,u,x\n2.5,,y\n,v,y\n4,u,x\n"), ["label"])
+    upload = kept(store, io.BytesIO(b"a,b,label\n1,u,x\n2.5,,y\n,v,y\n4,u,x\n"), ["label"])
 
     assert inline == upload
     assert inline.origin == "inline"

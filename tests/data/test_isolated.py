@@ -19,17 +19,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.data import isolated, reading
-from app.data.isolated import Abandoned, ReaderLimits
+from app.data import isolated, reader_process, reading
+from app.data.isolated import Abandoned, ReaderLimits, Work
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import UploadRequest
 from app.errors import Invalid, TooLarge
 from tests.data import hostile
+from tests.data.keeping import kept
 from tests.messages import says
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 ORDER = UploadRequest(label=("y",))
-WORK = isolated._Work(isolated._keep, DataLimits(1000, 10, 10, 10**6), ReaderLimits(), ORDER)
+WORK = Work(DataLimits(1000, 10, 10, 10**6), ReaderLimits(), ORDER)
 MB = 2**20
 
 
@@ -66,7 +67,7 @@ def test_the_same_as_in_this_process(store, form):
 
     found = upload(store, content)
 
-    assert found == store.find(found.id) == store.add(io.BytesIO(CSV), ["y"])
+    assert found == store.find(found.id) == kept(store, io.BytesIO(CSV), ["y"])
     np.testing.assert_array_equal(store.table(found.id).y, [0, 1, 0, 1])
 
 
@@ -188,7 +189,7 @@ def test_unexpected_errors_name_their_class_alone(store, monkeypatch):
         raise KeyError(word)
 
     monkeypatch.setattr(reading, "read_upload", broken)
-    message = isolated._read(WORK, io.BytesIO(CSV), io.BytesIO())
+    message = reader_process.read(WORK, io.BytesIO(CSV), io.BytesIO())
 
     assert message["class"] == "KeyError"
     assert word not in message["trace"]
@@ -199,7 +200,7 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "read_upload", full)
-    message = isolated._read(WORK, io.BytesIO(CSV), io.BytesIO())
+    message = reader_process.read(WORK, io.BytesIO(CSV), io.BytesIO())
     monkeypatch.setattr(isolated, "_reported", lambda *_: message)
 
     with pytest.raises(OSError, match="No space") as caught:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Invalid, TooLarge
+from tests.data.keeping import kept
 from tests.messages import says
 
 Y = pa.array([0, 1, 0, 1])
@@ -43,7 +44,7 @@ def test_types(store):
         "y": Y,
     }
 
-    found = store.table(store.add(parquet(columns), ["y"]).id)
+    found = store.table(kept(store, parquet(columns), ["y"]).id)
 
     assert [feature.type for feature in found.schema.features] == ["numeric"] * 6 + ["categorical"] * 4
     assert found.schema.features[6].categories == ("", "NA", "u")
@@ -70,9 +71,9 @@ def test_same_as_csv(store, label):
     """The same table has the same id, whatever it comes in."""
     columns = {"a": pa.array([1.5, None, 3, 4]), "b": pa.array(["u", "v", None, "u"]), "y": label}
 
-    found = store.add(parquet(columns, row_group_size=3), ["y"])
+    found = kept(store, parquet(columns, row_group_size=3), ["y"])
 
-    assert found == store.add(io.BytesIO(b"a,b,y\n1.5,u,0\n,v,1\n3,,0\n4,u,1\n"), ["y"])
+    assert found == kept(store, io.BytesIO(b"a,b,y\n1.5,u,0\n,v,1\n3,,0\n4,u,1\n"), ["y"])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_same_as_csv(store, label):
 )
 def test_types_that_are_refused(store, column):
     with pytest.raises(Invalid) as caught:
-        store.add(parquet({"a": column, "b": Y, "y": Y}), ["y"])
+        kept(store, parquet({"a": column, "b": Y, "y": Y}), ["y"])
 
     [flaw] = caught.value.flaws
     assert flaw == says("/file/a", "numbers, booleans or strings")
@@ -97,13 +98,13 @@ def test_bytes_are_text(store):
     """As writers without the logical type of strings have it."""
     words = pa.array(["u", "v", None, "u"])
     texts, binary = ({"a": column, "b": pa.array([1, 2, 1, 2]), "y": Y} for column in (words, words.cast(pa.binary())))
-    assert store.add(parquet(binary), ["y"]) == store.add(parquet(texts), ["y"])
+    assert kept(store, parquet(binary), ["y"]) == kept(store, parquet(texts), ["y"])
 
 
 def test_problems(store):
     def flaws(columns):
         with pytest.raises(Invalid) as caught:
-            store.add(parquet(columns), ["y"])
+            kept(store, parquet(columns), ["y"])
         return list(caught.value.flaws)
 
     assert flaws({"a": Y[:0], "y": Y[:0]}) == [says("/file", "rows")]
@@ -114,7 +115,7 @@ def test_problems(store):
     twice = io.BytesIO()
     pq.write_table(pa.Table.from_arrays([Y, Y, Y], ["a", "a", "y"]), twice)
     with pytest.raises(Invalid, match=r"'a'.* 1 .* 2"):
-        store.add(twice, ["y"])
+        kept(store, twice, ["y"])
 
 
 def test_refused_by_metadata(tmp_path):
@@ -131,13 +132,13 @@ def test_refused_by_metadata(tmp_path):
         file = parquet(columns, compression="zstd")
         assert len(file.getvalue()) < 5_000
         with pytest.raises(TooLarge, match=message):
-            store.add(file, ["y"])
+            kept(store, file, ["y"])
 
 
 def test_text_that_is_not_utf8_is_refused(store):
     content = parquet({"a": ["uuuu", "vvvv"] * 2, "y": Y}, compression="none").getvalue()
     with pytest.raises(Invalid):
-        store.add(io.BytesIO(content.replace(b"uuuu", b"u\x80uu")), ["y"])
+        kept(store, io.BytesIO(content.replace(b"uuuu", b"u\x80uu")), ["y"])
 
 
 @settings(max_examples=60, deadline=None)
@@ -150,7 +151,7 @@ def test_damaged_files_are_problems(data):
     content = content[: data.draw(st.integers(4, len(content))) if data.draw(st.booleans()) else None]
     store = DatasetStore("memory://damaged", DataLimits(1000, 100, 100, 10**6))
     try:
-        found = store.add(io.BytesIO(bytes(content)), ["y"])
+        found = kept(store, io.BytesIO(bytes(content)), ["y"])
     except (Invalid, TooLarge):
         return
     assert found.rows > 0

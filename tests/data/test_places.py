@@ -13,18 +13,19 @@ import s3fs
 from app.data.store import DatasetStore
 from app.errors import Conflict, Damaged, NotFound
 from app.storage import objects
+from tests.data.keeping import kept
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 
 
 def add(store, name=None):
-    return store.add(io.BytesIO(CSV), ["y"], name)
+    return kept(store, io.BytesIO(CSV), ["y"], name)
 
 
 def test_a_data_set_is_kept_found_listed_learnt_from_and_removed(storage_url, limits):
     store, other = DatasetStore(storage_url, limits), DatasetStore(storage_url, limits)
     first = add(store)
-    second = store.add(io.BytesIO(CSV.replace(b"4,", b"5,")), ["y"], "n")
+    second = kept(store, io.BytesIO(CSV.replace(b"4,", b"5,")), ["y"], "n")
 
     assert other.find(first.id) == first
     assert other.page(10)[0] == [second, first]
@@ -75,7 +76,7 @@ def test_what_another_version_left_half_written_is_reported_until_it_is_removed(
     assert store.clean_up() == 0
     written = objects._written
     monkeypatch.setattr(objects, "_written", lambda info: written(info) - (dataset.id in info["name"]) * 1e5)
-    younger = store.add(io.BytesIO(CSV.replace(b"4,", b"5,")), ["y"])
+    younger = kept(store, io.BytesIO(CSV.replace(b"4,", b"5,")), ["y"])
     assert younger.id != dataset.id  # the store's newest file is its clock
     assert store.clean_up() == 1
     assert add(store).id == dataset.id

@@ -16,6 +16,7 @@ from app.data import store as store_module
 from app.data.dataset import from_json, to_json
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Damaged, Invalid, NotFound, TooLarge
+from tests.data.keeping import kept
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
@@ -23,7 +24,7 @@ SCENE = tuple(f"label_{name}" for name in ("Beach", "Sunset", "FallFoliage", "Fi
 
 
 def add(store, content=CSV, labels=("y",), name=None):
-    return store.add(io.BytesIO(content), list(labels), name)
+    return kept(store, io.BytesIO(content), list(labels), name)
 
 
 def test_same_upload_is_the_same_data_set(store):
@@ -208,7 +209,7 @@ def test_listings_read_no_categories(store, tmp_path):
 def test_pages_of_wide_data_sets_are_short(store, monkeypatch):
     monkeypatch.setattr(store_module, "_MAX_COLUMNS", 4)
     added = [add(store, CSV.replace(b"4,", b"%d," % i)).id for i in range(5)]
-    wide = store.add(io.BytesIO(b"a,b,c,d,e,f,y\n" + b"1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n" * 2), ["y"])
+    wide = kept(store, io.BytesIO(b"a,b,c,d,e,f,y\n" + b"1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n" * 2), ["y"])
     pages, token = [], None
     while True:
         page, token = store.page(4, token)
@@ -233,7 +234,7 @@ def test_the_vocabulary_is_bounded(tmp_path, words, characters, inline):
             return store.keep(store.draft_inline(names, rows, [i % 2 for i in range(10)]))
         lines = [",".join([*row, str(i % 2)]) for i, row in enumerate(rows)]
         header = ",".join([*(f"c{j}" for j in range(count)), "y"])
-        return store.add(io.BytesIO("\n".join([header, *lines]).encode()), ["y"])
+        return kept(store, io.BytesIO("\n".join([header, *lines]).encode()), ["y"])
 
     assert add_columns(2).rows == 10
     with pytest.raises(TooLarge, match="too many categories together"):

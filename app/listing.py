@@ -1,17 +1,23 @@
-"""Pages of lists, and the opaque tokens that name where the next page begins."""
+"""What all lists share: pages, with the opaque tokens that name where the next page begins, and patterns of names.
+
+A pattern such as `heart-*` means the same in memory and in SQL: `*` is any text and `?` any character.
+"""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, false, or_
 
 from app.errors import Invalid
 
 T = TypeVar("T")
 
 SEQUENCE_NUMBER = r"[0-9]{1,18}"  # fits a 64-bit integer
+_PATTERN = re.compile(r"[a-z0-9_*?-]{1,64}")
 
 
 def page_of(found: Sequence[T], size: int, place: Callable[[T], object]) -> tuple[list[T], str | None]:
@@ -41,3 +47,19 @@ def place_of(token: str | None, form: str) -> str | None:
 
 def _token(place: str) -> str:
     return urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def is_pattern(text: str) -> bool:
+    """Whether the text can match a name of a model or alias at all."""
+    return _PATTERN.fullmatch(text) is not None
+
+
+def compiled(patterns: Iterable[str]) -> re.Pattern[str]:
+    """What fully matches the names that one of the patterns does."""
+    return re.compile("|".join(re.escape(text).replace(r"\*", ".*").replace(r"\?", ".") for text in patterns))
+
+
+def matches(column: ColumnElement[Any], patterns: Iterable[str]) -> ColumnElement[bool]:
+    """The same of a column of names, which are of lower case: SQLite's LIKE does not tell the cases apart."""
+    translated = (text.replace("_", r"\_").replace("*", "%").replace("?", "_") for text in patterns)
+    return or_(false(), *(column.like(text, escape="\\") for text in translated))

@@ -1,0 +1,75 @@
+"""What a process does that reads one upload, confined by the kernel; see `app.data.isolated`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import signal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from app import allocator
+from app.data import parquet_file, reading
+from app.data.dataset import to_json
+from app.data.isolated import ReaderLimits, Work
+from app.data.source import FILE
+from app.errors import EXHAUSTED, UNWRITABLE, Invalid, PayoffError, TooLarge, trace_of
+
+_NICENESS = 10  # requests go before
+
+
+def read(work: Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
+    """The record of the upload as JSON, or the error that reading it raises."""
+    try:
+        if work.request is None:
+            parquet_file.write_stream(content, sink, work.limits)
+            report = {}
+        else:
+            report = {"dataset": to_json(reading.read_upload(content, work.request, sink, work.limits)).decode()}
+        sink.flush()
+    except MemoryError:  # Arrow's is one, too
+        allowed = work.reader.memory_bytes >> 20
+        return _refusal(Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed"))
+    except (Invalid, TooLarge) as error:
+        return _refusal(error)
+    except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
+        if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {errno.ENOMEM}:
+            return {"errno": error.errno}
+        return {"class": type(error).__name__, "trace": trace_of(error)}
+    return report
+
+
+def _refusal(error: PayoffError) -> dict[str, Any]:
+    return {
+        "class": type(error).__name__,
+        "detail": error.detail,
+        "flaws": [(flaw.loc, flaw.msg) for flaw in error.flaws],
+    }
+
+
+def confine(reader: ReaderLimits) -> None:
+    """Bound memory and processor time; the kernel enforces both, whatever the code does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    allocator.return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    seconds = int(reader.seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    used = _private_bytes()
+    if used is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (used + reader.memory_bytes,) * 2)
+
+
+def _private_bytes() -> int | None:
+    """Bytes of private memory of this process, as RLIMIT_DATA counts them; None if the kernel does not report it."""
+    try:
+        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    except OSError:
+        return None
+    return None if found is None else int(found[1]) * 1024
