@@ -25,7 +25,7 @@ from app.polling import Poller
 from app.progress import listen
 from app.settings import Settings
 from app.stores import open_ports
-from app.usecases import calibrate, compare, import_model, replay, replay_job, train
+from app.usecases import calibrate, compare, import_model, replay, train
 from app.usecases.datasets import expire as expire_inline
 from app.usecases.ports import Ports
 
@@ -44,7 +44,7 @@ _RUN: dict[str, Callable[[Ports, Job], None]] = {
     calibrate.KIND: train.run,
     compare.KIND: compare.run,
     import_model.KIND: import_model.run,
-    replay.KIND: replay_job.run,
+    replay.KIND: replay.run,
 }
 
 _log = structlog.get_logger("payoff")

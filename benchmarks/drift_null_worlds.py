@@ -20,7 +20,7 @@ import warnings
 import numpy as np
 
 from app.learners.catalogue import KINDS, resolve
-from app.usecases.outcome_report.drift import compared, drift, histogram
+from app.usecases.outcome_report.changes import compared, drift, histogram
 
 DAYS, A_DAY, COLUMNS = 10, 500, 8
 BENEFITS = np.array([[0.0, -1.0], [-8.0, 4.0]])

@@ -19,8 +19,8 @@ from app.errors import Conflict, Invalid, NotFound, TooLarge
 from app.outcomes.cases import Cases
 from app.registry.card import Card
 from app.usecases.models import card_of
+from app.usecases.outcome_report.earned import ActionCounts
 from app.usecases.outcome_report.report import matured, reservations
-from app.usecases.outcome_report.selection import ActionCounts
 from app.usecases.outcome_report.slices import settled, slices
 from app.usecases.ports import Ports
 

@@ -1,63 +1,118 @@
-"""Orders to replay recorded decisions: checked here, and accepted as jobs."""
+"""Replaying recorded decisions: what others would have earned where the truth is known. An order is checked and becomes
+a job; the job's own process replays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from time import time
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
+import orjson
+from pydantic import Field
+
+from app import progress
 from app.access.caller import Caller
-from app.errors import Flaw, Invalid, NotFound, pointer, reject
+from app.decisions.benefit import decide
+from app.errors import Flaw, Invalid, NotFound, PayoffError, pointer, reject
+from app.evidence.drift import holm
+from app.evidence.intervals import FEWEST
+from app.evidence.truths import Maturity, payoff_range
 from app.jobs.job import Job
+from app.outcomes.cases import UNKNOWN, Cases
+from app.outcomes.identity import day_of
+from app.outcomes.terms import Label, Terms
 from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs
-from app.usecases.matrices import read_matrix, with_saved
-from app.usecases.models import card_of
+from app.usecases.fields import ByClass, Number, Period, Text, WireModel
+from app.usecases.labelled_rows import Probabilities
+from app.usecases.limits import LimitsByAction, Resources, decide_within_limits
+from app.usecases.matrices import NamedMatrixFields, read_matrix, with_saved
+from app.usecases.models import card_of, trained
+from app.usecases.outcome_report.earned import UNEQUAL, WHATEVER, ActionCounts, basis
+from app.usecases.outcome_report.report import matured, maturing, reservations
+from app.usecases.outcome_report.slices import Slice, slices
+from app.usecases.outcome_report.ways import THIN, Paired, gain, verdict, way
 from app.usecases.ports import Ports
-from app.usecases.priors import stated
-from app.usecases.rules import RuleFields, check_fields
+from app.usecases.predict import decide_given
+from app.usecases.priors import corrected, stated
+from app.usecases.rules import Costs, Rule, RuleFields, check_fields
 from app.usecases.specs import ReplaySpec
 
 KIND = "replay"
 _USUAL = ({"rule": "expected_benefit"}, {"rule": "most_probable"})
+MOST_HELD = 1 << 25  # numbers of a day that alternatives with limits hold, 256 MB
+_SIGNIFICANT = 0.05
 
 
-def submit(ports: Ports, reference: str, order: Mapping[str, Any], *, key: str | None, caller: Caller) -> Job:
+class ReplayRule(WireModel):
+    """A rule with its parameters, as in `/predict`."""
+
+    rule: Rule = "expected_benefit"
+    threshold: Literal["posterior"] | Number | None = None
+    costs: Costs | None = None
+    priors: ByClass | None = Field(default=None, description="class priors, in place of those of each request")
+    limits: LimitsByAction | None = Field(default=None, description="of the cases of a day")
+    resources: Resources | None = Field(default=None, description="for the cases of a day")
+
+
+class ReplayRequest(NamedMatrixFields, Period):
+    """What to replay."""
+
+    models: Annotated[list[Text], Field(max_length=10)] = Field(
+        default=[], description="versions that decide on the recorded instances", examples=[["triage@champion"]]
+    )
+    rules: Annotated[list[ReplayRule], Field(min_length=1, max_length=20)] | None = Field(
+        default=None,
+        description="applied to the recorded probabilities, and to those of each of `models`; without them"
+        " `expected_benefit`, and for the recorded ones alone `most_probable`",
+    )
+
+
+def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | None, caller: Caller) -> Job:
     """Accept an order to replay the decisions of `name` (all versions), `name:3` or `name@alias`.
 
     Raises Invalid with the place of what cannot work, NotFound for what is not published.
     """
+    if not (asked.models or asked.rules or asked.stated):
+        raise Invalid.at("", "send 'models', 'rules' or 'benefits' to replay")
     wanted = Reference.parse(reference)
     whole = wanted.version is None and wanted.alias is None
     card = card_of(ports, reference)
     if card.classes is None or card.classes == card.labels:
         raise Invalid(f"{wanted.name!r} has no decisions to replay: it predicts numbers, or several labels")
-    sent = with_saved(ports, order["matrix"], wanted.name, card.classes)
-    stakes = read_matrix(sent, card.classes, named=True)
-    rules = list(order["rules"] or (_USUAL if not order["models"] else _USUAL[:1]))
-    names = [str(name) for name in card.classes]
+    stakes = read_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes, named=True)
+    rules = [rule.model_dump(exclude_none=True) for rule in asked.rules or ()]
+    rules = rules or list(_USUAL if not asked.models else _USUAL[:1])
     for i, rule in enumerate(rules):
         try:
-            check_fields(question_of(rule))
+            check_fields(_question(rule))
             if rule.get("priors") is not None:
-                stated(rule["priors"], names)
+                stated(rule["priors"], [str(name) for name in card.classes])
         except Invalid as error:
             raise error.under(pointer("rules", i)) from error
     spec = ReplaySpec(
         model=wanted.name,
         classes=list(card.classes),
         versions=None if whole else [card.version],
-        models=_versions(ports, order["models"], card, caller),
+        models=_versions(ports, asked.models, card, caller),
         rules=rules,
         benefits=None if stakes is None else stakes.benefits.tolist(),
         actions=None if stakes is None or stakes.actions is None else list(stakes.actions),
-        since=order["since"],
-        until=order["until"],
+        since=asked.since,
+        until=asked.until,
     )
     return jobs.submit(ports, caller, KIND, spec, model=wanted.name, dataset=None, key=key)
 
 
-def question_of(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
+def _question(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
     """A rule of an order, with these benefits; the recorded ones stand for what it does not state."""
     return RuleFields.model_validate({**rule, "priors": None, "benefits": benefits})
 
@@ -76,3 +131,293 @@ def _versions(ports: Ports, references: list[str], card: Card, caller: Caller) -
         found.append(f"{other.name}:{other.version}")
     reject(flaws)
     return list(dict.fromkeys(found))
+
+
+def run(ports: Ports, job: Job) -> None:
+    """Replay, and finish `job` with the figures as its result."""
+    replay = Replay(ports, ReplaySpec.model_validate(job.spec))
+    with progress.part(0.0, 1.0, "replaying"):
+        replay.read()
+    with ports.database.writing() as connection:
+        ports.queue.succeed(connection, job, replay.document())
+
+
+class _Held(NamedTuple):
+    """Rows of a slice, with the probabilities (n, K) that decide on them."""
+
+    part: Slice
+    rows: np.ndarray
+    P: np.ndarray
+
+
+@dataclass
+class Alternative:
+    """A version, None for the recorded probabilities, and a rule, against what was done in the same cases.
+
+    Both sides earn what the matrix has, also where a client reported another benefit of what was done; `told` counts
+    and sums these, less those of the matrix.
+    """
+
+    model: str | None
+    rule: dict[str, Any]
+    cases: int = 0
+    failure: str | None = None
+    done: float = 0.0
+    paired: Paired = field(default_factory=Paired)
+    bounds: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of differences over all cases
+    told: np.ndarray = field(default_factory=lambda: np.zeros(2))
+    held: list[_Held] = field(default_factory=list)  # until limits are applied to all cases of the day
+
+    def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
+        """One that cannot decide is not asked again."""
+        if self.failure is not None:
+            return
+        try:
+            step(self, *arguments)
+        except PayoffError as error:
+            self.failure, self.held = error.detail, []
+
+    def decide(self, held: Sequence[_Held]) -> None:
+        """Decide on cases with the same actions, together."""
+        choice = _choice(self.rule, held)
+        ends = np.cumsum([len(one.rows) for one in held])[:-1]
+        for one, own in zip(held, np.split(choice, ends), strict=True):
+            self.add(one.part, way(one.part, one.rows, own))
+
+    def end_day(self) -> None:
+        """Apply limits to the cases of the day with the same actions, whatever priors and matrix each has."""
+        together: dict[tuple[Label, ...], list[_Held]] = {}
+        for one in self.held:
+            together.setdefault(one.part.stack.actions, []).append(one)
+        self.held = []
+        for held in together.values():
+            self.decide(held)
+
+    def add(self, part: Slice, chosen: np.ndarray) -> None:
+        """The cases of a slice in which this way (n,) decides."""
+        self.cases += int(np.count_nonzero(chosen != UNKNOWN))
+        rows = self.paired.compare(part, part.taken, chosen)
+        earned = part.earned(rows, part.taken)
+        told = part.benefit[rows] - earned
+        self.done += float(earned.sum())
+        self.told += (np.count_nonzero(~np.isnan(told)), np.nansum(told))
+        open_ = np.flatnonzero(~part.known & (chosen != UNKNOWN))
+        low, high = payoff_range(part.payoffs(open_, chosen) - part.payoffs(open_, part.taken))
+        self.bounds += (low.sum(), high.sum())
+
+    def document(self, p_value: float, *, selective: bool, late: str | None) -> dict[str, Any]:
+        """The figures; `p_value` is corrected for the number of alternatives, `late` why nothing can be concluded
+        yet.
+        """
+        known = self.paired.count
+        named = {"model": self.model, "rule": self.rule, "cases": self.cases, "known": known}
+        if self.failure is not None or not known:
+            why = "no case has a known truth" if self.cases else "there is no case, or no instance of one was recorded"
+            return named | {"error": self.failure or why}
+        about = {"basis": basis(known, self.cases, selective=selective, reason=late)}
+        difference = gain(self.paired, **about)
+        low, high = ((self.bounds + self.paired.total) / self.cases).tolist()
+        differing, shown = self.paired.nonzero, verdict(difference["low"], difference["high"])
+        reason = (
+            late if late is not None
+            else f"only {differing} cases differ; {FEWEST} are needed" if differing < FEWEST
+            else THIN if self.paired.thin
+            else "the difference may be chance" if shown is None or p_value >= _SIGNIFICANT
+            else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and low <= 0 <= high
+            else None
+        )  # fmt: skip
+        told, total = self.told.tolist()
+        return named | {
+            **about,
+            "mean": (self.done + self.paired.total) / known,
+            "total": self.done + self.paired.total,
+            "done": {**about, "mean": self.done / known, "total": self.done, "cases": known},
+            "difference": difference,
+            "bounds": {"basis": WHATEVER, "low": low, "high": high},
+            "told_benefits": {**about, "cases": int(told), "mean": total / told, "total": total} if told else None,
+            "adjusted_p_value": p_value,
+            "verdict": "same" if not differing else "undecided" if reason else shown,
+            "reason": reason if differing else None,
+        }
+
+
+def documents(alternatives: Sequence[Alternative], *, selective: bool, late: str | None = None) -> list[dict[str, Any]]:
+    """The figures of all alternatives, with one correction for all that differ from what was done (Holm)."""
+    adjusted = np.ones(len(alternatives))
+    tested = [i for i, each in enumerate(alternatives) if each.failure is None and each.paired.nonzero]
+    found = [alternatives[i].paired.mean().p_value for i in tested]
+    adjusted[tested] = holm(np.array([1.0 if p is None else p for p in found]))
+    return [
+        each.document(float(p), selective=selective, late=late) for each, p in zip(alternatives, adjusted, strict=True)
+    ]
+
+
+class Replay:
+    """The pass over all cases, day by day: limits hold for a day."""
+
+    def __init__(self, ports: Ports, spec: ReplaySpec) -> None:
+        self._archive = ports.archive
+        self._spec = spec
+        self._models = {name: ports.registry.load(name) for name in spec.models}
+        self._trained = trained(ports, spec.model)
+        self._named: dict[frozenset[str], tuple[Label, ...]] = {}  # actions in the order that was seen first
+        self._left_out: Counter[str] = Counter()
+        self._actions = ActionCounts()
+        self._maturity = Maturity()
+        self._decisions = self._known = self._held = 0
+        self.alternatives = [Alternative(name, rule) for name in (None, *spec.models) for rule in spec.rules]
+
+    def read(self) -> None:
+        spec = self._spec
+        recorded = partial(self._archive.cases, spec.model, since=spec.since, until=spec.until, versions=spec.versions)
+        self._maturity = matured(recorded(arrivals_only=True), time())
+        last, first = day_of(time() if spec.until is None else spec.until), None
+        for day, some in groupby(recorded(with_instances=bool(spec.models)), attrgetter("day")):
+            first = day if first is None else first
+            for part in (part for cases in some for part in self._comparable(cases)):
+                self._decisions += len(part)
+                self._known += int(np.count_nonzero(part.known))
+                posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]] = {}
+                for alternative in self.alternatives:
+                    alternative.attempt(self._decide, part, posteriors)
+            for alternative in self.alternatives:
+                alternative.attempt(Alternative.end_day)
+            self._held = 0
+            progress.report((day + 1 - first) / max(last + 1 - first, 1), "replaying")
+
+    def document(self) -> dict[str, Any]:
+        """The job's result."""
+        selective, maturity = self._actions.document(), self._maturity
+        return {
+            "model": self._spec.model,
+            "versions": self._spec.versions,
+            "decisions": self._decisions,
+            "known": self._known,
+            "left_out": dict(self._left_out),
+            "selective": selective,
+            "maturing": maturing(maturity),
+            "alternatives": documents(self.alternatives, selective=selective["is"], late=maturity.reason),
+            "warnings": list(reservations(maturity, selective=selective["is"])),
+        }
+
+    def _comparable(self, cases: Cases) -> Iterator[Slice]:
+        """Cases that were made under the same priors, their terms as they are replayed; the others are counted."""
+        for part in slices(cases, self._maturity.since):
+            self._actions.add(part)
+        found = [self._replayed(terms) for terms in cases.terms]
+        width = max((len(terms.actions) for terms in cases.terms), default=0) + 1
+        place = np.full((len(found), width), UNKNOWN, dtype=np.int32)  # of each action; the last one stands for none
+        counts = np.bincount(cases.term, minlength=len(found)).tolist()
+        left_out = Counter({"without_terms": cases.lost})
+        terms = []
+        for t, (before, after) in enumerate(zip(cases.terms, found, strict=True)):
+            if isinstance(after, str):
+                left_out[after] += counts[t]
+                terms.append(replace(before, benefits=None))
+            else:
+                names = list(map(str, after.actions))
+                place[t, : len(names)] = [names.index(str(name)) for name in before.actions]
+                terms.append(after)
+        self._left_out += left_out
+        told = cases.benefit if self._spec.benefits is None else np.full(len(cases), np.nan)  # of other stakes
+        cases = replace(
+            cases,
+            terms=terms,
+            choice=place[cases.term, cases.choice],
+            action=place[cases.term, cases.action],
+            benefit=told,
+            expected=np.zeros(len(cases)),  # a case without its promise can be replayed as well
+        )
+        yield from (part for part in slices(cases, self._maturity.since, self._priors) if part.stack.stated)
+
+    def _replayed(self, terms: Terms) -> Terms | str:
+        """The terms with the matrix that counts, and their actions in one order; or why their cases are left out."""
+        spec = self._spec
+        if terms.classes != tuple(spec.classes):
+            return "other_classes"
+        if spec.benefits is None:
+            if terms.benefits is None:
+                return "without_benefits"
+            actions = self._named.setdefault(frozenset(map(str, terms.actions)), terms.actions)
+            if actions == terms.actions:
+                return terms
+            names = list(map(str, terms.actions))
+            order = [names.index(str(name)) for name in actions]
+            benefits = tuple(tuple(row[a] for a in order) for row in terms.benefits)
+            return replace(terms, actions=actions, benefits=benefits)
+        actions = tuple(spec.actions or spec.classes)
+        if sorted(map(str, actions)) != sorted(map(str, terms.actions)):
+            return "other_actions"
+        return replace(terms, actions=actions, benefits=tuple(map(tuple, spec.benefits)))
+
+    def _priors(self, terms: Terms) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+        """The priors that a request stated, and those of its probabilities: these, or those of training."""
+        sent = None if terms.priors is None else tuple(terms.priors[str(name)] for name in terms.classes)
+        shares, _ = self._trained(terms.version)
+        return sent, sent or (None if shares is None else tuple(shares.tolist()))
+
+    def _decide(
+        self, alternative: Alternative, part: Slice, posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]]
+    ) -> None:
+        """Enter what the alternative decides; where it has limits, hold the cases until all of the day are there."""
+        name, wanted, classes = alternative.model, alternative.rule.get("priors"), part.stack.classes
+        sent, base = self._priors(part.terms[0])
+        if name not in posteriors:
+            posteriors[name] = self._posterior(name, part)
+        rows, P = posteriors[name]
+        if not len(rows):
+            return
+        if name is not None:
+            base = tuple(self._models[name].priors.tolist())
+            if wanted is None and sent is not None:
+                wanted = dict(zip(map(str, classes), sent, strict=True))
+        if wanted is not None:
+            if base is None:
+                raise Invalid("the class priors in training are not known any more: the version was deleted")
+            P = corrected(P, classes, np.array(base), wanted).P
+        held = _Held(part, rows, P)
+        if not (alternative.rule.get("limits") or alternative.rule.get("resources")):
+            alternative.decide([held])
+            return
+        self._held += P.size
+        if self._held > MOST_HELD:
+            raise Invalid(
+                "a day has too many cases for rules with limits; choose a shorter period, or fewer such rules"
+            )
+        alternative.held.append(held)
+
+    def _posterior(self, name: str | None, part: Slice) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that a version can decide on, those with a whole instance, and its probabilities; None as recorded.
+
+        Of a case of /acquire only some features were known.
+        """
+        if name is None:
+            return np.arange(len(part)), part.probabilities
+        is_whole = np.array([terms.verb == "predict" for terms in part.terms])[part.term]
+        instances = part.instances or [None] * len(part)
+        rows = np.flatnonzero(is_whole & [instance is not None for instance in instances])
+        if not len(rows):
+            return rows, part.probabilities[rows]
+        model = self._models[name]
+        X, _ = model.schema.encode([orjson.loads(instances[i] or "") for i in rows.tolist()])
+        return rows, model.estimator.posterior(X)
+
+
+def _choice(rule: Mapping[str, Any], held: Sequence[_Held]) -> np.ndarray:
+    """The actions (n,) of a rule for cases with the same actions, together."""
+    P, question, stack = np.concatenate([one.P for one in held]), _question(rule), held[0].part.stack
+    first = stack.matrices[0]
+    is_uniform = all((one.part.stack.matrices == first).all() for one in held)
+    if not is_uniform and question.limited and len(P) * first.size > MOST_HELD:
+        raise Invalid("a day has too many cases with matrices of their own for limits; choose a shorter period")
+    B = first if is_uniform else np.concatenate([one.part.stack.matrices[one.part.term[one.rows]] for one in held])
+    if rule["rule"] == "most_probable":
+        likely = P.argmax(axis=1)
+        return np.asarray((B[likely] if is_uniform else B[np.arange(len(P)), likely]).argmax(axis=1))
+    if rule["rule"] == "expected_benefit":
+        decision = decide(P, B)
+        return decide_within_limits(question, P, B, decision, stack.actions)[0] if question.limited else decision.choice
+    by_costs = question.costs is not None
+    if by_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
+        raise Invalid(f"{rule['rule']} decides among the classes, and these decisions are about other actions")
+    return decide_given(Probabilities(stack.classes, P), _question(rule, None if by_costs else B.tolist())).choice

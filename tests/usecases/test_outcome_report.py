@@ -13,16 +13,14 @@ import orjson
 import pytest
 
 from app.decisions.benefit import decide
-from app.evidence.intervals import Mean
 from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing
-from app.usecases.outcome_report.drift import compared_values, drift, features, sides
-from app.usecases.outcome_report.exploration import Exploration
-from app.usecases.outcome_report.promise import Kept, deciles
+from app.usecases.outcome_report.changes import compared_values, drift, feature_changes, sides
+from app.usecases.outcome_report.earned import Kept, deciles
 from app.usecases.outcome_report.report import Read, document
 from app.usecases.outcome_report.slices import slices
-from app.usecases.outcome_report.ways import THIN
+from app.usecases.outcome_report.ways import THIN, Exploration, verdict
 from tests.effort import repeated
 from tests.reference.evidence import ledger
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
@@ -134,13 +132,7 @@ def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
 
 
 def test_a_gain_that_is_not_a_number_is_no_verdict():
-    read = read_of(worlds()[0])
-    read.ways.overrides.mean = lambda: Mean(np.nan, np.nan, np.nan)
-    sequence = SimpleNamespace(interval=lambda: (np.nan,) * 3, count=9)
-    read.ways.shadows["triage:2"] = sequence, 9
-
-    assert read.ways.overriding("known")["right"] == "undecided"
-    assert [one["verdict"] for one in read.ways.challengers("known")] == ["undecided"]
+    assert verdict(np.nan, np.nan) is None
 
 
 def test_days_and_weeks_are_named_by_date():
@@ -153,7 +145,7 @@ def test_days_and_weeks_are_named_by_date():
 def test_parts_of_a_day_give_what_the_day_gives(monkeypatch):
     days = worlds()[0]
     whole = reported(days)
-    monkeypatch.setattr("app.usecases.outcome_report.slices._AT_ONCE", 37)
+    monkeypatch.setattr("app.usecases.outcome_report.slices.AT_ONCE", 37)
     parts = reported(days)
 
     for section in ("realised", "difference"):
@@ -456,61 +448,41 @@ def test_drift_of_values_is_found_and_corrected_for_the_number_of_tests():
     assert compared_values([1.0] * 99, [1.0] * 1000) is None
 
 
-class Archived:
-    """An archive of these days."""
-
-    def __init__(self, days):
-        self.days = {cases.day: cases for cases in days}
-
-    def cases(self, _model, *, since, until, with_instances, **_versions):
-        assert with_instances
-        return [cases for day, cases in self.days.items() if since <= day * 86_400 < until]
-
-
 def test_features_are_compared_where_instances_were_recorded():
     rng, days = np.random.default_rng(11), []
     for d in range(5):
         texts = [f'{{"age": {rng.normal(50 + 9 * (d > 2), 10)}, "pulse": {rng.normal(70, 5)}}}' for _ in range(300)]
         days.append(replace(day_of_cases(rng, 400, DAY + d), instances=[*texts, *[None] * 100]))
-    ports = SimpleNamespace(archive=Archived(days))
 
-    lines = drift(list(features(ports, "triage", [cases.day for cases in days], None)))
+    lines = drift(list(feature_changes(days)))
 
     assert {(line["feature"], line["of"]): line["drifted"] for line in lines} == {
         ("age", "values"): True,
         ("pulse", "values"): False,
     }
-    assert list(features(ports, "triage", [DAY], None)) == []
+    assert list(feature_changes(days[:1])) == []
 
 
 @pytest.mark.parametrize("sizes", [[500] * 10 + [20_000] * 10, [20_000] * 3 + [300] * 30, [2_000, 0, 0, 0, 9_000]])
 def test_features_of_busy_days_are_those_of_whole_days(sizes, monkeypatch):
     """Each day has the same mixture, in the order of time."""
-    monkeypatch.setattr("app.usecases.outcome_report.drift._KEPT", 12_000)
+    monkeypatch.setattr("app.usecases.outcome_report.changes.KEPT", 12_000)
 
-    def cases(_model, *, since, **_asked):
-        day = int(since // 86_400)
-        n = sizes[day]
-        texts = [f'{{"hour": {24 * i // n}}}' for i in range(n)]
-        yield SimpleNamespace(instances=texts[: n // 3])
-        yield SimpleNamespace(instances=[*texts[n // 3 :], None])
+    def recorded():
+        for day, n in enumerate(sizes):
+            texts = [f'{{"hour": {24 * i // n}}}' for i in range(n)]
+            yield SimpleNamespace(day=day, instances=texts[: n // 3])
+            yield SimpleNamespace(day=day, instances=[*texts[n // 3 :], None])
 
-    ports = SimpleNamespace(archive=SimpleNamespace(cases=cases))
-    found = list(features(ports, "triage", range(len(sizes)), None))
-    assert not drift(found)[0]["drifted"]
-    assert min(map(len, sides(ports, "triage", range(len(sizes)), None))) >= 250
+    assert not drift(list(feature_changes(recorded())))[0]["drifted"]
+    assert min(map(len, sides(recorded()))) >= 250
 
 
 def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
     """Halves of the days that have instances, whatever order they are read in."""
-    monkeypatch.setattr("app.usecases.outcome_report.drift._KEPT", 3_000)
+    monkeypatch.setattr("app.usecases.outcome_report.changes.KEPT", 3_000)
     sizes = {0: 0, 1: 1_000, 2: 9_000, 3: 0, 4: 300, 5: 2_700}
-
-    def cases(_model, *, since, **_asked):
-        day = int(since // 86_400)
-        yield SimpleNamespace(instances=[f'{{"day": {day}}}'] * sizes[day])
-
-    found = sides(SimpleNamespace(archive=SimpleNamespace(cases=cases)), "triage", sorted(sizes), None)
+    found = sides(SimpleNamespace(day=day, instances=[f'{{"day": {day}}}'] * n) for day, n in sizes.items())
     for own, (rare, often) in zip(found, ((1, 2), (4, 5)), strict=True):
         days = [one["day"] for one in own]
         assert set(days) == {rare, often}
@@ -526,7 +498,7 @@ def test_a_feature_that_goes_missing_is_seen(value, share):
         rows = [{"age": value(rng) if d < 2 or rng.random() >= share else None, "new": d or None} for _ in range(400)]
         texts = [orjson.dumps(row).decode() for row in rows]
         days.append(replace(day_of_cases(rng, 400, DAY + d), instances=texts))
-    changes = list(features(SimpleNamespace(archive=Archived(days)), "triage", [cases.day for cases in days], None))
+    changes = list(feature_changes(days))
 
     found = {(line["feature"], line["of"]): line["drifted"] for line in drift(changes)}
 
@@ -646,8 +618,8 @@ def test_reports_of_matrices_of_many_shapes_are_the_same_in_any_parts(monkeypatc
     ]
     whole = reported(days)
 
-    monkeypatch.setattr(slicing, "_CELLS", 20)
-    monkeypatch.setattr(slicing, "_ROW_CELLS", 100)
+    monkeypatch.setattr(slicing, "CELLS", 20)
+    monkeypatch.setattr(slicing, "ROW_CELLS", 100)
     parts = reported(days)
 
     assert parts.keys() == whole.keys()
@@ -694,7 +666,7 @@ def test_memory_does_not_grow_with_the_widest_matrix_times_their_number():
 
     tracemalloc.start()
     try:
-        widths = {part.stack.matrices.shape[2] for part in slices(cases) if part.payoffs.size and part.earned.size}
+        widths = {part.stack.matrices.shape[2] for part in slices(cases) if part.risks.width.size}
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

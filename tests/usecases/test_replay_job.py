@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sqlalchemy import delete
 
 from app.database import Database
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY
-from app.usecases import replay_job
+from app.outcomes.tables import DECISION_TERMS
+from app.usecases import replay as replaying
 from app.usecases.outcome_report import slices
 from app.usecases.specs import ReplaySpec
 from tests.outcomes.records import LOAN, decided, told
@@ -36,14 +38,14 @@ def archive(tmp_path):
 @pytest.fixture
 def replayed(archive, monkeypatch):
     """What is found by replaying the decisions of the archive, few at a time."""
-    monkeypatch.setattr(replay_job, "trained", lambda _ports, _model: lambda _version: (np.array([0.5, 0.5]), 100))
-    monkeypatch.setattr(slices, "_AT_ONCE", 7)
+    monkeypatch.setattr(replaying, "trained", lambda _ports, _model: lambda _version: (np.array([0.5, 0.5]), 100))
+    monkeypatch.setattr(slices, "AT_ONCE", 7)
 
     def replay(*rules, **options):
         spec = ReplaySpec(
             model="loan", classes=["bad", "good"], rules=list(rules or [{"rule": "most_probable"}]), **options
         )
-        found = replay_job.Replay(SimpleNamespace(archive=archive), spec)
+        found = replaying.Replay(SimpleNamespace(archive=archive), spec)
         found.read()
         return found
 
@@ -101,7 +103,7 @@ def test_limits_hold_once_for_all_cases_of_a_day(archive, replayed, every, rule,
 )
 def test_what_limits_hold_of_a_day_is_bounded(archive, replayed, monkeypatch, most, reason):
     write(archive, [LOAN, DEARER])
-    monkeypatch.setattr(replay_job, "_MOST_HELD", most)
+    monkeypatch.setattr(replaying, "MOST_HELD", most)
 
     limited, plain = replayed(LIMITED, {"rule": "expected_benefit"}).document()["alternatives"]
 
@@ -128,3 +130,14 @@ def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, action
     found = replayed(benefits=[[0.0, -1.0], [-20.0, 5.0]], actions=actions).document()
 
     assert (found["decisions"], found["left_out"]) == ((3, {}) if fits else (0, {"other_actions": 3}))
+
+
+def test_decisions_without_terms_are_left_out_and_counted(replayed, archive):
+    decided(archive.database, 2, at=DATE * DAY)
+    decided(archive.database, 3, terms=SWAPPED, at=DATE * DAY)
+    with archive.database.writing() as connection:
+        connection.execute(delete(DECISION_TERMS).where(DECISION_TERMS.c.digest == SWAPPED.digest))
+
+    found = replayed().document()
+
+    assert (found["decisions"], found["left_out"]) == (2, {"without_terms": 3})

@@ -10,7 +10,7 @@ import pytest
 from app.outcomes.cases import UNKNOWN
 from app.usecases.outcome_report.slices import slices
 from app.usecases.outcome_report.ways import THIN
-from app.usecases.replay_job import Alternative, documents
+from app.usecases.replay import Alternative, documents
 from tests.usecases.outcome_worlds import day_of_cases, terms_of
 
 MATRIX = np.array([[0.0, -1.0], [-2.0, 1.0]])

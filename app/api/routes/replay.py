@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
@@ -12,52 +12,10 @@ from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
 from app.api.permits import TRAIN, needs
 from app.api.routing import StrictRoute
-from app.errors import Invalid
 from app.usecases import replay as usecase
 from app.usecases.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
-from app.usecases.fields import ByClass, Number, Period, Text, WireModel
-from app.usecases.limits import LimitsByAction, Resources
-from app.usecases.matrices import NamedMatrixFields
-from app.usecases.rules import Costs, Rule
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
-
-
-class ReplayRule(WireModel):
-    """A rule with its parameters, as in `/predict`."""
-
-    rule: Rule = "expected_benefit"
-    threshold: Literal["posterior"] | Number | None = None
-    costs: Costs | None = None
-    priors: ByClass | None = Field(default=None, description="class priors, in place of those of each request")
-    limits: LimitsByAction | None = Field(default=None, description="of the cases of a day")
-    resources: Resources | None = Field(default=None, description="for the cases of a day")
-
-
-class ReplayRequest(NamedMatrixFields, Period):
-    """What to replay."""
-
-    models: Annotated[list[Text], Field(max_length=10)] = Field(
-        default=[], description="versions that decide on the recorded instances", examples=[["triage@champion"]]
-    )
-    rules: Annotated[list[ReplayRule], Field(min_length=1, max_length=20)] | None = Field(
-        default=None,
-        description="applied to the recorded probabilities, and to those of each of `models`; without them"
-        " `expected_benefit`, and for the recorded ones alone `most_probable`",
-    )
-
-    def order(self) -> dict[str, Any]:
-        """The order; Invalid where nothing is asked."""
-        if not (self.models or self.rules or self.stated):
-            raise Invalid.at("", "send 'models', 'rules' or 'benefits' to replay")
-        rules = [rule.model_dump(exclude_none=True) for rule in self.rules or ()]
-        return {
-            "models": self.models,
-            "rules": rules,
-            "matrix": self,
-            "since": self.since,
-            "until": self.until,
-        }
 
 
 class ReplayedAlternative(Comparison):
@@ -116,7 +74,7 @@ _EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"li
 @needs(TRAIN)
 async def replay(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
-    body: Annotated[ReplayRequest, Body(openapi_examples={"a version, and a limit": {"value": _EXAMPLE}})],
+    body: Annotated[usecase.ReplayRequest, Body(openapi_examples={"a version, and a limit": {"value": _EXAMPLE}})],
     job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
     caller: CallerDep,
 ) -> ReplayDocument:
@@ -128,4 +86,4 @@ async def replay(
     make a verdict.
     """
     caller.need_model(ref)
-    return ReplayDocument.of(await job_of(usecase.submit, ref, body.order()))
+    return ReplayDocument.of(await job_of(usecase.submit, ref, body))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import time
 from typing import Any, Literal
 
@@ -18,14 +19,10 @@ from app.outcomes.terms import Label
 from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of, trained
-from app.usecases.outcome_report import drift, promise
-from app.usecases.outcome_report.drift import Changed, Scores
-from app.usecases.outcome_report.exploration import Exploration
-from app.usecases.outcome_report.promise import Earned, Kept
-from app.usecases.outcome_report.selection import UNEQUAL, ActionCounts, Bounds
-from app.usecases.outcome_report.shares import ClassShares, Trained
+from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes
+from app.usecases.outcome_report.earned import UNEQUAL, ActionCounts, Bounds, Earned, Kept, basis, deciles
 from app.usecases.outcome_report.slices import Slice, slices
-from app.usecases.outcome_report.ways import Ways, gain
+from app.usecases.outcome_report.ways import Exploration, Ways, gain
 from app.usecases.ports import Ports
 
 _WRONG = ("over_promises", "under_promises")
@@ -45,7 +42,7 @@ def report(
     """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since, until) in seconds.
 
     Raises NotFound for what is not published, Invalid at /by with more than 1,000 groups, at /since with decisions of
-    more than 1,000 days. Two passes, O(decisions).
+    more than 1,000 days. Three passes, O(decisions).
     """
     wanted = Reference.parse(reference)
     versions: list[int] | None = None
@@ -61,16 +58,13 @@ def report(
             "/since", f"there are decisions of {len(days):,} days, and a report has {MOST_DAYS:,}; send since={first}"
         )
 
-    def recorded(*, arrivals_only: bool) -> Iterator[Cases]:
-        cases = ports.archive.cases
-        return cases(wanted.name, since=since, until=until, versions=versions, arrivals_only=arrivals_only)
-
+    recorded = partial(ports.archive.cases, wanted.name, since=since, until=until, versions=versions)
     maturity = matured(recorded(arrivals_only=True), time())
     read = Read(trained(ports, wanted.name), by, maturity)
-    for cases in recorded(arrivals_only=False):
+    for cases in recorded():
         read.add(cases)
     scores = read.scores.changes(ports, wanted.name, read.classes)
-    features = drift.features(ports, wanted.name, sorted(read.days), versions)
+    features = feature_changes(recorded(arrivals_only=True, with_instances=True))
     found = document(read, [*scores, *features])
     if not found["decisions"]:
         every = ports.archive.cases(wanted.name, since=since, until=until, arrivals_only=True)
@@ -95,29 +89,29 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     """All sections of the report."""
     total, maturity = read.total, read.maturity
     selective = read.actions.document()
-    basis = promise.basis(total.known, total.decisions, selective=selective["is"], reason=maturity.reason)
+    about = basis(total.known, total.decisions, selective=selective["is"], reason=maturity.reason)
     doubt = maturity.reason or (UNEQUAL if selective["is"] else None)
     missing = None if total.known == total.decisions else read.shares.missing(read.classes)
-    drifted = drift.drift(changes)
+    drifted = drift(changes)
     details = {
         "maturing": maturing(maturity),
         "selective": selective,
         "bounds": read.bounds.document(total.received, total.promise.count),
         "exploration": read.exploration.document(maturity.reason),
-        "deciles": promise.deciles(read.values, basis),
-        "alternatives": read.ways.alternatives(basis),
-        "overrides": read.ways.overriding(basis, doubt),
-        "told_benefits": gain(read.ways.told, basis),
-        "priors": read.shares.document(read.classes, basis, selective=doubt is not None),
+        "deciles": deciles(read.values, about),
+        "alternatives": read.ways.alternatives(about),
+        "overrides": read.ways.overriding(about, doubt),
+        "told_benefits": gain(read.ways.told, about),
+        "priors": read.shares.document(read.classes, about, selective=doubt is not None),
         "drift": {
             "scores": [line for line in drifted if "version" in line],
             "features": [line for line in drifted if "feature" in line],
             "not_compared": [name for name, change in changes if change is None],
         },
-        "shadow": read.ways.challengers(basis, doubt),
-        "groups": None if read.by is None else _grouped(read.groups, basis, maturity.reason or missing),
+        "shadow": read.ways.challengers(about, doubt),
+        "groups": None if read.by is None else _grouped(read.groups, about, maturity.reason or missing),
     }
-    first = total.document(basis, maturity.reason or missing)
+    first = total.document(about, maturity.reason or missing)
     return {
         **first,
         "without_terms": read.without_terms,
@@ -249,7 +243,6 @@ class Read:
         self.values = Kept()  # promised and decided
         self.groups: dict[Any, Earned] = {}
         self.classes: dict[int, tuple[Label, ...]] = {}
-        self.days: set[int] = set()
         self.without_terms = 0
         self._matrices: set[Any] = set()
 
@@ -258,7 +251,6 @@ class Read:
         self.without_terms += cases.lost
         sections = (self.total, self.actions, self.bounds, self.ways, self.exploration, self.shares, self.scores)
         for part in slices(cases, self.maturity.since):
-            self.days.add(part.day)
             for section in sections:
                 section.add(part)
             self.values.add(np.stack((part.promised, part.decided)))

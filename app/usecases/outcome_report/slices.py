@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,9 @@ from app.evidence.intervals import Risk, risk
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.terms import Label, Terms
 
-_AT_ONCE = 1 << 17  # rows
-_CELLS = 1 << 21  # of matrices, 16 MB
-_ROW_CELLS = 1 << 23  # of the matrices of rows, 64 MB
+AT_ONCE = 1 << 17  # rows
+CELLS = 1 << 21  # of matrices, 16 MB
+ROW_CELLS = 1 << 23  # of the matrices of rows, 64 MB
 
 
 @dataclass(frozen=True)
@@ -56,32 +56,16 @@ class Stack:
         return losses(self.matrices)
 
 
-@dataclass(frozen=True)
-class Slice:
-    """Some cases of one day with all that is computed of them, each column once and where it is asked for.
+@dataclass(frozen=True, kw_only=True)
+class Slice(Cases):
+    """Some cases of one day whose terms are those of a stack; each column is computed once and where it is asked for.
 
     `known` (n,): the truth is known. `priced` (m,) are the rows with known truth and a matrix; columns of these have m
     rows and say so.
     """
 
     stack: Stack
-    day: int
     mature: bool  # else no truth is known
-    term: np.ndarray
-    key: np.ndarray
-    keys: Sequence[str | None]
-    choice: np.ndarray
-    expected: np.ndarray
-    P: np.ndarray
-    propensity: np.ndarray
-    truth: np.ndarray
-    action: np.ndarray
-    benefit: np.ndarray
-    shadows: dict[str, np.ndarray]
-    instances: Sequence[str | None]
-
-    def __len__(self) -> int:
-        return len(self.term)
 
     @cached_property
     def known(self) -> np.ndarray:
@@ -96,23 +80,22 @@ class Slice:
         return np.flatnonzero(self.known & self.has_matrix)
 
     @cached_property
-    def payoffs(self) -> np.ndarray:
-        """(n, K): what the chosen action earns in each class."""
-        return np.asarray(self.stack.matrices[self.term, :, self.choice])
+    def taken(self) -> np.ndarray:
+        """(n,): the action that was really taken, where nobody told otherwise the one decided."""
+        return np.where(self.action == UNKNOWN, self.choice, self.action)
 
-    @cached_property
-    def earned(self) -> np.ndarray:
-        """(m, A): what each action would have earned in the class that was true."""
-        return np.asarray(self.stack.matrices[self.term[self.priced], self.truth[self.priced]])
+    def payoffs(self, rows: Any, way: np.ndarray) -> np.ndarray:
+        """(rows, K): what the actions (n,) of a way earn in each class."""
+        return np.asarray(self.stack.matrices[self.term[rows], :, way[rows]])
 
-    def earned_by(self, way: np.ndarray) -> np.ndarray:
-        """(m,): what the actions (n,) of a way would have earned."""
-        return np.asarray(self.earned[np.arange(len(self.priced)), way[self.priced]])
+    def earned(self, rows: np.ndarray, way: np.ndarray) -> np.ndarray:
+        """(rows,): what the actions (n,) of a way earn in the classes that were true."""
+        return np.asarray(self.stack.matrices[self.term[rows], self.truth[rows], way[rows]])
 
     @cached_property
     def decided(self) -> np.ndarray:
         """(m,): what the decisions earn by their matrix."""
-        return self.earned_by(self.choice)
+        return self.earned(self.priced, self.choice)
 
     @cached_property
     def promised(self) -> np.ndarray:
@@ -120,19 +103,19 @@ class Slice:
         return np.asarray(self.expected[self.priced])
 
     @cached_property
-    def taken(self) -> np.ndarray:
-        """(n,): the action that was really taken, where nobody told otherwise the one decided."""
-        return np.where(self.action == UNKNOWN, self.choice, self.action)
+    def risks(self) -> Risk:
+        """Of the decisions, (m,)."""
+        return risk(self.probabilities[self.priced], self.payoffs(self.priced, self.choice))
 
     @cached_property
     def overridden(self) -> np.ndarray:
-        """(m,): whether it was another one."""
+        """(m,): whether another action was really taken."""
         return np.asarray((self.taken != self.choice)[self.priced])
 
     @cached_property
     def taken_earned(self) -> np.ndarray:
         """(m,): what the actions really taken earn by their matrix."""
-        return self.earned_by(self.taken) if self.overridden.any() else self.decided
+        return self.earned(self.priced, self.taken)
 
     @cached_property
     def received(self) -> np.ndarray:
@@ -141,35 +124,15 @@ class Slice:
         return np.where(np.isnan(told), self.taken_earned, told)
 
     @cached_property
-    def taken_promised(self) -> np.ndarray:
-        """(m,): the benefit that the model expected of the actions really taken."""
-        promised: np.ndarray = self.promised
-        if self.overridden.any():
-            promised = promised.copy()
-            promised[self.overridden] = (self._overridden_shares * self._overridden_payoffs).sum(axis=1)
-        return promised
-
-    @cached_property
-    def taken_risks(self) -> Risk:
-        """Of the actions really taken, (m,)."""
-        own, other = self.risks, risk(self._overridden_shares, self._overridden_payoffs)
-        logit, width = own.logit.copy(), own.width.copy()
-        logit[self.overridden], width[self.overridden] = other.logit, other.width
-        return Risk(logit, width)
-
-    @cached_property
-    def _overridden_shares(self) -> np.ndarray:
-        return np.asarray(self.P[self.priced[self.overridden]])
-
-    @cached_property
-    def _overridden_payoffs(self) -> np.ndarray:
-        rows = self.priced[self.overridden]
-        return np.asarray(self.stack.matrices[self.term[rows], :, self.taken[rows]])
-
-    @cached_property
-    def risks(self) -> Risk:
-        """Of the m rows."""
-        return risk(self.P[self.priced], self.payoffs[self.priced])
+    def taken_promise(self) -> tuple[np.ndarray, Risk]:
+        """(m,) each: the benefit that the model expected of the actions really taken, and how that varies."""
+        other, promised, logit, width = self.overridden, self.promised, self.risks.logit, self.risks.width
+        if other.any():
+            rows = self.priced[other]
+            P, payoffs = self.probabilities[rows], self.payoffs(rows, self.taken)
+            own, promised, logit, width = risk(P, payoffs), promised.copy(), logit.copy(), width.copy()
+            promised[other], logit[other], width[other] = (P * payoffs).sum(axis=1), own.logit, own.width
+        return promised, Risk(logit, width)
 
 
 def settled(cases: Cases, immature: int | None) -> Cases:
@@ -190,7 +153,7 @@ def slices(
     cases = settled(cases, immature)
     for stack, term, places in _stacks(cases, alike):
         _, K, A = stack.matrices.shape
-        size = min(_AT_ONCE, max(_ROW_CELLS // (K * A), 1))
+        size = min(AT_ONCE, max(ROW_CELLS // (K * A), 1))
         for begin in range(0, len(term), size):
             some = slice(begin, begin + size)
             yield _slice(cases, stack, mature, term[some], some if places is None else places[some])
@@ -205,7 +168,7 @@ def _stacks(cases: Cases, alike: Callable[[Terms], Hashable]) -> Iterator[tuple[
     few = [
         part[begin : begin + size]
         for part in parts.values()
-        for size in [max(_CELLS // (len(cases.terms[part[0]].classes) * len(cases.terms[part[0]].actions)), 1)]
+        for size in [max(CELLS // (len(cases.terms[part[0]].classes) * len(cases.terms[part[0]].actions)), 1)]
         for begin in range(0, len(part), size)
     ]
     if len(few) == 1:
@@ -222,20 +185,14 @@ def _stacks(cases: Cases, alike: Callable[[Terms], Hashable]) -> Iterator[tuple[
 
 
 def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any) -> Slice:
-    return Slice(
-        stack=stack,
-        day=cases.day,
-        mature=mature,
-        term=term,
-        key=cases.key[rows],
-        keys=cases.keys,
-        choice=cases.choice[rows],
-        expected=cases.expected[rows],
-        P=cases.probabilities[rows, : len(stack.classes)],
-        propensity=cases.propensity[rows],
-        truth=cases.truth[rows],
-        action=cases.action[rows],
-        benefit=cases.benefit[rows],
-        shadows={name: chosen[rows] for name, chosen in cases.shadows.items()},
-        instances=() if cases.instances is None else np.array(cases.instances, dtype=object)[rows].tolist(),
-    )
+    columns = {field.name: getattr(cases, field.name) for field in fields(cases)}
+    columns = {name: own[rows] if isinstance(own, np.ndarray) else own for name, own in columns.items()}
+    own = {
+        "terms": stack.terms,
+        "term": term,
+        "ids": None,
+        "probabilities": columns["probabilities"][:, : len(stack.classes)],
+        "shadows": {name: chosen[rows] for name, chosen in cases.shadows.items()},
+        "instances": cases.instances and np.array(cases.instances, dtype=object)[rows].tolist(),
+    }
+    return Slice(**columns | own, stack=stack, mature=mature)

@@ -1,8 +1,10 @@
-"""Whether scores and features of recorded decisions are those of training, or of the days before."""
+"""Whether what decisions are about has changed: the classes that occur, scores and features, against those of training
+or of the days before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,19 +12,91 @@ import numpy as np
 import orjson
 
 from app.errors import PayoffError
-from app.evidence.drift import Change, category_change, drifted, histogram_change, holm
-from app.outcomes.identity import DAY
+from app.evidence.drift import Change, category_change, drifted, histogram_change, holm, odds_change
+from app.outcomes.cases import Cases
 from app.outcomes.terms import Label
 from app.registry.loaded import Loaded
 from app.usecases.outcome_report.slices import Slice
 from app.usecases.ports import Ports
 
+Trained = Callable[[int], tuple[np.ndarray | None, int]]  # by version the class shares (K,) in training, and its rows
+
+_PROMISED = 36  # cases of a class, of which none is known: dozens
+_SIGNIFICANT = 0.05
+_CHANGED = 1.25  # factor of the odds of a class, below which a change does little harm
 _FEWEST = 100  # cases on each side of a comparison of distributions
 _BINS = 200  # of scores
-_KEPT = 50_000  # instances of all days
+KEPT = 50_000  # instances of all days
 _OF_SIDE = 5_000
 
 Changed = tuple[dict[str, Any], Change | None]  # what was compared, and None where it could not be
+
+
+@dataclass
+class ClassShares:
+    """Counts of the classes by version, and of the same cases the sums of the probabilities."""
+
+    trained: Trained
+    counts: dict[int, np.ndarray] = field(default_factory=dict)
+    promised: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def add(self, part: Slice) -> None:
+        version, rows = part.stack.version, np.flatnonzero(part.known)
+        trained, _ = self.trained(version)
+        if trained is None or not len(rows):
+            return
+        self.counts[version] = self.counts.get(version, 0) + np.bincount(part.truth[rows], minlength=len(trained))
+        self.promised[version] = self.promised.get(version, 0.0) + part.probabilities[rows].sum(axis=0)
+
+    def document(self, classes: Mapping[int, Sequence[Label]], basis: str, *, selective: bool) -> dict[str, Any]:
+        """Whether they changed is not answered where truth is known more often after some actions."""
+        versions = sorted(version for version, counts in self.counts.items() if counts.sum())
+        shares, tables = {}, []
+        for version in versions:
+            trained, rows = self.trained(version)
+            assert trained is not None
+            shares[version] = trained
+            tables.append((self.counts[version], np.rint(trained * rows).astype(np.int64)))
+        p_values = [category_change(*table).p_value for table in tables]
+        adjusted = holm(np.array(p_values))
+        factors = [odds_change(*table) if table[1].any() else None for table in tables]
+        return {
+            "versions": [
+                {
+                    "version": version,
+                    "classes": [
+                        {
+                            "class": label,
+                            "cases": int(count),
+                            "observed": float(count / counts.sum()),
+                            "trained": float(p),
+                        }
+                        for label, count, p in zip(classes[version], counts, shares[version], strict=True)
+                    ],
+                    "p_value": p,
+                    "adjusted_p_value": float(own),
+                    "odds_ratio": factor,
+                    "changed": None if selective or factor is None else bool(own < _SIGNIFICANT and factor >= _CHANGED),
+                }
+                for version, (counts, _), p, own, factor in zip(
+                    versions, tables, p_values, adjusted, factors, strict=True
+                )
+            ],
+            "basis": basis,
+        }
+
+    def missing(self, classes: Mapping[int, Sequence[Label]]) -> str | None:
+        """Why nothing is concluded where the truths of some class seem not to become known; None where all do.
+
+        Among the cases with known truth a class was promised dozens of times, and none of them has it.
+        """
+        for version, counts in self.counts.items():
+            promised = np.where(counts == 0, self.promised[version], 0.0)
+            if promised.max(initial=0.0) >= _PROMISED:
+                k = int(promised.argmax())
+                what = f"{promised[k]:.0f} of the cases with known truth were expected to be {classes[version][k]!r}"
+                return f"{what}, and none is: perhaps the truth of other classes only becomes known"
+        return None
 
 
 def drift(changes: Sequence[Changed]) -> list[dict[str, Any]]:
@@ -51,7 +125,7 @@ class Scores:
     by_day: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)
 
     def add(self, part: Slice) -> None:
-        plain = part.P[part.stack.plain[part.term]]
+        plain = part.probabilities[part.stack.plain[part.term]]
         days = self.by_day.setdefault(part.stack.version, {})
         days[part.day] = days.get(part.day, 0) + np.array([histogram(column) for column in plain.T])
 
@@ -113,11 +187,11 @@ def compared(before: np.ndarray, after: np.ndarray) -> Change | None:
     return histogram_change(before, after) if enough else None
 
 
-def features(ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None) -> Iterator[Changed]:
+def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
     """Each feature of recorded instances, of the first days against the last: its values, None where they cannot be
     compared, and whether it is missing as often.
     """
-    before, after = sides(ports, model, days, versions)
+    before, after = sides(recorded)
     for name in dict.fromkeys(name for one in (*before, *after) for name in one):
         columns = [[one.get(name) for one in side] for side in (before, after)]
         yield {"feature": name, "of": "values"}, compared_values(*columns)
@@ -141,9 +215,7 @@ def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | Non
     return category_change(*counts)
 
 
-def sides(
-    ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def sides(recorded: Iterable[Cases]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Instances of the first and of the last half of the days that have any, at most 5,000 of each; none of one day.
 
     Drawn at random, with the same chance for each instance of a side: rows of a day in the order in which they are
@@ -152,16 +224,17 @@ def sides(
     """
     rng, limit = np.random.default_rng(0), 1.0
     number, day, text = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=object)
-    for own, texts in _recorded(ports, model, days, versions):
+    for cases in recorded:
+        texts = np.array([one for one in cases.instances or () if one is not None], dtype=object)
         numbers = rng.random(len(texts))
         near = numbers < limit
         number = np.append(number, numbers[near])
-        day, text = np.append(day, np.full(near.sum(), own)), np.append(text, texts[near])
-        if len(number) > 2 * _KEPT:
-            least = np.argpartition(number, _KEPT)[:_KEPT]
+        day, text = np.append(day, np.full(near.sum(), cases.day)), np.append(text, texts[near])
+        if len(number) > 2 * KEPT:
+            least = np.argpartition(number, KEPT)[:KEPT]
             number, day, text = number[least], day[least], text[least]
             limit = float(number.max())
-    order = np.argsort(number)[:_KEPT]
+    order = np.argsort(number)[:KEPT]
     day, text = day[order], text[order]
     found = np.unique(day)
     if len(found) < 2:
@@ -169,21 +242,3 @@ def sides(
     is_late = day >= found[len(found) // 2]
     before, after = ([orjson.loads(text) for text in text[own][:_OF_SIDE]] for own in (~is_late, is_late))
     return before, after
-
-
-def _recorded(
-    ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Days, and instances of them as JSON (n,)."""
-    for day in days:
-        found = ports.archive.cases(
-            model,
-            since=float(day * DAY),
-            until=float((day + 1) * DAY),
-            versions=versions,
-            with_instances=True,
-            arrivals_only=True,
-        )
-        for cases in found:
-            texts = np.array(cases.instances or (), dtype=object)
-            yield day, texts[texts != None]  # noqa: E711 - of each element

@@ -1,19 +1,22 @@
-"""What the decisions earn against what was expected of them: the verdict on the model, and by size of the promise.
+"""What the decisions earned against what was expected of them, and what is known of that: the verdict on the model, by
+size of the promise, whether truth depends on the action, and the bounds that leaves.
 
 Every object with an amount of money has `basis`: which cases it is about, and what it takes for granted.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from app.evidence.intervals import MeanSums, PromiseSums, judge
+from app.evidence.intervals import LEVEL, MeanSums, PromiseSums, judge
+from app.evidence.truths import Group, known_shares, payoff_range
+from app.outcomes.terms import Label
 from app.usecases.outcome_report.slices import Slice
-from app.usecases.outcome_report.ways import LEVEL
 
 ALL = "all decisions, by the model's probabilities"
 KNOWN = "decisions with known truth"
@@ -23,6 +26,9 @@ _TOLERANCE = 0.1  # of the mean absolute expected benefit
 _DECILES = 10
 _KEPT = 1_000_000  # cases of which single values are kept; of more every second, fourth …
 _ROUNDING = 1e-12  # of the largest expected benefit: values that are closer are equal
+UNEQUAL = "truth is known more often after some actions than after others"
+WHATEVER = "all decisions; for those without known truth the worst and the best class"
+OFTEN = 0.05  # of the cases, from which on an action counts
 
 
 @dataclass
@@ -54,13 +60,13 @@ class Earned:
         self.promised += float(promised.sum())
         self.size += float(np.abs(promised).sum())
         self.received += float(part.received[priced].sum())
-        self.taken_promised += float(part.taken_promised[priced].sum())
+        taken_promised, taken_risks = part.taken_promise
+        self.taken_promised += float(taken_promised[priced].sum())
         self.told.add((part.received - part.taken_earned)[priced], part.day)
         if self.taken is None and part.overridden[priced].any():
             self.taken = deepcopy(self.promise)  # until here they were the same
         if self.taken is not None:
-            differences = (part.taken_earned - part.taken_promised)[priced]
-            self.taken.compare(differences, part.taken_risks[priced], part.day)
+            self.taken.compare((part.taken_earned - taken_promised)[priced], taken_risks[priced], part.day)
         self.promise.compare(part.decided[priced] - promised, part.risks[priced], part.day)
 
     def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
@@ -184,3 +190,82 @@ def deciles(values: Kept, basis: str) -> list[dict[str, Any]]:
         }
         for i in range(len(size))
     ]
+
+
+@dataclass
+class ActionCounts:
+    """Counts of mature days; `by_action` are known truths and decisions (2,)."""
+
+    by_action: dict[Label, np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64)))
+    # Known cases and all, counts (2, A), by key, version and actions.
+    alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(default_factory=dict)
+    done: dict[Label, int] = field(default_factory=lambda: defaultdict(int))  # actions really taken, of known cases
+    overridden: int = 0
+
+    def add(self, part: Slice) -> None:
+        """Cases of a slice; those of days that are not mature are left out."""
+        if not part.mature:
+            return
+        stack, size = part.stack, len(part.stack.actions)
+        cases, known = (np.bincount(own, minlength=size) for own in (part.choice, part.choice[part.known]))
+        for i in np.flatnonzero(cases).tolist():
+            self.by_action[stack.actions[i]] += (known[i], cases[i])
+        self.overridden += int(np.count_nonzero((part.taken != part.choice)[part.known]))
+        for i, count in enumerate(np.bincount(part.taken[part.known], minlength=size).tolist()):
+            self.done[stack.actions[i]] += count
+        code = part.key.astype(np.int64) * size + part.choice
+        tables = np.stack([np.bincount(own, minlength=len(part.keys) * size) for own in (code[part.known], code)])
+        for key, table in zip(part.keys, np.moveaxis(tables.reshape(2, -1, size), 1, 0), strict=True):
+            if table[1].any():  # decisions of one key, version and set of actions: mixtures may hide a difference
+                name = key, stack.version, stack.actions
+                self.alike[name] = self.alike.get(name, 0) + table
+
+    def document(self) -> dict[str, Any]:
+        """Whether truth is known more often after some actions than after others."""
+        found = known_shares([Group(actions, *own) for (_, _, actions), own in self.alike.items()])
+        every = sum(own[1] for own in self.by_action.values())
+        often = [label for label, (_, cases) in self.by_action.items() if cases >= OFTEN * every]
+        replaced = bool(self.overridden) and any(not self.done[label] for label in often)  # and so never seen
+        return {
+            "is": replaced or found.selective,
+            "p_value": found.p_value,
+            "actions": [
+                {"action": label, "decisions": int(cases), "known": int(known), "coverage": float(known / cases)}
+                for label, (known, cases) in self.by_action.items()
+            ],
+        }
+
+
+@dataclass
+class Bounds:
+    """Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the greatest that they
+    can earn, and of what is expected of them.
+    """
+
+    sums: np.ndarray = field(default_factory=lambda: np.zeros(4))
+
+    def add(self, part: Slice) -> None:
+        rows = np.flatnonzero(~part.known & part.has_matrix)
+        if len(rows):
+            low, high = payoff_range(part.payoffs(rows, part.choice))
+            self.sums += (len(rows), low.sum(), high.sum(), part.expected[rows].sum())
+
+    def document(self, received: float, known: int) -> dict[str, Any]:
+        """The total and the mean over all decisions with a matrix, where the known ones received so much."""
+        unknown, low, high, expected = (float(value) for value in self.sums)
+        cases = known + int(unknown)
+        ends = {"low": received + low, "high": received + high}
+        return {
+            "cases": cases,
+            "unknown": int(unknown),
+            **ends,
+            "mean_low": ends["low"] / cases if cases else None,
+            "mean_high": ends["high"] / cases if cases else None,
+            "basis": WHATEVER,
+            "if_probabilities_hold": {
+                "mean": (received + expected) / cases if cases else None,
+                "total": received + expected,
+                "basis": "all decisions; for those without known truth what the model expects, which nothing here"
+                " confirms",
+            },
+        }
