@@ -6,8 +6,8 @@ from app import tracing
 from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
 from app.api.app import Service
-from app.api.budget import Budget, default_limit
-from app.api.gate import BodyLimits
+from app.api.gate import Budget, default_limit
+from app.api.guard import BodyLimits
 from app.data import isolated
 from app.job_processes import make_worker
 from app.processes import preload

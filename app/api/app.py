@@ -18,11 +18,11 @@ from fastapi.concurrency import run_in_threadpool
 
 from app import __version__, processes, tracing
 from app.access.caller import Keyring
-from app.api import errors, permits, routes
-from app.api.budget import Budget
+from app.api import errors, routes
 from app.api.documentation import openapi, page
 from app.api.entrance import Door, Entrance
-from app.api.gate import BodyLimits, Gate, Guard, Record
+from app.api.gate import Budget, Gate
+from app.api.guard import BodyLimits, Guard, Record, guard_routes
 from app.api.jobs import Watching
 from app.api.limiters import Limiters
 from app.api.routes import console
@@ -106,7 +106,7 @@ def create_app(service: Service) -> FastAPI:
         console.install(app)
     _include_routes(app)
     guard = Guard(service.keyring, service.limits, service.hosts)
-    permits.install(app, guard)
+    guard_routes(app, guard)
     record = Record(metrics.requests, service.access_log, service.tracing)
     app.add_middleware(Gate, record=record, budget=service.memory)
     if not service.tracing:  # spans begin further in

@@ -1,69 +1,56 @@
 """The gate: what happens to every request before its route is asked, and to every answer on its way out.
 
 `Gate` is the one ASGI layer around the application. On the way in a request gets an id and, unless it is a health
-check, a place among those in progress. Which route it is for is known only where it is dispatched: there `Guard.admit`
-says who asks, whether they may, how often, and how large the body may be. `Passage` bounds the body in bytes and time,
-charges it and the answer to the budget of memory, and puts on the headers of every answer. At the end come the log line
-and the metrics. Slow clients, connections, sizes of headers and TLS are for the server and the balancer in front.
+check, a place among those in progress. Which route it is for is known only where it is dispatched: there the guard
+says who asks, and whether they may. `Passage` bounds the body in bytes and time, and puts on the headers of every
+answer. At the end come the log line and the metrics. Slow clients, connections, sizes of headers and TLS are for the
+server and the balancer in front.
+
+Memory is charged twice. `Passage` charges a body by its bytes as it arrives, and an answer until the client has read
+it. Before a body is decoded, and before an answer is computed, the number of their values is charged:
+
+    passage_of(request).reserve(rows * columns * VALUE)
+
+All of it is given back when the answer has been sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from itertools import count
+from pathlib import Path
+from threading import Lock
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import cast
 
+import psutil
 import structlog
+from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import tracing
-from app.access.caller import Caller, Keyring, WrongKey
-from app.access.rates import Windows, whole
-from app.api.budget import SMALL, Budget, Share, announced, length_of_body
 from app.api.errors import in_form, problem, respond
-from app.api.permits import Access
-from app.errors import Busy, Invalid, KeyMissing, PayoffError, Refused, TooLarge, TooMany, TooSlow, Unsupported
-from app.logs import told_path, write_request
-from app.metrics import RequestMetrics
-from app.text import check_query
+from app.api.guard import Record, length_of_body, request_id_of, route_of, secured, too_large
+from app.errors import Busy, PayoffError, TooLarge, TooSlow
+from app.logs import told_path
 
-Header = tuple[bytes, bytes]
-KEY_HEADER = "X-API-Key"
 MAX_AT_ONCE = 1_000  # event streams and requests that wait for a thread are among them
 BODY_SECONDS = 300.0  # for a whole body; the balancer in front reads slow ones before it passes them on
 CLIENT_GONE = 499  # the client disconnected before the response; logged only
+SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
+NUMBER = 16  # bytes of memory: a float64, and once more while it is converted
+VALUE = 120  # of an object: a number takes 32, a list 80, a dictionary 230; rows are copied once
+_BODY_FACTOR = 2  # a body is in memory twice while its parts are joined
+_RETRY_SECONDS = 2
 _HEALTH = "/health/"
-_BEARER = b"bearer "
+_MB = 2**20
+_MAX = 2048 * _MB
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _log = structlog.get_logger("payoff.request")
 
-
-# Every request
-
-
-class Record(NamedTuple):
-    """Counts a request that was answered, and writes its line."""
-
-    metrics: RequestMetrics
-    access_log: bool
-    traced: bool = False
-    write: Callable[[dict[str, Any]], None] = write_request
-
-    def __call__(self, scope: Scope, route: str, request_id: str, status: int, seconds: float) -> None:
-        self.metrics.count(scope["method"], route, status, seconds)
-        if self.access_log:
-            line = {"request_id": request_id, "method": scope["method"], "path": told_path(scope["path"])}
-            line["status"] = status
-            line["ms"] = round(seconds * 1e3, 3)
-            if self.traced:
-                line["trace_id"] = tracing.trace_id()
-            self.write(line)
+Reserve = Callable[[int], None]  # is called with a number of bytes of memory; raises where there are no more
 
 
 class Gate:
@@ -81,7 +68,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began = perf_counter()
-        passage = Passage(scope, receive, send, Share(self._budget), traced=self._record.traced)
+        passage = Passage(scope, receive, send, self._budget, traced=self._record.traced)
         structlog.contextvars.bind_contextvars(request_id=passage.request_id)
         try:
             with self._place(scope["path"]):
@@ -100,9 +87,9 @@ class Gate:
                 raise  # the answer has begun: all that is left is to break the connection off
             await in_form(scope, response)(scope, receive, passage.send)
         finally:
-            passage.share.close()
+            passage.close()
             seconds = perf_counter() - began
-            self._record(scope, _route(scope), passage.request_id, passage.status or CLIENT_GONE, seconds)
+            self._record(scope, route_of(scope), passage.request_id, passage.status or CLIENT_GONE, seconds)
             structlog.contextvars.clear_contextvars()
 
     @contextmanager
@@ -121,34 +108,48 @@ class Gate:
 
 
 class Passage:
-    """One request: its body on the way in, its answer on the way out. `Guard.admit` says how large the body may be.
+    """One request: its body on the way in, its answer on the way out. `Guard.admit` sets `most`, the largest body in
+    bytes, and `streams` where the body goes to disk as it arrives, and is not charged.
 
     Of an answer that comes in parts, such as a file, only one part is in memory at a time, and charged.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, share: Share, *, traced: bool) -> None:
-        self.share = share
+    def __init__(self, scope: Scope, receive: Receive, send: Send, budget: Budget, *, traced: bool) -> None:
         self.request_id = request_id_of(scope)
         self.status = 0  # of the answer, once it has begun
         self.most = 0
+        self.streams = False
         self._scope, self._receive, self._send, self._traced = scope, receive, send, traced
+        self._budget = budget
+        self._held = 0  # bytes of memory, of which these are the body's
+        self._body = 0
         self._announced = length_of_body(scope)
         self._seen = 0
         self._until: float | None = None
         self._read = False
         self._start: Message | None = None  # of a long answer, until its first part tells whether it comes whole
         self._refused: PayoffError | None = None
-        scope.setdefault("state", {}).update(request_id=self.request_id, passage=self, memory=share)
+        scope.setdefault("state", {}).update(request_id=self.request_id, passage=self)
+
+    def reserve(self, count: int) -> None:
+        """Hold `count` bytes more, until the answer is sent; raises what `Budget.take` raises."""
+        self._budget.take(count)
+        self._held += count
+
+    def close(self) -> None:
+        """Give all memory back."""
+        self._budget.give_back(self._held)
+        self._held = 0
 
     async def receive(self) -> Message:
         """The next part of the body; TooLarge, TooSlow, or Busy where it does not fit into memory now."""
         if self._read:
             return await self._receive()
-        charged = self._announced is None or self._announced > SMALL
+        charged = not self.streams and (self._announced is None or self._announced > SMALL)
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + BODY_SECONDS
             if charged:
-                self.share.expect(self._announced or 0)
+                self._budget.check(_BODY_FACTOR * (self._announced or 0))  # before it is read
         try:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
@@ -159,9 +160,10 @@ class Passage:
             size = len(message.get("body", b""))
             self._seen += size
             if self._seen > self.most:
-                raise _too_large(self.most)
+                raise too_large(self.most)
             if charged:
-                self.share.receive(size)
+                self.reserve(_BODY_FACTOR * size)
+                self._body += size
         return message
 
     async def send(self, message: Message) -> None:
@@ -179,7 +181,7 @@ class Passage:
         size = len(message.get("body", b""))
         if self._start is not None:
             try:
-                self.share.answer(size)
+                self._answer(size)
             except PayoffError as error:
                 self._refused = error
                 return
@@ -196,204 +198,79 @@ class Passage:
             refused, self._refused, self._start = self._refused, None, None
             raise refused
 
+    def _answer(self, count: int) -> None:
+        """Hold the body and an answer of `count` bytes, and nothing else: the work is done."""
+        change = self._body + count - self._held
+        if change > 0:
+            self.reserve(change)
+        else:
+            self._held += change
+            self._budget.give_back(-change)
+
     async def _begin(self, start: Message) -> None:
         self.status = start["status"]
         if self._traced:  # before the answer's end, which ends the span
             scope = self._scope
             path, asks = told_path(scope["path"]), bool(scope["query_string"])
-            tracing.describe(scope["method"], _route(scope), path, asks, self.request_id)
+            tracing.describe(scope["method"], route_of(scope), path, asks, self.request_id)
         own = (b"x-request-id", self.request_id.encode())
         start["headers"] = secured([*start["headers"], own, *self._scope["state"].get("headers", ())])
         await self._send(start)
 
 
-# Who may come in, where, how often, and with how much
+def passage_of(request: Request) -> Passage:
+    """The request's passage."""
+    return cast(Passage, request.scope["state"]["passage"])
 
 
-class BodyLimits(NamedTuple):
-    """Largest bodies in bytes."""
-
-    default: int
-    upload: int
+# The memory for requests
 
 
-class Guard:
-    """Lets through only what it should; routes ask it when they are dispatched.
+class Budget:
+    """Counts the bytes of all requests in flight, at most `limit`; safe to use from any thread."""
 
-    It leaves in the request's state the `caller`, and `headers` to be added to the answer.
-    """
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used = 0
+        self._lock = Lock()
 
-    def __init__(self, keyring: Keyring, limits: BodyLimits, hosts: Iterable[str] = ()) -> None:
-        self._keyring = keyring
-        self._limits = limits
-        self.most_bytes = limits.default
-        self._hosts = frozenset(host.lower() for host in hosts)
-        self._used = Windows()
+    @property
+    def used(self) -> int:
+        return self._used
 
-    def admit(self, access: Access, scope: Scope) -> None:
-        """Raise the PayoffError to be answered where the request is not allowed, before anything of it is read."""
-        if not scope["path"].isprintable():
-            raise Invalid.at("", "the path has a control character or another that cannot be printed: leave it out")
-        head = dict(scope["headers"])
-        if head.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
-        if not access.is_open:
-            self._identify(scope, head, counted=access.counted).need(access.scopes)
-        check_query(scope.get("query_string", b""))
-        passage = scope["state"]["passage"]
-        passage.most = self._limits.upload if access.uploads else self._limits.default
-        passage.share.streams = access.uploads
-        if (announced(head.get(b"content-length", b"")) or 0) > passage.most:
-            raise _too_large(passage.most)
+    def check(self, count: int) -> None:
+        """Raise what `take` would raise, and take nothing."""
+        if count > self.limit:
+            raise TooLarge(
+                f"the request needs about {_mb(count)} MB of memory; the service has {_mb(self.limit)} MB for requests"
+            )
+        if self._used + count > self.limit:
+            raise Busy("the requests in progress use all memory; try again later", seconds=_RETRY_SECONDS)
 
-    def caller(self, scope: Scope, head: Mapping[bytes, bytes]) -> Caller:
-        """Who asks, `head` being the headers; raises the PayoffError to be answered otherwise. Counts nothing."""
-        key = head.get(b"x-api-key")
-        if key is None:
-            bearer = head.get(b"authorization", b"")
-            key = bearer[len(_BEARER) :].strip() if bearer[: len(_BEARER)].lower() == _BEARER else None
-        caller = self._keyring.caller(key)
-        if caller is self._keyring.anybody:
-            check_site(scope, self._hosts)
-        return caller
+    def take(self, count: int) -> None:
+        """Take `count` bytes; TooLarge (413) where they can never fit, Busy (503) where they do not fit now."""
+        with self._lock:
+            self.check(count)
+            self._used += count
 
-    def take(self, caller: Caller, scope: Scope) -> tuple[list[Header], float]:
-        """Take this request off the caller's rate, once: what the answer's headers say of it, and the seconds to wait.
+    def give_back(self, count: int) -> None:
+        with self._lock:
+            self._used -= count
 
-        Seconds are 0 where the rate allows the request. One with many instances is one.
-        """
-        rate, state = caller.rate, scope["state"]
-        if rate is None:
-            return [], 0.0
-        if "rate" in state:  # the entrance has asked, and could not answer
-            return cast(tuple[list[Header], float], state["rate"])
-        allowed = self._used.take(caller.client or self.address(scope), rate)
-        name = b'"key"' if caller.client else b'"address"'
-        policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
-        left = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))
-        state["rate"] = [policy, left], allowed.wait
-        return [policy, left], allowed.wait
 
-    def holds(self, scope: Scope) -> bool:
-        """Whether the key of a request that was admitted is still in force."""
-        return self._keyring.holds(scope["state"]["caller"])
+def _mb(count: int) -> int:
+    return -(-count // _MB)
 
-    def address(self, scope: Scope) -> str:
-        """The address that a request counts for; behind trusted proxies the server has put the client's there."""
-        return scope["client"][0] if scope.get("client") else ""
 
-    def _identify(self, scope: Scope, head: Mapping[bytes, bytes], *, counted: bool) -> Caller:
-        headers = scope["headers"]
-        for name in (KEY_HEADER, "Authorization") if len(head) != len(headers) else ():
-            if sum(sent == name.lower().encode() for sent, _ in headers) > 1:  # readers differ in which one counts
-                raise KeyMissing(f"the header {name!r} is sent twice; send one key")
+def default_limit() -> int:
+    """A third of the memory of the container or machine, at most `_MAX`: the rest is for models and jobs."""
+    return min(min(_memory_sizes()) // 3, _MAX)
+
+
+def _memory_sizes() -> Iterator[int]:
+    yield psutil.virtual_memory().total
+    for path in _CGROUP_LIMITS:
         try:
-            caller = self.caller(scope, head)
-        except WrongKey:
-            self._keyring.count_wrong_key(self.address(scope))
-            raise
-        state = scope["state"]
-        state["caller"] = caller
-        if counted and caller.rate is not None:
-            state["headers"], wait = self.take(caller, scope)
-            if wait:
-                raise TooMany(
-                    f"more than {caller.rate.amount} requests in {caller.rate.seconds} s", seconds=whole(wait)
-                )
-        return caller
-
-
-# What a service without keys accepts: requests for this machine, and no writes from pages of other sites. A browser
-# sends requests for any page: by DNS rebinding a foreign name becomes this machine's address, which only Host shows; a
-# form on a foreign page can post here, which Origin and Sec-Fetch-Site show.
-
-_LOOPBACK = re.compile(r"(.+\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]", re.ASCII)  # RFC 6761, section 6.3
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_OF_PAGES = frozenset({b"origin", b"sec-fetch-site"})
-_FOREIGN = frozenset({"cross-site", "same-site"})
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
-_MAX_HOST = 260  # characters: of a name and a port
-_PORTS = {"http": ":80", "https": ":443"}
-_SHOWN = 80  # characters of a header that an error repeats
-
-
-def check_site(scope: Scope, hosts: frozenset[str]) -> None:
-    """Refused where the request is not for one of `hosts` or loopback, or is a write from another site's page."""
-    named = _values(scope, b"host")
-    if len(named) != 1 or len(named[0]) > _MAX_HOST or not _is_ours(named[0], hosts):
-        raise Refused(
-            "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
-            f" {_shown(named)}: add the host name there, without a port, or configure keys"
-        )
-    if scope["method"] in _READS or _OF_PAGES.isdisjoint(dict(scope["headers"])):
-        return
-    origins, sites = _values(scope, b"origin"), _values(scope, b"sec-fetch-site")
-    if not all(_is_origin(origin, named[0]) for origin in origins) or not _FOREIGN.isdisjoint(sites):
-        raise Refused(
-            f"without keys only pages of {_shown(named)} may change anything, not a page of {_shown(origins)}:"
-            " configure keys, or send the request without a browser; a reverse proxy has to pass on the Host header"
-            " that it received, and PAYOFF_HOSTS has to contain that host"
-        )
-
-
-@lru_cache(maxsize=100)
-def _is_ours(host: str, hosts: frozenset[str]) -> bool:
-    found = _HOST.fullmatch(host)
-    return found is not None and (found[1] in hosts or _LOOPBACK.fullmatch(found[1]) is not None)
-
-
-def _values(scope: Scope, header: bytes) -> list[str]:
-    return [value.decode("latin-1").strip().lower() for name, value in scope["headers"] if name == header]
-
-
-def _is_origin(origin: str, host: str) -> bool:
-    """Whether a page of this origin was served by this host; ports that the scheme implies may be left out."""
-    scheme, _, site = origin.partition("://")
-    implied = _PORTS.get(scheme, "")
-    return bool(site) and site.removesuffix(implied) == host.removesuffix(implied)
-
-
-def _shown(texts: list[str]) -> str:
-    return ", ".join(repr(text[:_SHOWN]) for text in texts[:2]) or "another site"
-
-
-# Small parts of the above
-
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_PROCESS = secrets.token_hex(4)  # ids need to be unique, not secret, and random bytes are a system call each
-_numbers = count(1)
-_ALWAYS: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-)
-_UNLESS_OWN: tuple[Header, ...] = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cache-control", b"no-store"),  # answers hold data, and what is true only now
-)
-
-
-def secured(headers: list[Header]) -> list[Header]:
-    """The headers with those that are to be on every answer, unless it has its own.
-
-    That browsers shall come by TLS only is for whoever ends TLS to say, in front of the service.
-    """
-    names = {name for name, _ in headers}
-    return [*headers, *_ALWAYS, *(header for header in _UNLESS_OWN if header[0] not in names)]
-
-
-def request_id_of(scope: Scope) -> str:
-    """The id that the request brings where it is one, else a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return str(value, "ascii")
-    return f"{_PROCESS}{next(_numbers):08x}"
-
-
-def _route(scope: Scope) -> str:
-    """The template of the request's path, of which there are few."""
-    return getattr(scope.get("route"), "path", "unmatched")
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"a body may have at most {limit:,} bytes here")
+            yield int(path.read_text())
+        except (OSError, ValueError):  # absent, or the word "max"
+            continue

@@ -20,8 +20,8 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import Problem, stored_problem
+from app.api.guard import guard_of
 from app.api.limiters import Limiter
-from app.api.permits import guard_of
 from app.jobs.job import Job, JobView, unknown_job
 from app.usecases import jobs as usecase
 from app.usecases.ports import Ports

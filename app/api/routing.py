@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from app.api.budget import share
 from app.api.codecs.json import INLINE_BYTES, parsed
 from app.api.codecs.media_types import JSON, media_type_of_body
 from app.api.errors import flaws_of
+from app.api.gate import passage_of
+from app.api.guard import GuardedRoute
 from app.api.limiters import limiters
-from app.api.permits import GuardedRoute
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.text import check_document, syntax_error
 
@@ -112,7 +112,7 @@ async def read(request: Request, body_type: type[_Body]) -> _Body:
     """The JSON body, checked; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
     media_type_of_body(request)
     body = await request.body()
-    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, share(request).reserve)))
+    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, passage_of(request).reserve)))
 
 
 Pace = Literal["now", "in a thread", "long"]

@@ -25,8 +25,7 @@ from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
-_BYTES_PER_CELL = 400  # of memory: each case may wait for each feature, which the answer then names
-_BYTES_PER_NUMBER = 50  # of memory, for each class and action
+_PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
 _NUMBERS = {float, int, type(None)}
@@ -240,9 +239,9 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireFields, place: Ca
     return CaseStates(ready, prices, states, reason, P, stakes, decision, gain, warnings)
 
 
-def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:
-    """About how much memory so many cases take."""
-    per_case = _BYTES_PER_CELL * len(model.schema.names) + _BYTES_PER_NUMBER * (2 * len(model.classes) + n_actions)
+def extent(model: Loaded, cases: int, n_actions: int) -> int:
+    """About how many values so many cases take in memory."""
+    per_case = _PER_FEATURE * len(model.schema.names) + len(model.classes) + n_actions
     return min(cases, MAX_CELLS) * per_case
 
 

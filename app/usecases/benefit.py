@@ -28,7 +28,6 @@ FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
 Source = Literal["hold-out", "cross-validation", "request"]
 _ROW: dict[Source, str] = {"hold-out": "hold-out row", "cross-validation": "cross-validated row", "request": "row"}
-_BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
 
 
 Interval = Annotated[
@@ -260,12 +259,12 @@ def lead_of(ranking: Ranking, name: Callable[[int], Any]) -> dict[str, Any]:
     }
 
 
-def extent_bytes(n: int, n_classes: int, n_actions: int) -> int:
-    """About how much memory a report on n rows takes; TooLarge where the matrix has more cells than it may."""
+def extent(n: int, n_classes: int, n_actions: int) -> int:
+    """How many numbers a report on n rows is about; TooLarge where the matrix has more cells than it may."""
     cells = n_classes * n_actions
     if cells > MAX_CELLS:
         raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
-    return n * (n_classes + n_actions) * _BYTES_PER_NUMBER
+    return n * (n_classes + n_actions)
 
 
 def _request(rule: Ruled, source: Source) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import SEEK_END
 from typing import Any, BinaryIO
 
@@ -70,14 +70,11 @@ def submit(
     model: str,
     asked: ImportRequest,
     content: BinaryIO,
-    reserve: Callable[[int], None],
     *,
     key: str | None,
     caller: Caller,
 ) -> Job:
     """Accept an order with a file, checked as far as possible beforehand; the same `key` answers with the first job.
-
-    `reserve` is told the bytes of memory that the file takes while it is kept.
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden for joblib files,
     unless the service takes them.
@@ -92,7 +89,6 @@ def submit(
     size = content.seek(0, SEEK_END)
     if not size:
         raise Invalid.at("/file", "the file is empty")
-    reserve(size)
     content.seek(0)
     spec = ImportSpec(
         model=model,

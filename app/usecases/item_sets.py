@@ -21,8 +21,6 @@ FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_boun
 SAMPLED = (*FIGURES, "gap", "vectors")
 MAX_SETS = 1_000_000  # of one call
 MAX_ITEMS = 20_000_000  # of one call
-_BYTES_PER_SET = 800  # of memory on its way from the request to the answer, whatever it holds
-_BYTES_PER_ITEM = 90
 
 
 @dataclass(frozen=True)
@@ -63,11 +61,6 @@ def check_extent(sets: int, items: int) -> None:
         raise TooLarge(f"the request has {sets:,} sets; at most {MAX_SETS:,} are allowed")
     if items > MAX_ITEMS:
         raise TooLarge(f"the request has {items:,} items; at most {MAX_ITEMS:,} are allowed")
-
-
-def extent_bytes(sets: int, items: int) -> int:
-    """About how much memory a call takes for its sets and items."""
-    return _BYTES_PER_SET * sets + _BYTES_PER_ITEM * items
 
 
 @dataclass(frozen=True)

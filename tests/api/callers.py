@@ -9,7 +9,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.access.caller import ANYBODY
-from app.api.budget import Budget, Share
+from app.api.gate import Budget, Passage
 
 
 class Admitting:
@@ -21,9 +21,9 @@ class Admitting:
     def admit(self, _access, scope):
         state = scope.setdefault("state", {})
         state["caller"] = self._caller
-        state.setdefault("memory", Share(Budget(2**30)))
-        if "passage" in state:
-            state["passage"].most = 2**30
+        if "passage" not in state:
+            Passage(scope, None, None, Budget(2**30), traced=False)
+        state["passage"].most = 2**30
 
     def holds(self, _scope):
         return True

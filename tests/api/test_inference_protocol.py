@@ -336,7 +336,7 @@ def test_infinity_is_refused_and_nan_is_missing(service, figures):
         ("POST", INFER, {"content": b"[" * 5000}, 400),
         ("POST", INFER, {"content": b"x", "headers": {"Content-Type": "text/csv"}}, 415),
         ("POST", INFER, {"content": b"x", "headers": {"Content-Encoding": "gzip"}}, 415),
-        ("POST", INFER, {"content": b'{"inputs": [' + b"1," * 1_000_000 + b"1]}"}, 413),
+        ("POST", INFER, {"content": b'{"inputs": [' + b"1," * 1_200_000 + b"1]}"}, 413),
     ],
 )
 def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, options, status):

@@ -14,8 +14,8 @@ from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 
 from app.api.app import create_app
+from app.api.guard import GuardedRoute
 from app.api.limiters import Limiter, Limiters, limiters
-from app.api.permits import GuardedRoute
 from app.learners.catalogue import ACQUIRES
 from app.wiring import wire
 from tests.api.callers import ask

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from app.access.caller import ANYBODY
 from app.api import errors
-from app.api.budget import Budget, share
-from app.api.gate import Gate, Record
+from app.api.gate import Budget, Gate, passage_of
+from app.api.guard import Record
 from app.api.limiters import Limiter
 from app.api.routing import DirectRoute, StrictRoute
 from app.errors import NotReady, TooLarge
@@ -41,11 +41,11 @@ def application(budget: Budget) -> FastAPI:
         return {"rows": len(body.rows)}
 
     async def streamed(request: Request) -> Response:
-        share(request).streams = True
+        passage_of(request).streams = True
         return Response(str(sum([len(part) async for part in request.stream()])))
 
     async def working(request: Request) -> Response:
-        mine = share(request)
+        mine = passage_of(request)
         mine.reserve(int(request.query_params["work"]))
         return Response(bytes(int(request.query_params["answer"])))
 

@@ -17,8 +17,8 @@ from sqlalchemy import select
 
 from app.access.caller import Caller, Scope
 from app.api.app import create_app
-from app.api.budget import Share
 from app.api.codecs import outcomes as codec
+from app.api.gate import Passage
 from app.api.limiters import Limiter
 from app.outcomes import erasing, locating
 from app.outcomes.archive import Archive
@@ -458,7 +458,7 @@ def test_ids_of_tables_are_measured_in_characters_as_in_json(app, written):
 def test_what_a_table_is_spelt_out_to_is_reserved(app, monkeypatch, written):
     """Short words, too, are more than the body: 50,000 ids of 500 bytes."""
     reserved = []
-    monkeypatch.setattr(Share, "reserve", lambda _, count: reserved.append(count))
+    monkeypatch.setattr(Passage, "reserve", lambda _, count: reserved.append(count))
     body = written(bomb("id", 50_000, "\U0001f600" * 125))
     sent_table(app, *body)
     assert sum(reserved) > 50_000 * 500

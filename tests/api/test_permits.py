@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from app.access.caller import Scope
-from app.api import permits
+from app.api import guard
 from app.api.app import create_app
-from app.api.permits import GuardedRoute, needs
+from app.api.guard import GuardedRoute, needs
 from app.wiring import wire
 from tests.api.callers import Admitting
 from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected, template_of
@@ -194,7 +194,7 @@ def test_a_route_that_declares_nothing_needs_admin():
     @router.get("/forgotten")
     def forgotten() -> None: ...
 
-    @needs(permits.OPEN)  # in the wrong place: the route was made before
+    @needs(guard.OPEN)  # in the wrong place: the route was made before
     @router.get("/misplaced")
     def misplaced() -> None: ...
 
@@ -209,4 +209,4 @@ def test_a_route_that_would_not_ask_the_guard_is_refused_at_start():
     app.include_router(router)
 
     with pytest.raises(TypeError, match="/plain is not a guarded route"):
-        permits.install(app, Admitting(None))
+        guard.guard_routes(app, Admitting(None))

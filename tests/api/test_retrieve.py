@@ -13,10 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.codecs import sets as codec
-from app.errors import Invalid
 from app.retrieval.losses import LARGEST_BETA, LOSSES
-from tests.api.column_bodies import free
 from tests.conftest import shared, trained
 from tests.reference.losses import f_beta
 
@@ -180,69 +177,6 @@ def test_arrow_accepts_sets_of_different_sizes(service):
         assert answer.json()["sets"] == plainly
     fixed = pa.array([[0.5, 0.25], [1.0, 0.0]], pa.list_(pa.float32(), 2))
     assert len(post(service, arrow(fixed), ARROW).json()["sets"]) == 2
-
-
-def test_a_long_body_parsed_in_parts_gives_the_same_answer(service, monkeypatch):
-    """Lists are cut out of a long JSON body and parsed some numbers at a time, with the same result."""
-    p = np.random.default_rng(1).random(300)
-    ragged = [part.tolist() for part in np.split(p, [1, 4, 100, 180])]
-    questions = [
-        {"probabilities": ragged, "setting": "multilabel", "loss": {"name": "jaccard"}},
-        {"loss": {"name": "f_beta"}, "setting": "binary", "probabilities": p.tolist()},
-    ]
-    whole = [service.post("/retrieve", json=question).json() for question in questions]
-    monkeypatch.setattr(codec, "_LONG", 0)
-    monkeypatch.setattr(codec, "_PART", 7)
-    for spaces in (None, 3):
-        texts = [json.dumps(question, indent=spaces) for question in questions]
-        assert all(codec.fields_of_json(text.encode(), free)[1] is not None for text in texts)
-        assert [service.post("/retrieve", content=text).json() for text in texts] == whole
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"probabilities": [0.5, [0.5]], "a": 1}',
-        '{"probabilities": [[0.5], 0.5], "a": 1}',
-        '{"probabilities": [0.5, [0.5], [0.5]]}',
-        '{"probabilities": [[0.5], 0.5, [0.5]]}',
-        '{"probabilities": [[[0.5]]]}',
-        '{"probabilities": [[0.5], []]}',
-        '{"probabilities": [0.5, null]}',
-        '{"probabilities": [true, 0.5]}',
-        '{"probabilities": [0.5, "0.5"]}',
-        '{"probabilities": [0.5, {}]}',
-        '{"probabilities": [], "a": 1}',
-        '{"probabilities": 5}',
-        '{"a": "probabilities", "b": [1, 2]}',
-        '{"a\\"probabilities": [1, 2]}',
-        '[{"probabilities": [0.5]}]',
-        "{}",
-    ],
-)
-def test_an_irregular_body_is_parsed_as_a_whole(monkeypatch, text):
-    """Only plain lists of numbers are cut out; of all else the parser decides what it is."""
-    monkeypatch.setattr(codec, "_LONG", 0)
-    assert codec.fields_of_json(text.encode(), free) == (json.loads(text), None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"probabilities": [[0.5] 0.5, [1]]}',
-        '{"probabilities": [[0.5],, [0.5]]}',
-        '{"probabilities": [0.5 0.5, 0.5]}',
-        '{"probabilities": [0.5, NaN]}',
-        '{"probabilities": [0.5,]}',
-        '{"probabilities": [0.5',
-        '{"probabilities": [0.5]',
-        "",
-    ],
-)
-def test_invalid_json_is_rejected_in_parts_too(monkeypatch, text):
-    monkeypatch.setattr(codec, "_LONG", 0)
-    with pytest.raises(Invalid):
-        codec.fields_of_json(text.encode(), free)
 
 
 def test_two_classes_make_one_set_of_the_instances(service, ward):

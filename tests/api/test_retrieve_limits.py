@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.codecs import arrow, npy, sets
+from app.api.codecs import arrow, npy
 from app.api.codecs import json as json_codec
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
@@ -83,18 +83,6 @@ def test_empty_lists_count_as_sets(service, monkeypatch):
     question = {"setting": "binary", "loss": {"name": "f_beta"}}
     for given, status in (([[]] * 3, 200), ([[]] * 4, 413), ([0.5] * 6, 200), ([0.5] * 7, 413), ([[0.5] * 4] * 2, 413)):
         assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
-
-
-def test_a_long_body_is_counted_before_it_is_parsed(monkeypatch):
-    monkeypatch.setattr(sets, "_LONG", 0)
-    monkeypatch.setattr(item_sets, "MAX_SETS", 3)
-    with pytest.raises(TooLarge, match="4 sets"):
-        sets.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}', free)
-    with pytest.raises(TooLarge, match="values"):
-        sets.fields_of_json(b'{"instances": [' + b"{}," * json_codec.MAX_VALUES + b"{}]}", free)
-    monkeypatch.setattr(item_sets, "MAX_ITEMS", 3)
-    with pytest.raises(TooLarge, match="4 items"):
-        sets.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}', free)
 
 
 def test_lists_without_bytes_count_as_sets(service):
@@ -179,19 +167,3 @@ def test_an_answer_too_long_for_a_header_is_rejected(service, ward, monkeypatch)
     response = post(service, file.getvalue(), NPY, NPY)
     assert response.status_code == 413
     assert "header" in response.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    "text", ["0.5[]", "[]0.5", "[0.5], 0.5[]", "[0.5], []0.5, [1]", "0.5 [ ]", "[0.5],[]1", "[0.5][]", "[1] [], [1]"]
-)
-def test_misplaced_brackets_are_rejected(monkeypatch, text):
-    """In a long body too, where lists are found by their brackets."""
-    monkeypatch.setattr(sets, "_LONG", 0)
-    with pytest.raises(Invalid):
-        sets.fields_of_json(b'{"probabilities": [' + text.encode() + b"]}", free)
-
-
-def test_many_blanks_are_parsed_as_a_whole(monkeypatch):
-    monkeypatch.setattr(sets, "_LONG", 0)
-    body = b'{"probabilities": [' + b" " * 300 + b"[0.5]]}"
-    assert sets.fields_of_json(body, free) == ({"probabilities": [[0.5]]}, None)

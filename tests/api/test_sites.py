@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from app.api.gate import check_site
+from app.api.guard import check_site
 from app.errors import Refused
 from tests.api.permissions import NEEDED, OPEN, STATIC
 from tests.conftest import serving, settings_for

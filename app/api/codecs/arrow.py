@@ -10,8 +10,9 @@ import pyarrow as pa
 from fastapi import Response
 from pyarrow import parquet
 
-from app.api.codecs.json import Reserve, ascii_json
+from app.api.codecs.json import ascii_json
 from app.api.codecs.media_types import ARROW, PARQUET
+from app.api.gate import Reserve
 from app.data.arrow_text import plain
 from app.errors import Invalid, TooLarge
 

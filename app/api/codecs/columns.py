@@ -11,28 +11,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.api.codecs.carried import MAX_CELL, Carried
-from app.api.codecs.json import Reserve
 from app.api.codecs.rows import finite, numeric_names
 from app.api.codecs.tables import LABEL, Sheet
+from app.api.gate import VALUE
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_POSITIONS, refused_category
 from app.usecases.fields import CarriedFields
 from app.usecases.predict import Rows
 
-_MAX_TEXT = 64 << 20  # bytes of a column: few bytes of a dictionary can stand for very many
-_BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
+_MOST_BYTES = 4 * MAX_CELL  # of a text that is not refused
 _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
-_BYTES_PER_LABEL = 100  # of memory
 
 Classes = Sequence[int | str]
 
 
-def carried_of_table(
-    wire: CarriedFields, table: pa.Table, features: Collection[str], reserve: Reserve
-) -> tuple[pa.Table, Carried]:
+def memory_of(table: pa.Table, each: int) -> int:
+    """How many bytes of memory it takes to read a table: for `each` number, and for texts, dictionaries spelt out."""
+    texts = [column for column in table.columns if is_text(column.type)]
+    spelt_out: int = sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts)
+    return int(table.num_rows) * (each * int(table.num_columns) + VALUE * len(texts)) + 3 * spelt_out
+
+
+def carried_of_table(wire: CarriedFields, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
     """The table without the columns that only come back and those of pandas' index, and what comes back."""
     names = wire.carried_names
     reject(
@@ -43,14 +46,14 @@ def carried_of_table(
         for name in names
         if (count := table.column_names.count(name)) != 1
     )
-    columns = {name: _column(table.column(name), name, reserve, is_id=name == wire.id) for name in names}
+    columns = {name: _column(table.column(name), name, is_id=name == wire.id) for name in names}
     ignored = index_columns(table.schema).union(names).difference(features)
     rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
     rest = table.select(rest) if len(rest) < table.num_columns else table
     return rest, Carried(wire.id, columns, wire.keep)
 
 
-def _column(column: pa.ChunkedArray, name: str, reserve: Reserve, *, is_id: bool) -> pa.ChunkedArray:
+def _column(column: pa.ChunkedArray, name: str, *, is_id: bool) -> pa.ChunkedArray:
     """A column of single values, dictionaries spelt out."""
     if not (
         is_number(column.type)
@@ -59,21 +62,15 @@ def _column(column: pa.ChunkedArray, name: str, reserve: Reserve, *, is_id: bool
         or pa.types.is_timestamp(column.type)
     ):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
-    size = decoded_bytes(column) if is_text(column.type) else 0
     most = MAX_ID if is_id else MAX_CELL
-    if size and (row := first_longer(column, most)) >= 0:
+    if is_text(column.type) and (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
-    if size > _MAX_TEXT:
-        raise TooLarge(f"the column {name!r} stands for {size:,} bytes of text; {_MAX_TEXT:,} can come back")
-    reserve(len(column) * 8 + 3 * size)
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
-
+def rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     reject(flaws_of_names(Counter(table.column_names), schema.names))
     check_types(table, schema, schema.names)
-    reserve(table.num_rows * (8 * len(schema.names) + _BYTES_PER_WORD * bool(schema.categorical)))
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
@@ -190,7 +187,7 @@ def probabilities_of_sheet(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, 
     """A table with a column of numbers for each class, by name, in any order, as (n, K), and what comes back."""
     names = [str(name) for name in classes]
     table, carried = sheet.read(names, names)
-    return _columns(table, classes, sheet.reserve), carried
+    return _columns(table, classes), carried
 
 
 def with_labels(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, list[int | str] | None]:
@@ -198,10 +195,9 @@ def with_labels(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, list[int | 
     names = [str(name) for name in classes]
     table, _ = sheet.read(names, names)
     if LABEL in names or table.column_names.count(LABEL) != 1:
-        return _columns(table, classes, sheet.reserve), None
-    sheet.reserve(table.num_rows * _BYTES_PER_LABEL)
+        return _columns(table, classes), None
     labels = _labels(table.column(LABEL).to_pylist(), classes)
-    return _columns(table.drop_columns([LABEL]), classes, sheet.reserve), labels
+    return _columns(table.drop_columns([LABEL]), classes), labels
 
 
 def _labels(column: Sequence[object], classes: Classes) -> list[int | str]:
@@ -214,12 +210,10 @@ def _labels(column: Sequence[object], classes: Classes) -> list[int | str]:
     return [known[str(name)] for name in column]
 
 
-def _columns(table: pa.Table, classes: Classes, reserve: Reserve) -> np.ndarray:
-
+def _columns(table: pa.Table, classes: Classes) -> np.ndarray:
     names = [str(name) for name in classes]
     known = set(names)
     reject(Flaw(pointer(name), unknown("class", name, names)) for name in table.column_names if name not in known)
-    reserve(table.num_rows * len(names) * 8)
     counts = Counter(table.column_names)
     P = np.empty((table.num_rows, len(names)))
     for k, name in enumerate(names):

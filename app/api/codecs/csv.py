@@ -10,19 +10,18 @@ import pyarrow as pa
 from fastapi import Response
 from pyarrow import csv
 
-from app.api.codecs.json import Reserve, in_header
+from app.api.codecs.json import in_header
 from app.api.codecs.media_types import CSV
 from app.data.csv_text import FIRST_ROW, CsvText, check_text, clean, first_word, numbers
 from app.data.upload_request import Dialect
 from app.errors import Invalid, TooLarge, pointer
 
-_BYTES_PER_BYTE = 12  # of memory: a number of one digit and its delimiter take eight, and twice while they are built
 _MAX_COLUMNS = 20_000
 _MAX_SHOWN = 40  # characters of a wrong cell
 
 
 def table_of_csv(
-    body: bytes, numeric: Collection[str], dialect: Dialect, reserve: Reserve, words: Mapping[str, Collection[str]]
+    body: bytes, numeric: Collection[str], dialect: Dialect, words: Mapping[str, Collection[str]]
 ) -> pa.Table:
     """A CSV file with a header; the columns in `numeric` hold numbers, all others strings, and empty cells are null.
 
@@ -30,7 +29,6 @@ def table_of_csv(
     Invalid at the column and with the row of the first cell that is no number.
     """
     check_text(body)
-    reserve(len(body) * _BYTES_PER_BYTE)
     text = CsvText(io.BytesIO(body), dialect)
     if len(text.names) > _MAX_COLUMNS:
         raise TooLarge(f"the header has {len(text.names):,} columns; at most {_MAX_COLUMNS:,} are supported")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
+from app.api.gate import VALUE, Reserve
 from app.errors import Invalid, TooLarge
 from app.text import document_of
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
-MAX_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
+MAX_VALUES = 1_200_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
-_BYTES_PER_VALUE = 120  # of memory: a number takes 32, a list 80, an object 230; rows are copied once
 _MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused characters hold the lock for them
 _BLOCK = 1 << 20  # bytes of a body that are counted together
 _SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
@@ -32,8 +32,6 @@ _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _PART = 50_000
 _MAX_HEADER = 16_000  # bytes: proxies and clients refuse longer headers
 
-Reserve = Callable[[int], None]  # is called with a number of bytes of memory; raises where there are no more
-
 
 def parsed(body: bytes, reserve: Reserve) -> Any:
     """The document in a JSON body, `measured` before it is parsed; raises what that and `document_of` raise."""
@@ -46,7 +44,7 @@ def measured(body: bytes, reserve: Reserve) -> None:
     if len(body) > _SMALL:
         if (escapes := count(body, b"\\")) > _MAX_ESCAPES:
             raise TooLarge(f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}")
-        reserve(_extent(body) * _BYTES_PER_VALUE)
+        reserve(_extent(body) * VALUE)
 
 
 def _extent(body: bytes) -> int:

@@ -13,12 +13,11 @@ from app.api.codecs.carried import Carried
 from app.api.codecs.columns import check_types, flaws_of_names
 from app.api.codecs.rows import categories_of, numeric_names
 from app.api.codecs.tables import Sheet
+from app.api.gate import VALUE
 from app.data.arrow_text import floats
 from app.errors import Flaw, pointer, reject
 from app.features import Schema
 from app.usecases.matrices import Prepared
-
-_BYTES_PER_CELL = 120  # of memory, from the columns to an object for each case
 
 
 def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], Carried]:
@@ -27,11 +26,10 @@ def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], 
     Raises Invalid at the column, or what `Sheet.read` raises.
     """
     numbers = numeric_names(schema)
-    table, carried = sheet.read(numbers, schema.names, categories_of(schema))
+    table, carried = sheet.read(numbers, schema.names, categories_of(schema), VALUE)
     present = Counter(table.column_names)
     reject(flaws_of_names(present, schema.names, complete=False))
     check_types(table, schema, table.column_names)
-    sheet.reserve(table.num_rows * (1 + table.num_columns) * _BYTES_PER_CELL)
     cases: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
     for name in table.column_names:
         values = (

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from fastapi import Request, Response
 
-from app.api.codecs.json import Reserve, in_header
+from app.api.codecs.json import in_header
 from app.api.codecs.media_types import NPY
+from app.api.gate import NUMBER, Reserve
 from app.errors import Invalid
 
 _MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
@@ -44,7 +45,7 @@ def array_of_npy(body: bytes | bytearray, reserve: Reserve) -> np.ndarray:
         raise Invalid.at(
             "", f"the header of the array has the shape {list(shape)} of '{kind}', but {there} bytes follow"
         )
-    reserve(count * np.dtype(np.float64).itemsize)
+    reserve(count * NUMBER)
     flat = np.require(np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE"))
     try:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.api.codecs.json import Reserve
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
-from app.data.arrow_text import decoded_bytes, first_longer, floats, is_number, is_text
+from app.api.gate import VALUE, Reserve
+from app.data.arrow_text import first_longer, floats, is_number, is_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_NAME, MISSING
@@ -19,14 +19,13 @@ from app.usecases.outcomes import FIELDS, Sent, check_count
 
 _WORDS = FIELDS[:3]
 _LONGEST = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
-_BYTES_PER_CELL = 64  # of memory, beside its text
 
 
 def outcomes_of(fields: DialectFields, kind: str, body: bytes, reserve: Reserve) -> Sent:
     """The columns of a table; Invalid at a column, or at a cell of it."""
     dialect = TableFields(**fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
     words = dict.fromkeys(_WORDS, MISSING)  # an id, and a class, may be NA
-    table, _ = Sheet(kind, body, dialect, reserve).read({"benefit"}, FIELDS, words)
+    table, _ = Sheet(kind, body, dialect, reserve).read({"benefit"}, FIELDS, words, VALUE)
     check_count(table.num_rows)
     if not table.num_rows:
         raise Invalid.at("", "the table has no row; at least one outcome is required")
@@ -34,8 +33,7 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, reserve: Reserve)
     reject(Flaw(pointer(name), unknown("column", name, FIELDS)) for name in names if name not in FIELDS)
     reject(Flaw("", f"the column {name!r} is missing") for name in ("id", "truth") if name not in names)
     reject(Flaw(pointer(name), f"the table has the column {name!r} twice") for name in names if names.count(name) > 1)
-    reserve(table.num_rows * len(FIELDS) * _BYTES_PER_CELL)
-    given = [_short(table.column(name), name, reserve) if name in names else None for name in FIELDS]
+    given = [_short(table.column(name), name) if name in names else None for name in FIELDS]
     columns = [
         [None] * len(table) if column is None else _READERS[name](column, name)
         for name, column in zip(FIELDS, given, strict=True)
@@ -46,14 +44,13 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, reserve: Reserve)
     return Sent(columns, lambda i, name: pointer(name, i), words=kind == CSV)
 
 
-def _short(column: pa.ChunkedArray, name: str, reserve: Reserve) -> pa.ChunkedArray:
+def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """The column, a dictionary spelt out once it is known that no text is too long; Invalid at the first that is."""
     if name not in _LONGEST or not is_text(column.type):
         return column
     most = _LONGEST[name]
     if (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"{name!r} has at most {most} characters")
-    reserve(3 * decoded_bytes(column))  # in Arrow, as objects, and once more with four bytes each
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from app.api.codecs.carried import NOTHING, Carried, without
-from app.api.codecs.json import Reserve
 from app.api.codecs.npy import array_of_npy
 from app.api.codecs.tables import Sheet, Words
+from app.api.gate import Reserve
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
 from app.registry.loaded import Loaded
@@ -45,7 +45,7 @@ def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
     from app.api.codecs.columns import rows_of_table  # noqa: PLC0415 - with pyarrow
 
     table, carried = sheet.read(numeric_names(schema), schema.names, categories_of(schema))
-    return rows_of_table(table, schema, sheet.reserve), carried
+    return rows_of_table(table, schema), carried
 
 
 def numeric_names(schema: Schema) -> set[str]:

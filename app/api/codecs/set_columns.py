@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from fastapi import Response
 
 from app.api.codecs.arrow import arrow_response, table_of_arrow
-from app.api.codecs.json import Reserve
+from app.api.gate import NUMBER, Reserve
 from app.errors import Invalid, pointer
-from app.usecases.item_sets import RANGE, SAMPLED, Sets, check_extent, extent_bytes
+from app.usecases.item_sets import RANGE, SAMPLED, Sets, check_extent
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Answer
@@ -33,7 +33,7 @@ def sets_of_arrow(body: bytes, reserve: Reserve) -> Sets:
     column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
     numbers = column.flatten() if nested else column
     check_extent(1, len(numbers))
-    reserve(extent_bytes(table.num_rows if nested else 1, len(numbers)))
+    reserve(len(numbers) * NUMBER)
     if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
         raise Invalid.at(
             pointer("probabilities"),

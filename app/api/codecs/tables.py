@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
-from app.api.budget import share
 from app.api.codecs.carried import Carried
-from app.api.codecs.json import Reserve
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
 from app.api.deps import ports
+from app.api.gate import NUMBER, Reserve, passage_of
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
@@ -68,24 +67,26 @@ class Sheet:
     reserve: Reserve
 
     def read(
-        self, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS
+        self, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS, each: int = NUMBER
     ) -> tuple[pa.Table, Carried]:
         """The columns, and those of them that come back with the answer.
 
         Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text,
         where a cell such as NA is missing if it is none of the column's `words`.
-        Raises Invalid, or what `reserve` raises.
+        `each` number takes so many bytes of memory. Raises Invalid, or what `reserve` raises.
         """
         from app.api.codecs import arrow, columns, csv  # noqa: PLC0415 - 40 MB that few services need
 
         if self.kind == CSV:
             dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
             as_sent = dict.fromkeys(self.fields.carried_names, MISSING)  # an id may be NA
-            table = csv.table_of_csv(self.body, numbers, dialect, self.reserve, {**as_sent, **words})
+            self.reserve(len(self.body) // 2 * NUMBER)  # each number has a digit and a delimiter
+            table = csv.table_of_csv(self.body, numbers, dialect, {**as_sent, **words})
         else:
             self.fields.refuse_dialect()
             table = arrow.table_of_arrow(self.body, self.reserve)
-        return columns.carried_of_table(self.fields, table, features, self.reserve)
+        self.reserve(columns.memory_of(table, each))
+        return columns.carried_of_table(self.fields, table, features)
 
 
 async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:
@@ -95,7 +96,7 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
     """
     if kind != PARQUET:
         return kind, body
-    content, reserve = io.BytesIO(body), share(request).reserve
+    content, reserve = io.BytesIO(body), passage_of(request).reserve
     try:
         stream = await run_while_connected(request, arrow_of_parquet, ports(request), content, reserve, most_rows)
     except Invalid as error:  # the body itself is the file

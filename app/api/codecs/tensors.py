@@ -13,9 +13,10 @@ from fastapi import Response
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.api.codecs.answers import Answered, Words
-from app.api.codecs.json import Reserve, json_bytes
+from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.codecs.rows import finite
+from app.api.gate import NUMBER, VALUE, Reserve
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
 from app.text import MISSING, is_number, some_of
@@ -30,7 +31,6 @@ NUMBERS = {
 BYTES = "BYTES"
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _LENGTH = 4  # bytes before each element of BYTES in binary form, little endian
-_BYTES_PER_WORD = 400  # of memory at most: an element of its own, and its code
 _MAX_NAMED = 20  # features in a message
 _MAX_SHOWN = 40  # characters of a wrong value
 _DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
@@ -114,7 +114,9 @@ def tensors(inputs: Sequence[TensorDocument], block: bytes, reserve: Reserve) ->
     found, at = [], 0
     for number, (sent, size) in enumerate(zip(inputs, sizes, strict=True)):
         try:
-            values = _of_json(sent) if size is None else _of_binary(sent, block[at : at + size], reserve)
+            if size is not None:
+                reserve(min(math.prod(sent.shape), size) * (VALUE if sent.datatype == BYTES else NUMBER))
+            values = _of_json(sent) if size is None else _of_binary(sent, block[at : at + size])
         except Invalid as error:
             raise error.under(pointer("inputs", number)) from error
         at += size or 0
@@ -147,28 +149,26 @@ def _of_json(sent: TensorDocument) -> np.ndarray | list[str | None]:
         raise Invalid.at("/data", message) from error
 
 
-def _of_binary(sent: TensorDocument, block: bytes, reserve: Reserve) -> np.ndarray | list[str | None]:
+def _of_binary(sent: TensorDocument, block: bytes) -> np.ndarray | list[str | None]:
     if sent.data is not None:
         raise Invalid.at("/data", f"{sent.name!r} has data and binary_data_size; send one of them")
     count = math.prod(sent.shape)
     if sent.datatype == BYTES:
-        return _elements(block, count, reserve)
+        return _elements(block, count)
     kind = NUMBERS[sent.datatype]
     if len(block) != count * kind.itemsize:
         raise Invalid.at(
             "/parameters/binary_data_size",
             f"{len(block)} bytes are not {count} elements of {sent.datatype}, as the shape {sent.shape} has them",
         )
-    reserve(count * np.dtype(np.float64).itemsize)
     return np.frombuffer(block, kind).astype(np.float64)
 
 
-def _elements(block: bytes, count: int, reserve: Reserve) -> list[str | None]:
+def _elements(block: bytes, count: int) -> list[str | None]:
     """The texts in a block, each after its length; Invalid where they are not `count`, or not UTF-8."""
     place, at, end = "/parameters/binary_data_size", 0, len(block)
     if count * _LENGTH > end:
         raise Invalid.at(place, f"{end} bytes are too few for {count} elements of BYTES, each after its length")
-    reserve(count * _BYTES_PER_WORD)
     found: list[str | None] = []
     for number in range(count):
         begin = at + _LENGTH
@@ -184,7 +184,7 @@ def _elements(block: bytes, count: int, reserve: Reserve) -> list[str | None]:
     return found
 
 
-def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema, reserve: Reserve) -> Rows:
+def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema) -> Rows:
     """The inputs as the model's matrix (n, m), NaN where missing, and warnings: one matrix, or one tensor per feature.
 
     Raises Invalid at `/inputs` where names, datatypes or shapes do not fit, at `/instances/row/column` for values.
@@ -201,7 +201,6 @@ def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema, reserve: Reserve) 
             f"the shape of {first.name!r} is {first.shape}; it must be [n, {len(names)}], or send an input for each"
             f" feature: {some_of(list(map(repr, names)), _MAX_NAMED)}",
         )
-    reserve(8 * rows * len(names))
     X = np.empty((rows, len(names)))
     warnings: list[str] = []
     for j, column in enumerate(columns):

@@ -13,8 +13,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import INFERENCE, MEDIA_TYPE, STATUS, InferenceError, Problem
-from app.api.gate import KEY_HEADER
-from app.api.permits import SCHEME
+from app.api.guard import KEY_HEADER, SCHEME
 
 LAST_TAG = "delete"
 _SCHEME_TEXT = (

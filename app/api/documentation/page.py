@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app.api.documentation.openapi import with_optional_key
-from app.api.permits import OPEN, OpenMount, needs
+from app.api.guard import OPEN, OpenMount, needs
 from app.api.routing import StrictRoute
 
 _DOCUMENT = "/openapi.json"

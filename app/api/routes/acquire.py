@@ -13,15 +13,15 @@ import orjson
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.budget import share
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
 from app.api.deps import loaded, naming, ports, who
 from app.api.errors import problems
+from app.api.gate import VALUE, passage_of
+from app.api.guard import PREDICT, needs
 from app.api.limiters import limiters
-from app.api.permits import PREDICT, needs
 from app.api.routing import DirectRoute, read, read_query, refuse_query_of_json
 from app.errors import Invalid, pointer
 from app.outcomes.decided import Batch
@@ -117,7 +117,7 @@ def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded) -> _Ans
 def _answer_table(request: Request, wire: AcquireTable, kind: str, body: bytes, model: Loaded) -> _Answered:
     from app.api.codecs.known_rows import cases_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
-    cases, carried = cases_of_sheet(Sheet(kind, body, wire, share(request).reserve), model.schema)
+    cases, carried = cases_of_sheet(Sheet(kind, body, wire, passage_of(request).reserve), model.schema)
     return _several(
         request, model, with_saved(ports(request), wire, model.name, model.classes), cases, carried, pointer
     )
@@ -150,7 +150,7 @@ def _several(
 ) -> _Answered:  # fmt: skip
     """The answer for many cases, each of which stands at its `place` in the request."""
     form = media_type_of_answer(request, (JSON, *TABULAR))
-    share(request).reserve(usecase.extent_bytes(model, len(cases), wire.width()))
+    passage_of(request).reserve(VALUE * usecase.extent(model, len(cases), wire.width()))
     states = usecase.acquire(model, cases, wire, place)
     batch, ids = recorded(ports(request), model, wire, cases, states, who(request), carried.own_ids)
     carried = carried if ids is None else carried.with_ids(ids)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from app.access.audit import Entry
 from app.api.deps import PageSize, PageToken, PortsDep
 from app.api.errors import problems
-from app.api.permits import ADMIN, needs
+from app.api.guard import ADMIN, needs
 from app.api.routing import StrictRoute
 
 router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)

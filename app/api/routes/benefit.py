@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Request, Response
 
-from app.api.budget import share
 from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
@@ -14,8 +13,9 @@ from app.api.codecs.npy import array_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, LABEL, DialectFields, Sheet, TableFields, unpacked
 from app.api.deps import loaded_by_path, naming, ports
 from app.api.errors import problems
+from app.api.gate import VALUE, passage_of
+from app.api.guard import PREDICT_OR_TRAIN, needs
 from app.api.limiters import limiters
-from app.api.permits import PREDICT_OR_TRAIN, needs
 from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
 from app.errors import Invalid
 from app.registry.loaded import Loaded
@@ -107,7 +107,7 @@ def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
 
 
 def _answer_given(request: Request, kind: str, content: bytes) -> Response:
-    reserve = share(request).reserve
+    reserve = passage_of(request).reserve
     body: GivenFields
     if kind == JSON:
         refuse_query_of_json(request, GivenTable.model_fields)
@@ -133,7 +133,7 @@ def _answer_given(request: Request, kind: str, content: bytes) -> Response:
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
-    share(request).reserve(usecase.extent_bytes(len(rows.y), len(rows.classes), body.width()))
+    passage_of(request).reserve(VALUE * usecase.extent(len(rows.y), len(rows.classes), body.width()))
     version = None if model is None else ModelVersion(**model.named)
     report = BenefitReport(model=version, **usecase.report(rows, body, body.priors, body.points))
     if wants_svg(request):

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from app.api.errors import problems
+from app.api.guard import TRAIN, needs
 from app.api.jobs import Order, accepted_response, ordering
-from app.api.permits import TRAIN, needs
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute
 from app.usecases import calibrate as usecase

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app import console
-from app.api.permits import OPEN, OpenMount, needs
+from app.api.guard import OPEN, OpenMount, needs
 from app.api.routing import StrictRoute
 
 PATH = "/console"

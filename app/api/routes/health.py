@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from app.api.deps import PortsDep
 from app.api.errors import problems
+from app.api.guard import CHECK, METRICS, OPEN, needs
 from app.api.limiters import limiters
-from app.api.permits import CHECK, METRICS, OPEN, needs
 from app.api.routing import StrictRoute
 from app.errors import NotReady
 from app.usecases.ports import Ports

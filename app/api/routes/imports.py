@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from io import SEEK_END
 from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
-from app.api.budget import share
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import FORM
 from app.api.codecs.uploads import read_form
 from app.api.deps import need_model
 from app.api.errors import problems
+from app.api.gate import passage_of
+from app.api.guard import INSTALL, needs
 from app.api.jobs import Order, accepted_response, ordering
 from app.api.limiters import limiters
-from app.api.permits import INSTALL, needs
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute, checked
@@ -62,9 +63,10 @@ async def import_version(
     form = await read_form(request, field_bytes=_FIELD_BYTES)
     try:
         content, fields = _parts(form, request)
+        passage_of(request).reserve(content.seek(0, SEEK_END))  # it is kept
         asked = checked(ImportRequest, fields)
         run = limiters(request).upload.run
-        job = await job_of(usecase.submit, name, asked, content, share(request).reserve, run=run)
+        job = await job_of(usecase.submit, name, asked, content, run=run)
     finally:
         await form.close()
     response.headers["Location"] = f"/train/{job.id}"
@@ -95,6 +97,6 @@ def _parts(form: FormData, request: Request) -> tuple[BinaryIO, dict[str, Any]]:
 
 def _document(key: str, text: str, request: Request) -> Any:
     try:
-        return parsed(text.encode(), share(request).reserve)
+        return parsed(text.encode(), passage_of(request).reserve)
     except Invalid as error:
         raise error.under(pointer(key)) from error

@@ -13,7 +13,6 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
-from app.api.budget import share
 from app.api.codecs.answers import Answered
 from app.api.codecs.carried import NOTHING, Carried
 from app.api.codecs.inference_documents import (
@@ -32,8 +31,9 @@ from app.api.codecs.media_types import BINARY, JSON, media_type_of_body
 from app.api.codecs.tensors import BYTES, HEADER_LENGTH, encode, rows_of_tensors, split, tensors
 from app.api.deps import PortsDep, loaded_by_path
 from app.api.errors import problems
+from app.api.gate import passage_of
+from app.api.guard import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
 from app.api.limiters import limiters
-from app.api.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
 from app.api.routes.predict import Asked, answered
@@ -157,7 +157,7 @@ async def _infer(request: Request, ref: str) -> Response:
 
 
 def _read(request: Request, ref: str, body: bytes) -> Asked:
-    reserve = share(request).reserve
+    reserve = passage_of(request).reserve
     text, block = split(body, request.headers.get(HEADER_LENGTH))
     sent = checked(InferRequest, parsed(text, reserve))
     fields = sent.question()
@@ -168,7 +168,7 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
 
     def rows(model: Loaded | None) -> tuple[Rows, Carried]:
         assert model is not None
-        return rows_of_tensors(inputs, model.schema, reserve), NOTHING
+        return rows_of_tensors(inputs, model.schema), NOTHING
 
     def write(_form: str, answer: Answered) -> Response:
         guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)

@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from app.api.charts.reports import SVG_CONTENT, comparison_chart, svg, wants_svg
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
+from app.api.guard import TRAIN, needs
 from app.api.jobs import JobState, JobStatus, Prefer, follow, wait
 from app.api.limiters import limiters
-from app.api.permits import TRAIN, needs
 from app.api.routes.compare import CompareDocument
 from app.api.routes.replay import ReplayDocument
 from app.api.routes.train import EXAMPLE_KEY, JobDocument

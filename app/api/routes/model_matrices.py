@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
-from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
+from app.api.guard import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routes.models import ModelName
 from app.api.routing import StrictRoute
 from app.registry.card import NAME

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
-from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
+from app.api.guard import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import StrictRoute
 from app.registry.card import NAME, Card
 from app.registry.snapshot import NUMBER

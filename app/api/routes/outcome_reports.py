@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.budget import share
 from app.api.codecs.media_types import JSON
 from app.api.deps import PortsDep, need_model
 from app.api.errors import problems
+from app.api.gate import passage_of
+from app.api.guard import TRAIN, needs
 from app.api.limiters import limiters
-from app.api.permits import TRAIN, needs
 from app.api.routing import StrictRoute
 from app.errors import Invalid
 from app.registry.card import NAME
@@ -156,7 +156,7 @@ async def outcome_report(
 
     Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
     """
-    share(request).reserve(_BYTES)
+    passage_of(request).reserve(_BYTES)
     return await limiters(request).long.run(_answer, ports, ref, period, by)
 
 

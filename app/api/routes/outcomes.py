@@ -11,15 +11,15 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 from starlette.concurrency import run_in_threadpool
 
-from app.api.budget import share
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_body
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
 from app.api.deps import CallerDep, PortsDep, ports, who
 from app.api.errors import problems
+from app.api.gate import passage_of
+from app.api.guard import ADMIN, PREDICT, TRAIN, needs
 from app.api.limiters import limiters
-from app.api.permits import ADMIN, PREDICT, TRAIN, needs
 from app.api.routes.datasets import DatasetDocument
 from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
 from app.usecases import outcomes as usecase
@@ -92,7 +92,7 @@ def _threads(request: Request, *, is_long: bool) -> Callable[..., Awaitable[Any]
 
 def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]:
     """The outcomes, and whether they are corrections."""
-    reserve = share(request).reserve
+    reserve = passage_of(request).reserve
     if kind == JSON:
         refuse_query_of_json(request, OutcomesTable.model_fields)
         wire = checked(usecase.OutcomesRequest, parsed(body, reserve))

@@ -10,7 +10,6 @@ import numpy as np
 import orjson
 from fastapi import Request, Response
 
-from app.api.budget import share
 from app.api.codecs.answers import WRITTEN, Answered, encode
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Split, measured, split
@@ -20,7 +19,8 @@ from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.deps import loaded, naming, ports, who
 from app.api.errors import problems
-from app.api.permits import PREDICT, needs
+from app.api.gate import passage_of
+from app.api.guard import PREDICT, needs
 from app.api.routing import DirectRoute, Pace, checked, pace_of, read_query, refuse_query_of_json, run
 from app.errors import Invalid
 from app.outcomes.decided import Batch
@@ -117,7 +117,7 @@ def _encoded_long(parts: Split, model: Loaded | None) -> tuple[Rows, Carried]:
 
 def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> Asked:
     """A body of columns, the other fields being query parameters."""
-    reserve = share(request).reserve
+    reserve = passage_of(request).reserve
     sent = read_query(request, PredictTable, _TEXT_FIELDS)
     if kind == NPY:
         sent.refuse_for_numbers()
@@ -218,7 +218,7 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
     model = None if fields.model is None else await loaded(request, fields.model)
-    by = By(ports(request), request.app.state.shadow.watched, who(request), share(request).reserve)
+    by = By(ports(request), request.app.state.shadow.watched, who(request), passage_of(request).reserve)
     form = media_type_of_answer(request, asked.forms)
     found, pace = None, pace_of(size)
     if pace == "now" and (model is None or model.inline):
@@ -267,7 +267,7 @@ async def predict(request: Request) -> Response:
 
 def _asked_of_json(request: Request, body: bytes) -> Asked:
     refuse_query_of_json(request, PredictTable.model_fields)
-    measured(body, share(request).reserve)
+    measured(body, passage_of(request).reserve)
     return asked_of_json(body)
 
 

@@ -7,28 +7,29 @@ from functools import partial
 
 from fastapi import Request, Response
 
-from app.api.budget import share
 from app.api.codecs.item_sets import WRITERS, common
+from app.api.codecs.json import parsed
 from app.api.codecs.media_types import ARROW, NPY, SVG, media_type_of_answer, media_type_of_body
 from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
-from app.api.codecs.sets import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
+from app.api.codecs.sets import sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.codecs.tables import Sheet, TableFields
 from app.api.deps import loaded
 from app.api.errors import problems
+from app.api.gate import NUMBER, passage_of
+from app.api.guard import PREDICT, needs
 from app.api.limiters import limiters
-from app.api.permits import PREDICT, needs
 from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.usecases.item_sets import Sets, extent_bytes
+from app.usecases.item_sets import Sets
 from app.usecases.predict import Rows
 from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest
 
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _TEXT_FIELDS = ("model", "setting", "method")
 
-_BYTES_OF_VECTORS = 16 * 2**20  # of one instance at a time, with the most trees
-_BYTES_PER_MARGINAL = 48  # a number as text, twice
+_PER_SET, _PER_ITEM, _PER_MARGINAL = 50, 6, 3  # numbers in memory, from the request to the answer
+_VECTORS = 2**20  # numbers, of one instance at a time, with the most trees
 
 
 @needs(PREDICT)
@@ -58,7 +59,7 @@ _RowsOf = Callable[[Loaded], Rows]
 
 def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Sets | None, _RowsOf]:
     """The request, read as far as possible without the model: it has either sets, or a model for its rows."""
-    reserve = share(request).reserve
+    reserve = passage_of(request).reserve
     if kind in _READERS:
         asked = read_query(request, RetrieveFields, _TEXT_FIELDS)
         sets = None if asked.model else _READERS[kind](body, reserve)
@@ -67,10 +68,8 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
         sheet = Sheet(kind, body, TableFields(), reserve)
         return asked, sets, lambda model: rows_of_sheet(sheet, model.schema)[0]
     refuse_query_of_json(request, RetrieveFields.model_fields)
-    fields, sets = fields_of_json(body, reserve)
-    wire = checked(RetrieveRequest, fields)
-    if sets is None and wire.probabilities is not None:
-        sets = sets_of_list(wire.probabilities)
+    wire = checked(RetrieveRequest, parsed(body, reserve))
+    sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
     if wire.model is None and sets is None:
         raise Invalid.at("/probabilities", "'probabilities', or 'model' and 'instances', are required")
     if wire.model is None and wire.instances is not None:
@@ -92,16 +91,19 @@ def _answer(
     asked.curve |= form == SVG  # it is what the chart shows
     if model is not None:
         X, warnings, *_ = rows(model)
-        share(request).reserve(extent_bytes(len(X), len(X) * len(model.classes)))
-        if asked.method == "sampled":
-            share(request).reserve(_BYTES_OF_VECTORS)
+        _charge(request, asked, len(X), len(X) * len(model.classes))
         answer = usecase.retrieve_with(model, X, asked, warnings)
     else:
         assert sets is not None
+        _charge(request, asked, len(sets.sizes), len(sets.p))
         answer = usecase.retrieve(sets, asked)
-    if answer.marginals is not None:
-        share(request).reserve(_BYTES_PER_MARGINAL * len(answer.marginals.p))
     return WRITERS[form](answer, common(answer, asked, model))
+
+
+def _charge(request: Request, asked: RetrieveFields, sets: int, items: int) -> None:
+    """Hold the memory for the work on so many sets with so many items in all."""
+    numbers = _PER_SET * sets + (_PER_ITEM + _PER_MARGINAL * asked.marginals) * items
+    passage_of(request).reserve(NUMBER * (numbers + _VECTORS * (asked.method == "sampled")))
 
 
 _PATIENTS = {

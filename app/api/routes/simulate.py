@@ -9,8 +9,8 @@ from fastapi import APIRouter, Body, Request, Response
 from app.api.codecs.media_types import JSON
 from app.api.deps import PortsDep, loaded, naming, who
 from app.api.errors import problems
+from app.api.guard import PREDICT, needs
 from app.api.limiters import limiters
-from app.api.permits import PREDICT, needs
 from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.usecases import simulate as usecase

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Body
 from pydantic import Field
 
 from app.api.errors import problems
+from app.api.guard import TRAIN, needs
 from app.api.jobs import JobState, Order, accepted_response, ordering
-from app.api.permits import TRAIN, needs
 from app.api.routing import StrictRoute
 from app.usecases import train as usecase
 from app.usecases.datasets import EXAMPLE_ID
