@@ -30,9 +30,9 @@ from app.outcomes.defaults import Defaults
 from app.outcomes.identity import DAY
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
-from app.registry.cache import Cache
 from app.registry.files import Files
 from app.registry.index import Index
+from app.registry.loaded import Cache
 from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
 from app.settings import Settings, misspelt, refused

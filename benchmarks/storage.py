@@ -24,10 +24,10 @@ import numpy as np
 
 from app.database import Database
 from app.migrations import migrate
-from app.registry.cache import Cache
 from app.registry.card import Card
 from app.registry.files import Files
 from app.registry.index import Index
+from app.registry.loaded import Cache
 from app.registry.registry import Registry
 
 SIZES = (1, 100)
@@ -67,7 +67,7 @@ def opened(url: str, file: Path) -> tuple[Database, Registry]:
 def publish(database: Database, registry: Registry, name: str, estimator: object) -> None:
     staged = registry.stage(card(name), estimator)
     with database.writing() as connection:
-        registry.add(connection, staged)
+        registry.index.add(connection, staged)
 
 
 def measure(url: str, folder: Path, largest: int) -> list[tuple[str, float]]:
@@ -86,7 +86,7 @@ def measure(url: str, folder: Path, largest: int) -> list[tuple[str, float]]:
         found.append((f"load {size} MB", best(load, runs)))
     for _ in range(VERSIONS):
         publish(database, registry, "many", 0)
-    found.append(("list", best(lambda: registry.models("", 100), 5)))
+    found.append(("list", best(lambda: registry.index.models("", 100), 5)))
     new, rebuilt = opened(url, folder / "new.db")
     found.append((f"rebuild {VERSIONS + 10} versions", best(rebuilt.rebuild, 1)))
     for each in (database, new):

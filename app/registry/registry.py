@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,16 +11,14 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable, Unusable
-from app.registry.cache import Cache
 from app.registry.card import Card, read_card
 from app.registry.files import ESTIMATOR, Files, pack
-from app.registry.index import Also, Index, ModelLine, ModelPage, Unpublished, write_nothing
-from app.registry.loaded import Holdout, Loaded
+from app.registry.index import Also, Index, Unpublished, write_nothing
+from app.registry.loaded import Cache, Holdout, Loaded
 from app.registry.preloading import Preloader
 from app.registry.snapshot import Key, Reference, Snapshot, check_name
 from app.tracing import span
@@ -49,8 +47,8 @@ class Stats:
 class Registry:
     """Published models: their index in a database, their files below a URL, and those that are loaded in memory.
 
-    Publishing is `stage`, and `add` in the transaction that also ends the job. Answering is `cached`, which does no
-    input or output, and where that has nothing, `load`. Between `start` and `stop` the view of what exists is never
+    Publishing is `stage`, and `index.add` in the transaction that also ends the job. Answering is `cached`, which does
+    no input or output, and where that has nothing, `load`. Between `start` and `stop` the view of what exists is never
     older than a second while the database answers, and a version that was in memory under an alias or a name goes on
     answering until the one that replaces it is loaded, too.
     """
@@ -145,7 +143,7 @@ class Registry:
         return Stats(len(cache), cache.size, *counts, self._snapshot.revision, age)
 
     def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing) -> Card:
-        """Write a version's folder under the model's next number, which is its own: it stays invisible until `add`.
+        """Write a version's folder under the model's next number, which is its own; `index.add` makes it visible.
 
         Returns the card with number, sizes, digests and time. `also` is called in the transaction that takes the
         number, and may raise, so that an attempt that is over gets none. A number may become a gap, never two versions.
@@ -160,14 +158,6 @@ class Registry:
             except Conflict as error:
                 taken = error
         raise taken
-
-    def add(self, connection: Connection, card: Card) -> None:
-        """Publish a staged version inside the caller's transaction: it is visible when that commits."""
-        self.index.add(connection, card)
-
-    def unpublished(self) -> list[Unpublished]:
-        """Numbers that name no published version, with the jobs that took them."""
-        return self.index.unpublished()
 
     def discard(self, one: Unpublished) -> None:
         """Remove the folder of a number whose job has ended, unless it was published, or is another job's."""
@@ -201,14 +191,6 @@ class Registry:
         self._look()
         return count
 
-    def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
-        """See `Index.models`."""
-        return self.index.models(after, limit, patterns)
-
-    def model(self, name: str) -> ModelPage:
-        """NotFound where there is no such model."""
-        return self.index.model(name)
-
     def card(self, name: str, version: int) -> Card:
         """The card as it was published; NotFound where there is no such version."""
         return read_card(self.index.card_text((name, version)).encode())
@@ -241,10 +223,6 @@ class Registry:
         self._changed()
         for version in deleted:
             self._remove(name, version)
-
-    def datasets(self) -> set[str]:
-        """The data sets that published versions were trained on, by their cards."""
-        return self.index.datasets()
 
     def unusable(self, *, deep: bool) -> tuple[int, list[str]]:
         """How many versions were looked at, the newest 500 at most, and what is wrong with some, in words that name it.

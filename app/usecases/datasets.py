@@ -86,7 +86,7 @@ def expire(ports: Ports) -> int:
     unused = [dataset_id for dataset_id in ports.datasets.expired() if not ports.queue.uses_dataset(dataset_id)]
     if not unused:
         return 0
-    named = ports.registry.datasets()
+    named = ports.registry.index.datasets()
     removed = 0
     for dataset_id in unused:
         if dataset_id not in named:

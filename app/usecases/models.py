@@ -20,13 +20,13 @@ from app.usecases.shadow import check_challengers
 
 def page(ports: Ports, caller: Caller, *, page_size: int, page_token: str | None) -> tuple[list[ModelLine], str | None]:
     """Models that the key is for, by name, and the token of the next page, None at the end."""
-    lines = ports.registry.models(place_of(page_token, NAME) or "", page_size + 1, caller.models)
+    lines = ports.registry.index.models(place_of(page_token, NAME) or "", page_size + 1, caller.models)
     return page_of(lines, page_size, lambda line: line.name)
 
 
 def describe(ports: Ports, name: str) -> ModelPage:
     """NotFound where there is no such model."""
-    return ports.registry.model(name)
+    return ports.registry.index.model(name)
 
 
 def card_of(ports: Ports, reference: str) -> Card:
@@ -34,7 +34,7 @@ def card_of(ports: Ports, reference: str) -> Card:
     wanted = Reference.parse(reference)
     version = wanted.version
     if version is None:
-        model = ports.registry.model(wanted.name)
+        model = ports.registry.index.model(wanted.name)
         if wanted.alias is not None:
             version = model.aliases.get(wanted.alias)
             if version is None:

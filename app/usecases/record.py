@@ -104,7 +104,7 @@ def wish_of(sent: bool | Recording | None, default: bool | None) -> Wish | None:
 
 def set_default(ports: Ports, name: str, default: bool | None, *, by: Caller) -> None:
     """Change what is recorded of requests without a wish; NotFound for an unknown model, Invalid for one of numbers."""
-    versions = ports.registry.model(name).versions
+    versions = ports.registry.index.model(name).versions
     card = ports.registry.card(name, versions[0].version) if versions else None
     if default is not None and card is not None and (card.classes is None or card.classes == card.labels):
         raise Invalid.at("/record", f"{name!r} has no decisions to record: it predicts numbers, or several labels")

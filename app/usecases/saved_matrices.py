@@ -23,7 +23,7 @@ def save(ports: Ports, model: str, matrix: str, sent: HasMatrix, *, by: Caller) 
     NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes of its latest
     version, Conflict where there is no room, or the model has no versions.
     """
-    versions = ports.registry.model(model).versions
+    versions = ports.registry.index.model(model).versions
     if not versions:
         raise Conflict(f"{model!r} has no versions, and so no classes for a matrix")
     card = ports.registry.card(model, versions[0].version)

@@ -227,7 +227,7 @@ def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout
         model = {"name": card.name, "version": card.version}
         result = {"model": model, "metrics": card.metrics, "warnings": warnings}
         with ports.database.writing() as connection:
-            ports.registry.add(connection, card)
+            ports.registry.index.add(connection, card)
             ports.queue.succeed(connection, job, result)
             ports.audit.published(connection, job.id, f"{card.name}:{card.version}")
 
@@ -237,7 +237,7 @@ def clean_up_leftovers(ports: Ports, seconds: float = _DAY) -> None:
 
     Unavailable where the store or the database does not answer.
     """
-    for one in ports.registry.unpublished():
+    for one in ports.registry.index.unpublished():
         if _ended(ports, one.job, seconds):
             ports.registry.discard(one)
 

@@ -114,7 +114,7 @@ def test_the_history_names_the_callers_key(ports):
     ask = Client(called_by(app, Caller("ann", "payoff_1")))
     ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
 
-    assert [move.who for move in ports.registry.model("triage").history] == ["ann"]
+    assert [move.who for move in ports.registry.index.model("triage").history] == ["ann"]
     (entry,), _ = ports.audit.page(10, None)
     assert (entry.who, entry.client, entry.action) == ("ann", "payoff_1", "alias.set")
     assert (entry.subject, entry.details) == ("triage@champion", {"version": 1})

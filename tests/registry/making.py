@@ -8,11 +8,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from app.database import Database
-from app.registry.cache import Cache
 from app.registry.card import Card
 from app.registry.files import Files
 from app.registry.index import Index
-from app.registry.loaded import Holdout
+from app.registry.loaded import Cache, Holdout
 from app.registry.registry import Registry
 
 KEY = b"a key for the tests"
@@ -57,7 +56,7 @@ def publish(registry: Registry, name: str = "triage", estimator: object = None, 
     card = make_card(name, **changes)
     staged = registry.stage(card, make_estimator() if estimator is None else estimator, HOLDOUT)
     with registry.index.database.writing() as connection:
-        registry.add(connection, staged)
+        registry.index.add(connection, staged)
     registry.refresh()
     return staged
 
@@ -71,7 +70,7 @@ def publish_many(url: str, models: str, job: str, count: int, begin: Barrier, an
     for _ in range(count):
         card = registry.stage(make_card("triage", job=job), job)
         with database.writing() as connection:
-            registry.add(connection, card)
+            registry.index.add(connection, card)
         registry.set_alias("triage", "newest", card.version, job)
         numbers.append(card.version)
     database.close()

@@ -72,8 +72,8 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
 
     assert requests == [("get_object", f"triage/1/{name}") for name in ("card.json", "holdout.npz", "model.joblib")]
     requests.clear()
-    registry.models("", 10)
-    registry.model("triage")
+    registry.index.models("", 10)
+    registry.index.model("triage")
     registry.card("triage", 1)
     assert requests == []  # that is in the database
 
@@ -108,7 +108,7 @@ def test_what_a_killed_job_left_in_a_bucket_is_removed_and_what_is_published_is_
     (models / lost.folder / "card.json").unlink()  # half-written
     (models / "triage" / "5" / "model.joblib").write_bytes(b"half")  # another database's
 
-    for one in registry.unpublished():
+    for one in registry.index.unpublished():
         registry.discard(one)
 
     assert sorted(registry.files.numbers("triage")) == [1, 5]
@@ -136,7 +136,7 @@ def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, 
         with pytest.raises(Unavailable):
             ask()
     replica.set_alias("triage", "champion", 1, "ann")  # the database has it
-    assert replica.model("triage").aliases == {"champion": 1}
+    assert replica.index.model("triage").aliases == {"champion": 1}
 
     way.start()
     assert replica.load("other").version == 1
@@ -155,7 +155,7 @@ def test_a_deletion_is_one_even_where_the_files_stay_for_now(registry, way, anot
     with pytest.raises(NotFound):
         replica.load("triage")
     assert "triage/1 is left in the storage" in caplog.text
-    registry.discard(*registry.unpublished())
+    registry.discard(*registry.index.unpublished())
     assert registry.files.numbers("triage") == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import NotReady
-from app.registry.cache import Cache
+from app.registry.loaded import Cache
 
 
 def test_what_was_loaded_is_kept():
@@ -154,7 +154,7 @@ def test_a_load_that_fails_gives_its_room_back():
 
 
 def test_a_load_does_not_wait_without_end(monkeypatch):
-    monkeypatch.setattr("app.registry.cache._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("app.registry.loaded._WAIT_SECONDS", 0.05)
     cache, leave = Cache(10), Event()
 
     def slow():

@@ -42,7 +42,7 @@ def test_processes_that_publish_at_once_never_get_the_same_number(registry, data
         for number in answer:
             loaded = registry.load(f"triage:{number}")
             assert (loaded.estimator, loaded.card.job) == (f"job_{i}", f"job_{i}")
-    page = registry.model("triage")
+    page = registry.index.model("triage")
     assert len(page.history) == len(numbers)
     chain = [None, *[move.to_version for move in page.history]]
     assert [move.from_version for move in page.history] == chain[:-1]

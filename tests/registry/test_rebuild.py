@@ -23,15 +23,15 @@ def test_a_lost_database_is_made_anew_from_the_folders(registry, empty):
     registry.set_alias("triage", "champion", 1, "ann")
     registry.delete_version("triage", 2)
     registry.delete_model("gone", "bob")
-    before = registry.model("triage")
+    before = registry.index.model("triage")
 
     assert empty.rebuild() == 2
 
-    after = empty.model("triage")
+    after = empty.index.model("triage")
     assert after.versions == before.versions
     assert (after.aliases, after.history) == ({}, [])  # the database's backup has them
     assert empty.load("triage").version == 3
-    assert [line.name for line in empty.models("", 10)] == ["triage"]
+    assert [line.name for line in empty.index.models("", 10)] == ["triage"]
     assert [empty.stage(make_card(name), None).version for name in ("triage", "gone", "new")] == [4, 1, 1]
 
 
@@ -47,8 +47,8 @@ def test_an_older_database_gets_what_was_published_since(registry, empty):
 
     assert empty.rebuild() == 3
 
-    assert empty.model("triage").aliases == {"champion": 1}
-    assert {line.name: line.versions for line in empty.models("", 10)} == {"triage": [4, 3, 1], "other": [1]}
+    assert empty.index.model("triage").aliases == {"champion": 1}
+    assert {line.name: line.versions for line in empty.index.models("", 10)} == {"triage": [4, 3, 1], "other": [1]}
     assert empty.rebuild() == 0
 
 
@@ -59,7 +59,7 @@ def test_what_a_job_has_staged_is_left_to_the_job(registry, database):
     with pytest.raises(NotFound):
         registry.load("triage")
     with database.writing() as connection:
-        registry.add(connection, card)
+        registry.index.add(connection, card)
     assert registry.load("triage").version == 1
 
 
@@ -84,4 +84,4 @@ def test_what_is_no_folder_of_a_version_is_passed_over(registry, models, empty, 
     assert "the card in triage/3 is that of triage/1" in caplog.text
     assert empty.load("triage").version == 4
     assert [empty.stage(make_card(name), None).version for name in ("triage", "empty")] == [10, 1]
-    assert [line.name for line in empty.models("", 10)] == ["triage"]
+    assert [line.name for line in empty.index.models("", 10)] == ["triage"]

@@ -31,7 +31,7 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
     np.testing.assert_array_equal(loaded.holdout.y, HOLDOUT.y)
     np.testing.assert_array_equal(loaded.priors, [0.75, 0.25])
     assert loaded.classes == ("healthy", "ill")
-    assert loaded.model == {"name": "triage", "version": 1} == {"name": loaded.name, "version": loaded.version}
+    assert loaded.named == {"name": "triage", "version": 1} == {"name": loaded.name, "version": loaded.version}
     assert loaded.schema.names == ("age", "sex")
     assert registry.cached("triage") is loaded
     assert registry.cached("triage:1") is loaded
@@ -40,7 +40,7 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
 def test_a_model_without_hold_out_has_none(registry):
     card = registry.stage(make_card(), make_estimator())
     with registry.index.database.writing() as connection:
-        registry.add(connection, card)
+        registry.index.add(connection, card)
 
     assert registry.load("triage").holdout is None
 
@@ -92,7 +92,7 @@ def test_staged_files_are_invisible_until_they_are_added(registry, another):
     for view in (registry, another()):
         with pytest.raises(NotFound):
             view.load("triage")
-        assert view.models("", 10) == []
+        assert view.index.models("", 10) == []
         with pytest.raises(NotFound):
             view.card("triage", 1)
         with pytest.raises(NotFound):
@@ -104,7 +104,7 @@ def test_staged_files_are_invisible_until_they_are_added(registry, another):
 def test_a_transaction_that_fails_publishes_nothing(registry):
     card = registry.stage(make_card(), make_estimator())
     with suppress(ZeroDivisionError), registry.index.database.writing() as connection:
-        registry.add(connection, card)
+        registry.index.add(connection, card)
         raise ZeroDivisionError  # in the rest of the caller's transaction
 
     with pytest.raises(NotFound):
@@ -115,19 +115,19 @@ def test_only_staged_versions_are_published_and_only_once(registry, database):
     card = registry.stage(make_card(), make_estimator())
     for _ in range(2):
         with suppress(Conflict), database.writing() as connection:
-            registry.add(connection, card)
-    assert [line.version for line in registry.model("triage").versions] == [1]
+            registry.index.add(connection, card)
+    assert [line.version for line in registry.index.model("triage").versions] == [1]
     for wrong in (card, card.model_copy(update={"version": 5})):
         with pytest.raises(Conflict, match="not staged"), database.writing() as connection:
-            registry.add(connection, wrong)
+            registry.index.add(connection, wrong)
 
 
 def test_a_number_that_was_taken_is_no_model_yet_and_never_given_again(registry):
     registry.stage(make_card(), None)
 
-    assert registry.models("", 10) == []
+    assert registry.index.models("", 10) == []
     with pytest.raises(NotFound):
-        registry.model("triage")
+        registry.index.model("triage")
     assert registry.stage(make_card(), None).version == 2
 
 
@@ -137,7 +137,7 @@ def test_an_attempt_that_is_over_gets_no_number(registry, models):
 
     with pytest.raises(Conflict, match="it is over"):
         registry.stage(make_card(), None, also=over)
-    assert registry.unpublished() == []
+    assert registry.index.unpublished() == []
     assert not (models / "triage").exists()
 
 
@@ -152,21 +152,21 @@ def test_folders_that_the_database_does_not_know_are_never_written_nor_removed(r
     stolen = old.stage(make_card(job="job_2"), None)
     shutil.rmtree(models / stolen.folder)
     registry.files.stage(make_card(version=stolen.version), {}, 0.0)  # another job's, under a number that was taken
-    old.discard(*old.unpublished())
+    old.discard(*old.index.unpublished())
 
     assert sorted(registry.files.numbers("triage")) == [1, 2, 3, 4, 5, 6]
-    assert old.unpublished() == []
+    assert old.index.unpublished() == []
     database.close()
 
 
 def test_what_is_discarded_was_neither_published_nor_is_it_there_afterwards(registry, models):
     published, lost = publish(registry), registry.stage(make_card(), None)
-    for one in [*registry.unpublished(), Unpublished("triage", published.version, published.job)]:
+    for one in [*registry.index.unpublished(), Unpublished("triage", published.version, published.job)]:
         registry.discard(one)
 
     assert registry.load("triage").version == published.version
     assert not (models / lost.folder).exists()
-    assert registry.unpublished() == []
+    assert registry.index.unpublished() == []
 
 
 @pytest.mark.parametrize("name", ["", "Triage", "..", "a/b"])
@@ -176,7 +176,7 @@ def test_names_are_checked_before_anything_is_written(registry, models, name):
     publish(registry)
     with pytest.raises(Invalid):
         registry.set_alias("triage", name, 1, "ann")
-    assert registry.model("triage").aliases == {}
+    assert registry.index.model("triage").aliases == {}
 
 
 def test_bad_references_do_not_reach_the_database(registry, monkeypatch):
@@ -310,14 +310,14 @@ def test_a_model_without_versions_is_there_until_it_is_deleted_itself(registry):
     publish(registry)
     registry.delete_version("triage", 1)
 
-    assert [(line.name, line.versions) for line in registry.models("", 10)] == [("triage", [])]
-    assert registry.model("triage").versions == []
+    assert [(line.name, line.versions) for line in registry.index.models("", 10)] == [("triage", [])]
+    assert registry.index.model("triage").versions == []
     with pytest.raises(NotFound):
         registry.load("triage")
     registry.delete_model("triage", "ann")
-    assert registry.models("", 10) == []
+    assert registry.index.models("", 10) == []
     with pytest.raises(NotFound):
-        registry.model("triage")
+        registry.index.model("triage")
     with pytest.raises(NotFound):
         registry.delete_model("triage", "ann")
 
@@ -330,7 +330,7 @@ def test_the_alias_history_says_who_moved_what_and_when(registry):
     registry.set_alias("triage", "champion", 2, "bob")
     registry.delete_alias("triage", "champion", "eve")
 
-    history = registry.model("triage").history
+    history = registry.index.model("triage").history
     moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
     assert moves == [("ann", "champion", None, 1), ("bob", "champion", 1, 2), ("eve", "champion", 2, None)]
     assert all(abs(move.at.timestamp() - time.time()) < 60 for move in history)
@@ -341,9 +341,9 @@ def test_the_history_and_the_counter_outlive_the_model(registry):
     registry.set_alias("triage", "champion", 1, "ann")
     registry.delete_model("triage", "bob")
 
-    assert registry.models("", 10) == []
+    assert registry.index.models("", 10) == []
     assert publish(registry).version == 2
-    moves = [(move.who, move.from_version, move.to_version) for move in registry.model("triage").history]
+    moves = [(move.who, move.from_version, move.to_version) for move in registry.index.model("triage").history]
     assert moves == [("ann", None, 1), ("bob", 1, None)]
 
 
@@ -353,17 +353,17 @@ def test_models_are_listed_by_name_in_pages(registry):
     publish(registry, "a")
     registry.set_alias("a", "champion", 1, "ann")
 
-    first, second = registry.models("", 2)
+    first, second = registry.index.models("", 2)
     assert (first.name, first.versions, first.aliases) == ("a", [2, 1], {"champion": 1})
     assert (second.name, second.versions, second.aliases) == ("b", [1], {})
-    assert [line.name for line in registry.models("b", 2)] == ["c"]
+    assert [line.name for line in registry.index.models("b", 2)] == ["c"]
 
 
 def test_a_model_lists_its_versions_newest_first(registry):
     publish(registry)
     publish(registry, metrics={"log_loss": 0.25, "table": [[1]]}, learner={"kind": "cost_naive_bayes"})
 
-    newest, oldest = registry.model("triage").versions
+    newest, oldest = registry.index.model("triage").versions
     assert (newest.version, newest.kind, newest.metrics) == (2, "cost_naive_bayes", {"log_loss": 0.25})
     assert (oldest.version, oldest.kind, oldest.metrics) == (1, "logistic", {"log_loss": 0.5})
     assert newest.created_at >= oldest.created_at

@@ -33,7 +33,7 @@ def replicas(database_url, tmp_path):
 def publish(registry, name):
     card = registry.stage(make_card(name), None)
     with registry.index.database.writing() as connection:
-        registry.add(connection, card)
+        registry.index.add(connection, card)
     return card.version
 
 
@@ -64,7 +64,7 @@ def test_changes_from_everywhere_are_lost_nowhere(replicas):
     assert len(set(published)) == len(published)
     for registry in replicas:
         registry.refresh()
-    views = [{name: registry.model(name) for name in "ab"} for registry in replicas]
+    views = [{name: registry.index.model(name) for name in "ab"} for registry in replicas]
     assert all(view == views[0] for view in views)
     for name, page in views[0].items():
         there = {version.version for version in page.versions}

@@ -59,7 +59,7 @@ class Changes(RuleBasedStateMachine):
     def publish(self, name):
         card = self._staged(name)
         with self.database.writing() as connection:
-            self.registry.add(connection, card)
+            self.registry.index.add(connection, card)
         self.registry.refresh()
         self.left[name].remove(card.version)
         self.published.setdefault(name, set()).add(card.version)
@@ -69,13 +69,13 @@ class Changes(RuleBasedStateMachine):
         """The transaction fails."""
         card = self._staged(name)
         with suppress(ZeroDivisionError), self.database.writing() as connection:
-            self.registry.add(connection, card)
+            self.registry.index.add(connection, card)
             raise ZeroDivisionError
 
     @rule()
     def keep_up(self):
         """All jobs have ended."""
-        for one in self.registry.unpublished():
+        for one in self.registry.index.unpublished():
             self.registry.discard(one)
         self.left.clear()
 
@@ -126,13 +126,13 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def what_exists_is_what_was_published(self):
-        lines = self.registry.models("", 10)
+        lines = self.registry.index.models("", 10)
         assert {line.name: set(line.versions) for line in lines} == self.published
         assert {(line.name, alias): at for line in lines for alias, at in line.aliases.items()} == self.aliases
         for name, numbers in self.published.items():
             if numbers:
                 assert self.registry.resolve(name) == (name, max(numbers))
-            history = self.registry.model(name).history
+            history = self.registry.index.model(name).history
             moves = [(move.alias, move.from_version, move.to_version) for move in history]
             assert moves == self.moves.get(name, [])
         for (name, alias), version in self.aliases.items():
@@ -149,7 +149,7 @@ class Changes(RuleBasedStateMachine):
         rebuilt = open_registry(self.url, emptied(self.other))
         rebuilt.rebuild()
         there = {name: set(numbers) for name, numbers in self.registry.files.folders() if numbers}
-        assert {line.name: set(line.versions) for line in rebuilt.models("", 10)} == there
+        assert {line.name: set(line.versions) for line in rebuilt.index.models("", 10)} == there
         for name, numbers in there.items():
             assert {rebuilt.load(f"{name}:{number}").version for number in numbers} == numbers
             assert rebuilt.stage(make_card(name), None).version == max(numbers) + 1

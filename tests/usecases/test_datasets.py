@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
+from operator import attrgetter
 
 import pytest
 
@@ -216,7 +217,7 @@ def test_an_order_repeated_with_its_key_is_the_first_job(expiring, clock, later)
         submit(expiring, key="mine", data={**DATA, "rows": [[1], [2], [3], [5]]})
 
 
-PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.datasets", "datasets.remove"]
+PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.index.datasets", "datasets.remove"]
 
 
 @pytest.mark.parametrize("pause", PAUSES)
@@ -246,8 +247,9 @@ def test_an_order_that_comes_while_data_sets_expire_has_its_data(
             if state == "published":
                 published(expiring, job)
 
-        owner, name = pause.split(".")
-        step = getattr(getattr(expiring, owner), name)
+        path, _, name = pause.rpartition(".")
+        owner = attrgetter(path)(expiring)
+        step = getattr(owner, name)
 
         def paused(*values, step=step, come=come):
             if before:
@@ -258,7 +260,7 @@ def test_an_order_that_comes_while_data_sets_expire_has_its_data(
             return result
 
         with monkeypatch.context() as patched:
-            patched.setattr(getattr(expiring, owner), name, paused)
+            patched.setattr(owner, name, paused)
             datasets.expire(expiring)
         come()
         assert came[0] in there(expiring)

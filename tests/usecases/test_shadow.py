@@ -164,4 +164,4 @@ def test_who_could_not_decide_is_refused_by_place(ports, references, place, word
         models.set_alias(ports, "triage", "champion", 1, references, by=BY)
     assert refused.value.flaws[0].loc == place
     assert word in refused.value.flaws[0].msg
-    assert ports.registry.model("triage").aliases == {}
+    assert ports.registry.index.model("triage").aliases == {}

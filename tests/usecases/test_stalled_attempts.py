@@ -139,7 +139,7 @@ def check(ports, settings, job):
     model = ended.result["model"]
     registry = ports.registry
     registry.refresh()
-    assert [line.version for line in registry.model(model["name"]).versions] == [model["version"]]
+    assert [line.version for line in registry.index.model(model["name"]).versions] == [model["version"]]
     assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
     train.clean_up_leftovers(ports, -60)
     assert registry.files.numbers(model["name"]) == [model["version"]]

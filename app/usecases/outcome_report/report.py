@@ -47,7 +47,7 @@ def report(
     wanted = Reference.parse(reference)
     versions: list[int] | None = None
     if wanted.version is None and wanted.alias is None:
-        ports.registry.model(wanted.name)
+        ports.registry.index.model(wanted.name)
     else:
         versions = [card_of(ports, reference).version]
 
