@@ -24,9 +24,8 @@ from app.api.entrance import Door, Entrance
 from app.api.gate import Budget, Gate
 from app.api.guard import BodyLimits, Guard, Record, guard_routes
 from app.api.jobs import Watching
-from app.api.limiters import Limiters
 from app.api.routes import console
-from app.api.routing import DirectRoute
+from app.api.routing import DirectRoute, Limiters
 from app.jobs.worker import Worker
 from app.logs import write_request_soon
 from app.metrics import Metrics

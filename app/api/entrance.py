@@ -19,10 +19,10 @@ from app.access.caller import Caller
 from app.api.codecs.answers import Frame, json_of
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
-from app.api.deps import MATRIX_HEADER
 from app.api.gate import SMALL
 from app.api.guard import PREDICT, Guard, Header, Record, announced, request_id_of, secured
 from app.api.routes.predict import asked_of_json, decided, fields_of, ready
+from app.api.routing import MATRIX_HEADER
 from app.errors import PayoffError
 from app.registry.loaded import Loaded
 from app.text import document_of

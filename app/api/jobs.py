@@ -18,10 +18,9 @@ from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import CallerDep, PortsDep
 from app.api.errors import Problem, stored_problem
 from app.api.guard import guard_of
-from app.api.limiters import Limiter
+from app.api.routing import CallerDep, Limiter, PortsDep
 from app.jobs.job import Job, JobView, unknown_job
 from app.usecases import jobs as usecase
 from app.usecases.ports import Ports
@@ -114,7 +113,7 @@ class Watching:
             ids = list(self._jobs)
             now: dict[str, JobView | Exception] = {job_id: unknown_job(job_id) for job_id in ids}
             try:
-                now |= await self._thread.run(usecase.views, self._ports, ids)
+                now |= await self._thread.run(None, usecase.views, self._ports, ids)
             except Exception as failure:  # noqa: BLE001 - whatever it is, it is for those who wait
                 now = dict.fromkeys(ids, failure)
             self._jobs |= {job_id: job for job_id, job in now.items() if job_id in self._clients}

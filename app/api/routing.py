@@ -1,31 +1,43 @@
-"""Routes that take what they document and nothing else, and how their bodies and queries are read."""
+"""What routes are made of: their kinds, how they read bodies and queries, what they ask for, and where work is done."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
-from typing import Any, Literal, TypeVar, cast, get_origin
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Hashable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, TypeVar, TypeVarTuple, cast, get_origin
 
 import orjson
-from fastapi import Request, Response
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
-from fastapi.params import Query
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from app.access.caller import Caller
 from app.api.codecs.json import INLINE_BYTES, parsed
 from app.api.codecs.media_types import JSON, media_type_of_body
 from app.api.errors import flaws_of
 from app.api.gate import passage_of
 from app.api.guard import GuardedRoute
-from app.api.limiters import limiters
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Busy, Flaw, Invalid, NotFound, pointer, reject, unknown
+from app.registry.loaded import Loaded
 from app.text import check_document, syntax_error
+from app.usecases.matrices import HasMatrix
+from app.usecases.ports import Ports
 
+MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
+_RETRY_SECONDS = 2
+_ANY = CapacityLimiter(math.inf)  # for what has its thread already
 _AS_IN_JSON = "as in the JSON body; text or JSON"
 _LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
 
+_Args = TypeVarTuple("_Args")
 _Body = TypeVar("_Body", bound=BaseModel)
 _Result = TypeVar("_Result")
 
@@ -35,7 +47,7 @@ class StrictRoute(GuardedRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        parameters = [each for each in get_flat_params(self.dependant) if isinstance(each.field_info, Query)]
+        parameters = [each for each in get_flat_params(self.dependant) if isinstance(each.field_info, params.Query)]
         known = [each.alias for each in parameters]
         lists = [each.alias for each in parameters if get_origin(each.field_info.annotation) is list]
         body_type = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
@@ -103,9 +115,12 @@ class DirectRoute(GuardedRoute):
 
 def _parameters(query_type: type[BaseModel], body_type: type[BaseModel]) -> Iterator[dict[str, Any]]:
     """The query parameters that `read_query` takes, as OpenAPI describes them: most are fields of the JSON body."""
-    for name, field in query_type.model_fields.items():
-        words = _AS_IN_JSON if name in body_type.model_fields else field.description or name
+    for name, each in query_type.model_fields.items():
+        words = _AS_IN_JSON if name in body_type.model_fields else each.description or name
         yield {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "string"}}
+
+
+# How bodies and queries are read
 
 
 async def read(request: Request, body_type: type[_Body]) -> _Body:
@@ -128,7 +143,7 @@ async def run(request: Request, pace: Pace, work: Callable[[], _Result]) -> _Res
     """What `work` returns."""
     if pace == "now":
         return work()
-    return await (run_in_threadpool(work) if pace == "in a thread" else limiters(request).long.run(work))
+    return await (run_in_threadpool(work) if pace == "in a thread" else limiters(request).long.run(request, work))
 
 
 def checked(body_type: type[_Body], fields: Any) -> _Body:
@@ -186,3 +201,149 @@ def parsed_text(name: str, text: str) -> Any:
     except Invalid as error:
         raise error.under(pointer(name)) from error
     return value
+
+
+# What routes ask for
+
+
+def ports(request: Request) -> Ports:
+    """The stores."""
+    return cast(Ports, request.app.state.ports)
+
+
+async def _ports(request: Request) -> Ports:
+    """The same as a dependency: no thread is needed, of which there may be none left."""
+    return ports(request)
+
+
+async def caller(request: Request) -> Caller:
+    """Who asks."""
+    return who(request)
+
+
+def who(request: Request) -> Caller:
+    """Who asks, as the guard found out."""
+    return cast(Caller, request.scope["state"]["caller"])
+
+
+PortsDep = Annotated[Ports, Depends(_ports)]
+CallerDep = Annotated[Caller, Depends(caller)]
+PageSize = Annotated[int, Query(ge=1, le=500)]
+PageToken = Annotated[str | None, Query(max_length=200, description="`next_page_token` of the page before")]
+
+
+async def need_model(request: Request, caller: CallerDep) -> None:
+    """Forbidden where the path names a model that the key is not for."""
+    named = request.path_params.get("name", request.path_params.get("ref"))
+    if named is not None:
+        caller.need_model(named)
+
+
+async def loaded(request: Request, reference: str) -> Loaded:
+    """The model, at once if it is in memory; Forbidden where the key is for others, NotFound at `/model`.
+
+    A store that hangs holds the few threads that load, and none of those that answer.
+    """
+    who(request).need_model(reference)
+    registry = ports(request).registry
+    model = registry.cached(reference)
+    return await limiters(request).load.run(registry.load, reference) if model is None else model
+
+
+async def loaded_by_path(request: Request, reference: str) -> Loaded:
+    """The same where the path names the model, and so no place in the body."""
+    try:
+        return await loaded(request, reference)
+    except NotFound as error:
+        raise error.at_place() from error
+
+
+def naming(response: Response, sent: HasMatrix) -> Response:
+    """The answer, with the version of the saved matrix that was used."""
+    if sent.saved is not None:
+        response.headers[MATRIX_HEADER] = sent.saved.reference
+    return response
+
+
+# Threads, so that one kind of work cannot occupy those of another
+
+
+class Limiter:
+    """Runs functions in at most `threads` threads at once, half of them for one key; `waiting` more calls may wait."""
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self._threads = CapacityLimiter(threads)
+        self._share = max(threads // 2, 1)
+        self._most = threads + waiting
+        self._calls = 0
+        self._of_key: dict[str, CapacityLimiter] = {}  # those with calls
+
+    async def run(self, request: Request | None, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
+        """The function's result, which `request` waits for; Busy (503) where too many calls wait already.
+
+        Nothing is begun for a client that has gone while it waited; what has begun is bounded by its own limits.
+        """
+        if self._calls >= self._most:
+            raise Busy("too many requests of this kind are waiting; try again later", seconds=_RETRY_SECONDS)
+        self._calls += 1
+        try:
+            async with self._place(request), self._threads:
+                if request is not None and await request.is_disconnected():
+                    raise ClientDisconnect
+                return await to_thread.run_sync(function, *args, limiter=_ANY)
+        finally:
+            self._calls -= 1
+
+    @asynccontextmanager
+    async def _place(self, request: Request | None) -> AsyncIterator[None]:
+        """A place of the share of the request's key; callers without a key share all threads."""
+        caller = None if request is None else request.scope["state"].get("caller")
+        if (key := caller and caller.client) is None:
+            yield
+            return
+        own = self._of_key.setdefault(key, CapacityLimiter(self._share))
+        try:
+            async with own:
+                yield
+        finally:
+            if not own.borrowed_tokens and not own.statistics().tasks_waiting:
+                self._of_key.pop(key, None)
+
+
+class Once:
+    """Runs functions in at most `threads` threads at once, each once for all who ask meanwhile; they hold no thread."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = CapacityLimiter(threads)
+        self._running: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
+        """The function's result, for all who ask with the same arguments; a caller that leaves ends it for no other."""
+        key = (function, *args)
+        task = self._running.get(key)
+        if task is None:
+            task = asyncio.create_task(to_thread.run_sync(function, *args, limiter=self._threads))
+            self._running[key] = task
+            task.add_done_callback(lambda _: self._running.pop(key))
+        return cast(_Result, await asyncio.shield(task))
+
+
+@dataclass(frozen=True)
+class Limiters:
+    """`health` for probes, `metrics` for `/metrics`, which may wait for the job table, `retrieve` for
+    `/retrieve`, `long` for work that takes seconds: simulations, reports on a hold-out, charts, parsing long bodies;
+    `upload` for reading data sets, `load` for models that are not in memory. All other work shares the framework's
+    forty threads: short work, and waiting for the database or the stores.
+    """
+
+    health: Limiter = field(default_factory=lambda: Limiter(2, 200))
+    metrics: Limiter = field(default_factory=lambda: Limiter(2, 20))
+    retrieve: Limiter = field(default_factory=lambda: Limiter(4, 60))  # a million numbers: a core and 200 MB for 1 s
+    long: Limiter = field(default_factory=lambda: Limiter(2, 16))
+    upload: Limiter = field(default_factory=lambda: Limiter(2, 30))  # each with a process that reads the file
+    load: Once = field(default_factory=lambda: Once(8))
+
+
+def limiters(request: Request) -> Limiters:
+    """The limiters of the application."""
+    return cast(Limiters, request.app.state.limiters)

@@ -18,8 +18,8 @@ from fastapi import FastAPI
 from app.access.audit import AuditLog
 from app.api import errors
 from app.api.codecs.uploads import run_while_connected
-from app.api.limiters import Limiters
 from app.api.routes import datasets
+from app.api.routing import Limiters
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.migrations import migrate

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from app.api.app import create_app
 from app.api.guard import GuardedRoute
-from app.api.limiters import Limiter, Limiters, limiters
+from app.api.routing import Limiter, Limiters, limiters
 from app.learners.catalogue import ACQUIRES
 from app.wiring import wire
 from tests.api.callers import ask
@@ -115,7 +115,8 @@ def test_nothing_is_begun_for_a_client_that_has_gone_while_it_waited():
 
     async def asked(receive, work, *args) -> None:
         scope = {"type": "http", "state": {}, "app": app_with(limiter)}
-        await limiters(Request(scope, receive)).long.run(work, *args)
+        request = Request(scope, receive)
+        await limiters(request).long.run(request, work, *args)
 
     async def run() -> None:
         first = asyncio.create_task(asked(connected, go.wait, 10))
@@ -144,7 +145,8 @@ def test_a_key_has_half_of_the_threads():
 
     async def asked(key: str, name: str) -> None:
         scope = {"type": "http", "state": {"caller": SimpleNamespace(client=key)}, "app": app_with(limiter)}
-        await limiters(Request(scope, connected)).long.run(work, name)
+        request = Request(scope, connected)
+        await limiters(request).long.run(request, work, name)
 
     async def run() -> list[str]:
         tasks = [asyncio.create_task(asked(*one)) for one in (("a", "a1"), ("a", "a2"), ("b", "b1"))]

@@ -16,8 +16,7 @@ from app.access.caller import ANYBODY
 from app.api import errors
 from app.api.gate import Budget, Gate, passage_of
 from app.api.guard import Record
-from app.api.limiters import Limiter
-from app.api.routing import DirectRoute, StrictRoute
+from app.api.routing import DirectRoute, Limiter, StrictRoute
 from app.errors import NotReady, TooLarge
 from app.metrics import RequestMetrics
 from tests.api.callers import Admitting
@@ -238,13 +237,13 @@ def test_many_threads_take_no_more_than_there_is():
 def test_a_limiter_refuses_when_too_many_wait():
     async def run():
         limiter, leave = Limiter(threads=2, waiting=3), threading.Event()
-        calls = [asyncio.create_task(limiter.run(leave.wait, 20)) for _ in range(5)]
+        calls = [asyncio.create_task(limiter.run(None, leave.wait, 20)) for _ in range(5)]
         await asyncio.sleep(0.1)
         with pytest.raises(NotReady) as refused:
-            await limiter.run(leave.wait, 20)
+            await limiter.run(None, leave.wait, 20)
         leave.set()
         assert await asyncio.gather(*calls) == [True] * 5
-        assert await limiter.run(len, "abc") == 3
+        assert await limiter.run(None, len, "abc") == 3
         return refused.value.seconds
 
     assert asyncio.run(run()) >= 1

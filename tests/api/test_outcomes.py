@@ -19,7 +19,7 @@ from app.access.caller import Caller, Scope
 from app.api.app import create_app
 from app.api.codecs import outcomes as codec
 from app.api.gate import Passage
-from app.api.limiters import Limiter
+from app.api.routing import Limiter
 from app.outcomes import erasing, locating
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY, id_digest, new_ids

@@ -13,8 +13,8 @@ from fastapi import Request, Response
 from app.api.codecs.carried import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
-from app.api.deps import ports
 from app.api.gate import NUMBER, Reserve, passage_of
+from app.api.routing import ports
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject

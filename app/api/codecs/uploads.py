@@ -18,7 +18,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
-from app.api.limiters import limiters
+from app.api.routing import limiters
 from app.data.upload_request import Dialect
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.text import MAX_NAME
@@ -72,7 +72,9 @@ async def run_while_connected(request: Request, function: Callable[..., _Result]
     `is_cancelled()` is true once the client has disconnected.
     """
     cancelled = threading.Event()
-    work = asyncio.ensure_future(limiters(request).upload.run(partial(function, *args, is_cancelled=cancelled.is_set)))
+    work = asyncio.ensure_future(
+        limiters(request).upload.run(request, partial(function, *args, is_cancelled=cancelled.is_set))
+    )
     try:
         while not (await asyncio.wait({work}, timeout=_LOOK_SECONDS))[0]:
             if await request.is_disconnected():

@@ -17,12 +17,10 @@ from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
-from app.api.deps import loaded, naming, ports, who
 from app.api.errors import problems
 from app.api.gate import VALUE, passage_of
 from app.api.guard import PREDICT, needs
-from app.api.limiters import limiters
-from app.api.routing import DirectRoute, read, read_query, refuse_query_of_json
+from app.api.routing import DirectRoute, limiters, loaded, naming, ports, read, read_query, refuse_query_of_json, who
 from app.errors import Invalid, pointer
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
@@ -66,7 +64,7 @@ async def acquire(request: Request) -> Response:
         asked = read_query(request, AcquireTable, _TEXT_FIELDS)
         model = await _askable(request, asked.model)
         return await _recorded(
-            request, *await limiters(request).long.run(_answer_table, request, asked, kind, body, model)
+            request, *await limiters(request).long.run(request, _answer_table, request, asked, kind, body, model)
         )
     refuse_query_of_json(request, AcquireTable.model_fields)
     wire = await read(request, AcquireRequest)

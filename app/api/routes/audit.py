@@ -9,10 +9,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app.access.audit import Entry
-from app.api.deps import PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.guard import ADMIN, needs
-from app.api.routing import StrictRoute
+from app.api.routing import PageSize, PageToken, PortsDep, StrictRoute
 
 router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)
 

@@ -11,12 +11,20 @@ from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
 from app.api.codecs.npy import array_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, LABEL, DialectFields, Sheet, TableFields, unpacked
-from app.api.deps import loaded_by_path, naming, ports
 from app.api.errors import problems
 from app.api.gate import VALUE, passage_of
 from app.api.guard import PREDICT_OR_TRAIN, needs
-from app.api.limiters import limiters
-from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
+from app.api.routing import (
+    DirectRoute,
+    StrictRoute,
+    checked,
+    limiters,
+    loaded_by_path,
+    naming,
+    ports,
+    read_query,
+    refuse_query_of_json,
+)
 from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
@@ -69,7 +77,7 @@ async def model_benefit(
 
     With `Accept: image/svg+xml` the answer is a chart.
     """
-    return await limiters(request).long.run(_answer, request, await loaded_by_path(request, ref), body)
+    return await limiters(request).long.run(request, _answer, request, await loaded_by_path(request, ref), body)
 
 
 @needs(PREDICT_OR_TRAIN)
@@ -82,7 +90,7 @@ async def benefit(request: Request) -> Response:
     """
     kind = media_type_of_body(request, _TABLES)
     kind, body = await unpacked(request, kind, await request.body())
-    return await limiters(request).long.run(_answer_given, request, kind, body)
+    return await limiters(request).long.run(request, _answer_given, request, kind, body)
 
 
 _TABLES = (NPY, *TABULAR)

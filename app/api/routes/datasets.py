@@ -10,10 +10,9 @@ from pydantic import BaseModel, Field
 
 from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
 from app.api.codecs.uploads import received, run_while_connected
-from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.guard import TRAIN, UPLOAD, needs
-from app.api.routing import StrictRoute, checked, parsed_text
+from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
 from app.data.store import Dataset
 from app.data.upload_request import Decimal, Delimiter, Encoding, UploadRequest
 from app.errors import Invalid, pointer

@@ -9,11 +9,9 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from app.api.deps import PortsDep
 from app.api.errors import problems
 from app.api.guard import CHECK, METRICS, OPEN, needs
-from app.api.limiters import limiters
-from app.api.routing import StrictRoute
+from app.api.routing import PortsDep, StrictRoute, limiters
 from app.errors import NotReady
 from app.usecases.ports import Ports
 
@@ -41,7 +39,7 @@ async def ready(request: Request, ports: PortsDep) -> Health:
     written, decisions can be recorded, the worker is alive, and the service is not about to stop. A service that is not
     ready goes on answering whatever it can.
     """
-    await limiters(request).health.run(check_ready, request, ports)
+    await limiters(request).health.run(request, check_ready, request, ports)
     return Health(status="ready")
 
 
@@ -90,5 +88,5 @@ def _unwritable(ports: Ports) -> Iterator[str]:
 )
 @needs(METRICS)  # they name every model, and the money that it earns
 async def metrics(request: Request) -> Response:
-    content = await limiters(request).metrics.run(request.app.state.metrics.report)
+    content = await limiters(request).metrics.run(request, request.app.state.metrics.report)
     return Response(content, media_type=CONTENT_TYPE_LATEST)

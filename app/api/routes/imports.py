@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from io import SEEK_END
 from typing import Annotated, Any, BinaryIO
 
@@ -11,15 +12,13 @@ from starlette.datastructures import FormData, UploadFile
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import FORM
 from app.api.codecs.uploads import read_form
-from app.api.deps import need_model
 from app.api.errors import problems
 from app.api.gate import passage_of
 from app.api.guard import INSTALL, needs
 from app.api.jobs import Order, accepted_response, ordering
-from app.api.limiters import limiters
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
-from app.api.routing import StrictRoute, checked
+from app.api.routing import StrictRoute, checked, limiters, need_model
 from app.errors import Invalid, Unsupported, pointer
 from app.usecases import import_model as usecase
 from app.usecases.import_model import ImportRequest
@@ -65,7 +64,7 @@ async def import_version(
         content, fields = _parts(form, request)
         passage_of(request).reserve(content.seek(0, SEEK_END))  # it is kept
         asked = checked(ImportRequest, fields)
-        run = limiters(request).upload.run
+        run = partial(limiters(request).upload.run, request)
         job = await job_of(usecase.submit, name, asked, content, run=run)
     finally:
         await form.close()

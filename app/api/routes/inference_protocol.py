@@ -29,15 +29,13 @@ from app.api.codecs.inference_documents import (
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import BINARY, JSON, media_type_of_body
 from app.api.codecs.tensors import BYTES, HEADER_LENGTH, encode, rows_of_tensors, split, tensors
-from app.api.deps import PortsDep, loaded_by_path
 from app.api.errors import problems
 from app.api.gate import passage_of
 from app.api.guard import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
-from app.api.limiters import limiters
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
 from app.api.routes.predict import Asked, answered
-from app.api.routing import StrictRoute, checked
+from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path
 from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
@@ -64,7 +62,7 @@ async def v2_live() -> ServerLive:
 @router.get("/health/ready", include_in_schema=False)
 @needs(OPEN)
 async def v2_ready(request: Request, ports: PortsDep) -> ServerReady:
-    await limiters(request).health.run(check_ready, request, ports)
+    await limiters(request).health.run(request, check_ready, request, ports)
     return ServerReady(ready=True)
 
 

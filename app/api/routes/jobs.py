@@ -14,15 +14,13 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 
 from app.api.charts.reports import SVG_CONTENT, comparison_chart, svg, wants_svg
-from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.guard import TRAIN, needs
 from app.api.jobs import JobState, JobStatus, Prefer, follow, wait
-from app.api.limiters import limiters
 from app.api.routes.compare import CompareDocument
 from app.api.routes.replay import ReplayDocument
 from app.api.routes.train import EXAMPLE_KEY, JobDocument
-from app.api.routing import StrictRoute
+from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, limiters
 from app.errors import Conflict
 from app.jobs.job import JobView
 from app.jobs.queue import id_of_key
@@ -104,7 +102,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
             return current
         if current.result is None:
             raise Conflict(f"the comparison has no table to draw: it is {current.status}")
-        return svg(await limiters(request).long.run(comparison_chart, current.result.model_dump()))
+        return svg(await limiters(request).long.run(request, comparison_chart, current.result.model_dump()))
 
     @router.get(f"{prefix}/{{job_id}}/events", response_class=EventSourceResponse, responses=problems(404), **options)
     @needs(TRAIN)

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Path, Response
 from pydantic import BaseModel, Field
 
-from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
 from app.api.guard import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routes.models import ModelName
-from app.api.routing import StrictRoute
+from app.api.routing import CallerDep, PortsDep, StrictRoute, need_model
 from app.registry.card import NAME
 from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER

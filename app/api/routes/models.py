@@ -12,10 +12,9 @@ from fastapi import APIRouter, Body, Depends, Header, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from app.api.codecs.media_types import BINARY, JSON
-from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
 from app.api.guard import PREDICT_OR_TRAIN, TRAIN, needs
-from app.api.routing import StrictRoute
+from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, need_model
 from app.registry.card import NAME, Card
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase

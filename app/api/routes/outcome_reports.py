@@ -9,12 +9,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.api.codecs.media_types import JSON
-from app.api.deps import PortsDep, need_model
 from app.api.errors import problems
 from app.api.gate import passage_of
 from app.api.guard import TRAIN, needs
-from app.api.limiters import limiters
-from app.api.routing import StrictRoute
+from app.api.routing import PortsDep, StrictRoute, limiters, need_model
 from app.errors import Invalid
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
@@ -157,7 +155,7 @@ async def outcome_report(
     Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
     """
     passage_of(request).reserve(_BYTES)
-    return await limiters(request).long.run(_answer, ports, ref, period, by)
+    return await limiters(request).long.run(request, _answer, ports, ref, period, by)
 
 
 def _answer(ports: Ports, ref: str, period: Period, by: By | None) -> Response:

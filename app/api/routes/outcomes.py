@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool
-from starlette.concurrency import run_in_threadpool
 
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_body
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
-from app.api.deps import CallerDep, PortsDep, ports, who
 from app.api.errors import problems
 from app.api.gate import passage_of
 from app.api.guard import ADMIN, PREDICT, TRAIN, needs
-from app.api.limiters import limiters
 from app.api.routes.datasets import DatasetDocument
-from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
+from app.api.routing import (
+    CallerDep,
+    DirectRoute,
+    Pace,
+    PortsDep,
+    StrictRoute,
+    checked,
+    pace_of,
+    ports,
+    read_query,
+    refuse_query_of_json,
+    run,
+    who,
+)
 from app.usecases import outcomes as usecase
 from app.usecases.fields import Name, Period, Text
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
-_LONG_BYTES = 1 << 18  # of a body; a longer one takes tenths of a second
 _LONG_DAYS = 20  # of the ids: each may be a file to be opened
 _LONG_ROWS = 5_000  # so do more outcomes, which a short table can hold
 
@@ -80,14 +88,10 @@ async def send_outcomes(request: Request) -> Response:
     """
     kind = media_type_of_body(request, TABULAR)
     kind, body = await unpacked(request, kind, await request.body(), usecase.MOST)
-    sent, correct = await _threads(request, is_long=len(body) > _LONG_BYTES)(_read, request, kind, body)
+    sent, correct = await run(request, pace_of(len(body)), partial(_read, request, kind, body))
+    pace: Pace = "long" if len(sent) > _LONG_ROWS or sent.days > _LONG_DAYS else "in a thread"
     store = partial(usecase.take_in, ports(request), who(request), sent, correct=correct)
-    answer = await _threads(request, is_long=len(sent) > _LONG_ROWS or sent.days > _LONG_DAYS)(store)
-    return Response(orjson.dumps(answer), media_type=JSON)
-
-
-def _threads(request: Request, *, is_long: bool) -> Callable[..., Awaitable[Any]]:
-    return limiters(request).long.run if is_long else run_in_threadpool
+    return Response(orjson.dumps(await run(request, pace, store)), media_type=JSON)
 
 
 def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]:

@@ -17,11 +17,22 @@ from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer,
 from app.api.codecs.npy import array_of_npy, changeable_body
 from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
-from app.api.deps import loaded, naming, ports, who
 from app.api.errors import problems
 from app.api.gate import passage_of
 from app.api.guard import PREDICT, needs
-from app.api.routing import DirectRoute, Pace, checked, pace_of, read_query, refuse_query_of_json, run
+from app.api.routing import (
+    DirectRoute,
+    Pace,
+    checked,
+    loaded,
+    naming,
+    pace_of,
+    ports,
+    read_query,
+    refuse_query_of_json,
+    run,
+    who,
+)
 from app.errors import Invalid
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded

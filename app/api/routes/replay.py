@@ -7,11 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
 
-from app.api.deps import CallerDep
 from app.api.errors import problems
 from app.api.guard import TRAIN, needs
 from app.api.jobs import JobState, Order, accepted_response, ordering
-from app.api.routing import StrictRoute
+from app.api.routing import CallerDep, StrictRoute
 from app.usecases import replay as usecase
 from app.usecases.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
 

@@ -13,12 +13,10 @@ from app.api.codecs.media_types import ARROW, NPY, SVG, media_type_of_answer, me
 from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
 from app.api.codecs.sets import sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.codecs.tables import Sheet, TableFields
-from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.gate import NUMBER, passage_of
 from app.api.guard import PREDICT, needs
-from app.api.limiters import limiters
-from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json
+from app.api.routing import DirectRoute, checked, limiters, loaded, read_query, refuse_query_of_json
 from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import Sets
@@ -49,9 +47,9 @@ async def retrieve(request: Request) -> Response:
     """
     kind = media_type_of_body(request, _READERS)
     body = await request.body()
-    asked, sets, rows = await limiters(request).retrieve.run(_read, kind, body, request)
+    asked, sets, rows = await limiters(request).retrieve.run(request, _read, kind, body, request)
     model = None if asked.model is None else await loaded(request, asked.model)
-    return await limiters(request).retrieve.run(_answer, request, asked, sets, rows, model)
+    return await limiters(request).retrieve.run(request, _answer, request, asked, sets, rows, model)
 
 
 _RowsOf = Callable[[Loaded], Rows]

@@ -7,11 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 
 from app.api.codecs.media_types import JSON
-from app.api.deps import PortsDep, loaded, naming, who
 from app.api.errors import problems
 from app.api.guard import PREDICT, needs
-from app.api.limiters import limiters
-from app.api.routing import StrictRoute
+from app.api.routing import PortsDep, StrictRoute, limiters, loaded, naming, who
 from app.registry.loaded import Loaded
 from app.usecases import simulate as usecase
 from app.usecases.acquisition_model import check_askable
@@ -46,7 +44,7 @@ async def simulate(
     """
     model = await loaded(request, body.model)
     check_askable(model)
-    return await limiters(request).long.run(_answer, request, ports, body, model)
+    return await limiters(request).long.run(request, _answer, request, ports, body, model)
 
 
 def _answer(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Response:
