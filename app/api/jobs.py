@@ -18,7 +18,7 @@ from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.errors import Problem, stored_problem
+from app.api.errors import Problem, problems, stored_problem
 from app.api.guard import guard_of
 from app.api.routing import CallerDep, Limiter, PortsDep
 from app.jobs.job import Job, JobView, unknown_job
@@ -158,9 +158,10 @@ def ordering(example: str) -> Any:
     return Depends(made)
 
 
-def accepted_response(document: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says about jobs that end before they are answered."""
-    return {200: {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": document}}
+def starting(document: type[BaseModel], *statuses: int) -> dict[str, Any]:
+    """The options of a route that accepts jobs and answers with such a document, or with these problems."""
+    ended = {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": document}
+    return {"status_code": 202, "response_model": document, "responses": {200: ended, **problems(*statuses)}}
 
 
 async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:

@@ -130,21 +130,23 @@ _Resolved = tuple[catalogue.Kind, dict[str, Any]]
 
 def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[_Resolved]:
     learners: list[_Resolved] = []
-    flaws: list[Flaw] = []
-    for i, one in enumerate(sent):
-        try:
-            kind, parameters = catalogue.resolve(one)
-        except Invalid as error:
-            flaws += error.under(pointer("learners", i)).flaws
-            continue
-        if kind.labels == "several":
-            what = f"{kind.name} predicts several labels; rules decide about one"
-            flaws.append(Flaw(pointer("learners", i, "kind"), what))
-        if kind.regresses(parameters):
-            what = "regression predicts numbers; rules decide about classes"
-            flaws.append(Flaw(pointer("learners", i, "task"), what))
-        learners.append((kind, parameters))
-    reject(flaws, _INCOMPARABLE)
+
+    def flaws() -> Iterator[Flaw]:
+        """What is wrong, until there is enough of it: finding names that are like others takes a while."""
+        for i, one in enumerate(sent):
+            try:
+                kind, parameters = catalogue.resolve(one)
+            except Invalid as error:
+                yield from error.under(pointer("learners", i)).flaws
+                continue
+            if kind.labels == "several":
+                what = f"{kind.name} predicts several labels; rules decide about one"
+                yield Flaw(pointer("learners", i, "kind"), what)
+            if kind.regresses(parameters):
+                yield Flaw(pointer("learners", i, "task"), "regression predicts numbers; rules decide about classes")
+            learners.append((kind, parameters))
+
+    reject(flaws(), _INCOMPARABLE)
     return learners
 
 

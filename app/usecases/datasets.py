@@ -30,17 +30,6 @@ def upload(
     return ports.datasets.upload(content, asked.model_copy(update={"owner": caller.owner}), is_cancelled)
 
 
-def arrow_of_parquet(
-    ports: Ports,
-    content: BinaryIO,
-    reserve: Callable[[int], None],
-    most_rows: int | None = None,
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> bytes:
-    """A Parquet file that is not to be kept, as an Arrow stream; Invalid with places below `/file`, or TooLarge."""
-    return ports.datasets.arrow_of_parquet(content, reserve, most_rows, is_cancelled)
-
-
 def find(ports: Ports, reference: str, caller: Caller) -> Dataset:
     """The data set with this id, or the caller's last one of this name; NotFound, in the same words, for those that the
     caller does not see.
@@ -57,11 +46,6 @@ def find_named(ports: Ports, reference: str, loc: str, caller: Caller) -> Datase
         return find(ports, reference, caller)
     except NotFound as error:
         raise error.at_place(loc) from error
-
-
-def page(ports: Ports, size: int, token: str | None, caller: Caller) -> tuple[list[Dataset], str | None]:
-    """The caller's data sets, newest first, and the token of the next page, if there is one."""
-    return ports.datasets.page(size, token, caller.sees_data_of)
 
 
 def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:

@@ -12,7 +12,7 @@ from app.access.caller import Caller
 from app.errors import NotFound
 from app.listing import page_of, place_of
 from app.registry.card import NAME, Card
-from app.registry.index import ModelLine, ModelPage
+from app.registry.index import ModelLine
 from app.registry.snapshot import Reference, unknown_alias
 from app.usecases.ports import Ports
 from app.usecases.shadow import check_challengers
@@ -22,11 +22,6 @@ def page(ports: Ports, caller: Caller, *, page_size: int, page_token: str | None
     """Models that the key is for, by name, and the token of the next page, None at the end."""
     lines = ports.registry.index.models(place_of(page_token, NAME) or "", page_size + 1, caller.models)
     return page_of(lines, page_size, lambda line: line.name)
-
-
-def describe(ports: Ports, name: str) -> ModelPage:
-    """NotFound where there is no such model."""
-    return ports.registry.index.model(name)
 
 
 def card_of(ports: Ports, reference: str) -> Card:
@@ -60,16 +55,6 @@ def trained(ports: Ports, name: str) -> Callable[[int], tuple[np.ndarray | None,
         return (card.priors() if card.class_priors else None), card.data.rows
 
     return found
-
-
-def card(ports: Ports, name: str, version: int) -> Card:
-    """NotFound where there is no such version."""
-    return ports.registry.card(name, version)
-
-
-def artifact(ports: Ports, name: str, version: int) -> tuple[Card, bytes]:
-    """The card and the joblib file, verified; Damaged where it is not what was published."""
-    return ports.registry.artifact(name, version)
 
 
 def set_alias(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -117,53 +117,38 @@ _Chosen = tuple[np.ndarray, list[str], dict[str, Any]]
 
 def check_fields(asked: RuleFields) -> None:
     """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
-    if asked.stated and asked.is_plain:
+    if not (asked.stated and asked.is_plain):
+        reject([*_strange_to_the_rule(asked), *_excluding_one_another(asked)])
+
+
+def _strange_to_the_rule(asked: RuleFields) -> Iterator[Flaw]:
+    rule = asked.rule
+    by_costs = rule in ("beta_delta", "hierarchical")
+    if asked.threshold is not None and rule != "threshold":
+        yield Flaw("/threshold", f'a threshold belongs to "rule": "threshold", not to {rule}')
+    if by_costs and asked.costs is None:
+        yield Flaw("/costs", f"rule {rule} needs costs")
+    if asked.costs is not None and not by_costs:
+        yield Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}")
+    if asked.columns is not None and rule not in _DECIDES_ACTIONS:
+        which = f"actions, which {asked.saved.reference!r} has" if asked.saved is not None else "actions"
+        place = "/actions" if asked.saved is None else "/benefits"
+        yield Flaw(place, f"rule {rule} decides among the classes; leave out {which}")
+    if rule == "expected_benefit":
+        if not asked.stated:
+            yield Flaw("/benefits", f'rule {rule} needs benefits; or ask for "rule": "most_probable"')
         return
-    rule, limited, explores = asked.rule, bool(asked.limited), asked.explore is not None
-    by_benefit, by_costs = rule == "expected_benefit", rule in ("beta_delta", "hierarchical")
-    whole_batch = "with limits a decision depends on the whole batch; leave out"
-    checks = [
-        (
-            by_benefit and not asked.stated,
-            "/benefits",
-            f'rule {rule} needs benefits; or ask for "rule": "most_probable"',
-        ),
-        (
-            asked.threshold is not None and rule != "threshold",
-            "/threshold",
-            f'a threshold belongs to "rule": "threshold", not to {rule}',
-        ),
-        (by_costs and asked.costs is None, "/costs", f"rule {rule} needs costs"),
-        (
-            asked.costs is not None and not by_costs,
-            "/costs",
-            f"costs belong to the rules beta_delta and hierarchical, not to {rule}",
-        ),
-        (
-            asked.explain and not by_benefit,
-            "/explain",
-            f"explanations are for the rule expected_benefit, not for {rule}",
-        ),
-        (asked.explain and limited, "/explain", f"{whole_batch} explain"),
-        (
-            asked.columns is not None and rule not in _DECIDES_ACTIONS,
-            "/actions" if asked.saved is None else "/benefits",
-            f"rule {rule} decides among the classes; leave out actions",
-        ),
-        (
-            limited and not by_benefit,
-            pointer(*asked.limited[:1]),
-            f"limits and resources belong to the rule expected_benefit, not to {rule}",
-        ),
-        (explores and not by_benefit, "/explore", f"exploration goes with the rule expected_benefit, not with {rule}"),
-        (explores and limited, "/explore", f"{whole_batch} explore"),
-        (
-            explores and asked.explain,
-            "/explore",
-            "actions that are drawn at random have no explanation; leave out explain or explore",
-        ),
-    ]
-    reject(Flaw(place, message) for is_wrong, place, message in checks if is_wrong)
+    sent = (("explain", asked.explain), ("explore", asked.explore is not None))
+    for name in (*(name for name, is_sent in sent if is_sent), *asked.limited[:1]):
+        yield Flaw(pointer(name), f"{name} goes with the rule expected_benefit, not with {rule}")
+
+
+def _excluding_one_another(asked: RuleFields) -> Iterator[Flaw]:
+    for name in ("explain", "explore") if asked.limited else ():
+        if getattr(asked, name):
+            yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")
+    if asked.explore is not None and asked.explain:
+        yield Flaw("/explore", "actions that are drawn at random have no explanation; leave out explain or explore")
 
 
 def decide_by(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -96,22 +95,6 @@ class _Rows(NamedTuple):
     missing: np.ndarray
 
 
-@dataclass
-class _Tally:
-    """Sums over rows of one way to go about it."""
-
-    rows: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-
-    def add(self, **columns: np.ndarray) -> None:
-        self.rows += len(next(iter(columns.values())))
-        for name, column in columns.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(column.sum())
-
-    def means(self) -> dict[str, float]:
-        return {name: total / self.rows for name, total in self.sums.items()}
-
-
 def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller) -> dict[str, Any]:
     """Means per row of every way and budget, ready for JSON.
 
@@ -173,7 +156,7 @@ def _run(
     ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, budget: float | None
 ) -> tuple[dict[str, Any], float]:
     """Every way to ask within a budget, and what the dearest row has cost."""
-    tallies: dict[str, _Tally] = {}
+    sums: dict[str, dict[str, float]] = {}
     dearest = 0.0
     width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
     chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
@@ -186,8 +169,11 @@ def _run(
             everyone = np.arange(len(ends))
             P = ready.probabilities(trajectories.P[everyone, ends], ends, finished)
             spent, vote = trajectories.spent[everyone, ends], trajectories.vote[everyone, ends]
-            tallies.setdefault(name, _Tally()).add(**_columns(data.y[rows], vote, P, spent, ends, stakes))
-    return {name: tally.means() for name, tally in tallies.items()}, dearest
+            way = sums.setdefault(name, {})
+            for figure, column in _columns(data.y[rows], vote, P, spent, ends, stakes).items():
+                way[figure] = way.get(figure, 0.0) + float(column.sum())
+    n = len(data.X)
+    return {name: {figure: total / n for figure, total in way.items()} for name, way in sums.items()}, dearest
 
 
 def _ends(

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from app.api.routes import acquire as routes
-from app.usecases import simulate
 from tests.api.column_bodies import arrow
 from tests.conftest import trained, two_class_rows
 
@@ -60,13 +59,14 @@ def test_many_cases_at_once(service, clinic):
 def test_one_case_of_a_quick_model_needs_no_thread(service, clinic, monkeypatch):
     """The answers with and without a thread are the same, errors included; others keep theirs."""
     threads = []
-    real = routes.run_in_threadpool
+    real = routes.run
 
-    async def counted(*work):
-        threads.append(work)
-        return await real(*work)
+    async def counted(request, pace, work):
+        if pace != "now":
+            threads.append(work)
+        return await real(request, pace, work)
 
-    monkeypatch.setattr(routes, "run_in_threadpool", counted)
+    monkeypatch.setattr(routes, "run", counted)
     known = [{}, {"age": 58}, {"age": 58, "pulse": None}, {"age": "old"}, {"unknown": 1}, []]
     with monkeypatch.context() as patched:
         patched.setattr(routes, "_quick", WeakSet())
@@ -104,15 +104,16 @@ LARGE = {
 def test_a_large_question_about_a_quick_model_has_a_thread(service, clinic, monkeypatch, question):
     """The event loop answers what it knows to be small; what is large does not decide about the next one."""
     threads = []
-    real = routes.run_in_threadpool
+    real = routes.run
 
-    async def counted(*work):
-        threads.append(work)
-        return await real(*work)
+    async def counted(request, pace, work):
+        if pace != "now":
+            threads.append(work)
+        return await real(request, pace, work)
 
     monkeypatch.setattr(routes, "_QUICK_SECONDS", 10.0)
     ask(service, known={})
-    monkeypatch.setattr(routes, "run_in_threadpool", counted)
+    monkeypatch.setattr(routes, "run", counted)
 
     ask(service, **question)
     assert len(threads) == 1
@@ -134,39 +135,6 @@ def test_a_model_that_was_slow_once_has_a_thread_again(service, clinic, monkeypa
     ask(service, known=known)
 
     assert len(models) == 0
-
-
-def test_budget_and_what_cannot_be_had(service, clinic):
-    """Nothing affordable is left; a null is a value that cannot be had, as `unavailable` says it."""
-    poor = ask(service, known={"age": 50}, budget=1).json()
-    assert (poor["status"], poor["reason"], poor["next"], poor["remaining"]) == ("decided", "budget", None, 1)
-    assert poor["frontier"]
-    lost = ask(service, known={"age": 50, "pulse": None, "pain": None}).json()
-    assert (lost["reason"], lost["spent"]) == ("unavailable", 0)
-    same = ask(service, known={"age": 50}, unavailable=["pulse", "pain"]).json()
-    assert same == lost
-
-
-def test_prices_of_the_request(service, clinic):
-    """What is free now comes first; the card keeps the prices of training."""
-    now = ask(service, known={"age": 50}, feature_costs={"pain": 0}).json()
-    assert now["next"] == {"feature": "pain", "cost": 0}
-    card = service.get("/models/clinic/versions/1").json()
-    assert card["feature_costs"] == COSTS
-
-
-def test_stopping_when_more_is_not_worth_its_price(service, clinic):
-    """Little at stake stops at once, much at stake goes on; either way the matrix decides."""
-    little = ask(service, known={"age": 50}, benefits=[[0, -0.1], [-0.4, 0.1]], actions=["wait", "treat"]).json()
-    assert (little["status"], little["reason"]) == ("decided", "not_worth_it")
-    assert little["decision"] == max(little["expected_benefits"], key=little["expected_benefits"].get)
-    much = ask(service, known={"age": 50}, benefits=[[0, -1e5], [-1e5, 0]]).json()
-    assert much["status"] == "acquire"
-    assert much["expected_gain"] > much["next"]["cost"]
-
-
-def test_an_unseen_category_counts_as_missing_and_is_warned_about(service, clinic):
-    assert "never seen" in ask(service, known={"pain": "burning"}).json()["warnings"][0]
 
 
 def test_the_card_has_the_frontier_of_the_hold_out(service, clinic):
@@ -229,15 +197,6 @@ def test_a_data_set_with_other_categories_is_read_by_its_words(service, clinic):
     assert stored["everything"] == sent["everything"]
 
 
-def test_of_very_many_rows_some_are_simulated(service, clinic, monkeypatch):
-    monkeypatch.setattr(simulate, "MAX_ROWS", 7)
-    told = service.post(
-        "/acquire/simulate", json={"model": clinic, "rows": DATA["rows"], "labels": DATA["labels"]}
-    ).json()
-    assert told["rows"] == 7
-    assert told["warnings"] == ["7 rows of 240 were simulated"]
-
-
 def test_simulating_on_the_training_data_is_warned_about(service, clinic):
     dataset = service.get("/models/clinic/versions/1").json()["data"]["dataset"]
     told = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset}).json()
@@ -279,11 +238,6 @@ def test_bad_input_names_the_place(service, clinic, ward, name):
     response = ask(service, **question)
     assert response.status_code == 422, response.text
     assert place in [flaw["loc"] for flaw in response.json()["errors"]], response.text
-
-
-def test_nan_in_a_body_is_refused(service, clinic):
-    response = service.post("/acquire", content=b'{"model": "clinic", "known": {}, "feature_costs": {"age": NaN}}')
-    assert response.status_code == 422
 
 
 BAD_SIMULATIONS = {

@@ -119,16 +119,6 @@ def test_scores_that_rank_well_are_taken_whatever_their_means(service):
     assert any("hardly rank" in warning for warning in calibrated(service, unclear)["warnings"])
 
 
-def test_it_is_a_job_of_its_own_kind(service, mails):
-    response = service.post("/calibrate", json=order(), headers={"Idempotency-Key": "once"})
-    assert response.status_code == 202
-    assert response.headers["location"] == f"/calibrate/{response.json()['id']}"
-    again = service.post("/calibrate", json=order(), headers={"Idempotency-Key": "once"})
-    assert again.json()["id"] == response.json()["id"]
-    assert mails["id"] in [job["id"] for job in service.get("/calibrate", params={"model": "mails"}).json()["jobs"]]
-    assert mails["id"] not in [job["id"] for job in service.get("/train", params={"page_size": 500}).json()["jobs"]]
-
-
 LABELS = order()["labels"]
 SCORES = order()["scores"]
 

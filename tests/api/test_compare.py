@@ -103,19 +103,6 @@ def test_the_same_order_gives_the_same_table(service, dataset, compared):
     assert again["result"]["table"] == compared["result"]["table"]
 
 
-def test_an_idempotency_key_gives_the_first_job_again(service, dataset):
-    """One key belongs to one request, also across the kinds of job."""
-    headers = {"Idempotency-Key": "compare-once"}
-    first = service.post("/compare", json=order(dataset), headers=headers).json()
-    again = service.post("/compare", json=order(dataset), headers=headers).json()
-    other = service.post("/compare", json=order(dataset, seed=9), headers=headers)
-    training = {"model": "other", "learner": {"kind": "logistic"}, "data": {"dataset": dataset}}
-
-    assert again["id"] == first["id"]
-    assert other.status_code == 422
-    assert service.post("/train", json=training, headers=headers).status_code == 422
-
-
 def test_kinds_of_job_are_kept_apart(service, compared):
     """A comparison is no training job, neither by its id nor in the list."""
     found = service.get("/compare", params={"page_size": 500}).json()
@@ -124,11 +111,6 @@ def test_kinds_of_job_are_kept_apart(service, compared):
     assert service.get(f"/train/{compared['id']}").status_code == 404
     assert service.delete(f"/train/{compared['id']}").status_code == 404
     assert compared["id"] not in [job["id"] for job in service.get("/train", params={"page_size": 500}).json()["jobs"]]
-
-
-def test_cancelling_an_ended_comparison_is_a_conflict(service, compared):
-    assert service.delete(f"/compare/{compared['id']}").status_code == 409
-    assert service.get(f"/compare/{compared['id']}").json()["status"] == "succeeded"
 
 
 def test_the_chart_of_a_comparison(service, compared):

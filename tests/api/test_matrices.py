@@ -107,19 +107,6 @@ def test_a_matrix_that_contradicts_the_one_in_training_is_warned_about(service):
     assert service.post("/predict", json=asked | other).json()["warnings"] == []
 
 
-def test_a_turned_matrix_in_words_and_lists_as_cells_are_refused(service, ward):
-    asked = {"model": ward, "instances": two_class_rows(2)["rows"]}
-    turned = {"wait": {"healthy": 0, "ill": -10}, "treat": {"healthy": -1, "ill": 5}}
-    assert "the matrix is turned" in service.post("/predict", json=asked | {"benefits": turned}).text
-    cells = {"healthy": {"a": [0, -1], "b": [-10, 5]}, "ill": {"a": [9, -1], "b": [-10, 5]}}
-    answer = service.post("/predict", json=asked | {"benefits": cells})
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["loc"] == "/benefits/healthy/a"
-    first = {"healthy": {"wait": 0}, "ill": {"wait": -10, "treat": 5}}
-    answer = service.post("/predict", json=asked | {"benefits": first})
-    assert answer.json()["errors"] == [{"loc": "/benefits/healthy", "msg": "action 'treat' is missing"}]
-
-
 @pytest.mark.parametrize("path", ["/predict", "/benefit"])
 def test_names_in_a_matrix_are_as_short_as_all_names(service, path):
     long = "x" * 201

@@ -206,20 +206,6 @@ def test_a_short_request_has_no_long_answer(client, model, length):
     assert answer.content == itself.content
 
 
-def test_a_version_with_other_classes_is_refused_with_the_fix(client, model):
-    name = model.rpartition("/")[2]
-    client.put(f"{model}/matrices/autumn", json=NUMBERS).raise_for_status()
-    data = two_class_rows()
-    relabelled = [{"ill": "sick"}.get(label, label) for label in data["labels"]]
-    trained(client, {"model": name, "learner": {"kind": "logistic"}, "data": {**data, "labels": relabelled}})
-    answer = client.post("/predict", json={"model": name, "instances": ROWS, "benefits": "autumn"})
-    [error] = answer.json()["errors"]
-    assert (answer.status_code, error["loc"]) == (422, "/benefits")
-    assert says(error["msg"], "autumn:1", "'sick'", f"PUT {model}/matrices/autumn")
-    older = {"model": f"{name}:1", "instances": ROWS, "benefits": "autumn"}
-    assert client.post("/predict", json=older).status_code == 200
-
-
 def test_a_recorded_decision_keeps_the_matrix_itself(client):
     itself = client.post("/predict", json={"model": "shore", "instances": [[50, 70]], **NUMBERS, "record": True})
     named = {"model": "shore", "instances": [[50, 70]], "benefits": "lists", "record": True}

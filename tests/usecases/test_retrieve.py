@@ -223,34 +223,6 @@ def model_of(classes: list, holdout: Holdout | None = None, *, several: bool = F
     return Loaded(card, card.schema_of_features(), Echo(), holdout)
 
 
-def test_a_model_of_two_classes_says_how_likely_the_second_is():
-    """The rows are the items of one set; `positive` may name the other class."""
-    X = np.array([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]])
-    model = model_of(["healthy", "ill"])
-    for positive, column in ((None, 1), ("ill", 1), ("healthy", 0)):
-        answer = retrieve_with(model, X, ask(setting="binary", positive=positive), ["a note"])
-        alone = retrieve(Sets(X[:, column].copy()), ask(setting="binary"))
-        assert np.array_equal(answer.choice.selected, alone.choice.selected)
-        assert answer.positive == ["healthy", "ill"][column]
-        assert answer.labels is None
-        assert answer.warnings == ["a note"]
-
-
-def test_a_model_of_several_labels_gives_a_set_per_row():
-    X = np.array([[0.9, 0.4, 0.35], [0.2, 0.3, 0.8]])
-    answer = retrieve_with(model_of(["a", "b", "c"], several=True), X, ask(), [])
-    alone = retrieve(Sets(X.ravel(), np.array([0, 3, 6])), ask())
-    assert split(answer.choice) == split(alone.choice)
-    assert answer.labels == ("a", "b", "c")
-
-
-def test_a_model_of_classes_gives_a_set_of_classes_per_row():
-    X = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
-    answer = retrieve_with(model_of([1, 2, 3]), X, ask(setting="multiclass", min_recall=0.75), [])
-    assert split(answer.choice) == [[0, 1], [2]]
-    assert answer.labels == (1, 2, 3)
-
-
 @pytest.mark.parametrize(
     ("model", "changes", "place"),
     [
@@ -327,16 +299,6 @@ def test_a_tuned_cut_comes_from_the_hold_out_and_is_no_better_than_the_best_set(
         assert best.threshold is None
         loss, least = figure(tuned.choice, "expected_loss"), figure(best.choice, "expected_loss")
         assert (loss >= least - 1e-12).all()
-
-
-def test_few_cuts_are_remembered():
-    """However many losses are asked about."""
-    scores, truth = drawn_holdout(20, 2, 1)
-    model = model_of(["a", "b"], Holdout(scores, truth.astype(np.uint8)), several=True)
-    for i in range(100):
-        loss = {"name": "f_beta", "beta": 1 + i / 100}
-        retrieve_with(model, scores[:2], ask(method="tuned_threshold", loss=loss), [])
-    assert model.once(usecase._tuner).cache_info().currsize <= 64
 
 
 def test_the_loss_of_a_cut_is_the_curve_at_its_size():

@@ -19,7 +19,6 @@ from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
 from app.text import MISSING
-from app.usecases.datasets import arrow_of_parquet
 from app.usecases.fields import CarriedFields, WireModel
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
@@ -98,7 +97,9 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
         return kind, body
     content, reserve = io.BytesIO(body), passage_of(request).reserve
     try:
-        stream = await run_while_connected(request, arrow_of_parquet, ports(request), content, reserve, most_rows)
+        stream = await run_while_connected(
+            request, ports(request).datasets.arrow_of_parquet, content, reserve, most_rows
+        )
     except Invalid as error:  # the body itself is the file
         raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error
     return ARROW, stream

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from time import thread_time
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import orjson
 from fastapi import Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.json import INLINE_BYTES
@@ -20,7 +19,7 @@ from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_resp
 from app.api.errors import problems
 from app.api.gate import VALUE, passage_of
 from app.api.guard import PREDICT, needs
-from app.api.routing import DirectRoute, limiters, loaded, naming, ports, read, read_query, refuse_query_of_json, who
+from app.api.routing import DirectRoute, Pace, loaded, naming, ports, read, read_query, refuse_query_of_json, run, who
 from app.errors import Invalid, pointer
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
@@ -59,50 +58,74 @@ async def acquire(request: Request) -> Response:
     wrong is corrected by sending something else. In a table (CSV, Parquet, Arrow) a row is a case, and what is
     empty is not known; the other fields are query parameters, each as JSON.
     """
-    if (kind := media_type_of_body(request, TABULAR)) != JSON:
+    kind = media_type_of_body(request, TABULAR)
+    if is_table := kind != JSON:
         kind, body = await unpacked(request, kind, await request.body())
-        asked = read_query(request, AcquireTable, _TEXT_FIELDS)
-        model = await _askable(request, asked.model)
-        return await _recorded(
-            request, *await limiters(request).long.run(request, _answer_table, request, asked, kind, body, model)
-        )
-    refuse_query_of_json(request, AcquireTable.model_fields)
-    wire = await read(request, AcquireRequest)
-    _check_source(wire)
-    model = await _askable(request, wire.model)
-    if not _is_small(wire, len(await request.body()), model):
-        return await _recorded(request, *await run_in_threadpool(_answer, request, wire, model))
-    if model in _quick:
-        return await _recorded(request, *_answer_timed(request, wire, model))
-    return await _recorded(request, *await run_in_threadpool(_answer_timed, request, wire, model))
-
-
-async def _recorded(request: Request, response: Response, batch: Batch | None) -> Response:
+        asked = _asked_of_table(request, kind, body)
+    else:
+        refuse_query_of_json(request, AcquireTable.model_fields)
+        asked = _asked_of_json(await read(request, AcquireRequest))
+    model = await loaded(request, asked.fields.model)
+    check_askable(model)
+    small = not is_table and _is_small(asked.fields, len(await request.body()), model)
+    answer = partial(_timed if small else _answer, request, asked, model)
+    pace: Pace = "long" if is_table else "now" if small and model in _quick else "in a thread"
+    response, batch = await run(request, pace, answer)
     if batch is not None:
         await ports(request).recorder.record(batch)
     return response
 
 
-def _check_source(wire: AcquireRequest) -> None:
+class _Asked(NamedTuple):
+    """What is asked; what makes the cases, and what comes back with them, once the model is there; and where in the
+    request each case stands. The answer to one case that is not in a list `is_one`.
+    """
+
+    fields: AcquireFields
+    cases: Callable[[Loaded], tuple[Sequence[Any], Carried]]
+    place: Callable[[int], str]
+    is_one: bool = False
+
+
+def _asked_of_json(wire: AcquireRequest) -> _Asked:
     if (wire.known is None) == (wire.instances is None):
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
     if wire.instances is not None and type(wire.instances) is not list:
         raise Invalid.at("/instances", "instances are a list of objects of known values")
 
+    def cases(model: Loaded) -> tuple[Sequence[Any], Carried]:
+        if wire.instances is None:
+            if wire.carries:
+                raise Invalid.at("/known", "ids and what is kept go with 'instances'")
+            return [wire.known], NOTHING
+        carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
+        return without(wire.instances, carried, model.schema.names), carried
 
-def _is_small(wire: AcquireRequest, size: int, model: Loaded) -> bool:
+    is_one = wire.instances is None
+    return _Asked(wire, cases, (lambda _: "/known") if is_one else partial(pointer, "instances"), is_one)
+
+
+def _asked_of_table(request: Request, kind: str, body: bytes) -> _Asked:
+    from app.api.codecs.known_rows import cases_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
+
+    fields = read_query(request, AcquireTable, _TEXT_FIELDS)
+    sheet = Sheet(kind, body, fields, passage_of(request).reserve)
+    return _Asked(fields, lambda model: cases_of_sheet(sheet, model.schema), pointer)
+
+
+def _is_small(wire: AcquireFields, size: int, model: Loaded) -> bool:
     """Whether the event loop may answer, if the model is quick."""
-    if size > INLINE_BYTES or wire.known is None or not wire.model_fields_set <= _SIMPLE:
+    if size > INLINE_BYTES or not isinstance(wire, AcquireRequest) or not wire.model_fields_set <= _SIMPLE:
         return False
     names = len(wire.unavailable) + (len(wire.known) if type(wire.known) is dict else 0)
     return names <= len(model.schema.names)
 
 
-def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded) -> _Answered:
+def _timed(request: Request, asked: _Asked, model: Loaded) -> _Answered:
     """The answer; whether the `model` took little time decides whether the event loop gives the next one itself."""
     began = thread_time()
     try:
-        answer = _answer(request, wire, model)
+        answer = _answer(request, asked, model)
     finally:
         slow = thread_time() - began >= _QUICK_SECONDS
         if slow:
@@ -112,55 +135,28 @@ def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded) -> _Ans
     return answer
 
 
-def _answer_table(request: Request, wire: AcquireTable, kind: str, body: bytes, model: Loaded) -> _Answered:
-    from app.api.codecs.known_rows import cases_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
-
-    cases, carried = cases_of_sheet(Sheet(kind, body, wire, passage_of(request).reserve), model.schema)
-    return _several(
-        request, model, with_saved(ports(request), wire, model.name, model.classes), cases, carried, pointer
-    )
-
-
-def _answer(request: Request, wire: AcquireRequest, model: Loaded) -> _Answered:
-    wire = with_saved(ports(request), wire, model.name, model.classes)
-    if wire.instances is not None:
-        carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
-        cases = without(wire.instances, carried, model.schema.names)
-        return _several(request, model, wire, cases, carried, partial(pointer, "instances"))
-    if wire.carries:
-        raise Invalid.at("/known", "ids and what is kept go with 'instances'")
-    states = usecase.acquire(model, [wire.known], wire, lambda _: "/known")
-    batch, ids = recorded(ports(request), model, wire, [wire.known], states, who(request))
-    content = {"model": model.named, **({} if ids is None else {"ids": ids}), **next(states.documents())}
-    document = orjson.dumps({**content, "warnings": states.warnings}, option=_DUMP)
-    return naming(Response(document, media_type=JSON), wire), batch
-
-
-async def _askable(request: Request, reference: str) -> Loaded:
-    model = await loaded(request, reference)
-    check_askable(model)
-    return model
-
-
-def _several(
-    request: Request, model: Loaded, wire: AcquireFields, cases: Sequence[Any], carried: Carried,
-    place: Callable[[int], str],
-) -> _Answered:  # fmt: skip
-    """The answer for many cases, each of which stands at its `place` in the request."""
-    form = media_type_of_answer(request, (JSON, *TABULAR))
-    passage_of(request).reserve(VALUE * usecase.extent(model, len(cases), wire.width()))
-    states = usecase.acquire(model, cases, wire, place)
-    batch, ids = recorded(ports(request), model, wire, cases, states, who(request), carried.own_ids)
+def _answer(request: Request, asked: _Asked, model: Loaded) -> _Answered:
+    fields = with_saved(ports(request), asked.fields, model.name, model.classes)
+    cases, carried = asked.cases(model)
+    form = JSON if asked.is_one else media_type_of_answer(request, (JSON, *TABULAR))
+    if not asked.is_one:
+        passage_of(request).reserve(VALUE * usecase.extent(model, len(cases), fields.width()))
+    states = usecase.acquire(model, cases, fields, asked.place)
+    batch, ids = recorded(ports(request), model, fields, cases, states, who(request), carried.own_ids)
     carried = carried if ids is None else carried.with_ids(ids)
     if form != JSON:
         from app.api.codecs.known_rows import columns_of_states  # noqa: PLC0415 - with pyarrow
 
         columns = columns_of_states(states.documents(), model.classes, states.stakes)
         rest = {"model": model.named, "warnings": states.warnings}
-        return naming(table_response(form, carried.before(columns), rest), wire), batch
-    head = orjson.dumps({"model": model.named, **carried.document(), "warnings": states.warnings}, option=_DUMP)
-    content = head[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
-    return naming(Response(content, media_type=JSON), wire), batch
+        return naming(table_response(form, carried.before(columns), rest), fields), batch
+    head = {"model": model.named, **carried.document()}
+    if asked.is_one:
+        content = orjson.dumps({**head, **next(states.documents()), "warnings": states.warnings}, option=_DUMP)
+    else:
+        content = orjson.dumps({**head, "warnings": states.warnings}, option=_DUMP)
+        content = content[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
+    return naming(Response(content, media_type=JSON), fields), batch
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from app.access.audit import Entry
 from app.api.errors import problems
 from app.api.guard import ADMIN, needs
 from app.api.routing import PageSize, PageToken, PortsDep, StrictRoute
@@ -19,24 +18,14 @@ router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)
 class AuditEntry(BaseModel):
     """A change."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     at: datetime
     who: str = Field(description="name of the key; `admin`, `anonymous`, or `command line`", examples=["bank"])
     client: str | None = Field(description="id of the key", examples=["payoff_1a2b3c4d"])
     action: str = Field(examples=["alias.set"])
     subject: str = Field(description="what was changed", examples=["triage@champion"])
     details: dict[str, Any] = Field(examples=[{"version": 1}])
-
-    @classmethod
-    def of(cls, entry: Entry) -> AuditEntry:
-        at = datetime.fromtimestamp(entry.at, UTC)
-        return cls(
-            at=at,
-            who=entry.who,
-            client=entry.client,
-            action=entry.action,
-            subject=entry.subject,
-            details=entry.details,
-        )
 
 
 class AuditPage(BaseModel):
@@ -57,4 +46,4 @@ def list_audit(
     made and revoked. Where keys are configured, it needs one with the scope `admin`.
     """
     found, token = ports.audit.page(page_size, page_token)
-    return AuditPage(entries=[AuditEntry.of(entry) for entry in found], next_page_token=token)
+    return AuditPage.model_validate({"entries": found, "next_page_token": token})

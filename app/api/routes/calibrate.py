@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body
 
-from app.api.errors import problems
 from app.api.guard import TRAIN, needs
-from app.api.jobs import Order, accepted_response, ordering
+from app.api.jobs import Order, ordering, starting
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute
 from app.usecases import calibrate as usecase
@@ -28,9 +27,7 @@ _EXAMPLE = {
 @router.post(
     "",
     summary="Start a job that calibrates the scores of another system and publishes them as a model",
-    status_code=202,
-    response_model=JobDocument,
-    responses={**accepted_response(JobDocument), **problems(409, 413, 422)},
+    **starting(JobDocument, 409, 413, 422),
 )
 @needs(TRAIN)
 async def calibrate(

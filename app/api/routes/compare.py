@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field
 
-from app.api.errors import problems
 from app.api.guard import TRAIN, needs
-from app.api.jobs import JobState, Order, accepted_response, ordering
+from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import StrictRoute
 from app.decisions.rules import RuleName
 from app.usecases import compare as usecase
@@ -90,9 +89,7 @@ _EXAMPLE = {
 @router.post(
     "",
     summary="Start a job that compares learners and rules",
-    status_code=202,
-    response_model=CompareDocument,
-    responses={**accepted_response(CompareDocument), **problems(404, 413, 422)},
+    **starting(CompareDocument, 404, 413, 422),
 )
 @needs(TRAIN)
 async def compare(

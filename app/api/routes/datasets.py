@@ -6,14 +6,13 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
 from app.api.codecs.uploads import received, run_while_connected
 from app.api.errors import problems
 from app.api.guard import TRAIN, UPLOAD, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
-from app.data.store import Dataset
 from app.data.upload_request import Decimal, Delimiter, Encoding, UploadRequest
 from app.errors import Invalid, pointer
 from app.usecases import datasets as usecase
@@ -57,6 +56,8 @@ _CREATED = datetime.fromisoformat("2026-01-01T12:00:00Z")
 class FeatureDocument(BaseModel):
     """A column to learn from."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     name: str
     type: Literal["numeric", "categorical"]
 
@@ -99,9 +100,14 @@ class DatasetDocument(BaseModel):
         description="columns that look like something else than they were read as, with the first row at fault"
     )
     ignored: list[str] = Field(description="columns of the file that are left out: by `types`, and pandas' index")
-    from_: Lineage | None = Field(alias="from", description="where the rows of a table of recorded decisions come from")
+    from_: Lineage | None = Field(
+        validation_alias="lineage",
+        serialization_alias="from",
+        description="where the rows of a table of recorded decisions come from",
+    )
 
     model_config = {
+        "from_attributes": True,
         "json_schema_extra": {
             "examples": [
                 {
@@ -122,24 +128,8 @@ class DatasetDocument(BaseModel):
                     "from": None,
                 }
             ]
-        }
+        },
     }
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> DatasetDocument:
-        return cls(
-            id=dataset.id,
-            name=dataset.name,
-            rows=dataset.rows,
-            features=[FeatureDocument(name=feature.name, type=feature.type) for feature in dataset.features],
-            labels=list(dataset.labels),
-            classes=None if dataset.classes is None else list(dataset.classes),
-            digest=dataset.digest,
-            created_at=dataset.created_at,
-            warnings=list(dataset.warnings),
-            ignored=list(dataset.ignored),
-            **{"from": dataset.lineage},
-        )
 
 
 class DatasetPage(BaseModel):
@@ -234,7 +224,7 @@ async def upload_dataset(
         asked = checked(UploadRequest, fields | {"label": [*label, *upload.fields.get("label", [])]})
         dataset = await run_while_connected(request, usecase.upload, ports, upload.content, asked, caller)
     response.headers["Location"] = f"/datasets/{dataset.id}"
-    return DatasetDocument.of(dataset)
+    return DatasetDocument.model_validate(dataset)
 
 
 def _one(field: str, sent: list[str], asked: str | None) -> str | None:
@@ -251,15 +241,15 @@ def list_datasets(
     ports: PortsDep, caller: CallerDep, page_size: PageSize = 50, page_token: PageToken = None
 ) -> DatasetPage:
     """List data sets, newest first."""
-    datasets, token = usecase.page(ports, page_size, page_token, caller)
-    return DatasetPage(datasets=[DatasetDocument.of(dataset) for dataset in datasets], next_page_token=token)
+    datasets, token = ports.datasets.page(page_size, page_token, caller.sees_data_of)
+    return DatasetPage.model_validate({"datasets": datasets, "next_page_token": token})
 
 
 @router.get("/{dataset_id}", responses=problems(404))
 @needs(TRAIN)
 def get_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> DatasetDocument:
     """Describe a data set, by its id or by its name: the last that you uploaded under it."""
-    return DatasetDocument.of(usecase.find(ports, dataset_id, caller))
+    return DatasetDocument.model_validate(usecase.find(ports, dataset_id, caller))
 
 
 @router.delete("/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409))

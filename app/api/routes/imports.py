@@ -12,10 +12,9 @@ from starlette.datastructures import FormData, UploadFile
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import FORM
 from app.api.codecs.uploads import read_form
-from app.api.errors import problems
 from app.api.gate import passage_of
 from app.api.guard import INSTALL, needs
-from app.api.jobs import Order, accepted_response, ordering
+from app.api.jobs import Order, ordering, starting
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute, checked, limiters, need_model
@@ -38,12 +37,7 @@ _BODY = {"requestBody": {"required": True, "content": {FORM: {"schema": _SCHEMA}
 @router.post(
     "/{name}/versions",
     summary="Start a job that imports a model as a new version",
-    status_code=202,
-    response_model=JobDocument,
-    responses={
-        **accepted_response(JobDocument),
-        **problems(403, 404, 409, 413, 415, 422),
-    },
+    **starting(JobDocument, 403, 404, 409, 413, 415, 422),
     openapi_extra=_BODY,
 )
 @needs(INSTALL)

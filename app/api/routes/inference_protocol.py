@@ -40,7 +40,6 @@ from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
-from app.usecases import models as usecase
 from app.usecases.ports import Ports
 from app.usecases.predict import Rows
 from app.usecases.rules import Answer
@@ -206,7 +205,7 @@ async def _model_ready(request: Request, ref: str) -> ModelReady:
 
 async def _metadata(request: Request, ports: Ports, ref: str) -> ModelMetadata:
     model = await loaded_by_path(request, ref)
-    described = await run_in_threadpool(usecase.describe, ports, model.name)
+    described = await run_in_threadpool(ports.registry.index.model, model.name)
     inputs = [
         TensorMetadata(name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1])
         for part in model.card.features

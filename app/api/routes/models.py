@@ -1,11 +1,12 @@
-"""Published models over HTTP.
+"""Published models, and the benefit matrices that are saved for them, over HTTP.
 
 The routes stand in an order in which each can be tried after the one before: alias, version, model.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
@@ -16,10 +17,12 @@ from app.api.errors import problems
 from app.api.guard import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, need_model
 from app.registry.card import NAME, Card
+from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
-from app.usecases import record
+from app.usecases import record, saved_matrices
 from app.usecases.fields import Text, WireModel
+from app.usecases.matrices import MatrixFields
 from app.usecases.record import RecordingDocument
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
@@ -35,6 +38,10 @@ ModelReference = Annotated[
 ]
 AliasName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["champion"])]
 VersionNumber = Annotated[int, Path(ge=1, le=_LARGEST, examples=[1])]
+MatrixName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["autumn-2026"])]
+MatrixReference = Annotated[
+    str, Path(pattern=f"^{NAME}(:{NUMBER})?$", description="or `autumn-2026:1`", examples=["autumn-2026"])
+]
 
 
 class _Wire(BaseModel):
@@ -118,6 +125,53 @@ class AliasDocument(BaseModel):
     warnings: list[str]
 
 
+class MatrixLine(BaseModel):
+    """The newest version of a matrix."""
+
+    matrix: str
+    version: int
+    versions: int = Field(description="how many there are")
+    created_at: datetime
+    who: str = Field(description="the name of the API key")
+
+
+class MatrixList(BaseModel):
+    """The matrices of a model, by name."""
+
+    model: str
+    matrices: list[MatrixLine]
+
+
+class MatrixVersion(BaseModel):
+    """A version of a matrix."""
+
+    model: str
+    matrix: str
+    version: int
+    benefits: dict[str, dict[str, float]] = Field(description="in words: `{class: {action: number}}`")
+    actions: list[str] | None = Field(description="their order, where the matrix was saved with one")
+    created_at: datetime
+    who: str = Field(description="the name of the API key")
+
+
+class MatrixDocument(MatrixVersion):
+    """A version of a matrix, and which others there are."""
+
+    versions: list[int]
+
+
+def _fields(saved: Saved) -> dict[str, Any]:
+    benefits, actions = saved.stated()
+    return {**asdict(saved), "benefits": benefits, "actions": actions, "created_at": _time(saved)}
+
+
+def _time(saved: Saved) -> datetime:
+    return datetime.fromtimestamp(saved.created_at, UTC)
+
+
+_MATRIX = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
+
+
 @router.get("", summary="List models by name", responses=problems(422))
 @needs(PREDICT_OR_TRAIN)
 def list_models(
@@ -181,7 +235,7 @@ def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Res
     `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a `forest_chain` the order of
     its features, price and error of each step, and the share of cases that stops there.
     """
-    return Response(usecase.card(ports, name, version).model_dump_json(by_alias=True), media_type=JSON)
+    return Response(ports.registry.card(name, version).model_dump_json(by_alias=True), media_type=JSON)
 
 
 @router.get(
@@ -203,12 +257,58 @@ def get_artifact(
     name: ModelName, version: VersionNumber, ports: PortsDep, if_none_match: Annotated[str | None, Header()] = None
 ) -> Response:
     """The joblib file, as the service loads it."""
-    etag = f'"{usecase.card(ports, name, version).sha256["model.joblib"]}"'
+    etag = f'"{ports.registry.card(name, version).sha256["model.joblib"]}"'
     if etag in (if_none_match or ""):
         return Response(status_code=304, headers={"ETag": etag})
-    _, content = usecase.artifact(ports, name, version)
+    _, content = ports.registry.artifact(name, version)
     headers = {"ETag": etag, "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"'}
     return Response(content, media_type=BINARY, headers=headers)
+
+
+@router.put(
+    "/{name}/matrices/{matrix}", summary="Save a benefit matrix under a name", responses=problems(404, 409, 413, 422)
+)
+@needs(TRAIN)
+def save_matrix(
+    name: ModelName,
+    matrix: MatrixName,
+    body: Annotated[MatrixFields, Body(openapi_examples={"two actions": {"value": _MATRIX}})],
+    ports: PortsDep,
+    caller: CallerDep,
+) -> MatrixVersion:
+    """`"benefits": "autumn-2026"` in a request to the model means its newest version, `"autumn-2026:2"` version 2,
+    within a second in every process. Each other content is a new version; versions do not change.
+    """
+    return MatrixVersion(**_fields(saved_matrices.save(ports, name, matrix, body, by=caller)))
+
+
+@router.get("/{name}/matrices", summary="List a model's saved matrices by name", responses=problems(404, 422))
+@needs(PREDICT_OR_TRAIN)
+def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
+    lines = [
+        MatrixLine(matrix=saved.matrix, version=saved.version, versions=count, created_at=_time(saved), who=saved.who)
+        for saved, count in saved_matrices.newest(ports, name)
+    ]
+    return MatrixList(model=name, matrices=lines)
+
+
+@router.get("/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422))
+@needs(PREDICT_OR_TRAIN)
+def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> MatrixDocument:
+    saved, versions = saved_matrices.describe(ports, name, matrix)
+    return MatrixDocument(**_fields(saved), versions=versions)
+
+
+@router.delete(
+    "/{name}/matrices/{matrix}",
+    summary="Delete a saved matrix with all versions",
+    **_NO_CONTENT,
+    responses=problems(404, 422),
+)
+@needs(TRAIN)
+def delete_matrix(name: ModelName, matrix: MatrixName, ports: PortsDep, caller: CallerDep) -> None:
+    """Requests that name it are refused within a second. Its numbers are not used again."""
+    saved_matrices.delete(ports, name, matrix, by=caller)
 
 
 @router.delete(
@@ -233,7 +333,7 @@ def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, cal
 def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
     """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
     if _REFERENCE_SIGNS.isdisjoint(name):
-        page = usecase.describe(ports, name)
+        page = ports.registry.index.model(name)
         return ModelDocument.model_validate(
             {
                 **vars(page),

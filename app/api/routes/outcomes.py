@@ -170,7 +170,7 @@ async def outcomes_as_dataset(
     )
     dataset = await run_while_connected(request, make)
     response.headers["Location"] = f"/datasets/{dataset.id}"
-    return DatasetDocument.of(dataset)
+    return DatasetDocument.model_validate(dataset)
 
 
 @router.delete("/outcomes/{id:path}", status_code=204, response_class=Response, responses=problems(404, 503))

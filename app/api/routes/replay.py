@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
 
-from app.api.errors import problems
 from app.api.guard import TRAIN, needs
-from app.api.jobs import JobState, Order, accepted_response, ordering
+from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import CallerDep, StrictRoute
 from app.usecases import replay as usecase
 from app.usecases.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
@@ -66,9 +65,7 @@ _EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"li
 @router.post(
     "/models/{ref}/replay",
     summary="Start a job that says what others would have earned on recorded decisions",
-    status_code=202,
-    response_model=ReplayDocument,
-    responses={**accepted_response(ReplayDocument), **problems(404, 413, 422)},
+    **starting(ReplayDocument, 404, 413, 422),
 )
 @needs(TRAIN)
 async def replay(

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import Field
 
-from app.api.errors import problems
 from app.api.guard import TRAIN, needs
-from app.api.jobs import JobState, Order, accepted_response, ordering
+from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import StrictRoute
 from app.usecases import train as usecase
 from app.usecases.datasets import EXAMPLE_ID
@@ -49,9 +48,7 @@ _EXAMPLE = {
 @router.post(
     "",
     summary="Start a job that trains and publishes a model",
-    status_code=202,
-    response_model=JobDocument,
-    responses={**accepted_response(JobDocument), **problems(404, 409, 413, 422)},
+    **starting(JobDocument, 404, 409, 413, 422),
 )
 @needs(TRAIN)
 async def train(
