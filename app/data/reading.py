@@ -20,11 +20,10 @@ import pyarrow.parquet as pq
 from app.data.building import Built, build
 from app.data.columns import is_written, stored_columns
 from app.data.csv_text import csv_source, in_points
-from app.data.dataset import DataLimits, Dataset
+from app.data.dataset import DataLimits, Dataset, Table
 from app.data.inline import inline_source
 from app.data.parquet_file import parquet_source
 from app.data.source import FILE, Kind, LeftOut, Location, Source
-from app.data.table import Table
 from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import Feature, Schema

@@ -18,9 +18,8 @@ from itertools import accumulate
 from types import ModuleType
 from typing import Any, BinaryIO, cast
 
-from app.data.dataset import DataLimits, Dataset, checked, damaged, from_json, to_json
+from app.data.dataset import DataLimits, Dataset, Table, checked, damaged, from_json, to_json
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
-from app.data.table import Table
 from app.data.upload_request import UploadRequest
 from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, Unavailable, Unusable

@@ -17,26 +17,13 @@ T = TypeVar("T")
 _FIRST_PAUSE = 0.2  # seconds before the second try, doubled before each further one
 _LONGEST_PAUSE = 5.0
 _REST_SECONDS = 1.0  # after a failure
-_ENDPOINT = "AWS_ENDPOINT_URL is not a URL such as https://s3.example.org"
-# Errors that waiting does not fix: they are reported at once and end a start.
-_REFUSALS = {
-    "NoSuchBucket": "the bucket does not exist",
-    "InvalidBucketName": "invalid bucket name",
-    "ParamValidationError": "invalid bucket name",
-    "EndpointResolutionError": _ENDPOINT,
-    "ProfileNotFound": "the profile does not exist: AWS_PROFILE",
-    "InvalidRegionError": "invalid region name: AWS_DEFAULT_REGION",
-    "ConfigParseError": "AWS_CONFIG_FILE or AWS_SHARED_CREDENTIALS_FILE cannot be read",
-    "PermanentRedirect": "the bucket is in another region: set AWS_DEFAULT_REGION",
-    "AuthorizationHeaderMalformed": "the bucket is in another region: set AWS_DEFAULT_REGION",
-    "InvalidAccessKeyId": "the store does not know the access key",
-    "SignatureDoesNotMatch": "the secret key is wrong",
-    "NoCredentialsError": "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-    "PartialCredentialsError": "the credentials are incomplete: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-    "AccessDenied": "access is denied: list, read, write and delete have to be allowed",
-    "AllAccessDisabled": "access is denied: list, read, write and delete have to be allowed",
-    "403": "access is denied: list, read, write and delete have to be allowed",
-}
+# What waiting does not fix, by the store's code or the class of the library's error: reported at once, ends a start.
+_REFUSALS = frozenset({
+    "NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed", "InvalidAccessKeyId",
+    "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled", "403", "NoCredentialsError", "ProfileNotFound",
+    "PartialCredentialsError", "ParamValidationError", "EndpointResolutionError", "InvalidRegionError",
+    "ConfigParseError",
+})  # fmt: skip
 
 FAILURES: Counter[str] = Counter()
 """How often a call failed in this process, by the name of the store."""
@@ -63,28 +50,25 @@ class StoreBreaker(CircuitBreaker):
 
     def call(self, work: Callable[[], T]) -> T:
         """What `work` returns; it may be done twice. FileNotFoundError and FileExistsError are answers, too."""
-        with self.passing(Unavailable):
-            return self._try(work)
-
-    def _try(self, work: Callable[[], T]) -> T:
         until, pause, first = monotonic() + self._retry_seconds, _FIRST_PAUSE, True
-        while True:
-            try:
-                result = work()
-            except Exception as error:
-                failure = failure_of(self._name, error)
-                if failure is None:
+        with self.passing(Unavailable):
+            while True:
+                try:
+                    result = work()
+                except Exception as error:
+                    failure = failure_of(self._name, error)
+                    if failure is None:
+                        self.reset()
+                        raise
+                    note_failure(self._name)
+                    if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
+                        self._rest(failure, error)
+                        raise failure from error
+                else:
                     self.reset()
-                    raise
-                note_failure(self._name)
-                if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
-                    self._rest(failure, error)
-                    raise failure from error
-            else:
-                self.reset()
-                return result
-            sleep(pause)
-            pause, first = min(2 * pause, _LONGEST_PAUSE), False
+                    return result
+                sleep(pause)
+                pause, first = min(2 * pause, _LONGEST_PAUSE), False
 
     def _rest(self, failure: Unavailable, error: Exception) -> None:
         if not self.reason:
@@ -94,11 +78,11 @@ class StoreBreaker(CircuitBreaker):
 
 def failure_of(name: str, error: Exception) -> Unavailable | None:
     """The failure of the store that `error` stands for; None if it is an answer, or a bug in this service."""
-    reason = _REFUSALS.get(code_of(error)) or _REFUSALS.get(type(error).__name__)
+    reason = next((each for each in (code_of(error), type(error).__name__) if each in _REFUSALS), "")
     if isinstance(error, ValueError) and str(error).startswith("Invalid endpoint"):  # botocore has no class for it
-        reason = _ENDPOINT
-    if reason is not None:
-        return Unusable(f"the store of {name} cannot be used: {reason}")
+        reason = "AWS_ENDPOINT_URL is not a URL"
+    if reason:
+        return Unusable(f"the store of {name} cannot be used ({reason})")
     answer = isinstance(error, FileNotFoundError | FileExistsError | PayoffError)
     if answer and code_of(error) != "NoSuchUpload":  # an upload in parts that was broken off
         return None

@@ -15,7 +15,7 @@ from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
 from app import progress
 from app.access.caller import Caller
-from app.data.table import Table
+from app.data.dataset import Table
 from app.decisions.benefit import upper_bound
 from app.decisions.bootstrap import Ranking
 from app.decisions.folds import stratified_folds

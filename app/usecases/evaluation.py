@@ -10,7 +10,7 @@ import numpy as np
 
 from app import progress
 from app.acquisition.session import Prices
-from app.data.table import Table
+from app.data.dataset import Table
 from app.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
 from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from app.jobs.job import Job

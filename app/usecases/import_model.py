@@ -14,8 +14,7 @@ from pydantic import Field
 
 from app import progress
 from app.access.caller import Caller
-from app.data.dataset import Dataset
-from app.data.table import Table
+from app.data.dataset import Dataset, Table
 from app.errors import Forbidden, Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key

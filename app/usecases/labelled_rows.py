@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from app.access.caller import Caller
-from app.data.table import Table
+from app.data.dataset import Table
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import is_float
 from app.registry.loaded import Loaded

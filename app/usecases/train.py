@@ -15,9 +15,8 @@ from typing_extensions import TypeAliasType
 from app import progress
 from app.access.caller import Caller
 from app.acquisition.session import Prices
-from app.data.dataset import Dataset
+from app.data.dataset import Dataset, Table
 from app.data.store import Draft
-from app.data.table import Table
 from app.errors import Invalid, NotFound
 from app.jobs.job import Job
 from app.learners import catalogue

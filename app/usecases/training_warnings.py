@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.data.table import Table
+from app.data.dataset import Table
 from app.decisions.calibration import FEW
 from app.registry.loaded import Holdout
 from app.text import counted, listing, some_of

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.data import csv_text
-from app.data.labels import AS_NUMBER
+from app.data.building import AS_NUMBER
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import Dialect
 from app.errors import Invalid, TooLarge

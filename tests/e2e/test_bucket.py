@@ -97,7 +97,7 @@ def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, comm
 
     assert ended.returncode == 2
     last = ended.stderr.splitlines()[-1]
-    assert last == "payoff: the store of PAYOFF_MODELS cannot be used: the bucket does not exist"
+    assert last == "payoff: the store of PAYOFF_MODELS cannot be used (NoSuchBucket)"
     assert "Traceback" not in ended.stderr
 
 

@@ -8,7 +8,7 @@ import pytest
 from joblib import Parallel, delayed
 
 from app import progress
-from app.data.table import Table
+from app.data.dataset import Table
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, TooLarge, Unavailable
 from app.features import Feature, Schema

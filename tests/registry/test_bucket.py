@@ -180,7 +180,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way,
 
 @in_a_bucket
 def test_a_bucket_that_does_not_exist_ends_the_start(bucket, database, models):
-    with pytest.raises(Unusable, match="PAYOFF_MODELS cannot be used: the bucket does not exist"):
+    with pytest.raises(Unusable, match=r"PAYOFF_MODELS cannot be used \(NoSuchBucket\)"):
         open_registry(f"{bucket}-not/models", database).check()
 
 

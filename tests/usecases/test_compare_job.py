@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from app.data.table import Table
+from app.data.dataset import Table
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.learners import catalogue

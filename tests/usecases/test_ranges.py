@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.data.table import Table
+from app.data.dataset import Table
 from app.features import Feature, Schema
 from app.registry.card import FeatureCard
 from app.registry.loaded import Loaded

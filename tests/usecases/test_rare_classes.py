@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from app.data.table import Table
+from app.data.dataset import Table
 from app.features import Feature, Schema
 from app.learners.catalogue import KINDS, resolve
 from app.registry.loaded import Holdout
