@@ -28,8 +28,7 @@ from decisions import DATA, load
 from sklearn.datasets import make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier
 
-from app.learners.multilabel_logistic import MultilabelLogistic
-from app.learners.random_forest import MultilabelForest
+from app.learners.multilabel import MultilabelForest, MultilabelLogistic
 from app.retrieval.batches import select_many
 from app.retrieval.sampled import select_sampled
 from app.retrieval.terms import Terms

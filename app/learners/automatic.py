@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Annotated, Any, ClassVar, Self
 
@@ -80,8 +80,8 @@ class Automatic(Learner):
     them minus the log loss. A candidate that is not worse than the best by a standard error of their paired difference
     and has the smaller log loss is preferred: benefits of few rows are noisy. After `max_seconds` of work, estimated
     from the size of the table and the same on every machine, no further candidate is begun; the first has no limit, nor
-    has the final fit. A candidate that refuses the rows or breaks down on them is left out, and the next best takes its
-    place if it was the winner; where none is left, the first error is raised. Fitted: `chosen_` (a kind), `tried_`
+    has the final fit. A candidate that refuses the rows or breaks down on them is left out; where none is left,
+    the first error is raised. Fitted: `chosen_` (a kind), `tried_`
     (`Tried`, one per candidate), and `model_`, the winner fitted on all rows.
 
     With `feature_costs` (Prices, or one price >= 0 for each column) the candidates are `PRICED`, which ask for one
@@ -160,28 +160,12 @@ class Automatic(Learner):
             values[name], ties[name] = self._measured(found, codes[judged], number)
             score, error_of_mean = mean_and_error(values[name], weights[judged])
             self.tried_.append(Tried(name, score, error_of_mean, round(monotonic() - start, 3)))
+        if errors and not values:
+            raise errors[0]
         usual = names[0] if self.stepwise else "logistic"
-        ranked = _ranked(values, ties, weights[judged]) if judged.any() else [usual]
-        return self._fit_first(ranked, errors, X, codes, weights)
-
-    def _fit_first(
-        self, ranked: list[str], errors: list[Exception], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
-    ) -> Learner:
-        """The first of the candidates that can be fitted on all rows; else the first of all errors is raised."""
-        for name in ranked:
-            try:
-                with part(0.8, 1.0, f"fitting {name}"):
-                    model = self._fitted(name, X, codes, weights)
-            except _BREAKDOWNS as error:
-                errors.append(error)
-                self.tried_ = [
-                    replace(one, score=None, standard_error=None, reason=str(error)) if one.kind == name else one
-                    for one in self.tried_
-                ]
-            else:
-                self.chosen_ = name
-                return model
-        raise errors[0]
+        self.chosen_ = _chosen(values, ties, weights[judged]) if values else usual
+        with part(0.8, 1.0, f"fitting {self.chosen_}"):
+            return self._fitted(self.chosen_, X, codes, weights)
 
     def _folds(self, codes: np.ndarray) -> np.ndarray:
         """The fold of each row; `UNJUDGED` are those that every model learns from."""
@@ -232,16 +216,6 @@ class Automatic(Learner):
             return -losses, losses
         B = np.asarray(self.benefits, dtype=np.float64)
         return row_benefits(codes, decide(found, B).choice, B), losses
-
-
-def _ranked(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights: np.ndarray) -> list[str]:
-    """The best candidate first, the best of the others next, and so on."""
-    left = dict(values)
-    ranked: list[str] = []
-    while left:
-        ranked.append(_chosen(left, ties, weights))
-        del left[ranked[-1]]
-    return ranked
 
 
 def _chosen(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights: np.ndarray) -> str:

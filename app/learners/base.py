@@ -43,6 +43,11 @@ class Dealt(NamedTuple):
     weights: np.ndarray
     fold: np.ndarray
 
+    @classmethod
+    def whole(cls, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Self:
+        """Rows in no fold, to fit all of them (`ALL`)."""
+        return cls(X, codes, weights, np.full(len(X), UNJUDGED, dtype=np.int8))
+
     def without(self, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, codes and weights outside a fold; of `ALL` all of them, not copied."""
         if fold == ALL:
@@ -69,6 +74,13 @@ def scikit() -> Any:
     from app.learners import scikit as module  # noqa: PLC0415 - see there
 
     return module
+
+
+def compiled() -> Any:
+    """The modules that load the compiler."""
+    from app.learners import compiled as modules  # noqa: PLC0415 - see there
+
+    return modules
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
@@ -300,7 +312,7 @@ class Learner(Estimator):
         """
         P = np.empty((len(dealt.X), len(self.classes_)))
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(_fit_one)(self._seeded(), *dealt, number, folds) for number in (*range(folds), ALL)
+            delayed(self._seeded().fit_one)(*dealt, number, folds) for number in (*range(folds), ALL)
         )
         for number, found in enumerate(fits):
             report((number + 1) / (folds + 1), stage_name(number, folds))
@@ -309,6 +321,16 @@ class Learner(Estimator):
             else:
                 self.model_ = found
         return P
+
+    def fit_one(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int
+    ) -> Any:
+        """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the model."""
+        dealt = Dealt(X, codes, weights, fold)
+        place = folds if number == ALL else number
+        with part(place / (folds + 1), (place + 1) / (folds + 1), stage_name(place, folds)):
+            model = self._fit_raw(*dealt.without(number))
+        return model if number == ALL else model.posterior(np.ascontiguousarray(dealt.only(number)))
 
     def _seed(self) -> int:
         """A number drawn from `random_state`."""
@@ -325,14 +347,3 @@ class Learner(Estimator):
 def stage_name(number: int, folds: int) -> str:
     """The name of a fit in progress reports: without each fold, and then with all rows."""
     return "final fit" if number == folds else f"calibration fold {number + 1} of {folds}"
-
-
-def _fit_one(
-    learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int
-) -> Any:
-    """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the model."""
-    dealt = Dealt(X, codes, weights, fold)
-    place = folds if number == ALL else number
-    with part(place / (folds + 1), (place + 1) / (folds + 1), stage_name(place, folds)):
-        model = learner._fit_raw(*dealt.without(number))  # noqa: SLF001 - a part of the class's own fit
-    return model if number == ALL else model.posterior(np.ascontiguousarray(dealt.only(number)))

@@ -11,9 +11,9 @@ from scipy.special import expit, log_expit
 
 from app.decisions.contributions import Contributions
 from app.errors import Flaw, Invalid, pointer
-from app.learners._design import Design
-from app.learners._linear import Linear, Logit, softmax
 from app.learners.base import Learner, scikit
+from app.learners.design import Design
+from app.learners.linear import Linear, Logit, softmax
 from app.learners.logistic import chosen_transform
 from app.learners.parameters import Calibration, Strength
 
@@ -168,7 +168,7 @@ class BenefitLogistic(Learner):
         shifts = np.log(eta[classes])
         coef = np.concatenate([model.coef_ for model, _ in fits])
         intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts
-        linear = Linear.fold(design, coef, intercept).recorded(X, weights)
+        linear = design.fold(coef, intercept).recorded(X, weights)
         scorer = WeightedLogit if K == 2 else OneVsRest
         return scorer(linear, all(converged for _, converged in fits), shifts)
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
+from app.learners.base import compiled
 from app.learners.parameters import Range
-from app.learners.stepwise import Stepwise, check_fraction, prices_of
+from app.learners.stepwise import Stepwise, prices_of
 from app.learners.unseen import best_calibration
 
 
@@ -23,7 +24,7 @@ class BudgetForest(Stepwise):
     Feature-budgeted random forest (Nan, Wang, Saligrama 2015, algorithm 1, BudgetRF).
     `alpha` None tries `ALPHAS`; `cost_exponent` None is 1, the paper's rule, where `alpha` is given, and else tries
     `EXPONENTS`, too. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each.
-    `validation_fraction` of each class is held out inside `fit` where anything is left to choose, several parts in turn
+    A fifth of each class is held out inside `fit` where anything is left to choose, several parts in turn
     where there are few rows. Probabilities are the averaged leaf distributions, not calibrated before `learn_stops`.
 
     Weighted rows are drawn in proportion to their weight, so `alpha` keeps counting rows. The choice is the least
@@ -63,7 +64,6 @@ class BudgetForest(Stepwise):
     ] = None
     max_depth: Annotated[int | None, Range(0), "Maximum depth of a tree; null is no limit."] = None
     feature_costs: Prices | Sequence[float] | None = None
-    validation_fraction: float = 0.2
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The class that most trees vote for, for each row (n, m); ties to the first class."""
@@ -73,10 +73,9 @@ class BudgetForest(Stepwise):
 
     @property
     def _resolution(self) -> float:
-        return 1.0 / max(self.n_estimators_, 1)
+        return float(1.0 / max(self.n_estimators_, 1))
 
     def _check(self) -> None:
-        check_fraction(self.validation_fraction)
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:
@@ -104,9 +103,7 @@ class BudgetForest(Stepwise):
         self._calibrate(P, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        from app.learners import _budget_growth  # noqa: PLC0415 - the compiler takes 60 MB
-
-        found = _budget_growth.Growth(self, X, codes, weights).grown()
+        found = compiled().budget.Growth(self, X, codes, weights).grown()
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = found.point
         self.tradeoff_, self.nothing_ = found.tradeoff, found.nothing
         return found.forest

@@ -23,9 +23,9 @@ from app.learners.gradient_boosting import GradientBoosting
 from app.learners.hierarchical_logistic import HierarchicalLogistic
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
-from app.learners.multilabel_logistic import MultilabelLogistic
+from app.learners.multilabel import MultilabelForest, MultilabelLogistic
 from app.learners.parameters import Parameter, parameters_of
-from app.learners.random_forest import MultilabelForest, RandomForest
+from app.learners.random_forest import RandomForest
 from app.learners.score_calibrator import ScoreCalibrator
 
 ACQUIRES = "possible"

@@ -10,19 +10,12 @@ import numpy as np
 
 from app.acquisition.session import Prices
 from app.errors import Invalid, pointer
-from app.learners.base import Learner
+from app.learners.base import Learner, compiled
 from app.learners.parameters import Range
 from app.learners.stepwise import prices_of
 from app.progress import part
 
 _LARGEST_NUMBER = float(np.finfo(np.float32).max)
-
-
-def _growth() -> Any:
-    """The module that grows, loaded then: the compiler takes 60 MB."""
-    from app.learners import _chain_growth as module  # noqa: PLC0415
-
-    return module
 
 
 class ForestChain(Learner):
@@ -74,7 +67,7 @@ class ForestChain(Learner):
         """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
         codes = np.searchsorted(self.classes_, y)
         self.model_ = (
-            _growth().Growth(self, self.order_, self.rules_, self.seed_).again(np.asarray(X), codes, self.model_)
+            compiled().chain.Growth(self, self.order_, self.rules_, self.seed_).again(np.asarray(X), codes, self.model_)
         )
         return self
 
@@ -104,8 +97,8 @@ class ForestChain(Learner):
             raise Invalid.at(pointer("columns", j), message)
         self.seed_ = self._seed()
         with part(0.0, 0.35, "choosing the order of features"):
-            self.order_, self.rules_ = _growth().ordered(self, X, codes, weights, self.seed_)
+            self.order_, self.rules_ = compiled().chain.ordered(self, X, codes, weights, self.seed_)
         with part(0.35, 1.0):
-            growth = _growth().Growth(self, self.order_, self.rules_, self.seed_)
+            growth = compiled().chain.Growth(self, self.order_, self.rules_, self.seed_)
             model, self.experience_ = growth.learned(X, codes, weights)
         return model

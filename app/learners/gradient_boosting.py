@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 
 from app.decisions.calibration import fit_calibrator
 from app.decisions.folds import UNJUDGED
-from app.learners.base import ALL, Dealt, Learner, stage_name
+from app.learners.base import ALL, Dealt, Learner, scikit, stage_name
 from app.learners.parameters import Calibration, Range
 from app.learners.unseen import log_losses
 from app.progress import part, report
@@ -62,11 +62,12 @@ class GradientBoosting(Learner):
         """The rounds that the last fit took."""
         return int(self.model_.model.n_iter_)
 
-    def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:  # noqa: ARG002 - the rows count
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.rounds_ = int(self.max_iter)
         self.max_leaf_nodes_ = self.max_leaf_nodes
         if self.max_leaf_nodes == "auto":
             self.max_leaf_nodes_ = next((leaves for rows, leaves in _LEAVES if len(X) <= rows), _LARGE_LEAVES)
+        super()._fit_calibrated(X, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         steps = _STEPS if bool((weights == 1.0).all()) else 1
@@ -100,8 +101,7 @@ class GradientBoosting(Learner):
 
     def grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: np.ndarray) -> Iterator[Any]:
         """The same model (`Boosted`) after each of so many rounds; arguments as for `_fit_raw`."""
-        from app.learners import _boosted_trees as trees  # noqa: PLC0415 - scikit-learn takes 60 MB
-
+        trees = scikit().boosted_trees
         model = trees.model(
             learning_rate=self.learning_rate,
             max_leaf_nodes=self.max_leaf_nodes_,
@@ -109,7 +109,8 @@ class GradientBoosting(Learner):
             l2_regularization=self.l2_regularization,
             random_state=self.random_state,
         )
-        return trees.grown(model, self.categorical(), X, codes, weights, rounds)
+        found: Iterator[Any] = trees.grown(model, self.categorical(), X, codes, weights, rounds)
+        return found
 
 
 def _fold_stages(

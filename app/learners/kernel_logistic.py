@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 
 from app.errors import Invalid, sent
-from app.learners._design import Design
-from app.learners._hinges import Hinges
-from app.learners._linear import Linear, Softmax, softmax
 from app.learners.base import Learner, scikit
+from app.learners.design import Design
+from app.learners.linear import Hinges, Linear, Softmax, softmax
 from app.learners.logistic import chosen_transform
 from app.learners.parameters import Majority, Range, Strength
 from app.progress import part
@@ -88,7 +87,7 @@ class KernelScorer:
         if kernel.name == "rbf":
             rows[:-1] *= 2.0
             shift[:-1] = -kernel.gamma * np.einsum("ij,ij->i", landmarks, landmarks)
-        products = Linear.fold(design, rows, shift)
+        products = design.fold(rows, shift)
         return cls(kernel, products, design.numeric, design.means, design.scales, alpha, intercept, design.hinges)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
@@ -121,24 +120,17 @@ class KernelScorer:
         return squares
 
 
-def _maths() -> Any:
-    """The module that fits, loaded then: SciPy's linear algebra takes 20 MB."""
-    from app.learners import _kernel_maths as module  # noqa: PLC0415
-
-    return module
-
-
 class KernelLogistic(Learner):
     """Multinomial logistic regression with a kernel, cost-blind: smooth, curved boundaries.
 
-    f_H = 0 for the majority class H, which changes no probability. Rows are prepared as in `_design.Design`; default
+    f_H = 0 for the majority class H, which changes no probability. Rows are prepared as in `design.Design`; default
     `gamma` is scikit-learn's `scale` (on glass, ecoli and image segmentation it was ahead of the median distance rule).
     `C` has scikit-learn's meaning; intercepts are free. `numeric_transform`: as for `logistic.Logistic`. Landmarks are
     rows drawn at random: every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The linear kernel is always
     exact and ignores `gamma`, `degree` and `n_components`.
 
     Fitted, besides `Learner`'s: `majority_`; `gamma_`; `n_components_` (0 for linear); `converged_`, `n_iter_` and
-    `gradient_norm_` (largest entry, see `_kernel_maths.solve`). Without convergence `fit` warns, too. A likelihood
+    `gradient_norm_` (largest entry, see `kernel_solver.solve`). Without convergence `fit` warns, too. A likelihood
     fit needs no calibration, so none is offered.
 
     Time O(n m^2 + iterations n m K), memory O(n m) for m landmarks; a row O(m (features + K)).
@@ -175,25 +167,25 @@ class KernelLogistic(Learner):
         self.numeric_transform_ = chosen_transform(self.numeric_transform, X, codes, weights, self.categorical(), 1.0)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> KernelScorer | Softmax:
-        maths = _maths()
+        solver = scikit().kernel_solver
         K = len(self.classes_)
         reference = most_common(self.classes_, self.majority, codes, weights)
         self.majority_ = self.classes_[reference]
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         Z = design.matrix(X)
-        self.gamma_ = float(self.gamma) if self.gamma is not None else maths.default_gamma(Z, weights)
+        self.gamma_ = float(self.gamma) if self.gamma is not None else solver.default_gamma(Z, weights)
         others = np.delete(np.arange(K), reference)
         Y = (codes[:, None] == others).astype(np.float64)
         if self.kernel == "linear":
             return self._fit_linear(design, X, Z, Y, weights, others)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
         landmarks = self._landmarks(Z)
-        factor = maths.landmark_factor(kernel, landmarks)
+        factor = solver.landmark_factor(kernel, landmarks)
         with part(0.0, 0.2, "kernel"):
-            Phi = maths.landmark_features(kernel, landmarks, factor, Z)
+            Phi = solver.landmark_features(kernel, landmarks, factor, Z)
         W = self._solved(Phi, Y, weights)
         alpha = np.zeros((len(landmarks), K))
-        alpha[:, others] = maths.landmark_weights(factor, W[:-1])
+        alpha[:, others] = solver.landmark_weights(factor, W[:-1])
         intercept = np.zeros(K)
         intercept[others] = W[-1]
         return KernelScorer.fold(design, kernel, landmarks, alpha, intercept)
@@ -205,7 +197,7 @@ class KernelLogistic(Learner):
         self.n_components_ = 0
         full = np.zeros((len(others) + 1, len(W)))
         full[others] = W.T
-        return Softmax(Linear.fold(design, full[:, :-1], full[:, -1]).recorded(X, weights), self.converged_)
+        return Softmax(design.fold(full[:, :-1], full[:, -1]).recorded(X, weights), self.converged_)
 
     def _landmarks(self, Z: Any) -> np.ndarray:
         """Prepared rows (m, width), dense: all, or a draw without replacement."""
@@ -219,8 +211,8 @@ class KernelLogistic(Learner):
 
     def _solved(self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         with part(0.3, 1.0, "solver"):
-            maths = _maths()
-            found = maths.solve(maths.Objective(Phi, Y, weights, self.C), max_iter=self.max_iter, tol=self.tol)
+            solver = scikit().kernel_solver
+            found = solver.solve(solver.Objective(Phi, Y, weights, self.C), max_iter=self.max_iter, tol=self.tol)
         self.converged_, self.n_iter_, self.gradient_norm_ = found.converged, found.n_iter, found.gradient_norm
         if not found.converged:
             text = f"kernel_logistic stopped after {found.n_iter} steps at gradient {found.gradient_norm:.1e}"

@@ -8,10 +8,9 @@ from dataclasses import field
 import numpy as np
 
 from app.decisions.folds import UNJUDGED, stratified_folds
-from app.learners._design import Design
-from app.learners._hinges import SHAPES
-from app.learners._linear import Linear, Logit, Softmax
 from app.learners.base import Learner, scikit
+from app.learners.design import SHAPES, Design
+from app.learners.linear import Logit, Softmax
 from app.learners.parameters import Calibration, Strength
 from app.learners.unseen import log_losses, near_best, unseen
 
@@ -23,8 +22,8 @@ _JUDGED = 3000  # rows that the choice of a transform looks at
 class Logistic(Learner):
     """Multinomial logistic regression, cost-blind: benefits enter only when decisions are made.
 
-    Its preparation of rows is inside (see `_design.Design`). `C`: inverse strength of the L2 penalty.
-    `numeric_transform`: what becomes of numeric features, see `_hinges` and `chosen_transform`. Fitted, besides
+    Its preparation of rows is inside (see `design.Design`). `C`: inverse strength of the L2 penalty.
+    `numeric_transform`: what becomes of numeric features, see `design` and `chosen_transform`. Fitted, besides
     `Learner`'s: `numeric_transform_`, the one used, and `converged_`, False if the last fit reached its maximum number
     of steps. A row costs one product.
     """
@@ -47,7 +46,7 @@ class Logistic(Learner):
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Logit | Softmax:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         model, converged = scikit().fit_linear(design.matrix(X), codes, weights, self.C)
-        linear = Linear.fold(design, model.coef_, model.intercept_).recorded(X, weights)
+        linear = design.fold(model.coef_, model.intercept_).recorded(X, weights)
         return Logit(linear, converged) if len(self.classes_) == 2 else Softmax(linear, converged)
 
 

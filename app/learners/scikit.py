@@ -1,6 +1,6 @@
 """What fits take from scikit-learn and SciPy: 60 MB and 0.7 s that a service which only predicts does without.
 
-So learners reach this module through `base.scikit`, at their first fit.
+So learners reach this module, and what it imports, through `base.scikit`, at their first fit.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from app.learners import boosted_trees, kernel_solver
+from app.learners.cost_tree import path
 
 __all__ = [
     "ConvergenceWarning",
     "InconsistentVersionWarning",
     "StratifiedKFold",
     "accuracy_score",
+    "boosted_trees",
     "check_classification_targets",
     "check_random_state",
     "clone",
+    "cross_val_predict",
+    "kernel_solver",
     "minimize_scalar",
+    "path",
     "r2_score",
     "sparse",
 ]

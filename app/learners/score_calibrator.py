@@ -11,8 +11,8 @@ from scipy.special import expit
 
 from app.decisions.calibration import FEW, Calibrator, Isotonic, fit_calibrator, fit_isotonic
 from app.decisions.metrics import rank_area
-from app.learners._linear import softmax
 from app.learners.base import Learner
+from app.learners.linear import softmax
 from app.learners.parameters import Calibration
 from app.learners.unseen import first_unbeaten
 

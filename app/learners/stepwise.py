@@ -15,6 +15,7 @@ from app.errors import Invalid
 from app.learners.base import Learner, scikit
 from app.progress import part
 
+VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
 _FOLDS = 5
 _ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
 _SIZES = np.geomspace(0.25, 64, 9)  # worth of a right class, in units of the price of all features
@@ -95,14 +96,6 @@ def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
     if len(prices) != m:
         raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
     return prices
-
-
-def check_fraction(fraction: float) -> None:
-    """Raise Invalid unless the fraction of validation rows is above 0 and below 1."""
-    if not 0 < fraction < 1:
-        raise Invalid.at(
-            "/validation_fraction", f"validation_fraction takes a number above 0 and below 1, not {fraction}"
-        )
 
 
 def drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:

@@ -89,14 +89,12 @@ def test_a_wrong_time_is_refused(seconds):
 REFUSALS = [Invalid.at("/columns/1", "too large"), np.linalg.LinAlgError("singular"), FloatingPointError("overflow")]
 
 
-def breaking(error, rows):
-    """A logistic regression that breaks down on tables of so many rows or more."""
+def breaking(error):
+    """A logistic regression that breaks down."""
 
     class Breaking(Logistic):
-        def fit(self, X, y, sample_weight=None):
-            if len(X) >= rows:
-                raise error
-            return super().fit(X, y, sample_weight)
+        def fit(self, *_):
+            raise error
 
     return Breaking
 
@@ -107,14 +105,9 @@ def breaks(monkeypatch, name, estimator):
 
 
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("rows", [1, 600])
-@pytest.mark.thorough
-def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error, rows, first):
-    """In the comparison, or as the winner on all rows; the findings have the reason and are JSON."""
-    breaks(monkeypatch, "logistic", breaking(error, rows))
-    if first:
-        monkeypatch.setattr(automatic, "CANDIDATES", dict(reversed(automatic.CANDIDATES.items())))
+def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error):
+    """The findings have the reason and are JSON."""
+    breaks(monkeypatch, "logistic", breaking(error))
     X, y = linear()
     model = Automatic(random_state=0).fit(X, y)
     assert model.chosen_ == "cost_naive_bayes"
@@ -126,19 +119,17 @@ def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error, rows, firs
     assert found["cost_naive_bayes"]["reason"] is None
 
 
-@pytest.mark.parametrize("rows", [1, 600])
-def test_where_no_candidate_is_left_the_first_error_is_raised(monkeypatch, rows):
-    errors = REFUSALS[:2]
-    for name, error in zip(automatic.CANDIDATES, errors, strict=True):
-        breaks(monkeypatch, name, breaking(error, rows))
-    with pytest.raises((Invalid, np.linalg.LinAlgError)) as raised:
+def test_where_no_candidate_is_left_the_first_error_is_raised(monkeypatch):
+    for name, error in zip(automatic.CANDIDATES, REFUSALS, strict=False):
+        breaks(monkeypatch, name, breaking(error))
+    with pytest.raises(Invalid) as raised:
         Automatic(random_state=0).fit(*linear())
-    assert raised.value in errors
+    assert raised.value is REFUSALS[0]
 
 
 def test_other_errors_are_not_hidden(monkeypatch):
     """A defect of a candidate is no property of the rows."""
-    breaks(monkeypatch, "logistic", breaking(AssertionError("defect"), 1))
+    breaks(monkeypatch, "logistic", breaking(AssertionError("defect")))
     with pytest.raises(AssertionError, match="defect"):
         Automatic(random_state=0).fit(*linear())
 

@@ -8,8 +8,8 @@ from joblib import parallel_config
 from sklearn.base import clone
 
 from app import progress
-from app.learners._budget_growth import ALPHAS, EXPONENTS, MAX_TREES
 from app.learners.budget_forest import BudgetForest
+from app.learners.compiled.budget import ALPHAS, EXPONENTS, MAX_TREES
 from app.usecases.feature_costs import parse_prices
 from tests.conftest import shared
 from tests.reference.stepwise import simulate

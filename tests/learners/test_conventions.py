@@ -22,8 +22,8 @@ from app.learners.gradient_boosting import GradientBoosting
 from app.learners.hierarchical_logistic import HierarchicalLogistic
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
-from app.learners.multilabel_logistic import MultilabelLogistic
-from app.learners.random_forest import MultilabelForest, RandomForest
+from app.learners.multilabel import MultilabelForest, MultilabelLogistic
+from app.learners.random_forest import RandomForest
 from app.progress import listen
 from tests.learners.multilabel import drawn
 from tests.reference.tables import mixed
@@ -174,13 +174,11 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
     [
         (Logistic(categorical_features=[9]), "/categorical_features"),
         (Logistic(categorical_features=[0, 0]), "/categorical_features"),
-        (BudgetForest(validation_fraction=1.0), "/validation_fraction"),
         (BudgetForest(feature_costs=[1, 2]), "/feature_costs"),
         (BudgetForest(feature_costs=[1, 2, -3, 4]), "/feature_costs/2"),
         (BudgetForest(feature_costs=Prices.unit(3)), "/feature_costs"),
         (CostTree(budget=1, trade_off=1.0), "/budget"),
         (CostTree(task="regression", budget=1, trade_off=1.0), "/budget"),
-        (CostTree(validation_fraction=1.0), "/validation_fraction"),
         (CostTree(feature_costs=[1, -1, 1, 1]), "/feature_costs/1"),
         (CostTree(task="regression", feature_costs=[1, 1]), "/feature_costs"),
         (KernelLogistic(majority="nobody"), "/majority"),

@@ -6,8 +6,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from app.decisions.calibration import fit_sigmoid
 from app.decisions.folds import stratified_folds
-from app.learners._boosted_trees import pool, pooled
 from app.learners.base import Dealt
+from app.learners.boosted_trees import pool, pooled
 from app.learners.gradient_boosting import GradientBoosting, _fold_stages
 
 

@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import yeojohnson, yeojohnson_normmax
 
-from app.learners._design import Design
-from app.learners._hinges import SHAPES, Hinges, inverse, yeo_johnson
-from app.learners._linear import Linear
+from app.learners.design import SHAPES, Design, fit_hinges, inverse, yeo_johnson
 from tests.reference import curves
 from tests.reference.tables import mixed
 
@@ -31,7 +29,7 @@ TWO_SIDED = rarely(2000, lambda rng, n: rng.standard_cauchy(size=n))
 
 
 def fitted(x, shape, weights=None):
-    return Hinges.fit(x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape)
+    return fit_hinges(x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +91,7 @@ def test_the_folded_model_is_the_linear_model_of_the_columns(shape, missing):
     coef, intercept = rng.normal(size=(3, design.width)), rng.normal(size=3)
     new, _, _ = mixed(100, 3, 3, missing=0.3)
     far = np.where(np.isin(np.arange(X.shape[1]), categorical), new, 1e6 * new)
-    linear = Linear.fold(design, coef, intercept)
+    linear = design.fold(coef, intercept)
     for rows in (X, new, far, np.full_like(new, np.nan)):
         columns = design.matrix(rows)
         dense = columns if isinstance(columns, np.ndarray) else columns.toarray()
@@ -130,7 +128,7 @@ def test_the_tail_of_a_feature_that_is_nearly_always_the_same_is_cut(shape, x):
 @pytest.mark.parametrize("count", [63, 64, 200])
 def test_each_of_many_rows_is_bent_as_if_it_were_alone(numeric, count):
     rng = np.random.default_rng(0)
-    hinges = Hinges.fit(rng.normal(size=(300, 3)), np.ones(300), np.array(numeric), "spline")
+    hinges = fit_hinges(rng.normal(size=(300, 3)), np.ones(300), np.array(numeric), "spline")
     X = 2 * rng.normal(size=(count, 3))
     X[5, 0], X[-1, 2] = np.nan, np.inf
 

@@ -8,10 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from app.learners import kernel_logistic
-from app.learners._design import Design
-from app.learners._kernel_maths import JITTER, Objective, default_gamma, landmark_factor, landmark_features, solve
-from app.learners._linear import softmax
+from app.learners.design import Design
 from app.learners.kernel_logistic import Kernel, KernelLogistic
+from app.learners.kernel_solver import JITTER, Objective, default_gamma, landmark_factor, landmark_features, solve
+from app.learners.linear import softmax
 from tests.reference.kernel_logistic import probabilities
 
 KERNELS = ("rbf", "linear", "polynomial", "poly")

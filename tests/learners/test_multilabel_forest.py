@@ -8,8 +8,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app import progress
 from app.errors import Invalid
-from app.learners import _neighbours
-from app.learners.random_forest import MultilabelForest
+from app.learners.compiled import forests
+from app.learners.multilabel import MultilabelForest
 from tests.learners.multilabel import drawn
 
 
@@ -104,8 +104,8 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     model = MultilabelForest(n_estimators=7, calibration="none", random_state=3).fit(X[:100], Y[:100]).refit(X, Y)
     theirs = RandomForestClassifier(7, min_samples_leaf=2, random_state=3).fit(X, Y)
     weights = np.ones(200)
-    monkeypatch.setattr(_neighbours, "_MEMBERS", 200 * 4 + 1)
-    few = _neighbours.Neighbours.of(model.model_, X, Y, weights)
+    monkeypatch.setattr(forests, "_MEMBERS", 200 * 4 + 1)
+    few = forests.Neighbours.of(model.model_, X, Y, weights)
 
     assert (model.neighbours_.trees, few.trees) == (7, 4)
     for found, trees in ((model.label_vectors(new), 7), (few.find(model.model_, new), 4)):
@@ -118,7 +118,7 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
             assert shares.sum() == pytest.approx(1, abs=1e-12)
             assert cut == pytest.approx(0, abs=1e-6)
     whole = list(model.label_vectors(new))
-    monkeypatch.setattr(_neighbours, "MAX_VECTORS", 2)
+    monkeypatch.setattr(forests, "MAX_VECTORS", 2)
     for (_, shares, _), (vectors, kept, cut) in zip(whole, model.label_vectors(new), strict=True):
         heaviest = np.sort(shares)[-2:]
         assert len(vectors) == len(heaviest)
@@ -132,10 +132,10 @@ def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
     X, Y = rng.normal(size=(600, 2)), rng.integers(0, 2, (600, 8))
     kind = MultilabelForest(n_estimators=5, min_samples_leaf=200, calibration="none", random_state=0)
     whole = kind.fit(X, Y)
-    monkeypatch.setattr(_neighbours, "MAX_VECTORS", 20)
+    monkeypatch.setattr(forests, "MAX_VECTORS", 20)
     few = clone(kind).fit(X, Y)
     assert whole.label_vector_work(X[:7]) > 7 * 5 * 20 == few.label_vector_work(X[:7])
-    monkeypatch.setattr(_neighbours, "_BLOCK", 1)
+    monkeypatch.setattr(forests, "_BLOCK", 1)
     assert few.label_vector_work(X[:7]) == 7 * 5 * 20
     leaf = np.diff(few.neighbours_.starts)
     assert leaf.max() == 20

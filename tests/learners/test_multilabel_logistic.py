@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from app.learners.logistic import Logistic
-from app.learners.multilabel_logistic import MultilabelLogistic
+from app.learners.multilabel import MultilabelLogistic
 from tests.learners.multilabel import drawn
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from app.learners import logistic, scikit
 from app.learners.catalogue import KINDS, resolve
-from app.learners.multilabel_logistic import MultilabelLogistic
+from app.learners.multilabel import MultilabelLogistic
 from app.learners.scikit import fit_linear
 from tests.conftest import trained, two_class_rows
 from tests.learners.multilabel import drawn

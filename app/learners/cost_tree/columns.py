@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from app.acquisition.tree_of_classifiers import Scorer
-from app.learners._design import Design
-from app.learners._linear import Linear
+from app.learners.design import Design
+from app.learners.linear import Linear
 
 _BATCH = 2000
 
@@ -53,7 +53,7 @@ class Plain:
         return dense
 
     def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
-        return Linear.fold(self.design, coef.T, intercept)
+        return self.design.fold(coef.T, intercept)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from app.decisions.benefit import LARGEST
 from app.errors import Invalid
 from app.learners.base import Learner, scikit
 from app.learners.parameters import Called, Range
-from app.learners.stepwise import check_fraction, prices_of
+from app.learners.stepwise import prices_of
 
 if TYPE_CHECKING:  # see `app.learners.base`
     from sklearn.utils import Tags
@@ -50,8 +50,8 @@ class CostTree(Learner):
     A) in the currency of the `feature_costs` it is the one with the largest net benefit (benefit of the decisions less
     cost), or the prior where that has more. `standardise`: numbers are scaled to variance 1, and a numeric target to
     standard deviation 10, before the trade-offs weigh them. `feature_costs`: Prices, or one price >= 0 for each column,
-    or None for 1 each; of a group, the path pays the discounted prices and once the difference. `validation_fraction`
-    of the rows is held out inside `fit`. A missing value counts as one that cannot be had: the mean, at no cost. The
+    or None for 1 each; of a group, the path pays the discounted prices and once the difference. A fifth of
+    the rows is held out inside `fit`. A missing value counts as one that cannot be had: the mean, at no cost. The
     other parameters are `Learner`'s; probabilities are not calibrated.
 
     Fitted, besides `Learner`'s: `model_` (TreeOfClassifiers), `prices_`, `tradeoff_`: all Points of the path with cost,
@@ -96,7 +96,6 @@ class CostTree(Learner):
     standardise: bool = True
     feature_costs: Prices | Sequence[float] | None = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
-    validation_fraction: float = 0.2
 
     asks: ClassVar = True
     any_actions: ClassVar = True
@@ -156,17 +155,15 @@ class CostTree(Learner):
         return self._train(X, codes, weights, len(self.classes_))
 
     def _train(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> TreeOfClassifiers:
-        from app.learners.cost_tree.path import train  # noqa: PLC0415 - scikit-learn takes 60 MB
-
-        found = train(self, X, y, weights, K)
+        found = scikit().path.train(self, X, y, weights, K)
         self.tradeoff_ = found.tradeoff
         self.trade_off_, self.cost_, self.error_, self.net_benefit_ = found.point
-        return found.tree
+        tree: TreeOfClassifiers = found.tree
+        return tree
 
     def _check(self) -> None:
         if self.trade_off is not None and self.budget is not None:
             raise Invalid.at("/budget", "lambda and budget are mutually exclusive")
-        check_fraction(self.validation_fraction)
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from app.learners.cost_tree.estimator import CostTree, Point
 from app.learners.cost_tree.hard import HardTree, Rows
 from app.learners.cost_tree.optimise import grow, improve
 from app.learners.cost_tree.soft import Charges, Loss, Problem, SoftTree, loss_of
+from app.learners.stepwise import VALIDATION
 from app.progress import part, report
 
 STEEPNESS = 5.0
@@ -174,9 +175,9 @@ def scale_of(y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     return mean, spread / SPREAD or 1.0
 
 
-def split(groups: np.ndarray, fraction: float, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+def split(groups: np.ndarray, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers to train on and to hold out, the same share of each group; the same rows where there are too few."""
-    held = [rows[:size] for rows, size in shuffled_groups(groups, fraction, random)]
+    held = [rows[:size] for rows, size in shuffled_groups(groups, VALIDATION, random)]
     outside, everything = np.sort(np.concatenate(held)), np.arange(len(groups))
     return (np.setdiff1d(everything, outside), outside) if len(outside) else (everything, everything)
 
@@ -184,7 +185,7 @@ def split(groups: np.ndarray, fraction: float, random: np.random.RandomState) ->
 def train(learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> Trained:
     """Train the path on rows (n, m) and K classes, or numbers (K = 0), and take the best point within the budget."""
     random = scikit().check_random_state(learner.random_state)
-    inside, outside = split(y if K else np.zeros(len(y), dtype=np.intp), learner.validation_fraction, random)
+    inside, outside = split(y if K else np.zeros(len(y), dtype=np.intp), random)
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
     targets = y if K else (y - center) / unit
     with part(0.0, 0.2, "preparing columns"):

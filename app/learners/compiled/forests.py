@@ -1,11 +1,12 @@
-"""Grow scikit-learn's random forest, for one label or several, and make it flat."""
+"""scikit-learn's random forest, for one label or several: grown, and made flat; and the rows in its leaves."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -14,18 +15,20 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes, Orders, Tree, beside, converted, flatten, order_categories
+from app.arrays import F32, F64, I32, U8
 from app.errors import Invalid, pointer
-from app.learners._neighbours import Neighbours
 from app.learners.base import Dealt, stage_name
 from app.learners.unseen import log_losses
 from app.progress import report
-
-__all__ = ["Neighbours", "best_leaf", "forest_like", "grown_forests"]
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
 _MAX = 16  # trees between two reports of progress
 _JUDGES = 100  # trees that choose the size of leaves, at most
 _LARGEST = float(np.finfo(np.float32).max)
+_MEMBERS = 4_000_000  # label vectors in leaves, of all trees together: 8 bytes each
+_BLOCK = 250_000  # leaves of rows that are found at once
+_DUST = 1e-6  # shares are rounded to 32 bits
+MAX_VECTORS = 256  # of a leaf, and of a row
 
 
 def forest_like(learner: Any) -> RandomForestClassifier:
@@ -40,13 +43,15 @@ def forest_like(learner: Any) -> RandomForestClassifier:
 
 
 def grown_forests(
-    model: RandomForestClassifier, dealt: Dealt, folds: Sequence[int], n_classes: int, categorical: Sequence[int]
+    learner: Any, dealt: Dealt, folds: Sequence[int], min_samples_leaf: int
 ) -> Iterator[tuple[int, FlatForest]]:
-    """A forest like `model` without each of the folds; a piece of work is some trees of one of them.
+    """A learner's forest without each of the folds; a piece of work is some trees of one of them.
 
-    `dealt.codes` are class codes (n,), or labels (n, n_classes) of 0 and 1. For labels the forest's distribution has
-    n_classes + 1 entries: the probability of each label, and what is left to n_classes, all divided by n_classes.
+    `dealt.codes` are class codes (n,), or labels (n, L) of 0 and 1. For labels the forest's distribution has L + 1
+    entries: the probability of each label, and what is left to L, all divided by L.
     """
+    model = forest_like(learner).set_params(min_samples_leaf=min_samples_leaf)
+    n_classes, categorical = len(learner.classes_), learner.categorical()
     rows = dealt._replace(X=_narrow(dealt.X))
     size = model.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
@@ -61,24 +66,22 @@ def grown_forests(
     for number, fold in enumerate(folds):
         stage = stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
         parts, roots, orders = [], [], Orders()
-        for nodes, values, orders in islice(grown, len(starts)):  # noqa: B007 - all have the same orders
+        for nodes, values, same in islice(grown, len(starts)):
             parts.append(nodes)
             roots.append(values)
-            done += len(values)
+            orders, done = same, done + len(values)
             report(done / (size * len(folds)), stage)
         prior = np.concatenate(roots).mean(axis=0)
         yield fold, FlatForest(beside(parts, prior / prior.sum()), dealt.X.shape[1], orders)
 
 
-def best_leaf(
-    model: RandomForestClassifier, leaves: Sequence[int], dealt: Dealt, n_classes: int, categorical: Sequence[int]
-) -> int:
+def best_leaf(learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> int:
     """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag; ties to the first.
 
     A share of 0 counts as one row in n + 2 would. Time: a forest each, of 100 trees at most.
     """
-    rows, codes, weights = _narrow(dealt.X), dealt.codes, dealt.weights
-    X = order_categories(rows, codes, weights, n_classes, categorical).apply(rows)
+    rows, model = _narrow(X), forest_like(learner)
+    X = order_categories(rows, codes, weights, len(learner.classes_), learner.categorical()).apply(rows)
     like = _seeded(model).set_params(n_estimators=min(model.n_estimators, _JUDGES), oob_score=True, warm_start=False)
     losses = Parallel(prefer="threads")(delayed(_out_of_bag)(like, leaf, X, codes, weights) for leaf in leaves)
     return leaves[int(np.argmin(losses))]
@@ -151,3 +154,70 @@ def _of_labels(tree: Tree, value: np.ndarray, always: np.ndarray) -> Tree:
     share = np.where(always, 1.0, share / value.sum(axis=2))
     counts = np.column_stack((share, np.maximum(share.shape[1] - share.sum(axis=1), 0.0)))
     return tree._replace(counts=np.where(tree.feature[:, None] < 0, counts, counts[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Which label vectors the training rows in each leaf have, in the first trees of a forest.
+
+    `vectors` (D, L): the distinct ones. Leaf at node j holds `codes[starts[j]:starts[j + 1]]`, positions in `vectors`,
+    in the proportions `shares`: the `MAX_VECTORS` heaviest, whose shares sum to 1 where the leaf has no more. All
+    training rows count, not only those that grew the tree, as in Meinshausen's quantile regression forests (2006).
+    Memory: D L bytes, 4 bytes a node, and 8 bytes for each row and tree at most: as many trees as stay below 32 MB, at
+    least one.
+    """
+
+    trees: int
+    vectors: U8
+    starts: I32
+    codes: I32
+    shares: F32
+
+    @classmethod
+    def of(cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> Self:
+        """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
+        trees = min(forest.n_trees, max(1, _MEMBERS // len(X)))
+        part = forest.first(trees)
+        vectors, code = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
+        place = part.leaves(X).astype(np.int64) * len(vectors) + code.reshape(-1, 1)
+        places, which = np.unique(place, return_inverse=True)
+        total = np.bincount(which.ravel(), np.repeat(weights, trees))
+        leaf, codes = np.divmod(places, len(vectors))
+        shares = total / np.bincount(leaf, total)[leaf]
+        order = np.lexsort((-shares, leaf))
+        nodes = np.arange(len(part.nodes.feature) + 1)
+        rank = np.arange(len(leaf)) - np.searchsorted(leaf, nodes)[leaf]
+        kept = order[rank < MAX_VECTORS]
+        starts = np.searchsorted(leaf[kept], nodes)
+        return cls(
+            trees, vectors, starts.astype(np.int32), codes[kept].astype(np.int32), shares[kept].astype(np.float32)
+        )
+
+    def find(self, forest: FlatForest, X: np.ndarray) -> Iterator[tuple[U8, F64, float]]:
+        """For each row of X (n, m): distinct label vectors (S, L), their weights (S,), and the weight of those cut.
+
+        The weight is the mean share over the trees. The heaviest `MAX_VECTORS` are kept, in the order of `vectors`.
+        """
+        for leaves in self._leaves(forest, X):
+            for row in leaves:
+                total = np.zeros(len(self.vectors))
+                for leaf in row:
+                    part = slice(self.starts[leaf], self.starts[leaf + 1])
+                    total[self.codes[part]] += self.shares[part]  # the vectors of a leaf are distinct
+                codes = np.flatnonzero(total)
+                weights = total[codes] / self.trees
+                kept = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
+                held, read = float(weights[kept].sum()), float(weights.sum())
+                whole = read if read > 1.0 - _DUST else 1.0  # less where a leaf has more vectors than it keeps
+                yield self.vectors[codes[kept]], weights[kept] / held, max(0.0, 1.0 - held / whole)
+
+    def work(self, forest: FlatForest, X: np.ndarray) -> int:
+        """How many label vectors `find` reads for rows X (n, m): those of all their leaves. O(n trees depth)."""
+        sizes = np.diff(self.starts)
+        return sum(int(sizes[leaves].sum()) for leaves in self._leaves(forest, X))
+
+    def _leaves(self, forest: FlatForest, X: np.ndarray) -> Iterator[I32]:
+        """The leaves (rows, trees) of some rows of X after the other."""
+        part, rows = forest.first(self.trees), max(1, _BLOCK // self.trees)
+        for start in range(0, len(X), rows):
+            yield part.leaves(X[start : start + rows])

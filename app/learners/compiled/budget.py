@@ -14,6 +14,7 @@ from app.acquisition.session import check_budget
 from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, Walk
 from app.decisions.folds import shuffled_groups
 from app.learners.base import scikit
+from app.learners.stepwise import VALIDATION
 from app.progress import part, report
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Growth:
         """Choose rule and number of trees, and grow these."""
         learner, rows = self._learner, self._rows
         random = scikit().check_random_state(learner.random_state)
-        folds = _folds(rows.codes, learner.validation_fraction, random)
+        folds = _folds(rows.codes, random)
         most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
         seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
         if learner.budget is None and learner.alpha is not None and learner.n_estimators is not None:
@@ -158,17 +159,17 @@ def _grown(walk: Walk, total: int) -> Iterator[Nodes]:
         yield trees
 
 
-def _folds(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
+def _folds(codes: np.ndarray, random: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
     """Row numbers to grow from and to validate on: the same share of each class, no row held out twice.
 
     As many folds as hold out `_ENOUGH` rows together, or all that there are. With too few rows to hold one out,
     both are all rows.
     """
-    groups, everything = shuffled_groups(codes, fraction, random), np.arange(len(codes))
+    groups, everything = shuffled_groups(codes, VALIDATION, random), np.arange(len(codes))
     total = sum(size for _, size in groups)
     if not total:
         return [(everything, everything)]
-    number = min(math.ceil(_ENOUGH / total), max(1, int(1 / fraction)))
+    number = min(math.ceil(_ENOUGH / total), int(1 / VALIDATION))
     folds = []
     for f in range(number):
         held = [rows[f * size : (f + 1) * size] for rows, size in groups]

@@ -17,8 +17,8 @@ from app.acquisition.nodes import Orders
 from app.acquisition.stopping import Blend, StageCurve
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
-from app.learners._chain_order import Search, find_order, ranked
 from app.learners.base import ALL
+from app.learners.compiled.chain_order import Search, find_order, ranked
 from app.learners.stepwise import drawn
 from app.progress import report
 

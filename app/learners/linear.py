@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.special import expit
 
+from app.arrays import TILE
 from app.decisions.contributions import Contributions, of_terms
-from app.learners._design import LARGEST, Design
-from app.learners._hinges import Hinges
 
+LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
 FEW = 64  # rows up to which one operation on a bigger array is cheaper than several
 _CELLS = 1_000_000  # of the rows whose terms are in memory together
+_ZERO = np.zeros(())
 
 
 def summed(table: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -34,6 +36,55 @@ def softmax(Z: np.ndarray) -> np.ndarray:
     np.exp(Z, out=Z)
     Z /= Z.sum(axis=1, keepdims=True)
     return Z
+
+
+@dataclass(frozen=True)
+class Hinges:
+    """W hinges of raw columns, and the D curves that are made of them.
+
+    Hinge w is max(min(x, uppers[w]) - knots[w], 0) of column `columns[w]`; its training mean is `means[w]`. Curve d is
+    the sum of the hinges from `starts[d]` to before `starts[d + 1]`, each times its `slopes[w]`.
+    """
+
+    columns: np.ndarray
+    uppers: np.ndarray
+    knots: np.ndarray
+    slopes: np.ndarray
+    starts: np.ndarray
+    means: np.ndarray
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether there is one hinge for each of the first columns."""
+        return np.array_equal(self.columns, np.arange(len(self.columns)))
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
+        H = None if X.shape[1] == len(self.columns) and self._in_order else X.take(self.columns, axis=1)
+        X = X if H is None else H
+        tiles, rest = divmod(len(X), TILE)
+        if not tiles:
+            return _bend(X, self.uppers, self.knots, out=H)
+        H = np.empty(X.shape) if H is None else H
+        cut, shape = len(X) - rest, (tiles, TILE * len(self.columns))
+        bounds = np.tile(self.uppers, TILE), np.tile(self.knots, TILE)
+        _bend(X[:cut].reshape(shape), *bounds, out=H[:cut].reshape(shape))
+        if rest:
+            _bend(X[cut:], self.uppers, self.knots, out=H[cut:])
+        return H
+
+    def curves(self, X: np.ndarray) -> np.ndarray:
+        """The curves (n, D) of rows (n, m), NaN where missing. O(n W)."""
+        H = self.apply(X)
+        H *= self.slopes
+        return np.add.reduceat(H, self.starts, axis=1) if len(self.starts) else H
+
+
+def _bend(X: np.ndarray, uppers: np.ndarray, knots: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    H: np.ndarray = np.minimum(X, uppers, out=out)
+    H -= knots
+    np.maximum(H, _ZERO, out=H)
+    return H
 
 
 @dataclass(frozen=True)
@@ -59,51 +110,14 @@ class Linear:
     """The mean term (m, L) of each feature in training, once `recorded`."""
 
     @classmethod
-    def fold(cls, design: Design, coef: np.ndarray, intercept: np.ndarray) -> Self:
-        """From the coefficients (L, width) and intercepts (L,) of L linear models on the design's columns."""
-        m = len(design.numeric)
-        marked = m + len(design.marked)
-        raw = coef[:, :m].T / design.scales[:, None]
-        intercept = intercept - design.means @ raw
-        places, means, hinges = design.marked, design.means, design.hinges
-        if hinges is not None:
-            raw = raw.repeat(np.diff(hinges.starts, append=len(hinges.knots)), axis=0) * hinges.slopes[:, None]
-            places, means = hinges.starts[design.marked], hinges.means
-        marks = np.zeros_like(raw)
-        marks[places] = coef[:, m:marked].T
-        tables, start = [], marked
-        for seen in design.values:
-            tables.append(_table(seen, coef[:, start : start + len(seen)].T))
-            start += len(seen)
-        sizes = np.array([len(table) for table in tables], dtype=np.intp)
-        return cls(
-            numeric=design.numeric if tables else None,
-            coef=np.ascontiguousarray(raw),
-            intercept=intercept,
-            means=means,
-            marks=marks,
-            categorical=design.categorical,
-            lasts=(sizes - 1).astype(np.float64),
-            offsets=(np.cumsum(sizes) - sizes).astype(np.intp),
-            table=np.concatenate(tables) if tables else np.empty((0, len(intercept))),
-            hinges=hinges,
-        )
-
-    @classmethod
     def beside(cls, parts: Sequence[Self]) -> Self:
         """One model with the scores of several, all folded with the same design (of the same rows and weights)."""
-        first = parts[0]
-        return cls(
-            numeric=first.numeric,
+        return replace(
+            parts[0],
             coef=np.hstack([one.coef for one in parts]),
             intercept=np.hstack([one.intercept for one in parts]),
-            means=first.means,
             marks=np.hstack([one.marks for one in parts]),
-            categorical=first.categorical,
-            lasts=first.lasts,
-            offsets=first.offsets,
             table=np.hstack([one.table for one in parts]),
-            hinges=first.hinges,
         )
 
     def recorded(self, X: np.ndarray, weights: np.ndarray) -> Self:
@@ -166,16 +180,6 @@ class Linear:
         scores += self.intercept
         scores += missing.astype(np.float64).dot(self.marks)
         return scores
-
-
-def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
-    """Terms by category code, "missing" last, from the codes seen in training (NaN last) and their terms."""
-    known = ~np.isnan(seen)
-    codes = seen[known].astype(np.intp)
-    absent = np.zeros(terms.shape[1]) if known.all() else terms[-1]
-    table = np.tile(absent, (int(codes.max(initial=-1)) + 2, 1))
-    table[codes] = terms[known]
-    return table
 
 
 def _logistic(z: float) -> np.ndarray:
