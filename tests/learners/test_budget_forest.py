@@ -1,19 +1,14 @@
 """The budgeted forest: budget, choice on validation rows, weights, gaps, categories, seeds and threads."""
 
-import pickle
-
 import numpy as np
 import pytest
-from joblib import parallel_config
 from sklearn.base import clone
 
-from app import progress
 from app.learners.budget_forest import BudgetForest
 from app.learners.compiled.budget import ALPHAS, EXPONENTS, MAX_TREES
 from app.usecases.feature_costs import parse_prices
 from tests.conftest import shared
 from tests.reference.stepwise import simulate
-from tests.reference.tables import mixed
 
 
 def rows(n=400, seed=0):
@@ -114,22 +109,6 @@ def test_dear_features_are_bought_when_the_budget_allows():
     assert (rich.predict(new) == labels).mean() > (thrifty.predict(new) == labels).mean() + 0.1
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2, 3])
-def test_the_seed_decides_not_the_threads(n_jobs):
-    """The same nodes for any number of threads; another seed gives others; a pickled copy answers the same."""
-    X, y, categorical = mixed(150, 3, 3)
-    model = BudgetForest(n_estimators=9, budget=4, categorical_features=categorical, random_state=5)
-    nodes = model.fit(X, y).model_.nodes
-    with parallel_config(n_jobs=n_jobs):
-        other = clone(model).fit(X, y)
-    for mine, theirs in zip(nodes, other.model_.nodes, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
-    assert other.tradeoff_ == model.tradeoff_
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), other.posterior(X))
-    moved = clone(model).set_params(random_state=6).fit(X, y).model_.nodes
-    assert not np.array_equal(moved.threshold, nodes.threshold)
-
-
 def test_an_informative_category_is_worth_one_feature():
     """Categories that decide in no order of their codes are split well all the same."""
     random = np.random.default_rng(0)
@@ -159,18 +138,6 @@ def test_too_few_rows_to_hold_any_out():
     model = BudgetForest(random_state=0).fit(np.array([[0.0], [1.0]]), [0, 1])
     assert model.model_.n_trees >= 1
     assert len(model.tradeoff_) == len(ALPHAS) * MAX_TREES
-
-
-def test_progress_is_told_and_rises():
-    """From the first trees to the end."""
-    X, y = rows(120)
-    told = []
-    with progress.listen(lambda fraction, stage: told.append((fraction, stage))):
-        BudgetForest(random_state=0).fit(X, y)
-    fractions = [fraction for fraction, _ in told]
-    assert fractions == sorted(fractions)
-    assert len(fractions) > 50
-    assert fractions[-1] == 1
 
 
 def test_heart_with_its_real_prices_within_a_budget():

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
-from app.acquisition.session import Prices
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.catalogue import KINDS, resolve
@@ -26,19 +25,6 @@ def test_defaults_are_filled_in():
     assert kind is KINDS["logistic"]
     assert parameters == {"C": 2.0, "calibration": "auto"}
     assert isinstance(parameters["C"], float)
-
-
-@pytest.mark.parametrize("name", ["logistic", "benefit_logistic", "cost_naive_bayes", "random_forest", "budget_forest"])
-def test_every_kind_builds_and_trains(name):
-    """Built from its defaults it fits, with the arguments that it takes."""
-    kind, parameters = resolve({"kind": name})
-    benefits = np.array([[1.0, 0.0], [0.0, 1.0]]) if kind.needs_benefits else None
-    prices = Prices.of([1.0, 2.0])
-    model = kind.build(parameters, categorical_features=[0], benefits=benefits, feature_costs=prices, random_state=3)
-    assert model.random_state == 3
-    X = np.array([[0, 1.5], [1, 2.5], [0, 3.5], [1, 4.5]])
-    assert not kind.takes("feature_costs") or model.feature_costs is prices
-    assert model.fit(X, [0, 1, 0, 1]).posterior(X).shape == (4, 2)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

@@ -1,4 +1,4 @@
-"""What all learners do alike: scikit-learn's conventions, probabilities, copies, progress, no rows."""
+"""What all learners do alike, over the catalogue: scikit-learn's conventions, weights, refusals, refits, progress."""
 
 import pickle
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from joblib import parallel_config
+from joblib.parallel import ThreadingBackend
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -37,6 +39,8 @@ SMALL: dict[str, Any] = {  # learned at once
     "multilabel_forest": {"n_estimators": 8},
     "random_forest": {"n_estimators": 8},
 }
+CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
+SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
 KINDS_AND_TASKS = [(kind.name, task) for kind in KINDS.values() for task in kind.tasks]
 LEARNERS = [
     Logistic(),
@@ -113,15 +117,12 @@ def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
-def learner(name, task, K=3, seed=0):
+def learner(name, task="classification", K=3, n=240):
     """A learner of this kind, not fitted, with a table for it."""
     kind, parameters = resolve(
         {"kind": name} | SMALL.get(name, {}) | ({"task": task} if len(KINDS[name].tasks) > 1 else {})
     )
-    if kind.labels == "several":
-        (X, y), categorical = drawn(240, seed), (3,)
-    else:
-        X, y, categorical = mixed(240, K, seed)
+    X, y, categorical = (*drawn(n), (3,)) if kind.labels == "several" else mixed(n, K, 0)
     if task == "regression":
         y = np.nan_to_num(X[:, 1]) + y
     classes = list(range(K)) if kind.labels == "one" and task != "regression" else None
@@ -146,7 +147,7 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
     assert heard == sorted(heard) or name in ("auto", "forest_chain", "budget_forest")  # pieces of work in parallel
     assert not heard or heard[-1] == pytest.approx(1.0) or name == "cost_tree"  # whose cycles end where nothing moves
 
-    new, _, _ = (drawn(60, 1)[0], None, None) if KINDS[name].labels == "several" else mixed(60, 3, 1)
+    new = (drawn if KINDS[name].labels == "several" else lambda n, seed: mixed(n, 3, seed))(70, 1)[0]  # many: beyond 64
     found = answers(model, new)
     assert np.isfinite(found).all()
     if task == "classification":
@@ -158,7 +159,7 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
             assert (model.predict(X) == y).mean() > 0.45
         else:
             np.testing.assert_array_equal(model.predict(new), found > 0.5)
-    np.testing.assert_allclose(np.concatenate([answers(model, new[i : i + 1]) for i in range(60)]), found, atol=1e-12)
+    np.testing.assert_allclose(np.concatenate([answers(model, new[i : i + 1]) for i in range(70)]), found, atol=1e-12)
     np.testing.assert_array_equal(answers(pickle.loads(pickle.dumps(model)), new), found)
     with parallel_config(n_jobs=2):
         np.testing.assert_array_equal(answers(clone(model).fit(X, y), new), found)
@@ -167,6 +168,125 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
     unseen, gone = new.copy(), new.copy()
     unseen[:, model.categorical()[0]], gone[:, model.categorical()[0]] = 17, np.nan
     np.testing.assert_array_equal(answers(model, unseen), answers(model, gone))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_weight_is_a_number_of_rows(name):
+    """Rows of weight 0 are as if they were not there, and a class of threefold weight becomes more probable."""
+    model, X, y = learner(name, K=2)
+    one = y[:, 0] if KINDS[name].labels == "several" else y
+    column = 0 if KINDS[name].labels == "several" else 1
+    kept = np.arange(len(X)) % 7 > 0
+    plain = model.fit(X[kept], y[kept]).posterior(X)
+    np.testing.assert_array_equal(clone(model).fit(X, y, kept.astype(float)).posterior(X), plain)
+    heavy = clone(model).fit(X[kept], y[kept], np.where(one == 1, 3.0, 1.0)[kept]).posterior(X)
+    assert heavy[:, column].mean() > plain[:, column].mean() + 0.05
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.thorough
+def test_refit_learns_from_the_new_rows_and_keeps_the_calibration(name):
+    """The calibration is that of the first fit; rows that were held out are predicted better than before."""
+    model, X, y = learner(name, K=2)
+    model.fit(X[:160], y[:160])
+    curves = "curves_" if KINDS[name].labels == "several" else "calibrator_"
+    before, calibration = loss(model.posterior(X[160:]), y[160:]), getattr(model, curves, None)
+    model.refit(X, y)
+    assert loss(model.posterior(X[160:]), y[160:]) < before
+    assert getattr(model, curves, None) is calibration
+
+
+def loss(P, y):
+    """The mean log loss of classes y (n,) or labels (n, L)."""
+    right = P[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, P, 1 - P)
+    return -np.log(np.maximum(right, 1e-9)).mean()
+
+
+@pytest.mark.parametrize(("name", "task"), KINDS_AND_TASKS)
+def test_a_listener_that_raises_ends_the_fit(name, task):
+    model, X, y = learner(name, task, n=60)
+
+    def stop(*_):
+        raise InterruptedError
+
+    with listen(stop), pytest.raises(InterruptedError):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("code", [-1.0, 0.5, 2.0**20])
+def test_what_is_no_category_code_is_refused(name, code):
+    """In training and in prediction, with the column."""
+    model, X, y = learner(name, n=40)
+    wrong = X.copy()
+    wrong[3, model.categorical_features[0]] = code
+    for call in (lambda: model.fit(wrong, y), lambda: model.fit(X, y).predict_proba(wrong)):
+        with pytest.raises(Invalid, match=f"column {model.categorical_features[0]}"):
+            call()
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_labels_may_be_strings_and_are_two_at_least(name):
+    """`classes_` are the sorted labels, and predictions are labels."""
+    model, X, y = learner(name, K=2)
+    labels = np.array(["yes", "no"])[y]
+    assert list(model.fit(X, labels).classes_) == ["no", "yes"]
+    assert (model.predict(X) == labels).mean() > 0.7
+    with pytest.raises(Invalid, match="1 class"):
+        clone(model).fit(X, np.ones(len(X)))
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_labels_may_be_sparse_and_are_0_or_1(name):
+    model, X, y = learner(name, n=60)
+    found = model.fit(X, y).posterior(X)
+    np.testing.assert_array_equal(clone(model).fit(X, sparse.csr_array(y)).posterior(X), found)
+    for labels in (np.arange(60) % 3, np.arange(120).reshape(60, 2) % 3, np.full((60, 2), 0.5)):
+        with pytest.raises(ValueError, match=r".+"):
+            model.fit(X, labels)
+
+
+@pytest.mark.parametrize("name", ["forest_chain", "multilabel_forest", "random_forest"])
+def test_numbers_beyond_single_precision_are_refused_by_column(name):
+    """Trees compare in float32."""
+    model, X, y = learner(name, n=60)
+    X[3, 1] = 1e39
+    with pytest.raises(Invalid) as error:
+        model.fit(X, y)
+    assert error.value.flaws[0].loc == "/columns/1"
+    assert np.isfinite(model.fit(X[4:], y[4:]).posterior(X)).all()
+
+
+LARGE = 16_384  # bytes from which a cluster sends an array once, and checks that there is room for it
+
+
+class Recording(ThreadingBackend):
+    """Threads that note the bytes of each piece, without the arrays that are arguments of their own."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.sizes = []
+
+    def effective_n_jobs(self, _n_jobs):
+        return 2
+
+    def submit(self, func, callback=None):
+        for function, values, _ in func.items:
+            sent = [None if isinstance(value, np.ndarray) and value.nbytes >= LARGE else value for value in values]
+            self.sizes.append(len(pickle.dumps((function, sent))))
+        return super().submit(func, callback)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "kernel_logistic"])
+@pytest.mark.thorough
+def test_no_piece_of_a_fit_carries_the_table(name):
+    """Its arrays are arguments of the piece: inside another argument, all of them would go with each piece."""
+    model, X, y = learner(name, K=2, n=4000)
+    backend = Recording()
+    with parallel_config(backend=backend, n_jobs=2):
+        model.fit(X, y)
+    assert X.nbytes > 7 * LARGE
+    assert max(backend.sizes, default=0) < LARGE
 
 
 @pytest.mark.parametrize(

@@ -81,11 +81,3 @@ def test_bins_hold_about_equal_counts():
     model = CostNaiveBayes(bins=4, calibration="none").fit(X, np.arange(1000) % 2)
     places = model.model_.places.find(X)[:, 0]
     np.testing.assert_array_equal(np.bincount(places), [250, 250, 250, 250])
-
-
-def test_many_rows_and_few_rows_take_the_same_values():
-    """Look-ups of a few rows and of many go different ways to the same sums."""
-    X, y, categorical = mixed(500, 3, 5)
-    model = CostNaiveBayes(calibration="none", categorical_features=categorical).fit(X, y)
-    parts = [model.posterior(X[i : i + 50]) for i in range(0, 500, 50)]
-    np.testing.assert_allclose(np.concatenate(parts), model.posterior(X), rtol=1e-13)

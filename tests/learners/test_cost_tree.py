@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LinearRegression
 
-from app import progress
 from app.acquisition.session import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.learners.cost_tree import path
@@ -21,7 +20,6 @@ from app.learners.cost_tree.soft import SMOOTH, Charges, Problem, SoftTree, loss
 from app.usecases.feature_costs import parse_prices
 from tests.reference.cost_tree import feed, objective, stand
 from tests.reference.stepwise import owned, simulate, step
-from tests.reference.tables import mixed
 
 KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
 
@@ -384,21 +382,6 @@ def test_a_budget_below_every_tree_leaves_the_prior(task):
         np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
 
 
-@pytest.mark.parametrize("features", ["raw", "boosted"])
-def test_numbers_words_and_gaps(features):
-    """Categories and missing values in every column; a missing value costs nothing; no class is impossible."""
-    X, y, categorical = mixed(200, 3, 4)
-    model = CostTree(
-        depth=2, trade_off=0.005, features=features, weak_learners=5, categorical_features=categorical, random_state=0
-    ).fit(X, y)
-    P = model.predict_proba(X)
-    assert np.isfinite(P).all()
-    assert 0 < P.min() <= P.max() < 1
-    assert (model.predict(X) == y).mean() > 0.5
-    nothing = np.full((1, X.shape[1]), np.nan)
-    assert simulate(model.model_, nothing, model.prices_).cost[0] == 0
-
-
 def test_weak_learners_answer_as_scikit_learns_trees():
     """The columns of boosted features are the outputs of the ensemble's own trees."""
     model, X = fitted("boosted")
@@ -418,23 +401,6 @@ def test_evaluation_costs_are_paid_once_on_a_path():
     cost = simulate(model.model_, X, model.prices_).cost
     assert 0 < cost.max() <= 8 * 0.5
     np.testing.assert_allclose(cost * 2, np.round(cost * 2))
-
-
-def test_it_tells_how_far_it_is_and_can_be_stopped():
-    """Reports rise to the end; a listener that raises ends the fit."""
-    X, _, y = table(200)
-    heard = []
-    with progress.listen(lambda fraction, stage: heard.append((fraction, stage))):
-        CostTree(depth=1, random_state=0).fit(X, y)
-    fractions = [fraction for fraction, _ in heard]
-    assert fractions == sorted(fractions)
-    assert len({stage for _, stage in heard}) > 20
-
-    def stop(fraction, stage):
-        raise KeyboardInterrupt
-
-    with progress.listen(stop), pytest.raises(KeyboardInterrupt):
-        CostTree(depth=2).fit(X, y)
 
 
 def test_a_task_decides_what_it_is():

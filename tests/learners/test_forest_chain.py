@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app import progress
 from app.acquisition.extra_trees import Rule
 from app.acquisition.session import Prices
-from app.errors import Invalid
 from app.learners.forest_chain import ForestChain
 
 SMALL = {"n_estimators": 4, "steps": 3, "greedy": 2}
@@ -123,32 +121,6 @@ def test_a_few_rows_are_enough(y):
     model = ForestChain(random_state=0).fit(X, y)
     assert model.posterior(X).shape == (len(y), len(set(y)))
     assert (model.experience_ is None) == (min(np.bincount(y)) < 2)
-
-
-def test_numbers_that_are_too_large_are_refused_by_column():
-    X, y = informative(40)
-    X[3, 1] = 1e39
-    with pytest.raises(Invalid) as error:
-        ForestChain(**SMALL).fit(X, y)
-    assert error.value.flaws[0].loc == "/columns/1"
-    assert np.isfinite(ForestChain(**SMALL).fit(X[4:], y[4:]).posterior(X)).all()
-
-
-def test_progress_is_told_and_a_listener_ends_it():
-    """It rises to 1; what the listener raises comes out."""
-    X, y = informative(120)
-    told = []
-    with progress.listen(lambda fraction, _: told.append(fraction)):
-        ForestChain(**SMALL, random_state=0).fit(X, y)
-    assert told == sorted(told)
-    assert (len(told) > 10, told[-1]) == (True, 1.0)
-
-    def stop(fraction, _):
-        if fraction > 0.5:
-            raise InterruptedError
-
-    with progress.listen(stop), pytest.raises(InterruptedError):
-        ForestChain(**SMALL, random_state=0).fit(X, y)
 
 
 def test_the_staircase_says_what_each_step_costs_and_brings():

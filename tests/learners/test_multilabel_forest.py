@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
-from app import progress
-from app.errors import Invalid
-from app.learners.compiled import forests
-from app.learners.multilabel import MultilabelForest
+from app.learners import multilabel
+from app.learners.multilabel import MultilabelForest, Neighbours
 from tests.learners.multilabel import drawn
 
 
@@ -78,25 +75,6 @@ def test_categories_are_put_in_the_order_of_their_labels():
     assert np.array_equal(model.fit(X, Y.astype(int)).predict(X), Y)
 
 
-def test_weights_move_the_probabilities():
-    """Weighing the rows of a label threefold raises its mean probability."""
-    X, Y = drawn(300)
-    model = MultilabelForest(n_estimators=20, min_samples_leaf=10, random_state=0)
-    plain = model.fit(X, Y).posterior(X)[:, 0].mean()
-    assert model.fit(X, Y, np.where(Y[:, 0] == 1, 3.0, 1.0)).posterior(X)[:, 0].mean() > plain + 0.1
-
-
-def test_refit_grows_the_forest_again_and_keeps_the_calibration():
-    """Rows that were held out are predicted better than before."""
-    X, Y = drawn(400)
-    model = MultilabelForest(n_estimators=20, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
-    curves, before = model.curves_, model.posterior(X[200:])
-    after = model.refit(X, Y).posterior(X[200:])
-    assert model.curves_ is curves
-    losses = [-np.log(np.where(Y[200:] == 1, P, 1 - P)).mean() for P in (before, after)]
-    assert losses[1] < losses[0] - 0.05
-
-
 def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     """By scikit-learn's own leaves, after a refit as well; in as many trees as there is room for."""
     X, Y = drawn(200)
@@ -104,8 +82,8 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     model = MultilabelForest(n_estimators=7, calibration="none", random_state=3).fit(X[:100], Y[:100]).refit(X, Y)
     theirs = RandomForestClassifier(7, min_samples_leaf=2, random_state=3).fit(X, Y)
     weights = np.ones(200)
-    monkeypatch.setattr(forests, "_MEMBERS", 200 * 4 + 1)
-    few = forests.Neighbours.of(model.model_, X, Y, weights)
+    monkeypatch.setattr(multilabel, "_MEMBERS", 200 * 4 + 1)
+    few = Neighbours.of(model.model_, X, Y, weights)
 
     assert (model.neighbours_.trees, few.trees) == (7, 4)
     for found, trees in ((model.label_vectors(new), 7), (few.find(model.model_, new), 4)):
@@ -118,7 +96,7 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
             assert shares.sum() == pytest.approx(1, abs=1e-12)
             assert cut == pytest.approx(0, abs=1e-6)
     whole = list(model.label_vectors(new))
-    monkeypatch.setattr(forests, "MAX_VECTORS", 2)
+    monkeypatch.setattr(multilabel, "MAX_VECTORS", 2)
     for (_, shares, _), (vectors, kept, cut) in zip(whole, model.label_vectors(new), strict=True):
         heaviest = np.sort(shares)[-2:]
         assert len(vectors) == len(heaviest)
@@ -132,10 +110,10 @@ def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
     X, Y = rng.normal(size=(600, 2)), rng.integers(0, 2, (600, 8))
     kind = MultilabelForest(n_estimators=5, min_samples_leaf=200, calibration="none", random_state=0)
     whole = kind.fit(X, Y)
-    monkeypatch.setattr(forests, "MAX_VECTORS", 20)
+    monkeypatch.setattr(multilabel, "MAX_VECTORS", 20)
     few = clone(kind).fit(X, Y)
     assert whole.label_vector_work(X[:7]) > 7 * 5 * 20 == few.label_vector_work(X[:7])
-    monkeypatch.setattr(forests, "_BLOCK", 1)
+    monkeypatch.setattr(multilabel, "_BLOCK", 1)
     assert few.label_vector_work(X[:7]) == 7 * 5 * 20
     leaf = np.diff(few.neighbours_.starts)
     assert leaf.max() == 20
@@ -149,34 +127,3 @@ def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
         kept = slice(few.neighbours_.starts[node], few.neighbours_.starts[node + 1])
         best = np.sort(everything.shares[everything.starts[node] : everything.starts[node + 1]])[-20:]
         assert np.sort(few.neighbours_.shares[kept]) == pytest.approx(best)
-
-
-def test_progress_is_told():
-    """Some trees at a time, over all forests."""
-    told = []
-    X, Y = drawn(60)
-    with progress.listen(lambda fraction, _: told.append(fraction)):
-        MultilabelForest(n_estimators=20, random_state=0).fit(X, Y)
-    assert told == sorted(told)
-    assert len(told) == 12
-    assert told[-1] == 1.0
-
-
-@pytest.mark.parametrize("Y", [np.arange(100) % 3, np.full((100, 2), 0.5), [[1, 0], [1]]])
-def test_labels_of_another_form_are_refused(Y):
-    """One column, other numbers, ragged rows: a ValueError, as scikit-learn's own."""
-    X = np.random.default_rng(0).normal(size=(len(Y), 2))
-    with pytest.raises(ValueError, match=r".+"):
-        MultilabelForest(n_estimators=1).fit(X, Y)
-
-
-def test_labels_may_be_sparse():
-    X, Y = drawn(100)
-    dense, thin = (MultilabelForest(n_estimators=5, random_state=0).fit(X, y) for y in (Y, sparse.csr_array(Y)))
-    assert np.array_equal(dense.posterior(X), thin.posterior(X))
-
-
-def test_values_beyond_single_precision_are_refused():
-    """scikit-learn's trees compare in float32."""
-    with pytest.raises(Invalid):
-        MultilabelForest(n_estimators=1).fit(np.array([[1e300], [0.0]]), [[0, 1], [1, 0]])

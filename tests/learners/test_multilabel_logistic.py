@@ -1,10 +1,7 @@
 """One calibrated logistic regression per label: equal to `Logistic` label by label, and honest in a chain."""
 
-import pickle
-
 import numpy as np
 import pytest
-from scipy import sparse
 
 from app.learners.logistic import Logistic
 from app.learners.multilabel import MultilabelLogistic
@@ -105,20 +102,3 @@ def test_calibration_makes_probabilities_true():
     X, Y = drawn(3000, seed=4)
     model = MultilabelLogistic(chain=True, categorical_features=[3], random_state=0).fit(X[:2000], Y[:2000])
     assert np.allclose(model.posterior(X[2000:]).mean(axis=0), Y[2000:].mean(axis=0), atol=0.04)
-
-
-@pytest.mark.parametrize(
-    "Y", [np.arange(100) % 3, np.arange(100).reshape(50, 2) % 3, np.full((100, 2), 0.5), [[1, 0], [1]]]
-)
-def test_labels_of_another_form_are_refused(Y):
-    """One column, other numbers, ragged rows: a ValueError, as scikit-learn's own."""
-    X = np.random.default_rng(0).normal(size=(len(Y), 2))
-    with pytest.raises(ValueError, match=r".+"):
-        MultilabelLogistic().fit(X, Y)
-
-
-def test_labels_may_be_sparse_and_models_are_small():
-    X, Y = drawn(200)
-    dense, thin = (MultilabelLogistic(random_state=0).fit(X, labels) for labels in (Y, sparse.csr_array(Y)))
-    assert np.array_equal(dense.posterior(X), thin.posterior(X))
-    assert len(pickle.dumps(dense)) < 8000

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from app import progress
 from app.acquisition.session import Prices
-from app.errors import Invalid
 from app.learners.random_forest import RandomForest
 from tests.conftest import shared
 from tests.reference.stepwise import simulate
@@ -23,36 +21,12 @@ def test_it_is_scikit_learns_forest(trees):
     np.testing.assert_allclose(model.predict_proba(new), theirs.predict_proba(new), atol=1e-6)
 
 
-def test_weights_move_the_probabilities():
-    """Weighing class 1 threefold raises its mean probability."""
-    X, y, _ = mixed(300, 2, 5, words=())
-    model = RandomForest(n_estimators=20, min_samples_leaf=10, random_state=0)
-    plain = model.fit(X, y).posterior(X)[:, 1].mean()
-    assert model.fit(X, y, np.where(y == 1, 3.0, 1.0)).posterior(X)[:, 1].mean() > plain + 0.1
-
-
-def test_progress_is_told():
-    """Some trees at a time."""
-    told = []
-    X, y, _ = mixed(60, 2, 0, words=())
-    with progress.listen(lambda fraction, _: told.append(fraction)):
-        RandomForest(n_estimators=40, calibration="none", random_state=0).fit(X, y)
-    assert told == sorted(told)
-    assert set(told) >= {16 / 40, 32 / 40, 1.0}
-
-
 @pytest.mark.parametrize("most", [None, "log2", 2, 0.5])
 def test_features_per_split(most):
     """Everything that scikit-learn takes for the number of features."""
     X, y, _ = mixed(60, 2, 0, words=())
     model = RandomForest(n_estimators=3, max_features=most, calibration="none", random_state=0).fit(X, y)
     assert model.model_.n_trees == 3
-
-
-def test_values_beyond_single_precision_are_refused():
-    """scikit-learn's trees compare in float32."""
-    with pytest.raises(Invalid):
-        RandomForest(n_estimators=1).fit(np.array([[1e300], [0.0]]), [0, 1])
 
 
 @pytest.mark.thorough

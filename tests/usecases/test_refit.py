@@ -4,45 +4,15 @@ import numpy as np
 import pytest
 
 from app.learners import logistic, scikit
-from app.learners.catalogue import KINDS, resolve
+from app.learners.catalogue import KINDS
 from app.learners.multilabel import MultilabelLogistic
 from app.learners.scikit import fit_linear
 from tests.conftest import trained, two_class_rows
 from tests.learners.multilabel import drawn
-from tests.reference.tables import mixed
 
 QUICK = {"auto": {"max_seconds": 1e-9}, "cost_tree": {"depth": 1, "lambda": 0.001}}
 SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
-
-
-@pytest.mark.parametrize("name", CLASSIFIERS)
-@pytest.mark.thorough
-def test_refit_learns_from_the_new_rows_and_keeps_the_calibration(name):
-    """The calibration is that of the first fit; rows that were held out are predicted better than before."""
-    X, y, categorical = mixed(240, 2, 1)
-    kind, parameters = resolve({"kind": name} | QUICK.get(name, {}))
-    benefits = np.array([[1.0, 0.0], [0.0, 1.0]]) if kind.needs_benefits else None
-    model = kind.build(parameters, categorical_features=list(categorical), benefits=benefits, random_state=0)
-    model.fit(X[:160], y[:160])
-    before, calibrator = model.posterior(X[160:]), getattr(model, "calibrator_", None)
-    model.refit(X, y)
-    after = model.posterior(X[160:])
-    assert getattr(model, "calibrator_", None) is calibrator
-    assert log_loss(after, y[160:]) < log_loss(before, y[160:])
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_refit_of_several_labels_learns_from_the_new_rows_and_keeps_the_calibration(name):
-    """The calibration is that of the first fit; rows that were held out are predicted better than before."""
-    X, Y = drawn(300)
-    kind, parameters = resolve({"kind": name})
-    model = kind.build(parameters, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
-    before, curves = model.posterior(X[200:]), model.curves_
-    model.refit(X, Y)
-    after = model.posterior(X[200:])
-    assert model.curves_ is curves
-    assert log_losses(after, Y[200:]) < log_losses(before, Y[200:])
 
 
 @pytest.mark.parametrize(("chain", "raw_fits"), [(False, 1), (True, 6)])
@@ -66,14 +36,6 @@ def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit():
     shape = model.numeric_transform_
     alone = logistic.Logistic(calibration="none", numeric_transform=shape, categorical_features=[3]).fit(X, Y[:, 1])
     np.testing.assert_allclose(model.posterior(X)[:, 1], alone.posterior(X)[:, 1], atol=1e-9)
-
-
-def log_losses(P, Y):
-    return -np.log(np.where(Y == 1, P, 1.0 - P)).mean()
-
-
-def log_loss(P, y):
-    return -np.log(np.maximum(P[np.arange(len(y)), y], 1e-9)).mean()
 
 
 def test_what_is_reported_is_that_of_the_rows_held_out(service):

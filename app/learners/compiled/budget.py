@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,11 +14,9 @@ from app.acquisition.session import check_budget
 from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, Walk
 from app.decisions.folds import shuffled_groups
 from app.learners.base import scikit
+from app.learners.budget_forest import BudgetForest, Point
 from app.learners.stepwise import VALIDATION
 from app.progress import part, report
-
-if TYPE_CHECKING:
-    from app.learners.budget_forest import BudgetForest
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Tried if `alpha` is None: the range of the paper's experiments (section 3) with fewer steps."""
@@ -33,15 +31,6 @@ Turney's prices (200 training rows, 10 splits, alpha 2, 20 trees, vote stopping)
 MAX_TREES = 40
 """The maximum number of trees if `n_estimators` is None, as in the paper."""
 _ENOUGH = 1000  # validation rows: with 40 the number of trees chosen on heart was noise
-
-
-class Point(NamedTuple):
-    """A forest on the way: its `rule` and number of `trees`, mean `cost` and `error` per validation row."""
-
-    rule: Rule
-    trees: int
-    cost: float
-    error: float
 
 
 class Found(NamedTuple):

@@ -1,49 +1,62 @@
-"""What every learner does alike: calibration on cross-fitted predictions, weights, missing values, progress."""
+"""Calibration on rows that their model did not see, and which one `auto` chooses."""
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from scipy.special import expit, softmax
 
 from app import progress
-from app.errors import Invalid
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.logistic import Logistic
+from app.learners.random_forest import RandomForest
+from app.learners.unseen import best_calibration
 from tests.reference.tables import mixed
 
-LEARNERS = [Logistic, BenefitLogistic, CostNaiveBayes]
-CALIBRATIONS = ["auto", "isotonic", "sigmoid", "none"]
 
-every_learner = pytest.mark.parametrize("learner", LEARNERS)
-every_calibration = pytest.mark.parametrize("calibration", CALIBRATIONS)
-
-
-@every_learner
-@every_calibration
-def test_rows_that_weigh_nothing_do_not_matter(learner, calibration):
-    """Zero weights, also of a whole class, are as if the rows were not there."""
-    X, y, categorical = mixed(200, 3, 4)
-    weights = np.random.default_rng(0).uniform(0.5, 2, size=200)
-    weights[(y == 2) | (np.arange(200) % 7 == 0)] = 0
-    model = learner(calibration=calibration, categorical_features=categorical, random_state=0)
-    P = model.fit(X, y, weights).posterior(X)
-    kept = weights > 0
-    np.testing.assert_array_equal(model.classes_, [0, 1])
-    np.testing.assert_array_equal(clone(model).fit(X[kept], y[kept], weights[kept]).posterior(X), P)
+def right(seed, power=1.0):
+    """Probabilities (300, 10) that are right to the power of 1, and the truth; greater powers are too sure."""
+    rng = np.random.default_rng(seed)
+    P = softmax(rng.normal(scale=4, size=(300, 10)), axis=1)
+    y = (P.cumsum(axis=1) < rng.random(300)[:, None]).sum(axis=1).clip(0, 9)
+    Q = P**power
+    return Q / Q.sum(axis=1, keepdims=True), y, np.ones(300)
 
 
-@every_learner
-@pytest.mark.thorough
-def test_weights_move_the_probabilities(learner):
-    """Weighing class 1 threefold brings its weighted mean probability from 1/2 to 3/4, calibrated or not."""
-    X, y, categorical = mixed(300, 2, 5)
-    weights = np.where(y == 1, 3.0, 1.0)
-    for calibration in CALIBRATIONS:
-        model = learner(calibration=calibration, categorical_features=categorical, random_state=0)
-        plain = model.fit(X, y).posterior(X)[:, 1].mean()
-        heavy = np.average(model.fit(X, y, weights).posterior(X)[:, 1], weights=weights)
-        assert plain == pytest.approx(0.5, abs=0.02)
-        assert heavy == pytest.approx(0.75, abs=0.02)
+def test_what_is_right_already_is_left_alone():
+    """Or gets a sigmoid that changes next to nothing, where it is not clearly worse."""
+    chosen = [best_calibration(*right(seed)) for seed in range(20)]
+    assert chosen.count("none") >= 10
+    assert "isotonic" not in chosen
+
+
+def test_overconfidence_gets_a_sigmoid():
+    assert [best_calibration(*right(seed, power=3)) for seed in range(5)] == ["sigmoid"] * 5
+
+
+def steps(rng, n):
+    """Scores (n,), and classes that jump from 10 % to 90 % at 0."""
+    s = rng.uniform(-3, 3, n)
+    return s, (rng.random(n) < np.where(s > 0, 0.9, 0.1)).astype(int)
+
+
+@pytest.mark.parametrize(("rows", "chosen"), [(300, "isotonic"), (30, "sigmoid")])
+def test_a_step_gets_steps_from_twenty_rows_of_a_class(rows, chosen):
+    s, y = steps(np.random.default_rng(0), rows)
+    assert best_calibration(np.column_stack((expit(-s), expit(s))), y, np.ones(rows)) == chosen
+
+
+def shifted(rows):
+    """Two classes, normal with a shift: logistic regression is right, and a forest's trees vote too timidly."""
+    y = np.arange(rows) % 2
+    return np.random.default_rng(0).normal(size=(rows, 4)) + 0.7 * y[:, None], y
+
+
+@pytest.mark.parametrize(
+    ("learner", "chosen"),
+    [(Logistic(random_state=0), "none"), (RandomForest(n_estimators=20, random_state=0), "sigmoid")],
+)
+def test_learners_choose_on_many_rows_too(learner, chosen):
+    assert learner.fit(*shifted(2200)).calibration_ == chosen
 
 
 def test_calibrators_see_only_rows_that_their_model_did_not():
@@ -77,7 +90,7 @@ def test_the_method_follows_the_smaller_of_two_classes(smallest, calibration, us
 
 @pytest.mark.parametrize("calibration", ["auto", "sigmoid", "isotonic"])
 @pytest.mark.parametrize("rare", [1, 2, 3])
-@every_learner
+@pytest.mark.parametrize("learner", [Logistic, BenefitLogistic, CostNaiveBayes])
 @pytest.mark.thorough
 def test_one_rare_class_does_not_disable_calibration(learner, rare, calibration):
     """A class of one to three rows beside two of 200: they are calibrated on rows that their model did not see."""
@@ -102,34 +115,3 @@ def test_progress_is_told_for_every_fold():
     assert list(dict.fromkeys(fractions)) == [0.0, 0.167, 0.333, 0.5, 0.667, 0.833, 1.0]
     stages = dict.fromkeys(stage for _, stage in heard)
     assert list(stages) == [*(f"calibration fold {k} of 5" for k in range(1, 6)), "final fit"]
-
-
-@every_learner
-@pytest.mark.parametrize("code", [-1.0, 0.5, 2.0**20])
-def test_what_is_no_category_code_is_refused(learner, code):
-    """In training and in prediction, with the column."""
-    X, y, categorical = mixed(40, 2, 8)
-    model = learner(categorical_features=categorical)
-    wrong = X.copy()
-    wrong[3, 0] = code
-    with pytest.raises(Invalid, match="column 0"):
-        model.fit(wrong, y)
-    with pytest.raises(Invalid, match="column 0"):
-        model.fit(X, y).predict_proba(wrong)
-
-
-@every_learner
-def test_one_class_is_refused(learner):
-    """A classifier needs two."""
-    with pytest.raises(Invalid, match="class"):
-        learner().fit(np.zeros((5, 2)), np.ones(5))
-
-
-@every_learner
-def test_labels_may_be_strings(learner):
-    """`classes_` are the sorted labels, and predictions are labels."""
-    X, y, categorical = mixed(80, 2, 9)
-    labels = np.array(["yes", "no"])[y]
-    model = learner(categorical_features=categorical).fit(X, labels)
-    assert list(model.classes_) == ["no", "yes"]
-    assert (model.predict(X) == labels).mean() > 0.7
