@@ -36,8 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _as_client(given) if given and given[0] in _OF_CLIENT else _run(_parser().parse_args(given))
 
 
-def _parser(describe: Callable[[str, argparse.ArgumentParser], None] | None = None) -> argparse.ArgumentParser:
-    """`describe` adds the arguments of a client's command."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="payoff", description="Predictions that decide. Settings are PAYOFF_… variables."
     )
@@ -57,18 +56,12 @@ def _parser(describe: Callable[[str, argparse.ArgumentParser], None] | None = No
     examined.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
     cli.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
     commands.add_parser("rebuild", help="publish the stored models that the database does not know")
-    shell = commands.add_parser("completion", help="print a script that completes commands in a shell")
-    shell.add_argument("shell", choices=["bash", "zsh", "fish"])
     for name, purpose in _OF_CLIENT.items():
-        command = commands.add_parser(name, help=f"{purpose} (a client's command)", add_help=False)
-        if describe is not None:
-            describe(name, command)
+        commands.add_parser(name, help=f"{purpose} (a client's command)", add_help=False)
     return parser
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    if chosen.command == "completion":
-        return _as_client(["completion", chosen.shell])
     module, _, name = _RUN[chosen.command].partition(":")
     if chosen.command == "serve":
         gc.disable()  # until it has started: what is imported stays, and searching it takes a tenth of the time
@@ -77,17 +70,12 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def _as_client(arguments: Sequence[str]) -> int:
-    """Run a command of the client, or print the script that completes commands."""
     try:
-        from payoff_client import commands, terminal  # noqa: PLC0415 - a service needs no client
+        from payoff_client import commands  # noqa: PLC0415 - a service needs no client
     except ModuleNotFoundError as error:
         print(f"payoff: {arguments[0]} needs the client: pip install payoff-client ({error})", file=sys.stderr)
         return 2
-    if arguments[0] in _OF_CLIENT:
-        return commands.main(arguments, prog="payoff")
-    with terminal.output_may_end():
-        print(terminal.script(_parser(commands.describe), arguments[1]))
-    return 0
+    return commands.main(arguments, prog="payoff")
 
 
 def _number(low: int, high: int) -> Callable[[str], int]:

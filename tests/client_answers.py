@@ -1,14 +1,12 @@
-"""Answers of a service, valid and broken, for the client's tests."""
+"""Valid answers of a service, by the end of the path."""
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 
 import httpx
 import pyarrow as pa
-from hypothesis import strategies as st
 
 FEATURES = [{"name": "age", "type": "numeric"}, {"name": "pain", "type": "category"}]
 CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "metrics": {}, "features": FEATURES}
@@ -47,26 +45,6 @@ VALID = {  # by the end of the path
     "/m": {"versions": [{}], "latest": 1, "aliases": {}, "recording": {"record": False}},
     "/m:1": CARD,
 }
-HEADERS = {"Content-Type": "application/json", "Payoff-Answer": json.dumps(SHARED)}
-KEYS = st.sampled_from(["name", "id", "status", "next", "versions", "warnings", "errors", "loc", "a", "x", "detail"])
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(10**400) | st.just("\ud800")
-JSON = st.recursive(SCALARS, lambda of: st.lists(of, max_size=3) | st.dictionaries(KEYS, of, max_size=4), max_leaves=8)
-
-
-@st.composite
-def altered(draw):
-    """Valid answers by path, one of them with another value, or without one, at a place."""
-    answers = copy.deepcopy(VALID)
-    answers["header"] = copy.deepcopy(SHARED)
-    place, step = answers, draw(st.sampled_from(sorted(answers)))
-    while isinstance(place[step], dict | list) and place[step] and draw(st.integers(0, 3)):
-        place = place[step]
-        step = draw(st.sampled_from(sorted(place))) if isinstance(place, dict) else draw(st.integers(0, len(place) - 1))
-    if draw(st.booleans()) and len(place) > 1:
-        del place[step]
-    else:
-        place[step] = draw(JSON)
-    return answers
 
 
 def arrow(rows=2):
@@ -79,30 +57,12 @@ def arrow(rows=2):
     return sink.getvalue()
 
 
-def of_path(answers, request):
+def of_path(request, answers=VALID):
     """The answer at a path, in the format that is asked for."""
     content = answers.get(f"/{request.url.path.rpartition('/')[2]}", {})
-    headers = {"Content-Type": "application/json", "Payoff-Answer": json.dumps(answers.get("header"))}
+    headers = {"Content-Type": "application/json", "Payoff-Answer": json.dumps(SHARED)}
     if request.headers.get("Accept") == "application/vnd.apache.arrow.stream":
         rows = 3000 if request.headers["Content-Type"] == "application/x-npy" else 2
         headers["Content-Type"] = request.headers["Accept"]
         return httpx.Response(200, content=arrow(rows), headers=headers)
     return httpx.Response(200, content=json.dumps(content), headers=headers)
-
-
-@st.composite
-def servers(draw):
-    """What answers requests: one thing whatever was asked, or nearly right ones."""
-    if draw(st.integers(0, 3)):
-        answers = draw(altered())
-        return lambda request: of_path(answers, request)
-    content = draw(st.binary() | JSON.map(json.dumps).map(str.encode) | st.sampled_from([arrow()]))
-    content = content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content
-    headers = {
-        name: draw(st.sampled_from([value, "application/vnd.apache.arrow.stream", "{", "x"]))
-        for name, value in HEADERS.items()
-    }
-    status = draw(st.sampled_from([200, 200, 204, 302, 422, 409, 503, 700]))
-    if status == 302:
-        headers["Location"] = draw(st.sampled_from(["/x", "http://[", "x:y"]))
-    return lambda _: httpx.Response(status, content=content, headers=headers)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from payoff_client.answers import Decisions, Report
 from payoff_client.client import AsyncPayoff, Payoff
+from payoff_client.deciding import Decisions
+from payoff_client.documents import FileStakes, Report, Stakes
 from payoff_client.errors import (
     Conflict,
     Flaw,
@@ -22,15 +21,10 @@ from payoff_client.errors import (
     Unavailable,
 )
 from payoff_client.model import Model
-from payoff_client.stakes import FileStakes, Stakes
-from payoff_client.version import __version__
-
-if TYPE_CHECKING:
-    from payoff_client.estimator import BenefitClassifier
+from payoff_client.transport import __version__
 
 __all__ = [
     "AsyncPayoff",
-    "BenefitClassifier",
     "Conflict",
     "Decisions",
     "FileStakes",
@@ -52,12 +46,3 @@ __all__ = [
     "Unavailable",
     "__version__",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """`BenefitClassifier` needs scikit-learn, which is imported with it."""
-    if name == "BenefitClassifier":
-        from payoff_client.estimator import BenefitClassifier  # noqa: PLC0415 - see above
-
-        return BenefitClassifier
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,11 +9,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc, parquet, types
+from pyarrow import compute, ipc, parquet, types
+from pydantic_core import from_json
 
 from payoff_client.files import Part
 from payoff_client.rows import Columns, Table, listed, of_feature
-from payoff_client.transport import parsed
 
 _BYTES_OF_VALUE = 4  # of a value in text, about
 
@@ -40,7 +40,11 @@ class ArrowTable(Table):
         return pa.table([*found.columns, *given.columns], [*found.column_names, *given.column_names])
 
 
-def _is_number(kind: Any) -> bool:
+def _fits(kind: pa.DataType, *, is_text: bool) -> bool:
+    """Whether a column of this type is sent as it is; of others the values are looked at."""
+    if is_text:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return bool(types.is_string(kind) or types.is_large_string(kind))
     tests = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
     return any(test(kind) for test in tests)
 
@@ -49,14 +53,14 @@ def stream(table: Table, names: Sequence[str], texts: Collection[str]) -> bytes:
     """Columns of a frame as an Arrow stream, those in `texts` being categories; Invalid as in JSON."""
     columns = {}
     for name in names:
-        column = None
-        if name not in texts:
-            with suppress(TypeError, ValueError):  # values of several kinds, of which the first to blame is named
-                column = table.arrow(name)
-        if column is None or not _is_number(column.type):
-            values = of_feature(name, table.values(name), is_text=name in texts)
-            column = pa.array(values, pa.string() if name in texts else pa.float64())
-        columns[name] = column
+        column, is_text = None, name in texts
+        with suppress(TypeError, ValueError):  # values of several kinds, of which the first to blame is named
+            column = table.arrow(name)
+        if column is None or not _fits(column.type, is_text=is_text):
+            column = of_feature(name, table.values(name), is_text=is_text)
+            columns[name] = pa.array(column, pa.string() if is_text else pa.float64())
+        else:
+            columns[name] = column.cast(pa.string()) if is_text else column
     return _stream_of(pa.table(columns))
 
 
@@ -82,28 +86,26 @@ def parquet_of(table: Table) -> bytes:
     return content
 
 
-def rows_of(content: bytes) -> list[dict[str, Any]]:
-    """The rows of a stream."""
-    found: list[dict[str, Any]] = ipc.open_stream(content).read_all().to_pylist()
-    return found
-
-
-def decided(content: bytes) -> dict[str, Any]:
-    """An answer of `/predict` as its JSON has it, but with arrays of numbers."""
+def decided(content: bytes) -> tuple[bytes, dict[str, Any]]:
+    """An answer of `/predict`: what is beside its columns, as JSON, and these as arrays; of decisions the positions."""
     table = ipc.open_stream(content).read_all()
-    found: dict[str, Any] = parsed(metadata_of(content))
+    text = metadata_of(content)
+    rest = from_json(text)
 
     def numbers(kind: str, names: Sequence[Any]) -> np.ndarray:
         columns = [table.column(f"{kind}:{name}").to_numpy() for name in names]
         return np.stack(columns, axis=1) if columns else np.empty((table.num_rows, 0))
 
     if "value" in table.column_names:
-        return found | {"values": table.column("value").to_numpy()}
-    found["decisions"] = table.column("decision").cast(pa.string()).to_numpy().tolist()
-    found["probabilities"] = numbers("p", found["classes"])
+        return text, {"values": table.column("value").to_numpy()}
+    actions = pa.array(map(str, rest["actions"]), pa.string())
+    found = {
+        "decisions": compute.index_in(table.column("decision").cast(pa.string()), actions).to_numpy(),
+        "probabilities": numbers("p", rest["classes"]),
+    }
     if any(name.startswith("benefit:") for name in table.column_names):
-        found["expected_benefits"] = numbers("benefit", found["actions"])
-    return found | ({"ids": table.column("id").to_pylist()} if "id" in table.column_names else {})
+        found["expected_benefits"] = numbers("benefit", rest["actions"])
+    return text, found | ({"ids": table.column("id").to_pylist()} if "id" in table.column_names else {})
 
 
 def metadata_of(content: bytes) -> bytes:

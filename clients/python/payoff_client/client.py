@@ -1,40 +1,115 @@
-"""The service: models, training, comparisons, sets, outcomes."""
+"""The service: models, data sets, training, comparisons, sets, outcomes."""
 
 from __future__ import annotations
 
+import builtins
 import os
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, Unpack
+from uuid import uuid4
 
 import httpx
 import numpy as np
 
-from payoff_client.answers import Report, warn
-from payoff_client.datasets import Datasets, upload
 from payoff_client.deciding import SMALL, named, of_array, stated
-from payoff_client.errors import PayoffError, located
-from payoff_client.files import NO_OUTCOMES, add_counts, send_file
-from payoff_client.jobs import ordered
-from payoff_client.model import Model, charted
-from payoff_client.rows import Table, table_of, whole
-from payoff_client.shapes import COMPARED, COUNTS, SETS, TRAINED
-from payoff_client.stakes import (
+from payoff_client.documents import (
     BenefitOptions,
     Benefits,
     CompareOptions,
+    Job,
+    Object,
+    Period,
+    Report,
     RetrieveOptions,
+    Stored,
     TrainOptions,
+    UploadOptions,
     Written,
-    refuse_written,
+    warn,
 )
-from payoff_client.transport import Awaited, AwaitedWire, Blocking, BlockingWire, Call, Link, Linked, Mode, post, shared
-from payoff_client.version import __version__
+from payoff_client.errors import of_job
+from payoff_client.files import kind_of, send_outcomes
+from payoff_client.model import Model, drawn
+from payoff_client.rows import arrow_tools, has_pyarrow, table_of
+from payoff_client.terminal import Bar
+from payoff_client.transport import (
+    PARQUET,
+    Awaited,
+    AwaitedWire,
+    Blocking,
+    BlockingWire,
+    Call,
+    Link,
+    Linked,
+    Mode,
+    __version__,
+    delete,
+    post,
+    query,
+    shared,
+    step,
+)
 
-_WORDS = ("id", "truth", "action")  # of an outcome
-_OUTCOMES_AT_ONCE = 20_000
+PAUSE = 2  # seconds between two looks at a job that goes on
+
+
+class Datasets(Linked[Mode]):
+    """Upload, list and delete data sets."""
+
+    @shared
+    async def upload(
+        self,
+        data: Any,
+        /,
+        *,
+        label: str | Sequence[str],
+        name: str | None = None,
+        **options: Unpack[UploadOptions],
+    ) -> Stored:
+        """Upload a file (its path) or a frame; the same content has the same id.
+
+        Files are CSV (gzipped or not) or Parquet, by their suffix. `options`: `types` has `number`, `category` or
+        `ignore` by column, `label_type` is that of the label; `delimiter`, `decimal` and `encoding` are those of CSV.
+        """
+        return await upload(self._link, data, label, name=name, **options)
+
+    @shared
+    async def from_outcomes(self, model: str, /, *, name: str | None = None, **period: Unpack[Period]) -> Stored:
+        """A data set of recorded instances of a model and their truth; `period` are `since` and `until`."""
+        call = post("/datasets/from-outcomes", {"model": model, **stated(name=name, **period)})
+        return await self._link.document(call, Stored)
+
+    @shared
+    async def get(self, dataset: str) -> Object:
+        """Describe a data set, by its id or name."""
+        return await self._link.document(Call("GET", f"/datasets/{step(dataset)}"), Object)
+
+    @shared
+    async def list(self) -> builtins.list[Object]:
+        """All data sets, newest first."""
+        return await self._link.items("/datasets", "datasets")
+
+    @shared
+    async def delete(self, dataset_id: str) -> None:
+        """Delete a data set that no job uses."""
+        await self._link.request(delete(f"/datasets/{step(dataset_id)}"))
+
+
+async def upload(link: Link, data: Any, label: str | Sequence[str], **options: Any) -> Stored:
+    """The description of what is stored; `options` are the other query parameters, left out where they are None."""
+    if isinstance(data, str | Path):
+        kind, content = kind_of(Path(data)), Path(data).read_bytes()
+    elif has_pyarrow():
+        kind, content = PARQUET, arrow_tools().parquet_of(table_of(data))
+    else:
+        raise ImportError(
+            "frames and lists of objects are uploaded as Parquet, which needs pyarrow (pip install pyarrow)"
+        )
+    params = {"label": label, **query(stated(**options))}
+    return await link.document(Call("POST", "/datasets", params, content, {"Content-Type": kind}), Stored)
 
 
 class Service(Linked[Mode]):
@@ -74,9 +149,9 @@ class Service(Linked[Mode]):
         return Model(self._link, reference)
 
     @shared
-    async def models(self) -> list[dict[str, Any]]:
+    async def models(self) -> list[Object]:
         """All models with their versions and aliases, by name."""
-        return await self._link.items("/models", "models", {"name": str})
+        return await self._link.items("/models", "models")
 
     @shared
     async def train(
@@ -95,13 +170,12 @@ class Service(Linked[Mode]):
         `data` is a frame, a list of objects, the path of a file, or without `label` the id or name of a data set.
         `learner` is a kind, or an object of `kind` and its parameters. `options` are the other fields of `/train`:
         `benefits`, `actions`, `feature_costs`, `holdout`, `refit`, `seed`; and `delimiter`, `decimal`,
-        `encoding` of a CSV file. Raises JobFailed where the training does.
+        `encoding` of a CSV file, `types` by column. Raises JobFailed where the training does.
         """
-        fields, written = _parted(options)
-        dataset = await self._dataset_id(data, label, name, written)
-        order = {"model": name, "learner": named(learner, "kind"), "data": {"dataset": dataset}, **stated(**fields)}
-        job = await ordered(self._link, "/train", order, f"training {name}", progress, TRAINED)
-        warn(job["warnings"])
+        fields, dataset = await self._stored(data, label, name, options)
+        order = {"model": name, "learner": named(learner, "kind"), "data": {"dataset": dataset}, **fields}
+        job = await self._ordered("/train", order, f"training {name}", progress)
+        warn(job.get("warnings"))
         return self.model(f"{name}:{job['model']['version']}")
 
     @shared
@@ -123,28 +197,44 @@ class Service(Linked[Mode]):
         file. Amounts are in the unit of `benefits`, per row.
         Raises JobFailed where the comparison does.
         """
-        fields, written = _parted(options)
-        dataset = await self._dataset_id(data, label, None, written)
-        order = {"dataset": dataset, "learners": [named(each, "kind") for each in learners]}
-        order |= stated(benefits=benefits, **fields)
-        job = await ordered(self._link, "/compare", order, "comparing", progress, dict)
-        report = await charted(self._link, Call("GET", f"/jobs/{job['id']}"), chart, COMPARED)
-        found = Report(report["result"])
-        found.svg = report.svg
-        return found
+        fields, dataset = await self._stored(data, label, None, options)
+        kinds = [named(each, "kind") for each in learners]
+        order = {"dataset": dataset, "learners": kinds, **stated(benefits=benefits), **fields}
+        job = await self._ordered("/compare", order, "comparing", progress)
+        return await drawn(self._link, Call("GET", f"/jobs/{job['id']}"), Report(job["result"]), chart)
 
-    async def _dataset_id(
-        self, data: Any, label: str | Sequence[str] | None, name: str | None, written: Mapping[str, Any]
-    ) -> str:
-        """Data that are the id or name of a data set stand for it; others are uploaded."""
+    async def _stored(
+        self, data: Any, label: str | Sequence[str] | None, name: str | None, options: Mapping[str, Any]
+    ) -> tuple[Object, str]:
+        """The fields of an order among the options, and the id of its data set: of an uploaded one, id or name."""
         if isinstance(data, str) and label is None:
-            refuse_written(written, "a data set")
-            return data
+            return stated(**options), data
         if label is None:
             raise TypeError("label is required: the name of the column to predict")
-        found = await upload(self._link, data, label, name=name, **written)
-        warn(found["warnings"])
-        return str(found["id"])
+        of_file = {key: value for key, value in options.items() if key in UploadOptions.__annotations__}
+        found = await upload(self._link, data, label, name=name, **of_file)
+        warn(found.get("warnings"))
+        return stated(**{key: value for key, value in options.items() if key not in of_file}), found["id"]
+
+    async def _ordered(self, path: str, order: Object, title: str, progress: bool | None) -> Object:
+        """The job of an order, once it has succeeded; JobFailed where it fails or is cancelled.
+
+        The order has an idempotency key of its own, so that repeating it starts no second job.
+        """
+        link = self._link
+        job = await link.document(post(path, order, {"Idempotency-Key": uuid4().hex}), Job)
+        look = Call("GET", f"/jobs/{step(job['id'])}", headers={"Prefer": f"wait={PAUSE}"})
+        with Bar(title, link.progress if progress is None else progress) as bar:
+            while job["status"] in ("queued", "running"):
+                bar.show(job["progress"], job.get("stage"))
+                asked = time.monotonic()
+                job = await link.document(look, Job)
+                if job["status"] in ("queued", "running") and time.monotonic() - asked < PAUSE / 2:
+                    await link.wire.sleep(PAUSE)  # a proxy keeps the service from waiting
+            if job["status"] != "succeeded":
+                raise of_job(job)
+            bar.show(1.0, "done")
+        return dict(job)
 
     @shared
     async def benefit(
@@ -164,7 +254,8 @@ class Service(Linked[Mode]):
         default in notebooks. `options` are `actions`, `priors`, `points`. Raises Invalid for rows that do not sum to 1.
         """
         document = stated(probabilities=probabilities, classes=classes, labels=labels, benefits=benefits, **options)
-        return await charted(self._link, post("/benefit", document), chart)
+        call = post("/benefit", document)
+        return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
 
     @shared
     async def retrieve(
@@ -187,41 +278,17 @@ class Service(Linked[Mode]):
             call = of_array("/retrieve", probabilities, fields)
         else:
             call = post("/retrieve", {**fields, **stated(probabilities=probabilities)})
-        return Report(await self._link.document(call, SETS))
+        return Report(await self._link.document(call, Object))
 
     @shared
-    async def send_outcomes(
-        self, outcomes: Any, *, correct: bool = False, **written: Unpack[Written]
-    ) -> dict[str, Any]:
+    async def send_outcomes(self, outcomes: Any, *, correct: bool = False, **written: Unpack[Written]) -> Object:
         """What became of recorded decisions, by `id` and `truth`, perhaps `action`, `benefit`, `at`.
 
         `outcomes` are objects, a frame, or the path of a file; `delimiter`, `decimal` and `encoding` are those of CSV.
         Sending them again changes nothing; `correct` replaces what is stored. Returns `accepted`, `unchanged`,
         `open` (those without a truth), `unknown` and `conflicts`.
         """
-        if isinstance(outcomes, str | Path):
-            return await send_file(self._link, Path(outcomes), {"correct": correct, **written})
-        refuse_written(written, "a frame")
-        return await self._send_rows(table_of(outcomes), correct=correct)
-
-    async def _send_rows(self, table: Table, *, correct: bool) -> dict[str, Any]:
-        total: dict[str, Any] = {**NO_OUTCOMES}
-        for start in range(0, len(table), _OUTCOMES_AT_ONCE):
-            rows = table.part(start, start + _OUTCOMES_AT_ONCE).objects()
-            sent = [
-                {
-                    name: whole(value) if name in _WORDS else value
-                    for name, value in row.items()
-                    if value is not None or name == "truth"
-                }
-                for row in rows
-            ]
-            try:
-                call = post("/outcomes", {"outcomes": sent, "correct": correct})
-                add_counts(total, await self._link.document(call, COUNTS))
-            except PayoffError as error:
-                raise located(error, table.label, before=start) from None
-        return total
+        return await send_outcomes(self._link, outcomes, {"correct": correct, **written})
 
     @shared
     async def close(self) -> None:
@@ -237,9 +304,7 @@ class AsyncPayoff(Service[Awaited]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -249,16 +314,8 @@ class Payoff(Service[Blocking]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of a request, and how a CSV file is written."""
-    written = {name: value for name, value in options.items() if name in Written.__annotations__}
-    return {name: value for name, value in options.items() if name not in written}, written
 
 
 def _settings(url: str | None, key: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Rows as requests to a model: as JSON, a NumPy array or an Arrow stream, in one or several to one version."""
+"""Decisions for rows: sent as JSON, a NumPy array or an Arrow stream, in one request or several to one version."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import io
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+import httpx
 import numpy as np
 
-from payoff_client.answers import Decisions, decisions_of, joined
-from payoff_client.errors import Invalid, PayoffError, located
+from payoff_client.documents import Card, Decided, Description, Matrix, adapter
+from payoff_client.errors import Invalid, InvalidAnswer, PayoffError, located
 from payoff_client.rows import Table, arrow_tools, has_pyarrow, plain, whole
-from payoff_client.shapes import CARD, DESCRIPTION, MATRIX, RECORDING
 from payoff_client.transport import ARROW, JSON, NPY, Call, Link, post, query, step
 
 SMALL = 2_000  # values: JSON of fewer is as fast as the formats for many
@@ -26,6 +26,137 @@ PART_VALUES = 200_000  # of a part in JSON, of which the service takes 1,000,000
 RECORDED_AT_ONCE = 50_000  # decisions, at most
 _JSON_ONLY = frozenset({"explain", "record"})
 _MATRICES = ("benefits", "cost_matrix")
+_PER_ROW = ("ids", "explanations", "propensities")
+_NOT_FIGURES = frozenset(
+    ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "values", "warnings", *_PER_ROW)
+)
+_MOST_NOTES = 100
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions for n rows, K classes and A actions.
+
+    `choice` (n,) has positions in `actions`, `probabilities` is (n, K), `expected_benefits` (n, A) or None. A model of
+    numbers has `values` (n,) alone. `figures` are the other fields of the answer: `rule`, `threshold`, `limits` with
+    shadow prices, `total`. `ids`, `explanations` and `propensities` have an entry a row, where they were asked for.
+    """
+
+    model: dict[str, Any] | None
+    classes: list[Any]
+    actions: list[Any]
+    choice: np.ndarray
+    probabilities: np.ndarray
+    expected_benefits: np.ndarray | None
+    values: np.ndarray | None
+    warnings: list[str]
+    figures: dict[str, Any] = field(default_factory=dict)
+    ids: list[Any] | None = None
+    explanations: list[dict[str, Any]] | None = None
+    propensities: list[float] | None = None
+
+    @property
+    def decisions(self) -> np.ndarray:
+        """The action for each row."""
+        found: np.ndarray = _named(self.actions)[self.choice]
+        return found
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """`decision`, `p:<class>` and `benefit:<action>`, or `value`; and `id`, `propensity`, parts of explanations."""
+        if self.values is not None:
+            return {"value": self.values}
+        found = {} if self.ids is None else {"id": _named(self.ids)}
+        found["decision"] = self.decisions
+        found |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
+        if self.expected_benefits is not None:
+            found |= {f"benefit:{name}": self.expected_benefits[:, a] for a, name in enumerate(self.actions)}
+        if self.propensities is not None:
+            found["propensity"] = np.array(self.propensities, dtype=np.float64)
+        if self.explanations is not None:
+            found["runner_up"] = _named([each["runner_up"] for each in self.explanations])
+            found["margin"] = np.array([each["margin"] for each in self.explanations], dtype=np.float64)
+            parts = [each.get("contributions") or {} for each in self.explanations]
+            for name in dict.fromkeys(name for each in parts for name in each):
+                found[f"contribution:{name}"] = np.array([each.get(name, np.nan) for each in parts], dtype=np.float64)
+        return found
+
+
+def _named(names: Sequence[Any]) -> np.ndarray:
+    """Names as an array of objects, integers as integers."""
+    are_whole = bool(names) and all(type(name) is int and abs(name) < 2**63 for name in names)
+    return np.array(names, dtype=np.int64 if are_whole else object)
+
+
+def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
+    """The decisions for so many rows in an answer of `/predict`; ValueError for others."""
+    is_table = answer.headers["Content-Type"].startswith(ARROW)
+    text, columns = arrow_tools().decided(answer.content) if is_table else (answer.content, {})
+    found = adapter(Decided).validate_json(text) | columns
+    figures = {name: value for name, value in found.items() if name not in _NOT_FIGURES}
+    classes, actions = found.get("classes") or [], found.get("actions") or []
+    values, probabilities, benefits = (found.get(name) for name in ("values", "probabilities", "expected_benefits"))
+    places = {str(name): place for place, name in enumerate(actions)}
+    chosen = found.get("decisions", [0] * rows if values is not None else ())
+    if not (is_table or values is not None):
+        chosen = [places[str(name)] for name in chosen]
+    per_row = [found.get(name) for name in _PER_ROW]
+    if any(each is not None and len(each) != rows for each in (chosen, *per_row)):
+        raise ValueError(f"it is not for {rows} rows")
+    return Decisions(
+        found.get("model"),
+        classes,
+        actions,
+        np.asarray(chosen, dtype=np.int64),
+        _numbers([] if values is not None else probabilities, (rows, len(classes))),
+        None if benefits is None else _numbers(benefits, (rows, len(actions))),
+        None if values is None else _numbers(values, (rows,)),
+        found.get("warnings") or [],
+        figures,
+        *per_row,
+    )
+
+
+def _numbers(sent: Any, shape: tuple[int, ...]) -> np.ndarray:
+    found = np.asarray(sent, dtype=np.float64)
+    if found.shape != shape and (found.size or 0 not in shape):
+        raise ValueError(f"the shape of its numbers is {found.shape}, not {shape}")
+    return found.reshape(shape)
+
+
+def joined(parts: Sequence[Decisions]) -> Decisions:
+    """The decisions of one table that was sent in parts, all of them by the same model."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    fields = ("choice", "probabilities", "expected_benefits", "values", *_PER_ROW)
+
+    def form(part: Decisions) -> Any:
+        return part.model, part.classes, part.actions, [getattr(part, name) is None for name in fields]
+
+    if any(form(part) != form(first) for part in parts):
+        raise InvalidAnswer("the parts of the table were answered by different models, or in different forms")
+    whole: dict[str, Any] = {}
+    for name in fields:
+        found = [getattr(part, name) for part in parts]
+        if isinstance(found[0], np.ndarray):
+            whole[name] = np.concatenate(found)
+        elif found[0] is not None:
+            whole[name] = [each for part in found for each in part]
+    return replace(first, **whole, warnings=notes_of([(part.warnings, len(part.choice)) for part in parts]))
+
+
+def notes_of(parts: Sequence[tuple[Sequence[str], int]]) -> list[str]:
+    """The warnings of parts, and how many rows each has: of several parts, each with the rows of the first that has it.
+
+    About a hundred are kept.
+    """
+    found: dict[str, str] = {}
+    start = 0
+    for warnings, rows in parts:
+        for text in warnings if len(found) < _MOST_NOTES else ():
+            found.setdefault(text, f"rows {start} to {start + rows - 1}: {text}")
+        start += rows
+    return list(found if len(parts) == 1 else found.values())
 
 
 @dataclass(frozen=True)
@@ -174,12 +305,16 @@ class Decider:
         self.version_path = f"/models/{step(reference, safe=':@')}"
         self.known: Features | None = None  # of the version that answered last
 
-    async def card(self) -> dict[str, Any]:
+    async def card(self) -> Card:
         """The card of the version."""
-        found = await self.link.document(Call("GET", self.version_path), (DESCRIPTION, CARD))
-        if "versions" in found:
-            found = await self.link.document(Call("GET", f"{self.version_path}:{found['latest']}"), CARD)
-        return found
+        path = self.version_path
+        if self.reference == self.name:
+            path = f"{path}:{(await self.description())['latest']}"
+        return await self.link.document(Call("GET", path), Card)
+
+    async def description(self) -> Description:
+        """The model with its versions."""
+        return await self.link.document(Call("GET", self.path), Description)
 
     async def features(self, *, fresh: bool) -> Features:
         """The features of the version, those that are known already unless they are to be fresh."""
@@ -189,8 +324,7 @@ class Decider:
 
     async def records(self) -> bool:
         """Whether the model records the decisions of requests that do not ask for it."""
-        found = await self.link.document(Call("GET", self.path), RECORDING)
-        return bool(found["recording"]["record"])
+        return (await self.description())["recording"]["record"]
 
     async def records_nothing(self) -> bool:
         """Whether it is sure that the model does not."""
@@ -208,7 +342,7 @@ class Decider:
         name = fields.get("benefits")
         if not isinstance(name, str) or ":" in name:
             return dict(fields)
-        saved = await self.link.document(Call("GET", f"{self.path}/matrices/{step(name)}"), MATRIX)
+        saved = await self.link.document(Call("GET", f"{self.path}/matrices/{step(name)}"), Matrix)
         return {**fields, "benefits": f"{name}:{saved['version']}"}
 
     async def decide(self, table: Table, fields: Mapping[str, Any], others: Collection[str] | None = None) -> Decisions:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 MAX_FLAWS = 20  # of what the client finds itself
 _MAX_SHOWN = 5  # flaws in the text of an exception
-_LONGEST_POSITION = 15  # digits
+_POSITION = re.compile(r"\d{1,15}", re.ASCII)
 _LISTS = frozenset({"instances", "probabilities", "ids", "outcomes", "rows", "labels"})  # fields with an item a row
 
 
@@ -53,10 +55,10 @@ class PayoffError(Exception):
 
     def __str__(self) -> str:
         lines = [str(flaw) for flaw in self.errors[:_MAX_SHOWN]]
-        if len(lines) < 2:
-            return lines[0] if lines else self.detail
-        more = len(self.errors) - len(lines)
-        return "\n".join([f"{len(self.errors)} places are invalid", *lines, *([f"and {more} more"] if more else [])])
+        if self.errors and self.errors[0].msg != self.detail:
+            lines.insert(0, self.detail)
+        more = len(self.errors) - _MAX_SHOWN
+        return "\n".join([*(lines or [self.detail]), *([f"and {more} more"] if more > 0 else [])])
 
 
 class Invalid(PayoffError):
@@ -125,14 +127,28 @@ BY_STATUS: dict[int, type[PayoffError]] = {
 }
 
 
+class _Problem(BaseModel):
+    """A problem document (RFC 9457), or an object that resembles one."""
+
+    title: str = ""
+    detail: str = ""
+    status: int | None = None
+    errors: tuple[Flaw, ...] = ()
+
+    @classmethod
+    def of(cls, content: Any, otherwise: str) -> dict[str, Any]:
+        """The arguments of an exception, from JSON or what it has; with other words where it is no problem."""
+        try:
+            read = cls.model_validate_json if isinstance(content, bytes) else cls.model_validate
+            found = read(content)
+        except ValidationError:
+            found = cls(detail=otherwise)
+        return {**dict(found), "detail": found.detail or found.title or otherwise}
+
+
 def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> PayoffError:
     """The exception for an answer that is an error; the body need not be a problem document."""
-    try:
-        sent = json.loads(content)
-    except (ValueError, RecursionError):
-        sent = None
-    words = content[:200].decode("utf-8", "replace") or f"status {status}"
-    fields = _fields(sent if isinstance(sent, dict) else {"detail": words})
+    fields = _Problem.of(content, content[:200].decode("utf-8", "replace") or f"status {status}")
     wait = headers.get("Retry-After", "")
     seconds = float(wait) if wait.isascii() and wait.isdigit() else None
     return BY_STATUS.get(status, PayoffError)(**fields | {"status": status, "retry_after": seconds})
@@ -140,22 +156,7 @@ def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> Payoff
 
 def of_job(job: Mapping[str, Any]) -> JobFailed:
     """The exception for a job that did not succeed."""
-    problem = job.get("error")
-    ended = {"detail": f"job {job['id']} was {job['status']}"}
-    return JobFailed(job=job, **_fields(problem if problem and isinstance(problem, dict) else ended))
-
-
-def _fields(problem: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an exception from a problem document, or from an object that resembles one."""
-    places, status = problem.get("errors"), problem.get("status")
-    flaws = [
-        Flaw(str(each.get("loc", "")), str(each.get("msg", "")))
-        for each in (places if isinstance(places, list) else ())
-        if isinstance(each, dict)
-    ]
-    detail = str(problem.get("detail") or problem.get("title") or "the request failed")
-    status = status if isinstance(status, int) else None
-    return {"detail": detail, "status": status, "title": str(problem.get("title", "")), "errors": flaws}
+    return JobFailed(job=job, **_Problem.of(job.get("error"), f"job {job['id']} was {job['status']}"))
 
 
 def located(
@@ -177,24 +178,18 @@ def located(
 
 def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], before: int, *, of_table: bool) -> Flaw:
     steps = [step.replace("~1", "/").replace("~0", "~") for step in flaw.loc.split("/")[1:]]
-    if of_table and len(steps) == 1:
-        return replace(flaw, column=steps[0] if steps[0] in columns else None)
     if steps and steps[0] in _LISTS:
         steps = steps[1:]
     elif not of_table:
         return flaw
-    if len(steps) == 2 and steps[0] in columns and not _is_position(steps[0]):
+    if len(steps) == 2 and steps[0] in columns and not _POSITION.fullmatch(steps[0]):
         steps.reverse()
-    if not steps or not _is_position(steps[0]):
-        return flaw
-    column = steps[1] if len(steps) > 1 else None
-    if column is not None and column not in columns and _is_position(column) and int(column) < len(columns):
+    row, column, *_ = [*steps, "", ""]
+    if not _POSITION.fullmatch(row):
+        return replace(flaw, column=row if row in columns else None)
+    if column not in columns and _POSITION.fullmatch(column) and int(column) < len(columns):
         column = columns[int(column)]
     try:
-        return replace(flaw, row=label(before + int(steps[0])), column=column)
+        return replace(flaw, row=label(before + int(row)), column=column or None)
     except IndexError:  # no such row was sent
         return flaw
-
-
-def _is_position(step: str) -> bool:
-    return step.isascii() and step.isdigit() and len(step) <= _LONGEST_POSITION

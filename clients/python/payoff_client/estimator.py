@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from payoff_client.client import Payoff
+from payoff_client.deciding import Decisions, stated
+from payoff_client.documents import Frame, Words
 from payoff_client.model import Model
 from payoff_client.rows import plain
 from payoff_client.transport import Blocking
@@ -22,10 +24,9 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     """Predicts the action with the largest expected benefit; without `benefits` the most probable class.
 
     Each `fit` publishes a version of the model `name`: `model_` is that version. `score` is the mean benefit per row,
-    without `benefits` the accuracy. `benefits` are `{class: {action: number}}`, such a frame, the name of a matrix
-    saved for `name`, or a matrix (K, A) whose rows are `classes_` and whose columns are `actions` (by default the
-    classes). `options` are other fields of `/train`, as `holdout`. Its decisions are not recorded, as cross-validation
-    makes many; `model_.decide(…, record=True)` records.
+    without `benefits` the accuracy. `benefits` are `{class: {action: number}}`, such a frame, or the name of a matrix
+    saved for `name`. `options` are other fields of `/train`, as `holdout`. Its decisions are not recorded, as
+    cross-validation makes many; `model_.decide(…, record=True)` records.
 
     Parameters
     ----------
@@ -40,15 +41,13 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         client: Payoff | None = None,
         *,
         learner: str | Mapping[str, Any] = "logistic",
-        benefits: Any = None,
-        actions: Sequence[str] | None = None,
+        benefits: Words | Frame | str | None = None,
         name: str = "benefit-classifier",
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.client = client
         self.learner = learner
         self.benefits = benefits
-        self.actions = actions
         self.name = name
         self.options = options
 
@@ -86,7 +85,7 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def _rows(self, X: np.ndarray) -> list[dict[str, Any]]:
         return [{f"x{j}": plain(value) for j, value in enumerate(row)} for row in X.tolist()]
 
-    def _answer(self, X: Any, **stakes: Any) -> Any:
+    def _answer(self, X: Any, **stakes: Any) -> Decisions:
         model = self.model_
         X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
         return model.answer(self._rows(X), record=False, **stakes)
@@ -95,8 +94,7 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """The action for each row (n,); without `benefits` a class."""
         stakes = {"rule": "most_probable"} if self.benefits is None else {"benefits": self._table()}
         found: np.ndarray = self._answer(X, **stakes).decisions
-        is_in_words = isinstance(self.benefits, Mapping | str) or hasattr(self.benefits, "to_dict")
-        if self.benefits is not None and (self.actions is not None or is_in_words):
+        if self.benefits is not None:
             return found
         by_word = {str(_word(label)): label for label in self.classes_}
         return np.array([by_word[str(name)] for name in found], dtype=self.classes_.dtype)
@@ -121,19 +119,11 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _table(self) -> dict[str, dict[str, float]]:
         """The benefits by the names of classes and actions; ValueError where they are for other classes."""
-        rows = self.benefits
+        rows: Any = self.benefits
         if isinstance(rows, str):
             rows = self.model_.matrices.get(rows)["benefits"]
-        elif hasattr(rows, "to_dict"):
-            rows = rows.to_dict("index")
+        found = {str(name): row for name, row in stated(benefits=rows)["benefits"].items()}
         classes = [str(_word(label)) for label in self.classes_]
-        if not isinstance(rows, Mapping):
-            columns = self.actions if self.actions is not None else classes
-            numbers = [dict(zip(columns, row, strict=True)) for row in rows]
-            rows = (
-                dict(zip(classes, numbers, strict=False)) if len(numbers) <= len(classes) else dict(enumerate(numbers))
-            )
-        found = {str(name): {str(action): float(value) for action, value in row.items()} for name, row in rows.items()}
         if found.keys() != set(classes):
             raise ValueError(f"benefits need a row for each class of y, {classes}; they have {list(found)}")
         return found

@@ -9,24 +9,26 @@ import math
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 from uuid import uuid4
 
-from payoff_client.answers import Notes
-from payoff_client.deciding import Decider, are_together
+import httpx
+
+from payoff_client.deciding import Decider, are_together, notes_of
+from payoff_client.documents import Counts, Decided, Object, adapter
 from payoff_client.errors import PayoffError, located
-from payoff_client.jobs import Bar
-from payoff_client.rows import arrow_tools
-from payoff_client.shapes import COUNTS, PART, check
-from payoff_client.transport import ARROW, CSV, GZIP, PARQUET, Answer, Call, Link, Repeatable, parsed, query
+from payoff_client.rows import Table, arrow_tools, table_of, whole
+from payoff_client.terminal import Bar
+from payoff_client.transport import ARROW, CSV, GZIP, JSON, PARQUET, Call, Link, Repeatable, json_of, query
 
 SUFFIXES = {".csv": CSV, ".parquet": PARQUET, ".gz": GZIP}
 PART_SIZE = 8 * 2**20  # characters of text, or as many bytes of Parquet
 OUTCOMES_SIZE = 2**18  # a request has at most 100,000 outcomes, each of three characters at least
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}  # as the service reads them
-NO_OUTCOMES: dict[str, Any] = {"accepted": 0, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}
+_WORDS = ("id", "truth", "action")  # of an outcome
+_OUTCOMES_AT_ONCE = 20_000
 _FIGURES = ("limits", "total", "unlimited_total", "gap", "estimated_priors")  # of all rows together
 
 
@@ -50,38 +52,25 @@ def kind_of(path: Path) -> str:
 def opened(source: Path, written: Mapping[str, Any], size: float) -> Iterator[tuple[str, list[str], Iterator[Part]]]:
     """The media type of the parts of a file, its columns, and the parts of about a size, at least one.
 
-    `written` has `delimiter` and `encoding` of CSV, whose parts are in UTF-8.
+    `written` has `delimiter` and `encoding` of CSV, whose parts are in UTF-8. ValueError where a file is damaged.
     """
-    if kind_of(source) == PARQUET:
+    kind = kind_of(source)
+    if kind == PARQUET:
         with arrow_tools().parquet_parts(source, size) as (names, parts):
             yield ARROW, names, parts
-    else:
-        with read_csv(source, written) as (text, share):
-            yield CSV, *_parts_of(text, written.get("delimiter", ","), size, share)
-
-
-@contextmanager
-def read_csv(source: Path, written: Mapping[str, Any]) -> Iterator[tuple[TextIO, Callable[[], float]]]:
-    """The text of a file, whose lines end with a line feed alone, and which share of it is read.
-
-    ValueError where its compression, encoding or quotes are damaged.
-    """
+        return
     encoding = written.get("encoding", "utf-8")
     if encoding not in _CODECS:
         raise ValueError(f"encoding is {encoding!r}; must be one of {', '.join(_CODECS)}")
-    size = max(source.stat().st_size, 1)
+    length = max(source.stat().st_size, 1)
     with source.open("rb") as file:
-        packed = kind_of(source) == GZIP
-        content: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+        content: Any = gzip.GzipFile(fileobj=file) if kind == GZIP else file
+        text = io.TextIOWrapper(content, _CODECS[encoding], newline="\n")  # which ends lines as the service does
         try:
-            text = io.TextIOWrapper(content, _CODECS[encoding], newline="\n")
-            yield text, lambda: min(file.tell() / size, 1.0)
-        except (zlib.error, EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{source.name!r} is damaged: {error}") from error
-        except UnicodeError as error:
-            raise ValueError(f"{source.name!r} is not {encoding}: {error}") from error
-        except csv.Error as error:
-            raise ValueError(f"{source.name!r} cannot be read: {error}; is a quotation mark not closed?") from error
+            yield CSV, *_parts_of(text, written.get("delimiter", ","), size, lambda: min(file.tell() / length, 1.0))
+        except (zlib.error, EOFError, gzip.BadGzipFile, UnicodeError, csv.Error) as error:
+            hint = "; is a quotation mark not closed?" if isinstance(error, csv.Error) else ""
+            raise ValueError(f"{source.name!r} cannot be read as {encoding} CSV: {error}{hint}") from error
 
 
 def _parts_of(
@@ -111,9 +100,8 @@ def _parts_of(
         for row in rows:
             count += bool(row)
             length += sum(map(len, row)) + len(row)
-            if (
-                row and length > size and "\n" not in row[-1]
-            ):  # the service takes that for a quotation mark that is not closed
+            # the service takes a line feed in the last cell for a quotation mark that is not closed
+            if row and length > size and "\n" not in row[-1]:
                 yield Part((header + taken()).encode(), count, share())
                 count, length, number = 0, 0, number + 1
         if count or not number:
@@ -170,8 +158,9 @@ async def decide_file(
     is_csv = kind_of(target) != PARQUET
     if target.exists() and source.exists() and target.samefile(source):
         raise ValueError(f"{target} has the cases; name another file for the decisions")
-    notes = Notes()
-    rest: dict[str, Any] = {}
+    notes: list[tuple[list[str], int]] = []
+    rest: Object = {}
+    done = 0
     unfinished = target.with_name(f".{target.name}.{uuid4().hex}.part")
     with opened(source, fields, math.inf if are_together(fields) else PART_SIZE) as (kind, columns, parts):
         kept = [name for name in columns if name not in (*features.names, fields.get("id"))]
@@ -190,54 +179,80 @@ async def decide_file(
                             call, lambda answer: (_rest(answer), writer.rows_of(answer.content))
                         )
                     except PayoffError as error:
-                        raise _in_file(error, features.names, notes.rows) from None
-                    notes.add(rest["warnings"], part.rows)
+                        raise _in_file(error, features.names, done) from None
+                    notes.append((rest.get("warnings") or [], part.rows))
+                    done += part.rows
                     writer.write(rows)
-                    bar.show(part.share, f"{notes.rows:,} rows")
+                    bar.show(part.share, f"{done:,} rows")
             if target.exists():
                 shutil.copymode(target, unfinished)
             unfinished.replace(target)
         finally:
             unfinished.unlink(missing_ok=True)
     figures = {name: rest[name] for name in _FIGURES if name in rest}
-    return {"rows": notes.rows, "model": features.model, "warnings": notes.texts(), **figures}
+    return {"rows": done, "model": features.model, "warnings": notes_of(notes), **figures}
 
 
-def _rest(answer: Answer) -> dict[str, Any]:
+def _rest(answer: httpx.Response) -> Object:
     """What an answer has beside its columns."""
-    header = answer.response.headers.get("Payoff-Answer")
-    text = header.encode() if header is not None else arrow_tools().metadata_of(answer.content)
-    found: dict[str, Any] = check(parsed(text), PART)
+    header = answer.headers.get("Payoff-Answer")
+    text = header if header is not None else arrow_tools().metadata_of(answer.content)
+    found: Object = adapter(Decided).validate_json(text)
     return found
 
 
-async def send_file(link: Link, path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Send a file of outcomes, which the service reads; the counts of all parts."""
-    total: dict[str, Any] = {**NO_OUTCOMES}
+async def send_outcomes(link: Link, outcomes: Any, fields: Mapping[str, Any]) -> Object:
+    """Send a file of outcomes, which the service reads, or a table of them; the counts of all parts."""
+    total: Object = {"accepted": 0, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}
     before = 0
-    with opened(path, fields, OUTCOMES_SIZE) as (kind, names, parts):
+    is_file = isinstance(outcomes, str | Path)
+    table = table_of([] if is_file else outcomes)
+    source: AbstractContextManager[tuple[str, list[str], Iterator[Part]]] = (
+        opened(Path(outcomes), fields, OUTCOMES_SIZE)
+        if is_file
+        else nullcontext((JSON, table.header(), _parts_of_table(table, fields)))
+    )
+    with source as (kind, names, parts):
+        params = {} if kind == JSON else query(_of_parts(fields))
         for part in parts:
-            call = Call("POST", "/outcomes", query(_of_parts(fields)), part.content, {"Content-Type": kind})
+            call = Call("POST", "/outcomes", params, part.content, {"Content-Type": kind})
             try:
-                add_counts(total, await link.document(call, COUNTS))
+                counts = await link.document(call, Counts)
             except PayoffError as error:
-                raise _in_file(error, names, before) from None
+                raise _in_file(error, names, before, int if is_file else table.label, of_table=is_file) from None
+            total |= {name: total[name] + value if name in total else value for name, value in counts.items()}
             before += part.rows
     return total
 
 
-def add_counts(total: dict[str, Any], answer: Mapping[str, Any]) -> None:
-    """Add the counts of outcomes in an answer."""
-    total |= {name: total[name] + value if name in NO_OUTCOMES else value for name, value in answer.items()}
+def _parts_of_table(table: Table, fields: Mapping[str, Any]) -> Iterator[Part]:
+    for start in range(0, len(table), _OUTCOMES_AT_ONCE):
+        rows = table.part(start, start + _OUTCOMES_AT_ONCE).objects()
+        sent = [
+            {
+                name: whole(value) if name in _WORDS else value
+                for name, value in row.items()
+                if value is not None or name == "truth"
+            }
+            for row in rows
+        ]
+        yield Part(json_of({**fields, "outcomes": sent}), len(rows), 1.0)
 
 
 def _of_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name != "encoding"}  # parts are in UTF-8
 
 
-def _in_file(error: PayoffError, names: Sequence[str], before: int) -> PayoffError:
-    """The error with its rows counted in the file, `before` rows having gone before the part."""
-    located(error, int, names, before=before, of_table=True)
+def _in_file(
+    error: PayoffError,
+    names: Sequence[str],
+    before: int,
+    label: Callable[[int], Any] = int,
+    *,
+    of_table: bool = True,
+) -> PayoffError:
+    """The error with its rows counted in the whole, `before` rows having gone before the part."""
+    located(error, label, names, before=before, of_table=of_table)
     if before and any(flaw.row is None for flaw in error.errors):
         error.add_note(f"the message counts from the beginning of a part: {before} rows of the file go before it")
     return error

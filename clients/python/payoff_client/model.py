@@ -5,17 +5,33 @@ from __future__ import annotations
 import builtins
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from payoff_client import shapes
-from payoff_client.answers import Decisions, Report, warn
-from payoff_client.deciding import Decider, call_for, named, recorded, stated
+from payoff_client.deciding import Decider, Decisions, call_for, named, recorded, stated
+from payoff_client.documents import (
+    AcquireOptions,
+    BenefitOptions,
+    Benefits,
+    Card,
+    Case,
+    Description,
+    Document,
+    FileStakes,
+    Matrix,
+    Object,
+    Period,
+    Record,
+    Report,
+    RetrieveOptions,
+    Stakes,
+    warn,
+)
 from payoff_client.errors import InvalidAnswer, PayoffError, located
 from payoff_client.files import decide_file
-from payoff_client.jobs import in_notebook
 from payoff_client.rows import Rows, Table, plain, table_of
-from payoff_client.stakes import AcquireOptions, BenefitOptions, Benefits, FileStakes, Period, RetrieveOptions, Stakes
+from payoff_client.terminal import in_notebook
 from payoff_client.transport import SVG, Call, Link, Linked, Mode, delete, post, put, shared, step
 
 
@@ -38,25 +54,23 @@ class Matrices(Linked[Mode]):
         *,
         cost_matrix: Benefits | None = None,
         actions: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Matrix:
         """Save benefits or a cost matrix for the classes of the latest version; other content is a new `version`.
 
         Raises Invalid where the matrix does not fit the classes or is too large, Conflict where there is no room.
         """
         document = stated(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
-        return await self._link.document(put(self._of(name), document), shapes.MATRIX)
+        return await self._link.document(put(self._of(name), document), Matrix)
 
     @shared
-    async def get(self, name: str) -> dict[str, Any]:
+    async def get(self, name: str) -> Matrix:
         """A matrix in words, `name` or `name:2`: `benefits`, `actions`, `version`, `versions`; NotFound otherwise."""
-        return await self._link.document(Call("GET", self._of(name)), shapes.MATRIX_IN_WORDS)
+        return await self._link.document(Call("GET", self._of(name)), Matrix)
 
     @shared
-    async def list(self) -> builtins.list[dict[str, Any]]:
+    async def list(self) -> builtins.list[Object]:
         """The newest version of each matrix, by name."""
-        found: builtins.list[dict[str, Any]] = (await self._link.document(Call("GET", self._path), shapes.MATRICES))[
-            "matrices"
-        ]
+        found: builtins.list[Object] = (await self._link.document(Call("GET", self._path), dict[str, Any]))["matrices"]
         return found
 
     @shared
@@ -79,20 +93,20 @@ class Model(Linked[Mode]):
         return f"{type(self).__name__}({self.reference!r})"
 
     @shared
-    async def card(self) -> dict[str, Any]:
+    async def card(self) -> Card:
         """The card of the version: learner, features, classes, metrics, digests."""
         return await self._decider.card()
 
     @shared
-    async def describe(self) -> dict[str, Any]:
+    async def describe(self) -> Description:
         """Versions, aliases and the history of the aliases."""
-        return await self._link.document(Call("GET", self._decider.path), shapes.DESCRIPTION)
+        return await self._decider.description()
 
     @shared
     async def set_alias(self, alias: str, version: int) -> None:
         """Point an alias at a version."""
         call = put(f"{self._decider.path}/aliases/{step(alias)}", {"version": version})
-        warn((await self._link.document(call, shapes.PERHAPS_WARNED)).get("warnings") or ())
+        warn((await self._link.document(call, Document)).get("warnings"))
 
     @shared
     async def delete_alias(self, alias: str) -> None:
@@ -101,14 +115,14 @@ class Model(Linked[Mode]):
 
     @shared
     async def answer(
-        self, data: Any, *, explain: bool = False, record: Any = None, **stakes: Unpack[Stakes]
+        self, data: Any, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]
     ) -> Decisions:
         """Decisions as arrays, with all that the service answers beside them: see `decide`."""
         table = table_of(data)
         return await self._decider.decide(table, _fields(table, stakes, explain=explain, record=record))
 
     @shared
-    async def decide(self, data: Any, *, explain: bool = False, record: Any = None, **stakes: Unpack[Stakes]) -> Any:
+    async def decide(self, data: Any, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]) -> Any:
         """The action with the largest expected benefit for each row.
 
         `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array with the features in
@@ -126,7 +140,7 @@ class Model(Linked[Mode]):
         return await self._table(data, stakes, explain=explain, record=record)
 
     @shared
-    async def explain(self, data: Any, *, record: Any = None, **stakes: Unpack[Stakes]) -> Any:
+    async def explain(self, data: Any, *, record: Record = None, **stakes: Unpack[Stakes]) -> Any:
         """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
         return await self._table(data, stakes, explain=True, record=record)
 
@@ -186,7 +200,7 @@ class Model(Linked[Mode]):
         features = None if table.names is None else await self._decider.features(fresh=True)
         fields = {"model": self.reference, "setting": setting, **stated(loss=named(loss, "name"), **options)}
         try:
-            return Report(await self._link.document(call_for("/retrieve", table, features, fields), shapes.SETS))
+            return Report(await self._link.document(call_for("/retrieve", table, features, fields), Object))
         except PayoffError as error:
             raise located(error, table.label, table.names or ()) from None
 
@@ -198,7 +212,7 @@ class Model(Linked[Mode]):
         ask: Callable[[str], Any] | None = None,
         *,
         unavailable: Sequence[str] = (),
-        record: Any = None,
+        record: Record = None,
         **options: Unpack[AcquireOptions],
     ) -> Report:
         """What to learn next about a case, or the decision.
@@ -218,7 +232,7 @@ class Model(Linked[Mode]):
         values = {str(name): plain(value) for name, value in known.items()}
         while True:
             call = self._decider.once(post("/acquire", {**fields, "known": values}), fields)
-            state = Report(await self._link.document(call, shapes.CASE))
+            state = Report(await self._link.document(call, Case))
             state["known"] = dict(values)
             if ask is None or state["status"] != "acquire" or not state.get("next"):
                 return state
@@ -236,7 +250,7 @@ class Model(Linked[Mode]):
             rows = [{name: value for name, value in row.items() if value is not None} for row in found]
         try:
             call = self._decider.once(post("/acquire", {**fields, "instances": rows}), fields)
-            return Report(await self._link.document(call, shapes.CASES))
+            return Report(await self._link.document(call, Object))
         except PayoffError as error:
             raise located(error, table.label, table.names or ()) from None
 
@@ -250,7 +264,7 @@ class Model(Linked[Mode]):
         the version has no hold-out.
         """
         call = post(f"{self._decider.version_path}/benefit", stated(benefits=benefits, **options))
-        return await charted(self._link, call, chart)
+        return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
 
     @shared
     async def outcomes(self, *, by: str | None = None, **period: Unpack[Period]) -> Report:
@@ -259,7 +273,7 @@ class Model(Linked[Mode]):
         Amounts are in the unit of the matrices, per decision.
         """
         call = Call("GET", f"{self._decider.version_path}/outcomes", stated(by=by, **period))
-        return Report(await self._link.document(call, shapes.OUTCOMES))
+        return Report(await self._link.document(call, Object))
 
 
 def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict[str, Any]:
@@ -268,10 +282,9 @@ def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict
     return fields if record is None else {**fields, "record": recorded(table, record)}
 
 
-async def charted(link: Link, call: Call, chart: bool | None, shape: shapes.Shape = shapes.REPORT) -> Report:
-    """The answer of a call, with its chart where it is wanted, by default in notebooks."""
-    report = Report(await link.document(call, shape))
+async def drawn(link: Link, call: Call, report: Report, chart: bool | None) -> Report:
+    """The report that a call answers, with its chart where that is wanted, by default in notebooks."""
     if in_notebook() if chart is None else chart:
-        drawn = Call(call.method, call.path, call.params, call.content, {**call.headers, "Accept": SVG})
-        report.svg = await link.read(drawn, lambda answer: answer.content.decode())
+        call = replace(call, headers={**call.headers, "Accept": SVG})
+        report.svg = await link.read(call, lambda answer: answer.content.decode())
     return report

@@ -155,7 +155,8 @@ class _Pandas(Table):
         return self.data.iloc[:, self.place(name)]
 
     def arrow(self, name: str) -> Any:
-        return arrow_tools().pa.Array.from_pandas(self.series(name))
+        series = self.series(name)  # NaN among floats stays: it is missing to the service, too, and nothing is copied
+        return arrow_tools().pa.array(series, from_pandas=series.dtype.kind != "f")
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         return self.data.iloc[:, self.places(kept)].assign(**columns)
@@ -189,9 +190,8 @@ class Rows(Table):
         return [row.get(name) for row in self.data]
 
     def instances(self, names: Sequence[str], texts: Collection[str]) -> list[Any]:
-        there = frozenset(self.header())
-        columns = {name: of_feature(name, self.values(name), is_text=name in texts) for name in names if name in there}
-        return [{name: columns[name][i] for name in columns if name in row} for i, row in enumerate(self.data)]
+        sent = super().instances(names, texts)
+        return [{name: one[name] for name in one if name in row} for one, row in zip(sent, self.data, strict=True)]
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         added = _zipped(list(columns), [column.tolist() for column in columns.values()])

@@ -1,35 +1,57 @@
-"""What the command line reads and prints: matrices, tables of cases, questions, results, scripts of completion."""
+"""What is printed, and what the command line reads: progress, results, matrices, probabilities, answers."""
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
-import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from payoff_client.answers import warn
-from payoff_client.files import opened, read_csv
-from payoff_client.jobs import printable
-from payoff_client.rows import arrow_tools
-from payoff_client.stakes import Stakes
-from payoff_client.transport import ARROW
+from payoff_client.documents import warn
 
 _SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:[1-9][0-9]*)?")
-_NUMBER_BEGINS = re.compile(r"[+-]?[.,]?\d")  # also in another dialect: such a row is no header
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # this and what follows as the service has it
-_MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None", "?"})
-_FILES = frozenset({"file", "data", "benefits", "feature_costs", "out", "chart", "send", "place"})
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs in a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+class Bar:
+    """A line that is written anew with each `show`; silent unless `wanted`, or None where somebody looks at it."""
+
+    def __init__(self, title: str, wanted: bool | None) -> None:
+        self._out = sys.stdout if in_notebook() else sys.stderr
+        self._shown = (in_notebook() or self._out.isatty()) if wanted is None else wanted
+        self._title, self._last = title, ""
+
+    def show(self, share: float, stage: str | None = None) -> None:
+        """The share that is done, 0 to 1, and what is being done."""
+        line = f"{self._title} {share:4.0%} {printable(stage or '')}".rstrip()
+        if self._shown and line != self._last:
+            self._out.write(f"\r{line.ljust(len(self._last))}")
+            self._out.flush()
+            self._last = line
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._last:
+            self._out.write("\n")
+
+
+def printable(text: str) -> str:
+    """The text without what would move the cursor of a terminal."""
+    return "".join(sign for sign in text if sign.isprintable())
 
 
 class Unusable(ValueError):
@@ -37,24 +59,15 @@ class Unusable(ValueError):
 
 
 def document_of(path: str) -> Any:
-    """The content of a JSON file, or of a YAML file where PyYAML is installed; Unusable otherwise."""
-    text = Path(path).read_text(encoding="utf-8")
-    parse: Callable[[str], Any] = json.loads
-    kinds: tuple[type[Exception], ...] = (ValueError, RecursionError)
-    if path.endswith((".yaml", ".yml")):
-        try:
-            yaml: Any = import_module("yaml")
-        except ImportError as error:
-            raise Unusable(f"{path}: YAML needs PyYAML (pip install pyyaml); JSON works without it") from error
-        parse, kinds = yaml.safe_load, (*kinds, yaml.YAMLError)
+    """The content of a JSON file; Unusable otherwise."""
     try:
-        return parse(text)
-    except kinds as error:
-        raise Unusable(f"{path} is not {'JSON' if parse is json.loads else 'YAML'}: {error}") from error
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"{path} is not JSON: {error}") from error
 
 
-def stakes_of(path: str | None, fields: type = Stakes) -> dict[str, Any]:
-    """The `fields` in a file by name, or a benefit matrix alone; or the name of a saved matrix."""
+def stakes_of(path: str | None) -> dict[str, Any]:
+    """The fields in a file by name, or a benefit matrix alone; or the name of a saved matrix."""
     if path is None:
         return {}
     if _SAVED.fullmatch(path) and not Path(path).exists():
@@ -62,70 +75,30 @@ def stakes_of(path: str | None, fields: type = Stakes) -> dict[str, Any]:
     found = document_of(path)
     if not isinstance(found, Mapping | list) or not found:
         raise Unusable(f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields")
-    if not isinstance(found, Mapping) or not {"benefits", "cost_matrix"} & found.keys():
-        return {"benefits": found}
-    known = fields.__annotations__
-    for name in found:
-        if name not in known:
-            raise Unusable(f"{path}: {name!r} has no effect here; the fields are {', '.join(known)}")
-    return dict(found)
+    has_fields = isinstance(found, Mapping) and not {"benefits", "cost_matrix"}.isdisjoint(found)
+    return dict(found) if has_fields else {"benefits": found}
 
 
-def cases_of(path: Path, card: Mapping[str, Any], written: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a CSV or Parquet file as objects; of CSV, columns that are no features of the model are text."""
-    with opened(path, written, math.inf) as (kind, names, parts):
-        content = next(parts).content
-    if kind == ARROW:
-        found: list[dict[str, Any]] = arrow_tools().rows_of(content)
-        return found
-    rows = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=written.get("delimiter", ","))
-    _, *cells = (row for row in rows if row)
-    if len(set(names)) < len(names) or any(len(row) != len(names) for row in cells):
-        raise Unusable(f"{path} has a name twice, or a row of another length than the header")
-    features = {feature["name"]: feature for feature in card["features"]}
-    decimal = written.get("decimal", ".")
-    return [
-        {name: value_of(features.get(name, {}), cell.strip(), decimal) for name, cell in zip(names, row, strict=True)}
-        for row in cells
-    ]
+def value_of(feature: Mapping[str, Any], text: str) -> Any:
+    """A value as the feature has it; None where it is missing. Unusable where it should be a number and is none."""
+    if not text or feature.get("type") != "numeric":
+        return text or None
+    try:
+        return float(text)
+    except ValueError as error:
+        raise Unusable(f"{text[:40]!r} is not a number") from error
 
 
-def value_of(feature: Mapping[str, Any], text: str, decimal: str = ".") -> Any:
-    """A value as the feature has it, if it is one; None where it is missing: a word such as NA that is no category.
-
-    Unusable where it should be a number and is none.
-    """
-    if not feature:
-        return text
-    if text in _MISSING and text not in (feature.get("categories") or ()):
-        return None
-    return number_of(text, decimal) if feature["type"] == "numeric" else text
-
-
-def number_of(text: str, decimal: str) -> float:
-    """The number in a text, as the service reads it; Unusable where it is none, or infinite."""
-    plain = text.strip()
-    if decimal != ".":
-        plain = plain.replace(".", "?").replace(decimal, ".")
-    found = float(plain) if _NUMBER.fullmatch(plain) else math.inf
-    if math.isinf(found):
-        raise Unusable(f"{text[:40]!r} is not a number")
-    return found
-
-
-def probabilities_of(path: str, written: Mapping[str, Any]) -> Any:
-    """The numbers of a .npy file, or of a CSV file with or without a header; of one column a list."""
-    if path.endswith(".npy"):
-        try:
+def probabilities_of(path: str) -> Any:
+    """The numbers of a .npy file, or of a CSV file, whose first line may be a header."""
+    try:
+        if path.endswith(".npy"):
             return np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise Unusable(f"{path} cannot be read: {error}") from error
-    with read_csv(Path(path), written) as (text, _):
-        rows = [row for row in csv.reader(text, delimiter=written.get("delimiter", ",")) if row]
-    if rows and not any(_NUMBER_BEGINS.match(cell.strip()) for cell in rows[0]):
-        rows = rows[1:]
-    numbers = [[number_of(cell, written.get("decimal", ".")) for cell in row] for row in rows]
-    return [row[0] for row in numbers] if all(len(row) == 1 for row in numbers) else numbers
+        with Path(path).open(encoding="utf-8-sig") as file:
+            lines = file.read().splitlines()
+        return np.loadtxt(lines[any(sign.isalpha() for sign in "".join(lines[:1])) :], delimiter=",")
+    except (ValueError, EOFError) as error:
+        raise Unusable(f"{path} cannot be read: {error}") from error
 
 
 def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
@@ -140,7 +113,7 @@ def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
         print(printable(prompt), end="", file=sys.stderr, flush=True)  # standard output has the result alone
         answer = input().strip()
         try:
-            return value_of(feature, answer) if answer else None
+            return value_of(feature, answer)
         except Unusable as error:
             say(str(error))
 
@@ -204,23 +177,3 @@ def output_may_end() -> Iterator[None]:
         sys.stdout.flush()  # here and not at the end of the process, where an error would be printed
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """What completes a parser's program in a shell: options, choices, files, and names of models, for which it asks the
-    service when the user does. Unusable without shtab.
-    """
-    try:
-        shtab: Any = import_module("shtab")
-    except ImportError as error:
-        raise Unusable("completion needs shtab: pip install 'payoff-client[completion]'") from error
-    names = shtab.cmd(f"{parser.prog} models --names 2>/dev/null")
-    groups = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    for command in [command for group in groups for command in group.values()]:
-        for action in command._actions:
-            if action.dest in _FILES:
-                action.complete = shtab.FILE
-            elif action.dest == "model":
-                action.complete = names
-    found: str = shtab.complete(parser, shell=shell)
-    return found

@@ -11,16 +11,19 @@ import json
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 from urllib.parse import quote
 
 import httpx
+from pydantic import ValidationError
 
+from payoff_client.documents import Object, adapter
 from payoff_client.errors import InvalidAnswer, PayoffError, Unavailable, of_answer
-from payoff_client.shapes import Shape, check
+
+__version__ = "0.1.0"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,14 +31,10 @@ T_co = TypeVar("T_co", covariant=True)
 JSON, NPY, CSV, GZIP = "application/json", "application/x-npy", "text/csv", "application/gzip"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 SVG = "image/svg+xml"
-Content = bytes | Callable[[], Iterator[bytes]] | None
 Repeatable = bool | Callable[[], Coroutine[Any, Any, bool]]
 LOG = logging.getLogger("payoff_client")
 LOG.addHandler(logging.NullHandler())  # a library writes nothing of its own accord
 FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0
-LONGEST = 256 * 2**20  # bytes: 5,000,000 numbers, which the service has at most, are some 90 MB of JSON
-MOST_PAGES = 10_000  # two million items
-_KEPT = 4  # times the length of what was sent, for columns that come back
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NO_ROUTE = (404, 405, 501)  # of a server without this path; other errors may be those of a proxy
 _SHOWN = 60  # characters
@@ -58,7 +57,7 @@ def query(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request. `content` is bytes, or makes blocks of them anew for each attempt.
+    """A request.
 
     `repeatable`: sending it twice has the effect of sending it once; or what finds out when an answer was lost.
     """
@@ -66,20 +65,24 @@ class Call:
     method: str
     path: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    content: Content = None
+    content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: Repeatable = True
 
-    def arguments(self, content: Any) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """What httpx takes."""
         asked = {"method": self.method, "url": self.path, "params": self.params or None}
-        return {**asked, "content": content, "headers": self.headers}
+        return {**asked, "content": self.content, "headers": self.headers}
+
+
+def json_of(document: Any) -> bytes:
+    """The document as JSON; ValueError where it holds NaN or infinity."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def post(path: str, document: Any, headers: Mapping[str, str] | None = None) -> Call:
     """A POST of JSON; ValueError where it holds NaN or infinity."""
-    content = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    return Call("POST", path, content=content, headers={"Content-Type": JSON, **(headers or {})})
+    return Call("POST", path, content=json_of(document), headers={"Content-Type": JSON, **(headers or {})})
 
 
 def put(path: str, document: Any) -> Call:
@@ -92,42 +95,6 @@ def delete(path: str) -> Call:
     return Call("DELETE", path, repeatable=False)
 
 
-class Answer(NamedTuple):
-    """A response, and its content, read in full."""
-
-    response: httpx.Response
-    content: bytes
-
-
-def parsed(content: bytes) -> Any:
-    """The value of JSON, in text that can be printed and stored; ValueError or RecursionError otherwise."""
-    found = json.loads(content) if content else None
-    if b"\\u" in content:
-        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
-    return found
-
-
-def _unreadable(response: httpx.Response, content: bytes, reason: str) -> InvalidAnswer:
-    """What was asked, and what came."""
-    asked = response.request
-    came = f"; it begins {content[:_SHOWN].decode('utf-8', 'replace')!r}" if content else ""
-    doubt = f"is {asked.url.copy_with(path='/', query=None)} a Payoff service?"
-    return InvalidAnswer(
-        f"the answer to {asked.method} {asked.url.path} cannot be read ({reason[:300]}){came}: {doubt}"
-    )
-
-
-def _bounded(response: httpx.Response, block: bytes) -> bytes:
-    """The block; InvalidAnswer where the response is compressed, or longer than it can sensibly be."""
-    most = LONGEST + _KEPT * int(response.request.headers.get("Content-Length", 0))
-    packed = response.headers.get("Content-Encoding", "identity")
-    if packed.lower() != "identity":
-        raise _unreadable(response, block, f"it is compressed ({packed[:_SHOWN]}), although the request excludes that")
-    if response.num_bytes_downloaded > most:
-        raise _unreadable(response, block, f"it has more than {most:,} bytes")
-    return block
-
-
 class BlockingWire:
     """Sends and waits in the calling thread: its coroutines never suspend."""
 
@@ -136,11 +103,8 @@ class BlockingWire:
     def __init__(self, **settings: Any) -> None:
         self._client = httpx.Client(**settings)
 
-    async def send(self, call: Call) -> Answer:
-        content = call.content() if callable(call.content) else call.content
-        with self._client.stream(**call.arguments(content)) as response:
-            _bounded(response, b"")  # before anything is unpacked
-            return Answer(response, b"".join(_bounded(response, block) for block in response.iter_bytes()))
+    async def send(self, call: Call) -> httpx.Response:
+        return self._client.request(**call.arguments())
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -157,22 +121,14 @@ class AwaitedWire:
     def __init__(self, **settings: Any) -> None:
         self._client = httpx.AsyncClient(**settings)
 
-    async def send(self, call: Call) -> Answer:
-        content = _awaited(call.content) if callable(call.content) else call.content
-        async with self._client.stream(**call.arguments(content)) as response:
-            _bounded(response, b"")  # before anything is unpacked
-            return Answer(response, b"".join([_bounded(response, block) async for block in response.aiter_bytes()]))
+    async def send(self, call: Call) -> httpx.Response:
+        return await self._client.request(**call.arguments())
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
         await self._client.aclose()
-
-
-async def _awaited(blocks: Callable[[], Iterator[bytes]]) -> AsyncIterator[bytes]:
-    for block in blocks():
-        yield block
 
 
 class Link:
@@ -183,20 +139,18 @@ class Link:
         self.retry_seconds = retry_seconds
         self.progress = progress
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: Call) -> httpx.Response:
         """The answer to a call that succeeded; PayoffError otherwise."""
         until: float | None = None
         attempt = 0
         while True:
             try:
                 answer = await self.wire.send(call)
-                if answer.response.is_success:
+                if answer.is_success:
                     return answer
                 error = _refusal(call, answer)
                 again, is_lost = error.status in (429, 503), False
-            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as failure:  # httpx parses where redirects lead
-                raise InvalidAnswer(f"{call.method} {call.path} is redirected to no address: {failure}") from failure
-            except httpx.TransportError as failure:
+            except (httpx.RequestError, httpx.InvalidURL) as failure:  # also of where a redirection leads
                 error, again, is_lost = _unreachable(failure), True, not isinstance(failure, _NEVER_SENT)
             until = time.monotonic() + self.retry_seconds if until is None else until
             if is_lost and not (await call.repeatable() if callable(call.repeatable) else call.repeatable):
@@ -209,44 +163,49 @@ class Link:
             attempt += 1
             await self.wire.sleep(delay)
 
-    async def read(self, call: Call, reader: Callable[[Answer], T]) -> T:
+    async def read(self, call: Call, reader: Callable[[httpx.Response], T]) -> T:
         """What a pure function makes of the answer; InvalidAnswer for whatever it raises."""
         answer = await self.request(call)
         try:
             return reader(answer)
         except Exception as error:
-            raise _unreadable(*answer, f"{type(error).__name__}: {error}") from error
+            asked, began = answer.request, answer.content[:_SHOWN].decode("utf-8", "replace")
+            reason = f"{type(error).__name__}: {str(error)[:300]}"
+            if isinstance(error, ValidationError):
+                first = error.errors()[0]
+                reason = f"{'/'.join(['', *map(str, first['loc'])])}: {first['msg']}"
+            raise InvalidAnswer(
+                f"the answer to {asked.method} {asked.url.path} cannot be read ({reason}); it begins {began!r}: "
+                f"is {asked.url.copy_with(path='/', query=None)} a Payoff service?"
+            ) from error
 
-    async def document(self, call: Call, shape: Shape) -> dict[str, Any]:
-        """The JSON of the answer, an object that has a shape."""
-        return await self.read(call, lambda answer: cast(dict[str, Any], check(parsed(answer.content), shape)))
+    async def document(self, call: Call, kind: type[T]) -> T:
+        """The JSON of the answer, a document of a kind."""
+        return await self.read(call, lambda answer: cast(T, adapter(kind).validate_json(answer.content)))
 
-    async def items(self, path: str, name: str, shape: Shape) -> list[dict[str, Any]]:
-        """The items of all pages of a list; InvalidAnswer where it has no end."""
-        found: list[dict[str, Any]] = []
+    async def items(self, path: str, name: str) -> list[Object]:
+        """The items of all pages of a list."""
+        found: list[Object] = []
         params: dict[str, Any] = {"page_size": 200}
-        tokens: set[str] = set()
         while True:
-            page = await self.document(Call("GET", path, params), {name: [shape], "next_page_token?": str})
-            found += page[name]
+            page = await self.document(Call("GET", path, params), dict[str, Any])
+            found += page.get(name, [])
             token = page.get("next_page_token")
             if token is None:
                 return found
-            if token in tokens or len(tokens) == MOST_PAGES:
-                raise InvalidAnswer(f"the list at GET {path} has no end: page_token {token[:_SHOWN]!r} follows itself")
-            tokens.add(token)
-            params["page_token"] = token
+            if token == params.get("page_token"):
+                raise InvalidAnswer(f"the list at GET {path} has no end: page_token {token!r} follows itself")
+            params = {**params, "page_token": token}
 
 
-def _refusal(call: Call, answer: Answer) -> PayoffError:
+def _refusal(call: Call, answer: httpx.Response) -> PayoffError:
     """The error that an answer is; InvalidAnswer where no route of Payoff wrote it."""
-    response, status = answer.response, answer.response.status_code
-    error = of_answer(status, response.headers, answer.content)
-    is_problem = response.headers.get("Content-Type", "").startswith("application/problem+json")
-    if status not in _NO_ROUTE or (is_problem and error.detail != error.title):
+    error = of_answer(answer.status_code, answer.headers, answer.content)
+    is_problem = answer.headers.get("Content-Type", "").startswith("application/problem+json")
+    if answer.status_code not in _NO_ROUTE or (is_problem and error.detail != error.title):
         return error
-    base = str(response.request.url.copy_with(query=None)).removesuffix(call.path)
-    return InvalidAnswer(f"{base} is no Payoff service: it answers {call.method} {call.path} with {status}")
+    base = str(answer.request.url.copy_with(query=None)).removesuffix(call.path)
+    return InvalidAnswer(f"{base} is no Payoff service: it answers {call.method} {call.path} with {answer.status_code}")
 
 
 def _delay(attempt: int, asked: float | None) -> float:
@@ -258,7 +217,7 @@ def _delay(attempt: int, asked: float | None) -> float:
     return max(longest * spread, 0.0 if asked is None else asked * (1 + (1 - spread) / 4))
 
 
-def _unreachable(failure: httpx.TransportError) -> PayoffError:
+def _unreachable(failure: httpx.RequestError | httpx.InvalidURL) -> PayoffError:
     reason = str(failure) or type(failure).__name__
     asked = getattr(failure, "_request", None)
     place = f" at {asked.url.copy_with(path='/', query=None)}" if asked is not None else ""

@@ -1,4 +1,4 @@
-"""Each option of each command changes what is sent or printed, or is refused where it has no effect."""
+"""Commands against a service that answers validly: each option has an effect, and what is said is printed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import sys
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from payoff_client import commands
+from payoff_client import commands, terminal
 
-from tests.client_answers import SHARED, VALID, of_path, servers
+from tests.client_answers import VALID, of_path
 
 FILES = {
     "cases.csv": "age,pain\n1,légère\n2,none\n",
@@ -25,30 +24,26 @@ FILES = {
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do
-    "predict m:1 cases.csv": f"--benefits benefits.json|--rule minimax|--out o.csv.gz|{DIALECT}{GLOBAL}",
+    "predict m:1 cases.csv": f"--benefits benefits.json|--rule minimax|--out o.csv.gz|{DIALECT}--url http://other",
+    "predict m:1 cases.csv --out o.csv": "--json",
     "train rows.csv --label label --name m": "--label pain|--name other|--learner tree|--benefits benefits.json"
     f"|--feature-costs costs.json|--holdout 0.5|--seed 7|{DIALECT}{GLOBAL}",
-    "retrieve numbers.csv": f"--setting multilabel|--loss f1|--beta 2|--decimal ,|{GLOBAL}",
-    "retrieve cases.csv --model m:1": "--model m|--delimiter ;|--encoding utf-16",
+    "retrieve numbers.csv": f"--setting multilabel|--loss f1|--beta 2|{GLOBAL}",
     "acquire m:1 --next": f"--known age=1|--budget 3|--benefits benefits.json|{GLOBAL}",
     "acquire m:1": "--next",
     "compare rows.csv --label label --learner tree --benefits benefits.json": "--label pain|--learner forest"
     f"|--benefits winter|--folds 3|--chart c.svg|{DIALECT}{GLOBAL}",
-    "models": f"--names|{GLOBAL}",
+    "models": GLOBAL,
     "models m": f"--alias best=1|--matrix autumn=benefits.json|{GLOBAL}",
     "outcomes m": f"--since 2026-01-01|--until 2026-01-01|--by x|--dataset n|{GLOBAL}",
     "outcomes --send outcomes.csv": f"{DIALECT}{GLOBAL}",
 }
 REFUSED = {
-    "outcomes --send outcomes.csv --since 2026-01-01": "--since has no effect with --send",
-    "outcomes m --dataset n --by x": "--by has no effect with --dataset",
-    "outcomes m --decimal ,": "--decimal has no effect without --send",
     "outcomes": "give a model",
-    "models --alias best=1": "--alias has no effect without a model",
-    "models --matrix autumn=benefits.json": "--matrix has no effect without a model",
-    "models m --names": "--names has no effect with a model",
-    "train ds_1 --name m --decimal ,": "decimal is for CSV files",
+    "models --alias best=1": "need a model",
+    "predict m:1 cases.csv --json": "--out",
     "predict m:1 cases.csv --delimiter ;;": "1-character string",
+    "acquire m:1 --known age": "--known takes FEATURE=VALUE, not 'age'",
 }
 
 
@@ -62,7 +57,7 @@ class Server:
         request.read()
         key = {name: value for name, value in request.headers.items() if name != "idempotency-key"}
         self.asked.append((request.method, str(request.url), key, request.content))
-        return of_path(VALID | {"header": SHARED}, request)
+        return of_path(request)
 
 
 @pytest.fixture
@@ -95,17 +90,16 @@ def test_each_option_has_an_effect(run, case):
 
 
 def test_all_options_are_tried():
-    for name in commands.COMMANDS:
-        parser = argparse.ArgumentParser()
-        commands.describe(name, parser)
-        described = {word for word in parser.format_help().replace("[", " ").split() if word.startswith("--")}
+    (subparsers,) = [each for each in commands.parser()._actions if each.choices]
+    for name, parser in subparsers.choices.items():
+        described = {word for action in parser._actions for word in action.option_strings}
         tried = {
             word
             for line, options in OPTIONS.items()
             if line.startswith(name)
             for word in f"{line} {options.replace('|', ' ')}".split()
         }
-        assert {word.rstrip("],") for word in described} - {"--help"} <= tried, name
+        assert described - {"-h", "--help"} <= tried, name
 
 
 @pytest.mark.parametrize("line", REFUSED)
@@ -113,27 +107,6 @@ def test_an_option_without_effect_is_refused(run, line):
     code, (_, output, files), errors = run(line)
     assert (code, output, files) == (2, "", {})
     assert REFUSED[line] in errors
-
-
-def test_decisions_are_one_document(run, monkeypatch):
-    answer = b'"bed","decision","p:ill","day"\n"1,""\n2","x",0.1,2026-01-02\n,"NA",7,\n'
-
-    def decide(request):
-        if request.method == "GET":
-            return of_path(VALID, request)
-        assert request.headers["Accept"] == "text/csv"
-        assert request.content == b"age,pain\n1,mild\n2,mild\n"
-        return httpx.Response(200, content=answer, headers={"Payoff-Answer": json.dumps(SHARED)})
-
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"age,pain\n1,mild\n2,mild\n")))
-    code, (_, output, _), errors = run("predict m:1 - --json", answer=decide)
-    assert (code, errors) == (0, "warning: w\n")
-    document = json.loads(output)
-    assert document["results"] == [
-        {"bed": '1,"\n2', "decision": "x", "p:ill": 0.1, "day": "2026-01-02"},
-        {"bed": None, "decision": "NA", "p:ill": 7, "day": None},
-    ]
-    assert (document["rows"], document["model"], document["warnings"]) == (2, "m:1", ["w"])
 
 
 def test_a_service_that_is_stopped_is_named_before_it_is_waited_for(run, monkeypatch):
@@ -144,7 +117,7 @@ def test_a_service_that_is_stopped_is_named_before_it_is_waited_for(run, monkeyp
     def answer(request):
         if answers:
             raise answers.pop()
-        return of_path(VALID, request)
+        return of_path(request)
 
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert run("models", answer=answer)[0] == 0
@@ -153,12 +126,72 @@ def test_a_service_that_is_stopped_is_named_before_it_is_waited_for(run, monkeyp
     assert said[1] == said[0]
 
 
-@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
-@pytest.mark.parametrize("line", [*OPTIONS, "models m:1"])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(server=servers())
-def test_no_answer_ends_a_command_but_by_an_exit_code(run, monkeypatch, line, server):
-    monkeypatch.setattr("payoff_client.transport.FIRST_DELAY", 1000)
-    monkeypatch.setattr("payoff_client.transport.LONGEST_DELAY", 1000)
-    code, _, errors = run(line, answer=server)
-    assert code in (0, 1, 3, 4), errors
+@pytest.mark.parametrize(
+    "line",
+    [
+        "predict m:1 cases.csv",
+        "predict m:1 cases.csv --out out.csv",
+        "train ds_1 --name m",
+        "acquire m:1 --next",
+        "compare ds_1 --learner tree --benefits benefits.json",
+        "models m --alias best=1",
+        "outcomes m --dataset known",
+    ],
+)
+def test_warnings_of_an_answer_are_printed(run, line):
+    result = {"table": [{}], "warnings": ["w"]}
+    documents = {path: {**each, "warnings": ["w"], "result": result} for path, each in VALID.items()}
+    code, (_, output, _), errors = run(
+        line, lambda request: of_path(request, documents | {"/best": {"warnings": ["w"]}})
+    )
+    assert code == 0, errors
+    assert "warning: w\n" in errors
+    assert "warning: " not in output
+
+
+def test_an_answer_that_is_no_number_is_asked_for_again(run, monkeypatch):
+    answers = ["63", "old"]
+    monkeypatch.setattr("builtins.input", answers.pop)
+    sent = []
+
+    def answer(request):
+        if request.method == "POST":
+            sent.append(json.loads(request.read())["known"])
+            if sent[-1] != {}:
+                return httpx.Response(200, json={"status": "decided", "prediction": "a", "spent": 2})
+        return of_path(request)
+
+    code, _, errors = run("acquire m:1", answer)
+    assert (code, answers, sent) == (0, [], [{}, {"age": 63.0}])
+    assert "'old' is not a number" in errors
+    run("acquire m:1 --known age= --known pain=", answer)
+    assert sent[-1] == {"age": None, "pain": None}
+
+
+@pytest.mark.parametrize("document", [{"benefits": {"a": {"x": 1}}}, {"a": {"x": 1}}])
+def test_a_file_of_fields_or_of_a_matrix_is_used(run, tmp_path, monkeypatch, document):
+    monkeypatch.setitem(FILES, "stakes.json", json.dumps(document))
+    _, (asked, _, _), _ = run("acquire m:1 --next --benefits stakes.json")
+    assert json.loads(asked[-1][-1])["benefits"] == {"a": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("p\n0.5\n.25\n", [0.5, 0.25]), ("0.5,1\n1e-3,0\n", [[0.5, 1], [0.001, 0]]), ("p\nhalf\n", None)],
+)
+def test_probabilities_are_read_from_csv(tmp_path, text, expected):
+    (tmp_path / "p.csv").write_text(text)
+    if expected is None:
+        with pytest.raises(ValueError, match=r"p.csv cannot be read"):
+            terminal.probabilities_of(str(tmp_path / "p.csv"))
+    else:
+        assert terminal.probabilities_of(str(tmp_path / "p.csv")).tolist() == expected
+
+
+def test_names_of_a_service_do_not_command_a_terminal(capsys):
+    name = "mild\x1b]0;owned\x07\u202e"
+    terminal.show(argparse.Namespace(json=False), {}, f"decision: {name}\nspent: 1")
+    terminal.say(name)
+    found = capsys.readouterr()
+    assert found.out == "decision: mild]0;owned\nspent: 1\n"
+    assert found.err == "mild]0;owned\n"

@@ -26,7 +26,7 @@ class Recorder:
 
     def __call__(self, request):
         if request.method == "GET":
-            described = {"recording": {"record": self.records}}
+            described = {"versions": [], "aliases": {}, "latest": 1, "recording": {"record": self.records}}
             return httpx.Response(200, json=described if request.url.path == "/models/m" else CARD)
         sent = json.loads(request.read())
         self.sent.append(sent)

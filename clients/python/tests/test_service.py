@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 import pytest
 from payoff_client import (
     AsyncPayoff,
-    BenefitClassifier,
     Invalid,
     NotFound,
     Payoff,
@@ -35,6 +34,7 @@ from payoff_client import (
     deciding,
     files,
 )
+from payoff_client.estimator import BenefitClassifier
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -465,7 +465,7 @@ def test_frames_are_uploaded_alike(client, monkeypatch, tmp_path):
     assert stored["features"] == kinds
     assert client.datasets.get("patients")["id"] == stored["id"]
     client.datasets.delete(stored["id"])
-    monkeypatch.setattr("payoff_client.datasets.has_pyarrow", lambda: False)
+    monkeypatch.setattr("payoff_client.client.has_pyarrow", lambda: False)
     with pytest.raises(ImportError, match="pip install pyarrow"):
         client.datasets.upload(sick, label="state")
 
@@ -662,21 +662,18 @@ def test_the_classifier_passes_checks_of_scikit_learn(client):
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 def test_the_classifier_takes_all_forms_of_benefits(client):
-    """In words, as a frame, as the name of a saved matrix, and as numbers by class; for its own classes alone."""
+    """In words, as a frame, and as the name of a saved matrix; for its own classes alone."""
     X, y = np.array([row[:2] for row in DATA["rows"]]), np.array(DATA["labels"])
     words = STAKES["benefits"]
     decider = BenefitClassifier(client, name="forms", benefits=words).fit(X, y)
     expected, score = decider.predict(X), decider.score(X, y)
     decider.model_.matrices.save("autumn-2026", words)
-    numbers = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
-    for form in ({"benefits": pd.DataFrame(words).T}, {"benefits": "autumn-2026"}, numbers):
-        other = decider.set_params(**{"actions": None, **form})
+    for benefits in (pd.DataFrame(words).T, "autumn-2026"):
+        other = decider.set_params(benefits=benefits)
         assert other.predict(X).tolist() == expected.tolist()
         assert other.score(X, y) == pytest.approx(score)
-    of_classes = decider.set_params(benefits=[[0, -1], [-10, 5]], actions=None).predict(X)
-    assert of_classes.tolist() == [{"wait": "healthy", "treat": "ill"}[action] for action in expected]
 
-    for benefits in ({"healthy": {"wait": 0}, "sick": {"wait": 1}}, {"healthy": {"wait": 0}}, [[0, 1]], [[0, 1]] * 3):
+    for benefits in ({"healthy": {"wait": 0}, "sick": {"wait": 1}}, {"healthy": {"wait": 0}}):
         with pytest.raises(ValueError, match=r"benefits need a row for each class of y, .*'healthy', 'ill'"):
             BenefitClassifier(client, name="unpublished", benefits=benefits).fit(X, y)
     with pytest.raises(NotFound):

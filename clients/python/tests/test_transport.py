@@ -15,7 +15,7 @@ import pandas as pd
 import payoff_client
 import polars as pl
 import pytest
-from payoff_client import AsyncPayoff, Payoff, errors, jobs
+from payoff_client import AsyncPayoff, Payoff, client, errors, terminal
 
 STATE = {"model": {"name": "m", "version": 1}, "status": "decided"}
 DONE = {"id": "job_1", "status": "succeeded", "progress": 1.0, "model": {"name": "m", "version": 3}, "warnings": []}
@@ -102,7 +102,7 @@ def test_a_job_is_followed_to_its_end(monkeypatch, capsys):
 
     assert {request.url.path for request in service.asked[1:]} == {"/jobs/job_1"}
     assert service.asked[-1].headers["Prefer"] == "wait=2"
-    assert service.waited[-1] == jobs.PAUSE  # as it was answered at once
+    assert service.waited[-1] == client.PAUSE  # as it was answered at once
     assert "50% fitting\r" in capsys.readouterr().err
 
 
@@ -123,7 +123,7 @@ def test_problems_are_typed_and_shown_as_they_are(monkeypatch, status, kind):
     with pytest.raises(kind) as caught:
         service.client(retry_seconds=0).model("m").acquire({})
     error = caught.value
-    assert (error.status, error.title, error.detail, str(error)) == (status, "T", "D", "/known/age: M")
+    assert (error.status, error.title, error.detail, str(error)) == (status, "T", "D", "D\n/known/age: M")
 
 
 def test_what_is_no_answer_of_the_service_is_named(monkeypatch):
@@ -153,7 +153,7 @@ def test_a_missing_model_is_not_found(monkeypatch):
     problem = {"title": "Not found", "status": 404, "detail": "there is no model 'm'"}
     service = Service(monkeypatch, httpx.Response(404, headers=PROBLEM, json=problem))
     with pytest.raises(payoff_client.NotFound, match="'m'"):
-        service.client().model("m").card()
+        service.client().model("m:1").card()
 
 
 def test_the_blocking_client_refuses_coroutines(monkeypatch):
@@ -188,17 +188,17 @@ def test_the_asynchronous_client_waits_in_the_event_loop():
 
 @pytest.mark.parametrize("rows", [pd.DataFrame({"incme": [1]}, index=["p0"]), pl.DataFrame({"incme": [1]})])
 def test_a_misspelt_column_is_named(monkeypatch, rows):
-    service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 2)
+    service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 3)
     with pytest.raises(payoff_client.Invalid, match="column 'income': this column is missing; there are 'incme'"):
-        service.client().model("m").decide(rows)
+        service.client().model("m:1").decide(rows)
 
 
 def test_the_first_values_that_are_no_numbers_are_named(monkeypatch):
-    service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 2)
+    service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 3)
     frame = pd.DataFrame({"income": ["n/a", 3, float("inf")]}, index=["p0", "p1", "p2"])
     with pytest.raises(payoff_client.Invalid) as caught:
-        service.client().model("m").decide(frame)
-    assert str(caught.value).splitlines()[1:] == [
+        service.client().model("m:1").decide(frame)
+    assert str(caught.value).splitlines() == [
         "row 'p0', column 'income': 'income' takes a number or null, not 'n/a'",
         "row 'p2', column 'income': 'income' takes a number or null, not inf",
     ]
@@ -210,12 +210,12 @@ def test_the_first_values_that_are_no_numbers_are_named(monkeypatch):
 )
 def test_what_holds_no_rows_is_refused_with_what_does(data, words):
     with pytest.raises(TypeError, match=words):
-        Payoff("http://service").model("m").decide(data)
+        Payoff("http://service").model("m:1").decide(data)
 
 
-def test_nothing_but_httpx_and_numpy_is_imported():
+def test_neither_frames_nor_scikit_learn_are_imported():
     heavy = "{'pandas', 'polars', 'pyarrow', 'sklearn', 'app'}"
-    code = f"import sys, payoff_client.commands; print({heavy} & set(sys.modules))"
+    code = f"import sys; from payoff_client import *; import payoff_client.commands; print({heavy} & set(sys.modules))"
     folder = str(Path(payoff_client.__file__).parents[1])
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": folder}, cwd="/")
@@ -239,7 +239,6 @@ PLACES = {
 UNANSWERED = [
     httpx.ReadError("reset"),
     httpx.Response(200, text="<html>"),
-    httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"")),
     httpx.Response(404, text="<html>"),
     httpx.Response(302, headers={"Location": "http://["}),
     httpx.Response(503, text="busy"),
@@ -272,7 +271,7 @@ def test_reports_have_a_chart_in_notebooks(monkeypatch, capsys):
     assert model.benefit([[1, 0], [0, 1]])._repr_svg_() is None
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
     assert model.benefit([[1, 0], [0, 1]])._repr_svg_() == "<svg/>"
-    with jobs.Bar("title", None) as bar:
+    with terminal.Bar("title", None) as bar:
         bar.show(0.5)
     assert "title  50%" in capsys.readouterr().out
 
@@ -301,3 +300,34 @@ def test_a_name_never_leads_to_another_path(name):
                 call()
         model.matrices.delete("../../other")
     assert sent == [b"/models/triage/matrices/..%2F..%2Fother"]
+
+
+@pytest.mark.parametrize(
+    "answer", ['{"models": 3', "[]", "[" * 100_000, b'{"models": "\xff"}'], ids=lambda one: str(one[:9])
+)
+def test_an_answer_that_cannot_be_read_is_named(answer):
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=answer))
+    with pytest.raises(payoff_client.InvalidAnswer, match=r"the answer to GET /models cannot be read .*it begins"):
+        Payoff("http://service", transport=transport).models()
+
+
+def test_a_list_without_an_end_is_named():
+    page = httpx.Response(200, json={"models": [], "next_page_token": "t"})
+    with pytest.raises(payoff_client.InvalidAnswer, match="GET /models has no end"):
+        Payoff("http://service", transport=httpx.MockTransport(lambda _: page)).models()
+
+
+def test_warnings_are_those_of_the_line_that_called():
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json={"warnings": ["w"]}))
+
+    async def run():
+        async with AsyncPayoff("http://service", transport=transport) as service:
+            await service.model("m").set_alias("best", 1)
+
+    def run_blocking():
+        Payoff("http://service", transport=transport).model("m").set_alias("best", 1)
+
+    for call in (run_blocking, lambda: asyncio.run(run())):
+        with pytest.warns(payoff_client.PayoffWarning, match="w") as caught:
+            call()
+        assert [each.filename for each in caught] == [__file__]
