@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from app.api.codecs.media_types import ARROW
-from app.api.codecs.rows import rows_of_sheet
 from app.api.codecs.tables import Sheet, TableFields
 
 
@@ -18,7 +17,7 @@ def free(_count: int) -> None:
 
 def rows_of_arrow(body, schema, reserve=free):
     """What the routes make of an Arrow stream with this schema: rows and warnings."""
-    return rows_of_sheet(Sheet(ARROW, body, TableFields(), reserve), schema)[0]
+    return Sheet(ARROW, body, TableFields(), reserve).rows(schema)[0]
 
 
 def npy(rows) -> bytes:

@@ -10,8 +10,7 @@ import re
 import numpy as np
 import pytest
 
-from app.api.codecs.known_rows import cases_of_sheet
-from app.api.codecs.rows import rows_of_sheet
+from app.api.codecs.columns import cases_of_sheet
 from app.api.codecs.tables import Sheet, TableFields
 from app.features import Feature, Schema
 from app.text import MISSING
@@ -185,7 +184,7 @@ def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     body = f"a,b\n{word},{word}\nx,x\n{word},\n,y\n".encode()
     sheet = Sheet("text/csv", body, TableFields(), lambda _bytes: None)
 
-    (X, warnings, *_), _ = rows_of_sheet(sheet, schema)
+    (X, warnings, *_), _ = sheet.rows(schema)
     np.testing.assert_array_equal(X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
     assert not warnings
     assert cases_of_sheet(sheet, schema)[0] == [{"a": word}, {"a": "x", "b": "x"}, {"a": word}, {"b": "y"}]

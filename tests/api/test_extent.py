@@ -10,7 +10,6 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from app.api.codecs import item_sets
 from app.api.codecs import json as json_codec
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import ARROW
@@ -145,13 +144,3 @@ def test_bounds_on_answers(monkeypatch, small):
         )
     for n, status in ((1, 200), (2, 413)):
         assert small.post("/acquire", json={"model": "wood", "instances": [{}] * n}).status_code == status
-
-
-def test_sets_are_written_alike_in_parts_and_alone(service, monkeypatch):
-    question = {"probabilities": [[0.5, 0.25], [0.75], []] * 3, "setting": "multilabel", "loss": {"name": "jaccard"}}
-    whole = service.post("/retrieve", json=question | {"curve": True}).content
-    monkeypatch.setattr(item_sets, "_LONG", 0)
-    monkeypatch.setattr(json_codec, "_PART", 1)
-    for part in (1, 2, 1000):
-        monkeypatch.setattr(item_sets, "_PART", part)
-        assert service.post("/retrieve", json=question | {"curve": True}).content == whole

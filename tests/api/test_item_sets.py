@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from app.api.codecs import item_sets
+from app.api.codecs.sets import to_json
 from app.retrieval.losses import Loss
 from app.usecases.item_sets import SAMPLED, Choice, Sets
 from app.usecases.retrieve import Answer
@@ -45,16 +45,13 @@ def written_one_by_one(answer: Answer) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [6], [0, 3, 0, 2, 5, 1, 4], [300, 2, 0, 400], [7] * 23])
-@pytest.mark.parametrize("together", [1, 4, 1000])
-def test_each_set_is_written_whole_and_in_order(monkeypatch, sizes, together):
-    monkeypatch.setattr(item_sets, "_PART", together)
+@pytest.mark.parametrize("sizes", [[], [0], [6], [0, 3, 0, 2, 5, 1, 4], [300, 2, 0, 400], [7] * 2300, [300] * 300])
+def test_each_set_is_written_whole_and_in_order(sizes):
     for turn in range(16):
         curve, marginals, sampled, named = (bool(turn >> bit & 1) for bit in range(4))
-        monkeypatch.setattr(item_sets, "_LONG", 5 if turn % 3 == 0 else 50_000)
         answer = answered(sizes, curve=curve, marginals=marginals, sampled=sampled, labels=LABELS if named else None)
 
-        document = json.loads(item_sets.to_json(answer, {"setting": "multilabel"}).body)
+        document = json.loads(to_json(answer, {"setting": "multilabel"}).body)
 
         assert document == {"sets": written_one_by_one(answer), "setting": "multilabel"}
         assert [list(one) for one in document["sets"]] == [list(one) for one in written_one_by_one(answer)]

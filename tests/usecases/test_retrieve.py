@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.api.codecs.item_sets import to_arrow, to_json
+from app.api.codecs.sets import to_arrow, to_json
 from app.api.routing import checked
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded

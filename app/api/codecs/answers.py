@@ -9,10 +9,10 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.codecs.carried import NOTHING, Carried
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
+from app.api.codecs.rows import NOTHING, Carried
 from app.api.codecs.tables import table_response
 from app.registry.loaded import Loaded
 from app.usecases.matrices import Prepared

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
-from app.api.codecs.carried import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
+from app.api.codecs.rows import Carried
 from app.api.codecs.uploads import run_while_connected
 from app.api.gate import NUMBER, Reserve, passage_of
 from app.api.routing import ports
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
+from app.features import Schema
 from app.text import MISSING
 from app.usecases.fields import CarriedFields, WireModel
+from app.usecases.predict import Rows
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
@@ -74,18 +76,25 @@ class Sheet:
         where a cell such as NA is missing if it is none of the column's `words`.
         `each` number takes so many bytes of memory. Raises Invalid, or what `reserve` raises.
         """
-        from app.api.codecs import arrow, columns, csv  # noqa: PLC0415 - 40 MB that few services need
+        from app.api.codecs import arrow, columns  # noqa: PLC0415 - 40 MB that few services need
 
         if self.kind == CSV:
             dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
             as_sent = dict.fromkeys(self.fields.carried_names, MISSING)  # an id may be NA
             self.reserve(len(self.body) // 2 * NUMBER)  # each number has a digit and a delimiter
-            table = csv.table_of_csv(self.body, numbers, dialect, {**as_sent, **words})
+            table = arrow.table_of_csv(self.body, numbers, dialect, {**as_sent, **words})
         else:
             self.fields.refuse_dialect()
             table = arrow.table_of_arrow(self.body, self.reserve)
         self.reserve(columns.memory_of(table, each))
         return columns.carried_of_table(self.fields, table, features)
+
+    def rows(self, schema: Schema) -> tuple[Rows, Carried]:
+        """A column for each feature, by name, in any order, null or empty where missing; and what comes back."""
+        from app.api.codecs.columns import categories_of, numeric_names, rows_of_table  # noqa: PLC0415 - with pyarrow
+
+        table, carried = self.read(numeric_names(schema), schema.names, categories_of(schema))
+        return rows_of_table(table, schema), carried
 
 
 async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:
@@ -107,7 +116,7 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
 
 def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response:
     """The columns in a format of `TABULAR`; the rest is JSON in the metadata, or in the header `Payoff-Answer`."""
-    from app.api.codecs import arrow, csv  # noqa: PLC0415 - with pyarrow
+    from app.api.codecs import arrow  # noqa: PLC0415 - with pyarrow
 
-    writers = {ARROW: arrow.arrow_response, CSV: csv.csv_response, PARQUET: arrow.parquet_response}
+    writers = {ARROW: arrow.arrow_response, CSV: arrow.csv_response, PARQUET: arrow.parquet_response}
     return writers[kind](arrow.table_of(columns), rest)

@@ -12,9 +12,9 @@ from weakref import WeakSet
 import orjson
 from fastapi import Request, Response
 
-from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
+from app.api.codecs.rows import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
 from app.api.errors import problems
 from app.api.gate import VALUE, passage_of
@@ -106,7 +106,7 @@ def _asked_of_json(wire: AcquireRequest) -> _Asked:
 
 
 def _asked_of_table(request: Request, kind: str, body: bytes) -> _Asked:
-    from app.api.codecs.known_rows import cases_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
+    from app.api.codecs.columns import cases_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
     fields = read_query(request, AcquireTable, _TEXT_FIELDS)
     sheet = Sheet(kind, body, fields, passage_of(request).reserve)
@@ -145,7 +145,7 @@ def _answer(request: Request, asked: _Asked, model: Loaded) -> _Answered:
     batch, ids = recorded(ports(request), model, fields, cases, states, who(request), carried.own_ids)
     carried = carried if ids is None else carried.with_ids(ids)
     if form != JSON:
-        from app.api.codecs.known_rows import columns_of_states  # noqa: PLC0415 - with pyarrow
+        from app.api.codecs.columns import columns_of_states  # noqa: PLC0415 - with pyarrow
 
         columns = columns_of_states(states.documents(), model.classes, states.stakes)
         rest = {"model": model.named, "warnings": states.warnings}

@@ -14,8 +14,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
 from app.api.codecs.answers import Answered
-from app.api.codecs.carried import NOTHING, Carried
-from app.api.codecs.inference_documents import (
+from app.api.codecs.inference import (
+    BYTES,
+    HEADER_LENGTH,
     InferAnswer,
     InferRequest,
     ModelMetadata,
@@ -25,10 +26,14 @@ from app.api.codecs.inference_documents import (
     ServerReady,
     TensorMetadata,
     WithoutMatrix,
+    encode,
+    rows_of_tensors,
+    split,
+    tensors,
 )
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import BINARY, JSON, media_type_of_body
-from app.api.codecs.tensors import BYTES, HEADER_LENGTH, encode, rows_of_tensors, split, tensors
+from app.api.codecs.rows import NOTHING, Carried
 from app.api.errors import problems
 from app.api.gate import passage_of
 from app.api.guard import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs

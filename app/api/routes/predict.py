@@ -11,11 +11,10 @@ import orjson
 from fastapi import Request, Response
 
 from app.api.codecs.answers import WRITTEN, Answered, encode
-from app.api.codecs.carried import NOTHING, Carried, carried_of_json
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Split, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.npy import array_of_npy, changeable_body
-from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
+from app.api.codecs.rows import NOTHING, Carried, carried_of_json, rows_of_json, rows_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.errors import problems
 from app.api.gate import passage_of
@@ -143,7 +142,7 @@ def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> A
         assert model is not None
         if sheet is None:
             return rows_of_npy(body, model.schema, reserve), NOTHING
-        return rows_of_sheet(sheet, model.schema)
+        return sheet.rows(model.schema)
 
     return Asked(sent, rows)
 

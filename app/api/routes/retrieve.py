@@ -7,11 +7,10 @@ from functools import partial
 
 from fastapi import Request, Response
 
-from app.api.codecs.item_sets import WRITERS, common
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import ARROW, NPY, SVG, media_type_of_answer, media_type_of_body
-from app.api.codecs.rows import rows_of_json, rows_of_npy, rows_of_sheet
-from app.api.codecs.sets import sets_of_arrow, sets_of_list, sets_of_npy
+from app.api.codecs.rows import rows_of_json, rows_of_npy
+from app.api.codecs.sets import WRITERS, common, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.codecs.tables import Sheet, TableFields
 from app.api.errors import problems
 from app.api.gate import NUMBER, passage_of
@@ -64,7 +63,7 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
         if kind == NPY:
             return asked, sets, lambda model: rows_of_npy(body, model.schema, reserve)
         sheet = Sheet(kind, body, TableFields(), reserve)
-        return asked, sets, lambda model: rows_of_sheet(sheet, model.schema)[0]
+        return asked, sets, lambda model: sheet.rows(model.schema)[0]
     refuse_query_of_json(request, RetrieveFields.model_fields)
     wire = checked(RetrieveRequest, parsed(body, reserve))
     sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
