@@ -64,10 +64,10 @@ def wrong_sequences(values, shares, spread, streams, seed=0):
         for _ in range(DAYS):
             amounts = np.exp(spread * rng.normal(size=A_DAY))
             sequence.add(amounts * rng.choice(values, A_DAY, p=shares), amounts * min(values), amounts * max(values))
-            _, low, high = sequence.interval()
-            failed |= not low <= 0 <= high
+            found = sequence.interval()
+            failed |= not found.low <= 0 <= found.high
         wrong += failed
-        width += (high - low) / 2
+        width += (found.high - found.low) / 2
     return wrong / streams, width / streams
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -230,11 +231,12 @@ class PromiseSums(MeanSums):
         cells = np.concatenate(self._cells, axis=1) if self._cells else np.zeros((4, 0))
         return _summed(cells[0].astype(np.int64), cells[1:])
 
-    def family(self) -> _Family:
+    def points(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of the cells of the histogram: the mean log-odds, the width in units that has the variance, and the cases."""
         _, count, logit, variance = self._merged()
         logit = logit / np.maximum(count, 1)
         share = 1 / (1 + np.exp(-logit))
-        return _Family(logit, np.sqrt(variance / count / (share * (1 - share))), count, self.count)
+        return logit, np.sqrt(variance / count / (share * (1 - share))), count
 
     @property
     def days(self) -> int:
@@ -251,35 +253,6 @@ class PromiseSums(MeanSums):
     def variance(self) -> float:
         """Of the differences."""
         return float((self.powers[1] - self.powers[0] ** 2 / self.count) / (self.count - 1))
-
-
-@dataclass(frozen=True)
-class _Family:
-    """Cases of two points whose log-odds of the upper one are all shifted by the same amount."""
-
-    logit: np.ndarray
-    width: np.ndarray
-    count: np.ndarray
-    cases: int
-
-    def cumulants(self, shift: float) -> tuple[float, float, float, float, float]:
-        """Of the sum of differences of as many cases drawn from these: the first four, and the sum of the squared
-        variances of the cases.
-        """
-        start = 1 / (1 + np.exp(-self.logit))
-        share = 1 / (1 + np.exp(-(self.logit + shift)))
-        mean = self.width * (share - start)
-        spread = share * (1 - share)
-        variance = spread * self.width**2
-        total = float(self.count @ mean)
-        centred = mean - total / self.cases
-        rest = max(self.cases - self.count.sum(), 0.0)  # cases without risk, whose difference is 0
-        outer = -total / self.cases
-        second = self.count @ (variance + centred**2) + rest * outer**2
-        third = self.count @ (variance * (self.width * (1 - 2 * share) + 3 * centred) + centred**3)
-        third += rest * outer**3
-        fourth = self.count @ (variance * self.width**2 * (1 - 6 * spread))
-        return total, float(second), float(third), float(fourth), float(self.count @ variance**2)
 
 
 @dataclass(frozen=True)
@@ -318,27 +291,47 @@ def judge(sums: PromiseSums) -> Judged:
     if n < FEWEST:
         own = total / n * sums.unit if n else None
         return Judged(own, reason=f"fewer than {FEWEST} cases with known truth")
-    mean, family, unit = total / n, sums.family(), sums.unit
-    _, second, third, _, _ = family.cumulants(0.0)
+    mean, unit, cumulants = total / n, sums.unit, partial(_cumulants, *sums.points(), n)
+    _, second, third, _, _ = cumulants(0.0)
     if second <= 0:
         return Judged(mean * unit, mean * unit, mean * unit)
     if abs(third) > _FEW * second**1.5:
         return Judged(mean * unit, reason="too few cases for outcomes as rare and as large as these")
-    fitted = _root(lambda shift: total - family.cumulants(shift)[0], -_FAR, _FAR)
-    ratio, dispersion = _dispersion(sums, family.cumulants(fitted))
+    fitted = _root(lambda shift: total - cumulants(shift)[0], -_FAR, _FAR)
+    ratio, dispersion = _dispersion(sums, cumulants(fitted))
     inflation, freedom = sums.by_days()
     widened = widening(inflation, freedom)
 
     def place(shift: float) -> float:
-        return _cornish_fisher(total, family.cumulants(shift), dispersion * widened)
+        return _cornish_fisher(total, cumulants(shift), dispersion * widened)
 
     low = _crossing(lambda shift: Z - place(shift), fitted, -1)
     high = _crossing(lambda shift: Z + place(shift), fitted, 1)
-    ends = family.cumulants(low)[0] / n, family.cumulants(high)[0] / n
+    ends = cumulants(low)[0] / n, cumulants(high)[0] / n
     if ratio > _UNPROMISED:
         reach = Z * float(np.sqrt(sums.variance * widened / n))
         ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
     return Judged(mean * unit, ends[0] * unit, ends[1] * unit, freedom, None, ratio, inflation)
+
+
+def _cumulants(
+    logit: np.ndarray, width: np.ndarray, count: np.ndarray, cases: int, shift: float
+) -> tuple[float, float, float, float, float]:
+    """Of the sum of differences of as many cases drawn from cells of two points, all log-odds of the upper ones shifted
+    by the same amount: the first four, and the sum of the squared variances of the cases.
+    """
+    start, share = (1 / (1 + np.exp(-odds)) for odds in (logit, logit + shift))
+    mean = width * (share - start)
+    spread = share * (1 - share)
+    variance = spread * width**2
+    total = float(count @ mean)
+    centred = mean - total / cases
+    rest = max(cases - count.sum(), 0.0)  # cases without risk, whose difference is 0
+    outer = -total / cases
+    second = count @ (variance + centred**2) + rest * outer**2
+    third = count @ (variance * (width * (1 - 2 * share) + 3 * centred) + centred**3) + rest * outer**3
+    fourth = count @ (variance * width**2 * (1 - 6 * spread))
+    return total, float(second), float(third), float(fourth), float(count @ variance**2)
 
 
 def _dispersion(sums: PromiseSums, cumulants: tuple[float, ...]) -> tuple[float, float]:

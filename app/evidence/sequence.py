@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from app.evidence.intervals import Mean
+
 _SURE = float(np.log(2 / 0.05))  # each end may fail in half of 5 %
 _RISKED = 0.75  # the most of the capital that one value can take
 
@@ -63,8 +65,8 @@ class Sequence:
         self._total += float(values.sum())
         self._squares += float((values * values).sum())
 
-    def interval(self) -> tuple[float, float, float] | None:
-        """The mean and the ends of its interval; None before the first value that can differ from 0."""
+    def interval(self) -> Mean:
+        """The mean and the ends of its interval; of nothing before the first value that can differ from 0."""
         if not self._gains.bet:
-            return None
-        return self._total / self.count, self._gains.least, -self._losses.least
+            return Mean(None)
+        return Mean(self._total / self.count, self._gains.least, -self._losses.least)

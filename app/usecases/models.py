@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 
-import numpy as np
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
@@ -39,22 +37,6 @@ def card_of(ports: Ports, reference: str) -> Card:
         else:
             raise NotFound(f"all versions of the model {wanted.name!r} were deleted")
     return ports.registry.card(wanted.name, version)
-
-
-def trained(ports: Ports, name: str) -> Callable[[int], tuple[np.ndarray | None, int]]:
-    """What looks up the class shares (K,) and the rows that a version was fitted on, once; None and 0 of one that is
-    deleted, or has no classes.
-    """
-
-    @cache
-    def found(version: int) -> tuple[np.ndarray | None, int]:
-        try:
-            card = ports.registry.card(name, version)
-        except NotFound:
-            return None, 0
-        return (card.priors() if card.class_priors else None), card.data.rows
-
-    return found
 
 
 def set_alias(

@@ -35,8 +35,9 @@ from app.usecases.fields import ByClass, Number, Period, Text, WireModel
 from app.usecases.labelled_rows import Probabilities
 from app.usecases.limits import LimitsByAction, Resources, decide_within_limits
 from app.usecases.matrices import NamedMatrixFields, read_matrix, with_saved
-from app.usecases.models import card_of, trained
-from app.usecases.outcome_report.earned import UNEQUAL, WHATEVER, ActionCounts, basis
+from app.usecases.models import card_of
+from app.usecases.outcome_report.changes import trained
+from app.usecases.outcome_report.earned import UNEQUAL, WHATEVER, ActionCounts, basis, total
 from app.usecases.outcome_report.report import matured, maturing, reservations
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import THIN, Paired, gain, verdict, way
@@ -214,27 +215,25 @@ class Alternative:
         if self.failure is not None or not known:
             why = "no case has a known truth" if self.cases else "there is no case, or no instance of one was recorded"
             return named | {"error": self.failure or why}
-        about = {"basis": basis(known, self.cases, selective=selective, reason=late)}
-        difference = gain(self.paired, **about)
+        about = basis(known, self.cases, selective=selective, reason=late)
         low, high = ((self.bounds + self.paired.total) / self.cases).tolist()
-        differing, shown = self.paired.nonzero, verdict(difference["low"], difference["high"])
+        differing, shown = self.paired.nonzero, verdict(self.paired.mean())
         reason = (
             late if late is not None
             else f"only {differing} cases differ; {FEWEST} are needed" if differing < FEWEST
             else THIN if self.paired.thin
-            else "the difference may be chance" if shown is None or p_value >= _SIGNIFICANT
+            else "the difference may be chance" if shown == "undecided" or p_value >= _SIGNIFICANT
             else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and low <= 0 <= high
             else None
         )  # fmt: skip
-        told, total = self.told.tolist()
-        return named | {
-            **about,
-            "mean": (self.done + self.paired.total) / known,
-            "total": self.done + self.paired.total,
-            "done": {**about, "mean": self.done / known, "total": self.done, "cases": known},
-            "difference": difference,
+        told, benefits = self.told.tolist()
+        return {
+            **total(self.done + self.paired.total, known, about),
+            **named,
+            "done": total(self.done, known, about),
+            "difference": gain(self.paired, about),
             "bounds": {"basis": WHATEVER, "low": low, "high": high},
-            "told_benefits": {**about, "cases": int(told), "mean": total / told, "total": total} if told else None,
+            "told_benefits": total(benefits, int(told), about) if told else None,
             "adjusted_p_value": p_value,
             "verdict": "same" if not differing else "undecided" if reason else shown,
             "reason": reason if differing else None,

@@ -111,17 +111,18 @@ class ShadowDecider:
         self._lock = Lock()
         self._awake = Event()
         self._stopped = False
-        self._thread: Thread | None = None
+        self._thread = Thread(target=self._run, name="shadow", daemon=True)
 
     def start(self) -> None:
         self._shadows.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """What waits is dropped: the report says how many decisions have a shadow."""
         self._shadows.stop()
         self._stopped = True
         self._awake.set()
-        if self._thread is not None:
+        if self._thread.is_alive():
             self._thread.join()
 
     def watched(
@@ -139,23 +140,12 @@ class ShadowDecider:
     def offer(self, offered: Offered) -> None:
         """Have the challengers decide soon; never waits."""
         with self._lock:
-            if self._stopped or self._numbers + offered.numbers > _MOST_NUMBERS or not self._started():
+            if self._stopped or self._numbers + offered.numbers > _MOST_NUMBERS:
                 self._shadows.dropped += len(offered.ids)
                 return
             self._numbers += offered.numbers
             self._waiting.append(offered)
         self._awake.set()
-
-    def _started(self) -> bool:
-        """Whether there is a thread: with the first request, unless the system has none left."""
-        if self._thread is None:
-            thread = Thread(target=self._run, name="shadow", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
 
     def _run(self) -> None:
         while not self._stopped:

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from app.decisions.benefit import decide
+from app.evidence.intervals import Mean
 from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing
@@ -132,7 +133,7 @@ def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
 
 
 def test_a_gain_that_is_not_a_number_is_no_verdict():
-    assert verdict(np.nan, np.nan) is None
+    assert verdict(Mean(np.nan, np.nan, np.nan)) == "undecided"
 
 
 def test_days_and_weeks_are_named_by_date():

@@ -101,19 +101,6 @@ def test_what_cannot_keep_up_is_left_out(ports, decider, monkeypatch):
     eventually(lambda: [row[0] for row in kept(ports)] == ["d", "e"])
 
 
-def test_without_a_thread_requests_are_left_out_and_the_next_one_tries_again(ports, decider, monkeypatch):
-    with monkeypatch.context() as full:
-        full.setattr(shadow.Thread, "start", no_thread)
-        decider.offer(offered(ports))
-    assert ports.shadows.dropped == 3
-    decider.offer(offered(ports, ROWS[:1], ids=("b",)))
-    eventually(lambda: [row[0] for row in kept(ports)] == ["b"])
-
-
-def no_thread(_thread):
-    raise RuntimeError("can't start new thread")
-
-
 def test_a_challenger_that_fails_stops_no_other(ports, decider):
     decider.offer(offered(ports, challengers=("triage:9", "triage:2")))
     eventually(lambda: len(kept(ports)) == 3, seconds=20)

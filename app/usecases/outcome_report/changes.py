@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 import orjson
 
-from app.errors import PayoffError
+from app.errors import NotFound, PayoffError
 from app.evidence.drift import Change, category_change, drifted, histogram_change, holm, odds_change
 from app.outcomes.cases import Cases
 from app.outcomes.terms import Label
@@ -30,6 +31,22 @@ KEPT = 50_000  # instances of all days
 _OF_SIDE = 5_000
 
 Changed = tuple[dict[str, Any], Change | None]  # what was compared, and None where it could not be
+
+
+def trained(ports: Ports, name: str) -> Trained:
+    """What looks up the class shares (K,) and the rows that a version was fitted on, once; None and 0 of one that is
+    deleted, or has no classes.
+    """
+
+    @cache
+    def found(version: int) -> tuple[np.ndarray | None, int]:
+        try:
+            card = ports.registry.card(name, version)
+        except NotFound:
+            return None, 0
+        return (card.priors() if card.class_priors else None), card.data.rows
+
+    return found
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence.intervals import LEVEL, MeanSums, PromiseSums, judge
+from app.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, judge
 from app.evidence.truths import Group, known_shares, payoff_range
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.slices import Slice
@@ -28,6 +28,7 @@ _KEPT = 1_000_000  # cases of which single values are kept; of more every second
 _ROUNDING = 1e-12  # of the largest expected benefit: values that are closer are equal
 UNEQUAL = "truth is known more often after some actions than after others"
 WHATEVER = "all decisions; for those without known truth the worst and the best class"
+_EXPECTED = "all decisions; for those without known truth what the model expects, which nothing here confirms"
 OFTEN = 0.05  # of the cases, from which on an action counts
 
 
@@ -74,61 +75,54 @@ class Earned:
         judged = judge(self.promise)
         n = self.promise.count
         tolerance = _TOLERANCE * self.size / n if n else None
-        by_model = f"{basis}; by the model's probabilities"
         return {
-            "promised": {
-                "mean": self.promised / n if n else None,
-                "total": self.promised,
-                "cases": n,
-                "basis": by_model,
-            },
-            "realised": {**self._realised(judged.low, judged.high), "level": LEVEL, "cases": n, "basis": basis},
+            "promised": total(self.promised, n, f"{basis}; by the model's probabilities"),
+            "realised": total(self.received, n, basis) | amount(self._realised(judged), basis),
             "difference": {
-                "mean": judged.mean,
-                "low": judged.low,
-                "high": judged.high,
-                "level": LEVEL,
+                **amount(judged, basis),
                 "cases": n,
                 "reason": doubt or judged.reason,
                 "p_value": judged.p_value,
                 "dispersion": judged.dispersion,
                 "day_inflation": judged.day_inflation,
                 "tolerance": tolerance,
-                "basis": basis,
             },
             "verdict": "undecided" if doubt else judged.verdict(tolerance or 0.0),
             "decisions": self.decisions,
             "known": self.known,
             "coverage": self.known / self.decisions if self.decisions else None,
-            "expected": {
-                "mean": self.expected / self.expecting if self.expecting else None,
-                "total": self.expected,
-                "cases": self.expecting,
-                "basis": ALL,
-            },
+            "expected": total(self.expected, self.expecting, ALL),
         }
 
-    def _realised(self, low: float | None, high: float | None) -> dict[str, Any]:
-        """The benefit received, around what the model expected of the actions really taken.
+    def _realised(self, judged: Mean) -> Mean:
+        """The benefit received, with an interval around what the model expected of the actions really taken.
 
         Benefits that were told differ from the matrix by an amount with an interval of its own; the two are added as
         independent (Zou and Donner, 2008).
         """
         n = self.promise.count
         if not n:
-            return {"mean": None, "total": 0.0, "low": None, "high": None}
-        if self.taken is not None:
-            taken = judge(self.taken)
-            low, high = taken.low, taken.high
-        mean, promised = self.received / n, self.taken_promised / n
+            return Mean(None)
+        taken = judged if self.taken is None else judge(self.taken)
+        low, high, mean, promised = taken.low, taken.high, self.received / n, self.taken_promised / n
         told = self.told.mean()
         if told.mean is None or low is None or high is None or (self.told.nonzero and told.low is None):
-            return {"mean": mean, "total": self.received, "low": None, "high": None}
+            return Mean(mean)
         centre = mean - promised - told.mean
         if told.low is not None and told.high is not None and self.told.nonzero:
             low = centre + told.mean - float(np.hypot(centre - low, told.mean - told.low))
             high = centre + told.mean + float(np.hypot(high - centre, told.high - told.mean))
-        return {"mean": mean, "total": self.received, "low": promised + low, "high": promised + high}
+        return Mean(mean, promised + low, promised + high)
+
+
+def amount(found: Mean, basis: str) -> dict[str, Any]:
+    """A mean with its interval."""
+    return {"mean": found.mean, "low": found.low, "high": found.high, "level": LEVEL, "basis": basis}
+
+
+def total(amount: float, cases: int, basis: str) -> dict[str, Any]:
+    """A sum over cases, and their mean."""
+    return {"mean": amount / cases if cases else None, "total": amount, "cases": cases, "basis": basis}
 
 
 def basis(known: int, decisions: int, *, selective: bool, reason: str | None) -> str:
@@ -252,20 +246,16 @@ class Bounds:
 
     def document(self, received: float, known: int) -> dict[str, Any]:
         """The total and the mean over all decisions with a matrix, where the known ones received so much."""
-        unknown, low, high, expected = (float(value) for value in self.sums)
+        unknown, *ends = self.sums.tolist()
         cases = known + int(unknown)
-        ends = {"low": received + low, "high": received + high}
+        low, high, expected = (total(received + own, cases, WHATEVER) for own in ends)
         return {
             "cases": cases,
             "unknown": int(unknown),
-            **ends,
-            "mean_low": ends["low"] / cases if cases else None,
-            "mean_high": ends["high"] / cases if cases else None,
+            "low": low["total"],
+            "high": high["total"],
+            "mean_low": low["mean"],
+            "mean_high": high["mean"],
             "basis": WHATEVER,
-            "if_probabilities_hold": {
-                "mean": (received + expected) / cases if cases else None,
-                "total": received + expected,
-                "basis": "all decisions; for those without known truth what the model expects, which nothing here"
-                " confirms",
-            },
+            "if_probabilities_hold": {"mean": expected["mean"], "total": expected["total"], "basis": _EXPECTED},
         }

@@ -18,8 +18,8 @@ from app.outcomes.identity import date_of
 from app.outcomes.terms import Label
 from app.registry.snapshot import Reference
 from app.text import some_of
-from app.usecases.models import card_of, trained
-from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes
+from app.usecases.models import card_of
+from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes, trained
 from app.usecases.outcome_report.earned import UNEQUAL, ActionCounts, Bounds, Earned, Kept, basis, deciles
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Exploration, Ways, gain
@@ -118,7 +118,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "advice": list(_advice(first["verdict"], details)),
         "warnings": list(_warnings(read, selective)),
         "by": read.by,
-        "matrices": read.matrices,
+        "matrices": len(read.matrices),
         **details,
     }
 
@@ -196,7 +196,7 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
     unpriced = total.decisions - total.expecting
     if unpriced:
         yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"
-    if read.matrices > 1:
+    if len(read.matrices) > 1:
         yield "the decisions have different benefit matrices; amounts are added as they are"
     if read.values.stride > 1 or read.exploration.cases.stride > 1:
         yield "deciles and exploration are of evenly spaced cases, as there are many"
@@ -244,7 +244,7 @@ class Read:
         self.groups: dict[Any, Earned] = {}
         self.classes: dict[int, tuple[Label, ...]] = {}
         self.without_terms = 0
-        self._matrices: set[Any] = set()
+        self.matrices: set[Any] = set()  # up to 10,000
 
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
@@ -258,8 +258,8 @@ class Read:
                 self._group(part, self.by)
         for term in cases.terms:
             self.classes.setdefault(term.version, term.classes)
-            if len(self._matrices) < _SHOWN_MATRICES:
-                self._matrices.add(term.benefits)
+            if term.benefits is not None and len(self.matrices) < _SHOWN_MATRICES:
+                self.matrices.add(term.benefits)
 
     def _group(self, part: Slice, by: By) -> None:
         names, code = groups(part, by)
@@ -273,11 +273,6 @@ class Read:
         if name not in self.groups and len(self.groups) >= MOST_GROUPS:
             raise Invalid.at("/by", f"there are more than {MOST_GROUPS:,} groups; send since and until")
         return self.groups.setdefault(name, Earned())
-
-    @property
-    def matrices(self) -> int:
-        """How many benefit matrices the decisions have, up to 10,000."""
-        return len(self._matrices - {None})
 
 
 def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:

@@ -14,12 +14,12 @@ from typing import Any, Self
 import numpy as np
 
 from app.decisions.benefit import least
-from app.evidence.intervals import FEWEST, LEVEL, Mean, MeanSums, Risk, risk
+from app.evidence.intervals import FEWEST, Mean, MeanSums, Risk, risk
 from app.evidence.sequence import Sequence as Betting
 from app.evidence.truths import payoff_range, weighted
 from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Label
-from app.usecases.outcome_report.earned import OFTEN, Kept
+from app.usecases.outcome_report.earned import OFTEN, Kept, amount, total
 from app.usecases.outcome_report.slices import Slice
 
 THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
@@ -168,16 +168,13 @@ class Ways:
         n = self.perfect.count
         if not n:
             return None
-        base = self.decided / n
 
         def line(own: Paired, **more: Any) -> dict[str, Any]:
-            difference = gain(own, basis)
-            mean = base + difference["mean"]
-            return {**more, "mean": mean, "total": mean * n, "gain": difference, "cases": n, "basis": basis}
+            return {**more, **total(self.decided + own.total, n, basis), "gain": gain(own, basis)}
 
         single = self._single(n)
         return {
-            "decided": {"mean": base, "total": self.decided, "cases": n, "basis": basis},
+            "decided": total(self.decided, n, basis),
             "most_probable": line(self.most_probable),
             "best_single_action": None if single is None else line(single[1], action=single[0]),
             "perfect": line(self.perfect),
@@ -199,51 +196,41 @@ class Ways:
 
     def overriding(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
         """Who was right in money where another action was really taken; `doubt` is why nobody can say."""
-        found = gain(self.overrides, basis)
         doubt = doubt or (THIN if self.overrides.thin else None)
-        right = {"better": "people", "worse": "decisions"}.get(verdict(found["low"], found["high"], doubt) or "")
-        return {**found, "right": right or "undecided", "reason": doubt}
+        shown = verdict(self.overrides.mean(), doubt)
+        right = {"better": "people", "worse": "decisions"}.get(shown, "undecided")
+        return {**gain(self.overrides, basis), "right": right, "reason": doubt}
 
     def challengers(self, basis: str, doubt: str | None = None) -> list[dict[str, Any]]:
         """Challengers against what was decided, by confidence sequences; `doubt` is why none has a verdict."""
         self._bet()
         listed = []
         for name, (sequence, differing) in sorted(self.shadows.items()):
-            mean, low, high = sequence.interval() or (None, None, None)
-            figures = {"mean": mean, "low": low, "high": high, "level": LEVEL, "basis": basis}
-            shown = verdict(low, high, doubt)
+            found = sequence.interval()
+            shown = verdict(found, doubt)
             listed.append(
                 {
                     "challenger": name,
                     "cases": sequence.count,
                     "differing": differing,
-                    "gain": figures,
-                    "verdict": shown or "undecided",
-                    "reason": doubt or (None if shown else "the interval contains 0"),
+                    "gain": amount(found, basis),
+                    "verdict": shown,
+                    "reason": doubt or ("the interval contains 0" if shown == "undecided" else None),
                 }
             )
         return listed
 
 
-def verdict(low: float | None, high: float | None, doubt: str | None = None) -> str | None:
-    """What an interval of a gain shows; None with a doubt, and where it contains 0 or is not a number."""
-    if doubt is not None or low is None or high is None:
-        return None
-    return "better" if low > 0 else "worse" if high < 0 else None
+def verdict(found: Mean, doubt: str | None = None) -> str:
+    """What a mean gain shows; undecided with a doubt, and where its interval contains 0 or is not a number."""
+    if doubt is not None or found.low is None or found.high is None:
+        return "undecided"
+    return "better" if found.low > 0 else "worse" if found.high < 0 else "undecided"
 
 
 def gain(sums: MeanSums, basis: str) -> dict[str, Any]:
     """A mean difference to what the decisions earned on the same cases."""
-    mean = sums.mean()
-    return {
-        "mean": mean.mean,
-        "low": mean.low,
-        "high": mean.high,
-        "level": LEVEL,
-        "cases": sums.count,
-        "differing": sums.nonzero,
-        "basis": basis,
-    }
+    return {**amount(sums.mean(), basis), "cases": sums.count, "differing": sums.nonzero}
 
 
 @dataclass
@@ -291,10 +278,8 @@ class Exploration:
         for name, own in (("without_exploration", kept[5:9]), ("most_probable", kept[9:13])):
             found = weighted(known & (chance > 0), chance, own[0], own[1], Risk(own[2], own[3]))
             ways[name] = {
-                **{
-                    estimate: {"mean": mean.mean, "low": mean.low, "high": mean.high, "level": LEVEL, "basis": basis}
-                    for estimate, mean, basis in (("ips", found.ips, _IPS), ("dr", found.dr, _DR))
-                },
+                "ips": amount(found.ips, _IPS),
+                "dr": amount(found.dr, _DR),
                 "effective_cases": found.effective,
                 "largest_weight": found.largest,
                 "usable": found.usable and reached,
