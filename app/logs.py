@@ -15,7 +15,6 @@ import structlog
 from app.errors import trace_of
 
 _waiting: list[dict[str, Any]] = []
-_writes: asyncio.AbstractEventLoop | None = None  # what waits
 _LINE = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
 
@@ -99,11 +98,10 @@ def write_request_soon(line: dict[str, Any]) -> None:
     Lines of one turn are written together. A process that is killed loses those of the turn at most, one that is
     stopped loses none.
     """
-    global _writes  # noqa: PLW0603 - of this process
     loop = asyncio.get_running_loop()
-    if not _waiting or loop is not _writes:  # the one before may have ended
+    if not _waiting or loop is not _Output.loop:  # the one before may have ended
         loop.call_soon(_write_waiting)
-        _writes = loop
+        _Output.loop = loop
     _waiting.append(line)
 
 
@@ -127,6 +125,7 @@ class _Output:
     """Standard output for structlog. It never raises: a line is not worth the work that it is about."""
 
     failed = 0
+    loop: asyncio.AbstractEventLoop | None = None  # that writes what waits
 
     def msg(self, message: bytes) -> None:
         _write(message + b"\n")

@@ -309,27 +309,6 @@ def test_a_long_transaction_that_was_answered_keeps_nobody_out_after_a_failure(s
     assert len(numbers(sqlite)) == 30
 
 
-@pytest.mark.thorough
-def test_until_a_failure_is_noted_nobody_else_is_let_through(distant, proxy, monkeypatch):
-    trip, refused = distant._breaker.trip, []
-
-    def noting(*words):
-        try:
-            with distant._breaker.passing(DatabaseAway):
-                pass
-        except DatabaseAway:
-            refused.append(True)
-        trip(*words)
-
-    add(distant, 1)
-    proxy.hang()
-    trip("away", 0)
-    monkeypatch.setattr(distant._breaker, "trip", noting)
-    with pytest.raises(DatabaseAway):
-        add(distant, 2)
-    assert refused
-
-
 def test_a_server_that_starts_later_is_waited_for(postgres_url, proxy):
     proxy.kill()
     late = Database(make_url(postgres_url).set(port=proxy.port).render_as_string())

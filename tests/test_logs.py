@@ -16,9 +16,10 @@ def test_lines_of_a_turn_are_made_and_written_together_in_the_next(monkeypatch):
     monkeypatch.setattr(logs, "_write", written.append)
 
     async def run():
-        for number in (1, 2):
-            logs.write_request_soon({"number": number})
-        before = list(written), "timestamp" in logs._waiting[0]
+        lines = [{"number": number} for number in (1, 2)]
+        for line in lines:
+            logs.write_request_soon(line)
+        before = list(written), "timestamp" in lines[0]
         await asyncio.sleep(0)
         return before
 

@@ -11,7 +11,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -140,17 +141,21 @@ def _handed(file: BinaryIO) -> Connection:
     return Connection(os.dup(file.fileno()))
 
 
-def _on_disk(content: BinaryIO) -> BinaryIO:
+@contextmanager
+def _on_disk(content: BinaryIO) -> Iterator[BinaryIO]:
     """A copy of `content` that has a file descriptor, or itself where it has one."""
     try:
         content.flush()
-        return cast(BinaryIO, os.fdopen(os.dup(content.fileno()), "rb"))
+        descriptor = os.dup(content.fileno())
     except OSError:  # io.UnsupportedOperation is one
-        file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - the caller closes it
-        content.seek(0)
-        shutil.copyfileobj(content, file)
-        file.flush()
-        return file
+        with tempfile.TemporaryFile() as file:
+            content.seek(0)
+            shutil.copyfileobj(content, file)
+            file.flush()
+            yield cast(BinaryIO, file)
+    else:
+        with os.fdopen(descriptor, "rb") as own:
+            yield own
 
 
 def _main(work: Work, source: Connection, sink: Connection, parent_alive: Connection, sender: Connection) -> None:

@@ -54,8 +54,9 @@ class Cluster(ParallelBackendBase):
 
     # What joblib calls
 
-    def effective_n_jobs(self, n_jobs: int | None) -> int:  # noqa: ARG002 - the cluster is as large as it is
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
         """The threads of all workers; two at least, because joblib would run the pieces here if it were one."""
+        del n_jobs  # the cluster is as large as it is
         with _Answering():
             client = self._client()
             client.wait_for_workers(1, timeout=_WORKER_SECONDS)
@@ -77,8 +78,9 @@ class Cluster(ParallelBackendBase):
         with _Answering():
             return out.result()
 
-    def abort_everything(self, ensure_ready: bool = True) -> None:  # noqa: ARG002 - it always stays ready
+    def abort_everything(self, ensure_ready: bool = True) -> None:
         """Have what was sent given up: what waits goes at once, what runs at its next report."""
+        del ensure_ready  # it always is
         waiting, self._waiting = list(self._waiting), set()
         if self._connected is not None and self._connected.status == "running":
             with suppress(Exception):  # there is an error on its way already

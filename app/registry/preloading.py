@@ -10,7 +10,7 @@ from app.errors import NotReady, PayoffError, Unavailable
 from app.polling import Poller
 from app.registry.snapshot import Key, Snapshot
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Preloader:
@@ -87,9 +87,10 @@ class Preloader:
             return
         except PayoffError as error:
             reason = error.detail
-        except Exception as error:  # noqa: BLE001 - a model that cannot be used must not keep others from being loaded
+        except Exception as error:  # a model that cannot be used must not keep others from being loaded
+            log.exception("a model cannot be loaded")
             reason = f"{type(error).__name__}: {error}"
         if reason:
-            _log.warning("%s:%s is not loaded before it is asked for: %s", *key, reason)
+            log.warning("%s:%s is not loaded before it is asked for: %s", *key, reason)
             self.refused = {**self.refused, key: reason}
         self._settled.add(key)

@@ -8,7 +8,6 @@ import pytest
 
 from app.data import building, columns, csv_text
 from app.data.inline import inline_source
-from app.data.reading import load
 from app.data.store import DatasetStore
 from app.errors import Invalid
 from tests.data.keeping import kept
@@ -46,7 +45,7 @@ def test_many_row_groups(limits, monkeypatch):
     store = DatasetStore("memory://groups", limits)
     dataset = store.keep(store.draft_inline(["a", "b"], rows, [i % 2 for i in range(30)]))
 
-    found = load(dataset, store._storage.read(dataset.id, "data.parquet"))
+    found = store.table(dataset.id)
 
     expected, _ = found.schema.encode(rows)
     assert found.schema.features[1].categories == ("a", "u", "v", "w", "x")

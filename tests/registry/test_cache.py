@@ -86,16 +86,16 @@ def test_others_are_not_held_up_by_a_slow_load():
 
 def test_a_failure_reaches_all_who_wait_and_is_forgotten():
     cache = Cache(10)
-    may_end = Event()
+    began, may_end = Event(), Event()
 
     def failing():
+        began.set()
         may_end.wait(10)
         raise OSError("gone")
 
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(cache.load, "a", failing) for _ in range(4)]
-        while not cache._loading:
-            pass
+        assert began.wait(10)
         may_end.set()
         for future in asked:
             with pytest.raises(OSError, match="gone"):
@@ -155,10 +155,11 @@ def test_a_load_that_fails_gives_its_room_back():
 
 def test_a_load_does_not_wait_without_end(monkeypatch):
     monkeypatch.setattr("app.registry.loaded._WAIT_SECONDS", 0.05)
-    cache, leave = Cache(10), Event()
+    cache, admitted, leave = Cache(10), Event(), Event()
 
     def slow():
         cache.admit("a", 8)
+        admitted.set()
         leave.wait(20)
         return "A", 8
 
@@ -168,8 +169,7 @@ def test_a_load_does_not_wait_without_end(monkeypatch):
 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(cache.load, "a", slow)
-        while not cache._admitted:
-            sleep(0.001)
+        assert admitted.wait(20)
         with pytest.raises(NotReady):
             cache.load("b", other)
         leave.set()

@@ -14,7 +14,8 @@ import sklearn
 from app.database import Database
 from app.errors import Conflict, Damaged
 from app.registry import files as module
-from tests.registry.making import HOLDOUT, everywhere, make_estimator, publish
+from app.registry.loaded import Holdout
+from tests.registry.making import HOLDOUT, everywhere, make_card, make_estimator, publish
 
 KEY = b"a key for the tests"
 
@@ -184,8 +185,11 @@ def test_what_this_version_cannot_unpickle_is_told(registry, monkeypatch):
 
 
 def test_pickles_are_not_accepted_in_the_hold_out(registry):
+    staged = registry.stage(make_card(), make_estimator(), Holdout(HOLDOUT.scores, [Trap()]))
+    with registry.index.database.writing() as connection:
+        registry.index.add(connection, staged)
     with pytest.raises(ValueError, match="allow_pickle"):
-        module._unpack_holdout(module.pack(None, type(HOLDOUT)(HOLDOUT.scores, [Trap()]))["holdout.npz"])
+        registry.load("triage")
     assert not Trap.sprung
 
 
