@@ -17,8 +17,6 @@ from tests.conftest import two_class_rows
 
 DATA = two_class_rows()
 BENEFITS = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
-DIALECT = {"delimiter": ";", "decimal": ",", "encoding": "latin-1"}
-WRITTEN = "--delimiter ; --decimal , --encoding latin-1"
 
 
 @pytest.fixture
@@ -69,12 +67,6 @@ def test_a_model_is_trained_compared_and_moved(run):
     assert "expected_benefit" in output
 
 
-def test_sets_are_retrieved(run, tmp_path):
-    (tmp_path / "p.csv").write_text("p\n0.9\n0.2\n0.7\n")
-    code, output, _ = run("retrieve p.csv --beta 2 --json")
-    assert (code, json.loads(output)["sets"][0]["selected"][:2]) == (0, [0, 2])
-
-
 def test_questions_are_asked_in_the_terminal(run, forest, monkeypatch, capsys):
     answers = []
 
@@ -95,55 +87,6 @@ def test_questions_are_asked_in_the_terminal(run, forest, monkeypatch, capsys):
 
     monkeypatch.setattr("builtins.input", end)
     assert json.loads(run(f"acquire {forest} --json")[1])["status"] == "acquire"
-
-
-def test_outcomes_are_sent(run, tmp_path):
-    (tmp_path / "outcomes.csv").write_text("id,truth,benefit\n007,ill,\nb,healthy,3\n")
-    code, output, _ = run("outcomes --send outcomes.csv --json")
-    assert (code, json.loads(output)["unknown"]) == (0, ["007", "b"])
-    (tmp_path / "outcomes.csv").write_text("id,truth,actoin\na,ill,treat\n")
-    code, output, errors = run("outcomes --send outcomes.csv --json")
-    assert (code, output) == (3, "")
-    assert "'actoin'" in errors
-
-
-def test_a_saved_matrix_stands_for_a_file(run, ward, client):
-    code, _, errors = run(f"models {ward} --matrix winter=benefits.json")
-    reference = f"winter:{client.model(ward).matrices.get('winter')['version']}"
-    assert (code, errors) == (0, f"saved as {reference}\n")
-    by_name, by_file = (run(f"predict {ward} cases.csv --benefits {each}") for each in (reference, "benefits.json"))
-    code, output, errors = run(f"predict {ward} cases.csv --benefits spring")
-    client.model(ward).matrices.delete("winter")
-    assert by_name[:2] == (0, by_file[1])
-    assert (code, output) == (3, "")
-    assert "spring" in errors
-
-
-def test_a_dialect_is_that_of_every_file(run, client, tmp_path):
-    """One file as a spreadsheet of another country writes it."""
-    rows = pd.DataFrame(DATA["rows"], columns=["größe", "pulse", "schmerz"])
-    rows = rows.assign(pulse=rows["pulse"] + 0.5, ort=["Köln", "Münster"] * 100, zustand=DATA["labels"])
-    rows.to_csv("plain.csv", index=False)
-    for name, encoding in {"written": "cp1252", "utf16": "utf-16"}.items():
-        rows.to_csv(f"{name}.csv", index=False, sep=";", decimal=",", encoding=encoding)
-    types = {"ort": "ignore"}
-    stored = client.datasets.upload("written.csv", label="zustand", types=types, **DIALECT)
-    assert stored["id"] == client.datasets.upload("plain.csv", label="zustand", types=types)["id"]
-    model = client.train(stored["id"], name="umlaut", learner="logistic", holdout=0)
-    expected = model.decide_file("plain.csv", "out.csv", benefits=BENEFITS)
-    for name, encoding in {"written": "latin-1", "utf16": "utf-16"}.items():
-        options = DIALECT | {"encoding": encoding}
-        assert model.decide_file(f"{name}.csv", f"{name}.out.csv", benefits=BENEFITS, **options) == expected
-        assert Path(f"{name}.out.csv").read_bytes() == Path("out.csv").read_bytes()
-
-    code, output, _ = run("predict umlaut plain.csv --benefits benefits.json")
-    assert (code, output) == run(f"predict umlaut written.csv --benefits benefits.json {WRITTEN}")[:2]
-    order = f"written.csv {WRITTEN} --label zustand --learner logistic"
-    assert "umlaut:2" in run(f"train {order} --name umlaut")[1]
-    assert "benefit" in run(f"compare {order} --benefits benefits.json --folds 2")[1]
-    (decided,) = model.decide([{"größe": 1, "pulse": 2, "schmerz": "mild"}], record=True, benefits=BENEFITS)
-    (tmp_path / "outcomes.csv").write_bytes(f"id;truth;benefit\n{decided['id']};ill;2,5\n".encode("cp1252"))
-    assert json.loads(run(f"outcomes --send outcomes.csv --json {WRITTEN}")[1])["accepted"] == 1
 
 
 WRONG = [
