@@ -21,7 +21,7 @@ from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
 from app.api.gate import SMALL
 from app.api.guard import PREDICT, Guard, Header, Record, announced, request_id_of, secured
-from app.api.routes.predict import asked_of_json, decided, fields_of, ready
+from app.api.routes.predict import answer_to, asked_of_json, fields_of, ready
 from app.api.routing import MATRIX_HEADER
 from app.errors import PayoffError
 from app.registry.loaded import Loaded
@@ -154,7 +154,7 @@ class Entrance:
         found = ready(asked, model, self._ports)
         if found.pace != "now" or found.numbers * _NUMBER_BYTES > SMALL:
             return None
-        answer, _ = decided(By(self._ports, self._shadow.watched, caller), found, JSON)
+        answer, _ = answer_to(By(self._ports, self._shadow.watched, caller), found, JSON)
         saved = found.fields.saved
         named = [] if saved is None else [(MATRIX_HEADER.encode(), saved.reference.encode())]
         return _Content(json_of(answer), len(found.rows.X), named)

@@ -168,7 +168,7 @@ class CaseStates:
             remaining = iter(self.prices.rounded(left, states.budget))
         columns = zip(
             self.reason, following, frontiers, self.prices.rounded(states.spent), remaining, self._predicted(),
-            states.resolved.tolist(), self._decided(), strict=False,
+            states.resolved.tolist(), self._actions(), strict=False,
         )  # fmt: skip
         for reason, feature, frontier, spent, rest, predicted, resolved, decided in columns:
             yield {
@@ -192,7 +192,7 @@ class CaseStates:
         for code, P in zip(self.states.prediction.tolist(), self.P.tolist(), strict=True):
             yield {"prediction": self.asker.classes[code], "probabilities": dict(zip(names, P, strict=True))}
 
-    def _decided(self) -> Iterator[dict[str, Any]]:
+    def _actions(self) -> Iterator[dict[str, Any]]:
         if self.decision is None or self.stakes is None:
             yield from repeat({}, len(self.states))
             return

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from app.usecases.matrices import HasMatrix, Prepared, check_few_actions, read_m
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,7 @@ class AcquisitionModel:
     calibrator: Calibrator | None
     experience: Experience | None
     learns: bool
-    _worths: OrderedDict[bytes, Worth] = field(default_factory=OrderedDict)
-    _sizes: OrderedDict[bytes, float] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[bytes, Any] = field(default_factory=OrderedDict)
 
     @classmethod
     def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> AcquisitionModel:
@@ -109,13 +110,10 @@ class AcquisitionModel:
             raise Invalid.at("/target", "this model has not learned when to stop, and reaches no target")
         try:
             name, value = parse_target(target)
-            key = f"{name} {value}".encode() + b"".join(array.tobytes() for array in prices.arrays)
-            size = self._sizes.get(key) or size_for(self.experience, prices, name, value)
+            known = (f"{name} {value}", *prices.arrays)
+            size = self._once(lambda experience: size_for(experience, prices, name, value), *known)
         except Invalid as error:
             raise error.under("/target") from error
-        self._sizes[key] = size
-        while len(self._sizes) > _REMEMBERED:
-            self._sizes.popitem(last=False)
         benefits = size * np.eye(len(self.classes))
         return Prepared(benefits, self.classes, is_named=False, classes=self.classes, stated=False)
 
@@ -132,15 +130,22 @@ class AcquisitionModel:
         """What asking on is worth with these benefits and prices; None where the model has learnt nothing about it."""
         if self.experience is None:
             return None
-        key = sha256(repr((B.shape, budget)).encode())
-        for array in (B, prices.cost, prices.discounted, prices.group):
+        known = (f"{B.shape} {budget}", B, *prices.arrays)
+        return self._once(lambda experience: experience.worth(B, prices, budget), *known)
+
+    def _once(self, make: Callable[[Experience], _Made], what: str, *arrays: np.ndarray) -> _Made:
+        """What is made of the experience, kept for `what` is told by a text and arrays."""
+        assert self.experience is not None
+        key = sha256(what.encode())
+        for array in arrays:
             key.update(array.tobytes())
-        worth = self._worths.get(key.digest())
-        if worth is None:
-            worth = self._worths[key.digest()] = self.experience.worth(B, prices, budget)
-            while len(self._worths) > _REMEMBERED:
-                self._worths.popitem(last=False)
-        return worth
+        digest = key.digest()
+        if digest not in self._kept:
+            self._kept[digest] = make(self.experience)
+            while len(self._kept) > _REMEMBERED:
+                self._kept.popitem(last=False)
+        made: _Made = self._kept[digest]
+        return made
 
 
 def asker(model: Loaded) -> AcquisitionModel:

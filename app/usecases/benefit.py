@@ -177,11 +177,9 @@ def evidence_of(model: Loaded) -> Evidence:
 
 def evidence_given(given: Probabilities, labels: Sequence[int | str]) -> Evidence:
     """Probabilities and labels that came with the request; Invalid below /labels."""
-    if len(labels) != len(given.P):
-        raise Invalid.at("/labels", f"{len(labels)} labels for {len(given.P)} rows of probabilities")
-    if not len(labels):
+    y = class_codes(labels, given.classes, len(given.P))
+    if not len(y):
         raise Invalid.at("/labels", "at least one row is required")
-    y = class_codes(labels, given.classes)
     shares = np.bincount(y, minlength=len(given.classes)) / len(y)
     return Evidence(given.classes, given.P, y, shares, "request", lambda: HoldoutScores(given.P[:, 1], y))
 

@@ -79,9 +79,7 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
         X = as_probabilities(asked.probabilities, classes, normalize=asked.normalize).P
     if not len(X):
         raise Invalid.at(pointer(given), "at least one row is required")
-    if len(labels) != len(X):
-        raise Invalid.at("/labels", f"{len(labels)} labels for {len(X)} rows of {given}")
-    _check_varied(X, class_codes(labels, classes), classes, given)
+    _check_varied(X, class_codes(labels, classes, len(X), given), classes, given)
     draft = drafted(ports, X, labels, classes, caller.owner)
     parameters = {"calibration": asked.method, "input": given, "classes": list(classes)}
     spec = TrainSpec(

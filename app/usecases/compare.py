@@ -102,9 +102,7 @@ def _submit_given(ports: Ports, asked: CompareRequest, *, key: str | None, calle
     """The same for probabilities and labels, which are kept as a data set, in place of learners."""
     classes, labels = asked.classes or [], asked.labels or []
     P = as_probabilities(asked.probabilities, classes, normalize=asked.normalize).P
-    if len(labels) != len(P):
-        raise Invalid.at("/labels", f"{len(labels)} labels for {len(P)} rows of probabilities")
-    class_codes(labels, classes)
+    class_codes(labels, classes, len(P))
     draft = drafted(ports, P, labels, classes, caller.owner)
     B, actions = needed_matrix(asked, classes)
     parameters = {"calibration": "none", "input": "probabilities", "classes": list(classes)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,26 @@ def explanations(
     """
     if B.shape[-1] < 2:
         raise Invalid.at("/explain", "there is one action: nothing could change the decision")
-    return list(_documents(P, B, choice, classes, actions)) if len(P) else []
+    if not len(P):
+        return []
+    found, names, documents = flips(P, B, choice), [str(name) for name in classes], []
+    for i, runner_up in enumerate(found.runner_up.tolist()):
+        to = int(found.to[i])
+        nearest = {"action": actions[to], "probabilities": dict(zip(names, found.point[i].tolist(), strict=True))}
+        cell = {
+            "class": classes[int(found.cell[i])],
+            "action": actions[runner_up],
+            "change": float(found.change[i]),
+        }
+        documents.append(
+            {
+                "runner_up": actions[runner_up],
+                "margin": float(found.margin[i]),
+                "flips_at": None if to < 0 else nearest,
+                "matrix_flip": cell,
+            }
+        )
+    return documents
 
 
 def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dict[str, Any]], list[str]]:
@@ -53,22 +72,3 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
         }
         for values, base, k, calibrated in zip(*map(np.ndarray.tolist, columns), strict=True)
     ], []
-
-
-def _documents(
-    P: np.ndarray, B: np.ndarray, choice: np.ndarray, classes: Sequence[object], actions: Sequence[object]
-) -> Iterator[dict[str, Any]]:
-    found, names = flips(P, B, choice), [str(name) for name in classes]
-    for i, runner_up in enumerate(found.runner_up.tolist()):
-        to = int(found.to[i])
-        nearest = {"action": actions[to], "probabilities": dict(zip(names, found.point[i].tolist(), strict=True))}
-        yield {
-            "runner_up": actions[runner_up],
-            "margin": float(found.margin[i]),
-            "flips_at": None if to < 0 else nearest,
-            "matrix_flip": {
-                "class": classes[int(found.cell[i])],
-                "action": actions[runner_up],
-                "change": float(found.change[i]),
-            },
-        }

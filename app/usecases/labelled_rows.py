@@ -40,7 +40,8 @@ def labelled(ports: Ports, model: Loaded, order: Labelled, caller: Caller) -> Ro
         X, warnings = model.schema.encode(order.rows)
     except Invalid as error:
         raise error.under("/rows") from error
-    y = _labels_of_numbers(order.labels) if model.regression else class_codes(order.labels, model.classes)
+    labels, n = order.labels, len(order.rows)
+    y = _labels_of_numbers(labels) if model.regression else class_codes(labels, model.classes, n)
     missing = np.isnan(X)
     for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
         row = order.rows[i]
@@ -85,8 +86,13 @@ def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
     return np.array([position[name] for name in classes])[table.y], None
 
 
-def class_codes(labels: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray:
-    """The codes (n,) of labels as sent; Invalid below /labels. A label has the type of its class: "1" is not 1."""
+def class_codes(labels: Sequence[Any], classes: Sequence[int | str], n: int, rows: str = "probabilities") -> np.ndarray:
+    """The codes (n,) of labels as sent, one for each of n rows; Invalid at or below /labels.
+
+    A label has the type of its class: "1" is not 1.
+    """
+    if len(labels) != n:
+        raise Invalid.at("/labels", f"{len(labels)} labels for {n} rows of {rows}")
     codes = {(type(name), name): code for code, name in enumerate(classes)}
     names = [str(name) for name in classes]
     reject(

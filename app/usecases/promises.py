@@ -15,7 +15,7 @@ from app.registry.loaded import Loaded
 from app.retrieval.batches import select_many
 from app.retrieval.losses import DEFAULT_BETA, Loss
 from app.retrieval.terms import Terms
-from app.usecases.item_sets import stretches
+from app.usecases.retrieve_request import stretches
 
 _MIN_ROWS = 200  # rows without which no promise is corrected: the difference is too uncertain
 _MAX_ROWS = 2000  # rows, and probabilities in them: a fraction of a second

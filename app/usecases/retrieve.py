@@ -17,10 +17,9 @@ from app.retrieval.sampled import MAX_LABELS, select_sampled
 from app.retrieval.selection import check_usable, select
 from app.retrieval.terms import Terms
 from app.text import counted
-from app.usecases.item_sets import SAMPLED, Choice, Sets, Setting, check_extent
 from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser
-from app.usecases.retrieve_request import RetrieveFields
+from app.usecases.retrieve_request import SAMPLED, Choice, RetrieveFields, Sets, Setting, check_extent
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
@@ -108,10 +107,9 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         sets = Sets(np.ascontiguousarray(P[:, column]))
     choice = _choose(sets, asked, threshold)
     notes = [*warnings, *choice.warnings]
-    answer = Answer(choice, asked.terms.loss, threshold, notes, marginals=sets if asked.marginals else None)
-    if column is not None:
-        return replace(answer, positive=model.classes[column])
-    answer = replace(answer, labels=model.classes)
+    labels, positive = (model.classes, None) if column is None else (None, model.classes[column])
+    shown = sets if asked.marginals else None
+    answer = Answer(choice, asked.terms.loss, threshold, notes, labels, positive, shown)
     return _corrected(answer, model, asked) if asked.method == "expected_loss" and model.multilabel else answer
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from app.api.codecs.sets import to_json
 from app.retrieval.losses import Loss
-from app.usecases.item_sets import SAMPLED, Choice, Sets
 from app.usecases.retrieve import Answer
+from app.usecases.retrieve_request import SAMPLED, Choice, Sets
 
 LABELS = tuple(f"label {i}" for i in range(400))
 

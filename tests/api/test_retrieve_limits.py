@@ -15,7 +15,7 @@ from app.api.codecs import arrow, npy
 from app.api.codecs import json as json_codec
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
-from app.usecases import item_sets
+from app.usecases import retrieve_request
 from tests.api.column_bodies import free, rows_of_arrow
 
 NPY = "application/x-npy"
@@ -78,8 +78,8 @@ def test_an_array_in_memory_that_can_be_changed_is_not_copied():
 
 
 def test_empty_lists_count_as_sets(service, monkeypatch):
-    monkeypatch.setattr(item_sets, "MAX_SETS", 3)
-    monkeypatch.setattr(item_sets, "MAX_ITEMS", 6)
+    monkeypatch.setattr(retrieve_request, "MAX_SETS", 3)
+    monkeypatch.setattr(retrieve_request, "MAX_ITEMS", 6)
     question = {"setting": "binary", "loss": {"name": "f_beta"}}
     for given, status in (([[]] * 3, 200), ([[]] * 4, 413), ([0.5] * 6, 200), ([0.5] * 7, 413), ([[0.5] * 4] * 2, 413)):
         assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
@@ -100,7 +100,7 @@ def test_null_columns_are_rejected_before_rows_are_allocated():
 
 
 def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypatch):
-    monkeypatch.setattr(item_sets, "MAX_ITEMS", 3)
+    monkeypatch.setattr(retrieve_request, "MAX_ITEMS", 3)
     question = {"model": ward, "loss": {"name": "f_beta"}, "instances": [[1, 2, "mild"]] * 2}
     assert service.post("/retrieve", json=question | {"setting": "binary"}).status_code == 200
     assert service.post("/retrieve", json=question | {"setting": "multiclass"}).status_code == 413

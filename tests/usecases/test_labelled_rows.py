@@ -16,10 +16,13 @@ def test_a_label_has_the_type_of_its_class(names):
     """The classes themselves are accepted; what only looks like one is not."""
     classes = CLASSES[names]
     given = as_probabilities([[0.5, 0.5], [0.2, 0.8]], classes, normalize=False)
-    np.testing.assert_array_equal(class_codes(classes, classes), [0, 1])
+    np.testing.assert_array_equal(class_codes(classes, classes, 2), [0, 1])
     np.testing.assert_array_equal(evidence_given(given, classes).y, [0, 1])
     for strange in (str(classes[1]) if names == "integers" else int(classes[1]), "2", 2):
-        for read in (lambda labels: class_codes(labels, classes), lambda labels: evidence_given(given, labels)):
+        for read in (
+            lambda labels: class_codes(labels, classes, len(labels)),
+            lambda labels: evidence_given(given, labels),
+        ):
             with pytest.raises(Invalid) as error:
                 read([classes[0], strange])
             assert error.value.flaws == (says("/labels/1", str(strange)),)
@@ -28,11 +31,11 @@ def test_a_label_has_the_type_of_its_class(names):
 @pytest.mark.parametrize("label", [True, 1.0, None, [1], {"a": 1}])
 def test_what_is_neither_a_word_nor_an_integer_is_no_label(label):
     with pytest.raises(Invalid) as error:
-        class_codes([label], (0, 1))
+        class_codes([label], (0, 1), 1)
     assert error.value.flaws == (says("/labels/0", str(label)),)
 
 
 def test_of_many_classes_the_message_lists_some():
     with pytest.raises(Invalid) as error:
-        class_codes(["strange"], tuple(f"c{k}" for k in range(1000)))
+        class_codes(["strange"], tuple(f"c{k}" for k in range(1000)), 1)
     assert len(error.value.detail) < 300

@@ -8,10 +8,9 @@ import pytest
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval.losses import Loss
 from app.retrieval.terms import Terms
-from app.usecases.item_sets import Sets
 from app.usecases.promises import kept_promises, promiser, promises_of_card
 from app.usecases.retrieve import retrieve, retrieve_with
-from app.usecases.retrieve_request import RetrieveFields
+from app.usecases.retrieve_request import RetrieveFields, Sets
 from tests.reference.losses import fractional_linear
 from tests.registry.making import make_card
 

@@ -22,9 +22,8 @@ from app.retrieval.losses import LOSSES as TABLE
 from app.retrieval.losses import Loss
 from app.retrieval.selection import expected_losses
 from app.usecases import retrieve as usecase
-from app.usecases.item_sets import FIGURES, SAMPLED, Choice, Sets
 from app.usecases.retrieve import retrieve, retrieve_with, tuned_cut
-from app.usecases.retrieve_request import RetrieveFields
+from app.usecases.retrieve_request import FIGURES, SAMPLED, Choice, RetrieveFields, Sets
 from tests.messages import says
 from tests.reference.losses import f_beta, fractional_linear, jaccard
 from tests.reference.retrieval import (

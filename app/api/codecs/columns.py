@@ -21,9 +21,9 @@ from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_POSITIONS, refused_category
 from app.usecases.fields import CarriedFields
-from app.usecases.item_sets import RANGE, SAMPLED, Sets, check_extent
 from app.usecases.matrices import Prepared
 from app.usecases.predict import Rows
+from app.usecases.retrieve_request import RANGE, SAMPLED, Sets, check_extent
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Answer

@@ -17,8 +17,7 @@ from app.api.codecs.npy import array_of_npy, npy_response
 from app.api.gate import Reserve
 from app.errors import Flaw, Invalid, pointer
 from app.registry.loaded import Loaded
-from app.usecases.item_sets import RANGE, SAMPLED, Sets, check_extent
-from app.usecases.retrieve_request import RetrieveFields
+from app.usecases.retrieve_request import RANGE, SAMPLED, RetrieveFields, Sets, check_extent
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Answer

@@ -142,7 +142,8 @@ def _answer(request: Request, asked: _Asked, model: Loaded) -> _Answered:
     if not asked.is_one:
         passage_of(request).reserve(VALUE * usecase.extent(model, len(cases), fields.width()))
     states = usecase.acquire(model, cases, fields, asked.place)
-    batch, ids = recorded(ports(request), model, fields, cases, states, who(request), carried.own_ids)
+    own = carried.own_ids if carried.columns else None
+    batch, ids = recorded(ports(request), model, fields, cases, states, who(request), own)
     carried = carried if ids is None else carried.with_ids(ids)
     if form != JSON:
         from app.api.codecs.columns import columns_of_states  # noqa: PLC0415 - with pyarrow
@@ -150,7 +151,7 @@ def _answer(request: Request, asked: _Asked, model: Loaded) -> _Answered:
         columns = columns_of_states(states.documents(), model.classes, states.stakes)
         rest = {"model": model.named, "warnings": states.warnings}
         return naming(table_response(form, carried.before(columns), rest), fields), batch
-    head = {"model": model.named, **carried.document()}
+    head = {"model": model.named, **(carried.document() if carried.columns else {})}
     if asked.is_one:
         content = orjson.dumps({**head, **next(states.documents()), "warnings": states.warnings}, option=_DUMP)
     else:

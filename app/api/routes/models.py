@@ -6,7 +6,7 @@ The routes stand in an order in which each can be tried after the one before: al
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
@@ -162,11 +162,7 @@ class MatrixDocument(MatrixVersion):
 
 def _fields(saved: Saved) -> dict[str, Any]:
     benefits, actions = saved.stated()
-    return {**asdict(saved), "benefits": benefits, "actions": actions, "created_at": _time(saved)}
-
-
-def _time(saved: Saved) -> datetime:
-    return datetime.fromtimestamp(saved.created_at, UTC)
+    return {**asdict(saved), "benefits": benefits, "actions": actions}
 
 
 _MATRIX = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
@@ -285,11 +281,8 @@ def save_matrix(
 @router.get("/{name}/matrices", summary="List a model's saved matrices by name", responses=problems(404, 422))
 @needs(PREDICT_OR_TRAIN)
 def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
-    lines = [
-        MatrixLine(matrix=saved.matrix, version=saved.version, versions=count, created_at=_time(saved), who=saved.who)
-        for saved, count in saved_matrices.newest(ports, name)
-    ]
-    return MatrixList(model=name, matrices=lines)
+    lines = [{**asdict(saved), "versions": count} for saved, count in saved_matrices.newest(ports, name)]
+    return MatrixList.model_validate({"model": name, "matrices": lines})
 
 
 @router.get("/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422))

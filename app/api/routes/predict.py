@@ -210,12 +210,13 @@ def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -
     return Ready(fields, model, rows, carried, extent(classes, fields, len(rows.X)), key)
 
 
-def decided(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
+def answer_to(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
     """The answer, for a media type; and what is to be recorded of it before it is sent."""
     fields, model, rows, carried, *_ = found
     if fields.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
-    answer, warnings, ids, batch = usecase.predict(by, model, fields, rows, carried.own_ids, found.key)
+    own_ids = carried.own_ids if carried.columns else None
+    answer, warnings, ids, batch = usecase.predict(by, model, fields, rows, own_ids, found.key)
     if ids is not None:
         if form == NPY and carried.id is None:
             raise Invalid.at("/record", "an array of numbers has no place for the ids; ask for JSON or a table")
@@ -241,7 +242,7 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
 
     def work() -> tuple[Response, Batch | None, int]:
         whole = found or ready(asked, model, by.ports, form)
-        answer, batch = decided(by, whole, form)
+        answer, batch = answer_to(by, whole, form)
         return naming(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
 
     response, batch, count = await run(request, pace, work)

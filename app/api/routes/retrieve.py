@@ -18,9 +18,8 @@ from app.api.guard import PREDICT, needs
 from app.api.routing import DirectRoute, checked, limiters, loaded, read_query, refuse_query_of_json
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.usecases.item_sets import Sets
 from app.usecases.predict import Rows
-from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest
+from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
 
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _TEXT_FIELDS = ("model", "setting", "method")

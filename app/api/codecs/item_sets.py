@@ -1,0 +1,116 @@
+"""Chosen sets on the wire: JSON, NumPy arrays, or an Arrow stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+from fastapi import Response
+
+from app.api.charts.reports import retrieval_chart, svg
+from app.api.codecs.json import json_bytes
+from app.api.codecs.media_types import ARROW, JSON, NPY, SVG
+from app.api.codecs.npy import npy_response
+from app.registry.loaded import Loaded
+from app.usecases.retrieve_request import SAMPLED, RetrieveFields
+
+if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
+    from app.usecases.retrieve import Answer
+
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
+_PART = 1000  # sets written at a time: the interpreter's lock is held for a millisecond
+_LONG = 50_000  # items of so many sets, from which on each set is written by itself
+_SHORT = 100  # items of a set, on average
+
+
+def to_json(answer: Answer, rest: dict[str, Any]) -> Response:
+    """The contract's document: one set after the other, and their common fields."""
+    sets = b",".join(_sets(answer))
+    return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(rest)[1:], media_type=JSON)
+
+
+def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
+    """Two to four arrays, one after the other in one body, each as `numpy.save` writes it.
+
+    int64 positions of all sets, best first; float64 (sets, 5) with k, expected_loss, expected_precision,
+    expected_recall and error_bound, of the method `sampled` also gap (NaN: unknown) and vectors; with `curve`, the
+    curves of all sets; with `marginals`, the probabilities of all items. Common fields are JSON in the
+    `Payoff-Answer` header.
+    """
+    choice = answer.choice
+    arrays = [choice.selected, np.column_stack((choice.k, *choice.figures))]
+    if choice.curves is not None:
+        arrays.append(choice.curves)
+    if answer.marginals is not None:
+        arrays.append(answer.marginals.p)
+    return npy_response(arrays, rest)
+
+
+def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
+    """A row per set, in an Arrow IPC stream."""
+    from app.api.codecs import set_columns  # noqa: PLC0415 - with pyarrow, which takes 40 MB
+
+    return set_columns.arrow_of_sets(answer, rest)
+
+
+def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:
+    """The curve of each set with the number of items that was chosen."""
+    choice = answer.choice
+    assert choice.curves is not None
+    curves = _pieces(choice.curves, _offsets(choice.lengths).tolist())
+    return svg(retrieval_chart(rest["loss"]["name"], list(zip(curves, choice.k.tolist(), strict=True))))
+
+
+WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]]
+WRITERS = {JSON: to_json, NPY: to_npy, ARROW: to_arrow, SVG: to_svg}
+
+
+def common(answer: Answer, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
+    """The common fields of the sets."""
+    rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": answer.loss.as_json()}
+    named = {name: getattr(answer, name) for name in ("threshold", "correction", "positive")}
+    rest |= {name: value for name, value in named.items() if value is not None}
+    if answer.labels is not None:
+        rest["labels"] = list(answer.labels)
+    if model is not None:
+        rest["model"] = model.named
+    return rest | {"warnings": answer.warnings}
+
+
+def _sets(answer: Answer) -> Iterator[bytes]:
+    """The sets as JSON, some at a time, without the brackets around them."""
+    choice, labels = answer.choice, answer.labels
+    lists = {"selected": (choice.selected, _offsets(choice.k).tolist())}
+    if choice.curves is not None:
+        lists["curve"] = (choice.curves, _offsets(choice.lengths).tolist())
+    if answer.marginals is not None:
+        lists["marginals"] = (answer.marginals.p, _offsets(answer.marginals.sizes).tolist())
+    names = ("k", *SAMPLED[: len(choice.figures)])  # only some methods have all
+    for first in range(0, len(choice.k), _PART):
+        rows = slice(first, first + _PART)
+        pieces = {name: _pieces(values, ends[first : first + _PART + 1]) for name, (values, ends) in lists.items()}
+        selected = pieces.pop("selected")
+        if labels is not None:
+            selected = [list(map(labels.__getitem__, one)) for one in selected]
+        columns = (selected, choice.k[rows].tolist(), *choice.figures[:, rows].tolist(), *pieces.values())
+        fields = ("selected", *names, *pieces)
+        part = [
+            dict(zip(fields, one, strict=True)) for one in zip(*columns, strict=True)
+        ]  # an unknown gap, NaN, is null
+        items = sum(len(one) for column in (selected, *pieces.values()) for one in column)
+        yield (b",".join(map(json_bytes, part)) if items > _LONG else orjson.dumps(part, option=_DUMP)[1:-1])
+
+
+def _pieces(values: np.ndarray, ends: list[int]) -> list[Any]:
+    """The values between each end and the next: as lists where they are few, which are written faster than arrays."""
+    stretch: Any = values[ends[0] : ends[-1]]
+    if len(stretch) <= _SHORT * (len(ends) - 1):
+        stretch = stretch.tolist()
+    return [stretch[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
