@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from app.database import Database
-from app.jobs.job import Problem
+from app.jobs.job import Ending, Event, Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
 
@@ -52,7 +52,7 @@ def claim_all(url: str, all_there: object, found: object) -> None:
     claimed = []
     while (job := queue.claim(str(os.getpid()))) is not None:
         claimed.append(job.id)
-        queue.fail(job, Problem("done"))
+        queue.end(job, Ending(Event.FAIL, Problem("done")))
     found.put(claimed)
     database.close()
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from app import metrics
 from app.database import DatabaseAway
 from app.errors import Unavailable
-from app.jobs.job import Problem, Status
+from app.jobs.job import Ending, Event, Problem, Status
 from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics, StorageMetrics
 from app.storage.store_calls import StoreBreaker
 
@@ -49,7 +49,7 @@ def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
 
 def test_the_job_table_is_told_with_the_age_of_the_oldest_that_waits(queue, told):
     queue.submit("train", {})
-    queue.fail(queue.claim("worker"), Problem("no"))
+    queue.end(queue.claim("worker"), Ending(Event.FAIL, Problem("no")))
     queue.submit("compare", {})
     queue.check_in("worker")
     QueueMetrics(Ports(queue), told)

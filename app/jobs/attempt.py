@@ -23,8 +23,8 @@ import structlog
 from app import processes
 from app.errors import NotFound, Unavailable
 from app.jobs import child
-from app.jobs.child import Cause, Target
-from app.jobs.job import Event, Job, Problem, Status
+from app.jobs.child import Target
+from app.jobs.job import CANCELLED, LOST, Cause, Ending, Event, Job, Problem, Status, again
 from app.jobs.queue import Beat, Queue
 
 _BEAT_SECONDS = 0.5  # cancelling a job of another process takes this long to be seen
@@ -43,21 +43,6 @@ class JobLimits:
     seconds: float = math.inf
     memory_bytes: float = math.inf
     threads: int = 1
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How the job goes on after the end of its process, and why; a retry has a `cause`, unless it was stopped."""
-
-    event: Event
-    problem: Problem
-    cause: Cause | None = None
-    trace: str = ""
-
-
-CANCELLED = Ending(Event.STOP, Problem("it was cancelled"))
-RELEASED = Ending(Event.RETRY, Problem("its worker was stopped"))
-LOST = Ending(Event.RETRY, Problem("its worker could not renew the lease in time"), Cause.OUTAGE)
 
 
 class Attempt:
@@ -136,8 +121,7 @@ class Attempt:
                 self._supervise(process, reader)
         except Exception as error:
             self.log.exception("the process of a job could not be run")
-            problem = Problem(f"its process could not be run ({type(error).__name__})")
-            return Ending(Event.RETRY, problem, Cause.DEATH)
+            return again(f"its process could not be run ({type(error).__name__})", Cause.DEATH)
         return self._failure or self._stop or _ending_of(process.exitcode)
 
     def _supervise(self, process: ForkServerProcess, reader: connection.Connection) -> None:
@@ -230,17 +214,10 @@ class Attempt:
 
     def _settle(self, ending: Ending) -> None:
         """Store the end, unless the process finished the job itself or the job is another worker's by now."""
-        job, reason = self.job, ending.problem.detail
-        if ending.event is Event.FAIL:
-            now = self._queue.fail(job, ending.problem)
-        elif ending.event is Event.STOP:
-            now = self._queue.cancelled(job)
-        elif ending.cause is Cause.OUTAGE:
-            now = self._queue.postpone(job, reason)
-        else:
-            now = self._queue.retry(job, reason, died=ending.cause is Cause.DEATH)
+        job = self.job
+        now = self._queue.end(job, ending)
         if now is not None:
-            self.log.warning("attempt ended", then=ending.event, why=reason, trace=ending.trace)
+            self.log.warning("attempt ended", then=ending.event, why=ending.problem.detail, trace=ending.trace)
             self._tell(now)
             return
         try:
@@ -269,7 +246,7 @@ def _ending_of(code: int | None) -> Ending:
     if code < 0:
         hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
         reason = f"its process was killed by signal {-code}{hint}"
-    return Ending(Event.RETRY, Problem(reason), Cause.DEATH)
+    return again(reason, Cause.DEATH)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

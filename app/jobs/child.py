@@ -6,13 +6,12 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
-from enum import StrEnum
 from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
 from app.errors import PayoffError, Unavailable, trace_of
-from app.jobs.job import Died, Job, Problem
+from app.jobs.job import Cause, Died, Job, Problem
 from app.jobs.threads import cap_threads
 from app.processes import end_with
 from app.progress import listen
@@ -23,13 +22,6 @@ Target = Callable[[Any, Job, Report], None]
 _NICENESS = 19  # requests go before training
 _REPORT_SECONDS = 0.05
 _LONGEST_TRACE = 20_000
-
-
-class Cause(StrEnum):
-    """Why an attempt failed that is worth another one."""
-
-    OUTAGE = "outage"
-    DEATH = "death"
 
 
 def main(target: Target, argument: Any, job: Job, threads: int, supervisor_end: Connection, pipe: Connection) -> None:

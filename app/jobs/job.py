@@ -136,3 +136,30 @@ class Problem:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"errors": list(self.errors)}
+
+
+class Cause(StrEnum):
+    """Why an attempt failed that is worth another one."""
+
+    OUTAGE = "outage"
+    DEATH = "death"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the job goes on after an attempt, and why; a retry has a `cause`, unless the attempt was stopped."""
+
+    event: Event
+    problem: Problem
+    cause: Cause | None = None
+    trace: str = ""
+
+
+def again(reason: str, cause: Cause | None = None) -> Ending:
+    """The end of an attempt after which the job is queued again."""
+    return Ending(Event.RETRY, Problem(reason), cause)
+
+
+CANCELLED = Ending(Event.STOP, Problem("it was cancelled"))
+RELEASED = again("its worker was stopped")
+LOST = again("its worker could not renew the lease in time", Cause.OUTAGE)

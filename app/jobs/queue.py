@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, select, update
@@ -22,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
 from app.errors import Conflict, Invalid
-from app.jobs.job import ENDED, Event, Job, JobView, Problem, Status, after, unknown_job
+from app.jobs.job import ENDED, Cause, Ending, Event, Job, JobView, Problem, Status, after, again, unknown_job
 from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_columns, view_of
 from app.jobs.turns import PENDING, admit, next_turn
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
@@ -233,23 +232,16 @@ class Queue:
             raise Conflict(f"{job.id} is to be cancelled: its work does not count")
         self._move(connection, held, Event.SUCCEED, result=result, progress=1.0, stage="done")
 
-    # The next four return the job as it is then, and None when it is lost; one that was to be cancelled ends as that.
+    def end(self, job: Job, ending: Ending) -> Job | None:
+        """Store how an attempt ended: the job as it is then, None where the attempt does not own it any more.
 
-    def fail(self, job: Job, problem: Problem) -> Job | None:
-        """End the job for good."""
-        return self._change(job, partial(self._end, event=Event.FAIL, error=problem.as_dict()))
-
-    def cancelled(self, job: Job) -> Job | None:
-        """Record that the process of a cancelled job has ended."""
-        return self._change(job, partial(self._move, event=Event.STOP))
-
-    def retry(self, job: Job, reason: str, *, died: bool = True) -> Job | None:
-        """Queue the job again, or fail it with the reason if it `died` once too often."""
-        return self._change(job, partial(self._put_back, reason=reason, deaths=int(died)))
-
-    def postpone(self, job: Job, reason: str) -> Job | None:
-        """Queue the job again after an outage, which is not its error, or fail it with the reason after too many."""
-        return self._change(job, partial(self._put_back, reason=reason, outages=1))
+        A retry whose death, or outage, is one too many fails the job. One that was to be cancelled ends as that.
+        """
+        with self.database.writing() as connection:
+            held = _held(connection, _owned(job))
+            ended = None if held is None else self._end(connection, held, ending)
+        self._tell()
+        return ended
 
     def recover_lost(self) -> list[Job]:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
@@ -257,7 +249,7 @@ class Queue:
         with self.database.writing() as connection:
             found = connection.execute(select(JOBS.c.seq).where(silent).with_for_update(skip_locked=True)).scalars()
             lost = [job for seq in found.all() if (job := self._read(connection, seq)) is not None]
-            return [self._put_back(connection, job, reason="its worker stopped responding", deaths=1) for job in lost]
+            return [self._end(connection, job, again("its worker stopped responding", Cause.DEATH)) for job in lost]
 
     def check_in(self, worker: str) -> None:
         """Record that a worker is alive, and delete those that have been silent for ten leases."""
@@ -308,14 +300,6 @@ class Queue:
 
     # Steps
 
-    def _change(self, job: Job, step: Callable[[Connection, Job], Job]) -> Job | None:
-        """Take a step if this attempt still owns the job."""
-        with self.database.writing() as connection:
-            held = _held(connection, _owned(job))
-            changed = None if held is None else step(connection, held)
-        self._tell()
-        return changed
-
     def _move(self, connection: Connection, held: Job, event: Event, **values: Any) -> Job:
         """Write what `event` makes of a held job; Conflict where the table of transitions does not have it."""
         status = after(held.status, event)
@@ -329,21 +313,20 @@ class Queue:
         statement = update(JOBS).where(JOBS.c.seq == held.seq).values(changes).returning(*JOB_COLUMNS)
         return job_of(connection.execute(statement).mappings().one())
 
-    def _end(self, connection: Connection, held: Job, event: Event, **values: Any) -> Job:
-        """The same without success: the job is cancelled if that was requested."""
-        if held.cancel_requested:
+    def _end(self, connection: Connection, held: Job, ending: Ending) -> Job:
+        """The same for an attempt that ended without success."""
+        if held.cancel_requested or ending.event is Event.STOP:
             return self._move(connection, held, Event.STOP)
-        return self._move(connection, held, event, **values)
-
-    def _put_back(self, connection: Connection, held: Job, reason: str, *, deaths: int = 0, outages: int = 0) -> Job:
-        """Queue the job again; or fail it where this death, or this outage, is one too many."""
-        died, missed = held.deaths + deaths, held.outages + outages
-        values = {"deaths": died, "notes": {**held.notes, "outages": missed} if outages else held.notes}
-        if (deaths and died >= self.attempts) or (outages and missed >= self.outages):
-            times = died if deaths else missed
+        problem, values = ending.problem, {}
+        if ending.event is Event.RETRY:
+            reason, died, missed = problem.detail, ending.cause is Cause.DEATH, ending.cause is Cause.OUTAGE
+            deaths, outages = held.deaths + died, held.outages + missed
+            values = {"deaths": deaths, "notes": {**held.notes, "outages": outages} if missed else held.notes}
+            if not (died and deaths >= self.attempts) and not (missed and outages >= self.outages):
+                return self._move(connection, held, Event.RETRY, stage=f"to be tried again: {reason}", **values)
+            times = deaths if died else outages
             problem = Problem(f"tried {times} times; the last time: {reason}" if times > 1 else reason)
-            return self._end(connection, held, Event.FAIL, error=problem.as_dict(), **values)
-        return self._end(connection, held, Event.RETRY, stage=f"to be tried again: {reason}", **values)
+        return self._move(connection, held, Event.FAIL, error=problem.as_dict(), **values)
 
     def _read(self, connection: Connection, seq: int) -> Job | None:
         """A running job; None where its row cannot be read: it has failed then, without what was unreadable."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import structlog
 
-from app.jobs.attempt import RELEASED, Attempt, JobLimits, log_of
+from app.jobs.attempt import Attempt, JobLimits, log_of
 from app.jobs.child import Target
-from app.jobs.job import Job
+from app.jobs.job import RELEASED, Cause, Job, again
 from app.jobs.queue import Queue
 from app.processes import preload
 
@@ -175,7 +175,7 @@ class Worker:
             try:
                 attempt.start()
             except RuntimeError:  # this process has as many threads as it may
-                self._queue.retry(job, "its worker could not start a thread")
+                self._queue.end(job, again("its worker could not start a thread", Cause.DEATH))
                 raise
             self._running.append(attempt)
 

@@ -8,7 +8,7 @@ from sqlalchemy.exc import StatementError
 
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
-from app.jobs.job import Problem, Status
+from app.jobs.job import CANCELLED, Cause, Ending, Event, Problem, Status, again
 from app.jobs.queue import KEY_PLACE, Beat, Queue, id_of_key
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
@@ -206,9 +206,9 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
     second = queue.claim("bob")
     assert (second.id, second.attempt, second.deaths) == (job.id, 2, 1)
     assert queue.beat(job, 0.5, "late") is Beat.LOST
-    assert not queue.fail(job, Problem("late"))
-    assert not queue.cancelled(job)
-    assert not queue.retry(job, "late")
+    assert not queue.end(job, Ending(Event.FAIL, Problem("late")))
+    assert not queue.end(job, CANCELLED)
+    assert not queue.end(job, again("late", Cause.DEATH))
     with pytest.raises(Conflict, match="attempt 1"):
         remember(queue, job, {"late": True})
     with pytest.raises(Conflict, match="attempt 1"):
@@ -229,7 +229,7 @@ def test_a_job_whose_workers_keep_falling_silent_fails_with_the_reason(queue, jo
 
 def test_what_a_lost_attempt_wrote_beside_its_success_is_rolled_back(queue, job):
     other = queue.submit("train", {})
-    queue.retry(job, "lost")
+    queue.end(job, again("lost", Cause.DEATH))
 
     def publish():
         with queue.database.writing() as connection:
@@ -255,18 +255,18 @@ def test_success_stores_the_result_and_ends_the_job(queue, job):
 def test_notes_are_merged_and_survive_a_retry(queue, job):
     remember(queue, job, {"version": 3})
     assert remember(queue, job, {"folder": "x"}) == {"version": 3, "folder": "x"}
-    queue.retry(job, "its process died")
+    queue.end(job, again("its process died", Cause.DEATH))
     assert queue.claim("bob").notes == {"version": 3, "folder": "x"}
 
 
 def test_deaths_are_bounded_but_giving_back_is_not_a_death(queue, job):
     for _ in range(3):
-        assert queue.retry(job, "its worker was stopped", died=False)
+        assert queue.end(job, again("its worker was stopped"))
         job = queue.claim("ann")
-    assert queue.retry(job, "it died")
+    assert queue.end(job, again("it died", Cause.DEATH))
     assert queue.get(job.id).stage == "to be tried again: it died"
     job = queue.claim("ann")
-    assert queue.retry(job, "it died")
+    assert queue.end(job, again("it died", Cause.DEATH))
     failed = queue.get(job.id)
     assert (failed.status, failed.attempt, failed.deaths) == (Status.FAILED, 5, 2)
 
@@ -286,7 +286,7 @@ def test_a_running_job_that_is_to_be_cancelled_cannot_succeed(queue, job):
     assert queue.beat(job, 0.5, "") is Beat.CANCEL
     with pytest.raises(Conflict, match="to be cancelled"):
         succeed(queue, job)
-    assert queue.cancelled(job)
+    assert queue.end(job, CANCELLED)
     assert queue.get(job.id).status is Status.CANCELLED
 
 
@@ -298,9 +298,9 @@ def fall_silent(queue, _job):
 @pytest.mark.parametrize(
     "end",
     [
-        lambda queue, job: queue.fail(job, Problem("broken")),
-        lambda queue, job: queue.retry(job, "it died"),
-        lambda queue, job: queue.retry(job, "stopped", died=False),
+        lambda queue, job: queue.end(job, Ending(Event.FAIL, Problem("broken"))),
+        lambda queue, job: queue.end(job, again("it died", Cause.DEATH)),
+        lambda queue, job: queue.end(job, again("stopped")),
         fall_silent,
     ],
     ids=["failure", "death", "return", "silence"],
@@ -312,7 +312,7 @@ def test_a_wish_to_cancel_goes_before_every_other_end(queue, job, end):
     assert (ended.status, ended.error) == (Status.CANCELLED, None)
 
 
-@pytest.mark.parametrize("end", [succeed, lambda queue, job: queue.fail(job, Problem("broken"))])
+@pytest.mark.parametrize("end", [succeed, lambda queue, job: queue.end(job, Ending(Event.FAIL, Problem("broken")))])
 def test_a_job_that_ended_otherwise_cannot_be_cancelled(queue, job, end):
     end(queue, job)
     with pytest.raises(Conflict, match="cancel is not possible"):
@@ -325,7 +325,7 @@ def test_listeners_hear_of_new_cancelled_and_returned_jobs(queue):
     job = queue.submit("train", {}, key="k")
     queue.submit("train", {}, key="k")
     assert heard == [1]
-    queue.retry(queue.claim("ann"), "it died")
+    queue.end(queue.claim("ann"), again("it died", Cause.DEATH))
     queue.cancel(job.id)
     assert heard == [1, 1, 1]
 

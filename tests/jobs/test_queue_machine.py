@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import delete
 
 from app.errors import Conflict
-from app.jobs.job import Problem
+from app.jobs.job import CANCELLED, Cause, Ending, Event, Problem, again
 from app.jobs.queue import Beat, Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
@@ -100,13 +100,16 @@ class QueueMachine(RuleBasedStateMachine):
         queue, owns, twin = self.queues[1], self.owns(job), self.twins[job.id]
         match how:
             case "fail":
-                ended, status = queue.fail(job, Problem("broken")), "cancelled" if twin.cancel else "failed"
+                ended, status = (
+                    queue.end(job, Ending(Event.FAIL, Problem("broken"))),
+                    "cancelled" if twin.cancel else "failed",
+                )
             case "cancelled":
-                ended, status = queue.cancelled(job), "cancelled"
+                ended, status = queue.end(job, CANCELLED), "cancelled"
             case "given back":
-                ended, status = queue.retry(job, "stop", died=False), "cancelled" if twin.cancel else "queued"
+                ended, status = queue.end(job, again("stop")), "cancelled" if twin.cancel else "queued"
             case "died":
-                ended, status = queue.retry(job, "died"), None
+                ended, status = queue.end(job, again("died", Cause.DEATH)), None
         assert (ended is not None) == owns
         if owns and status:
             twin.status = status

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.jobs.attempt import JobLimits
-from app.jobs.job import Status
+from app.jobs.job import Status, again
 from app.jobs.worker import Worker
 from tests.jobs import targets
 from tests.jobs.waiting import SOON, alive_workers, eventually, gone
@@ -239,7 +239,7 @@ def test_stopping_a_worker_gives_its_jobs_back_without_counting_that(queue, star
 def test_a_job_taken_away_is_killed_and_left_to_its_new_owner(queue, start):
     start()
     job = running(queue, "sleep", seconds=60)
-    assert queue.retry(job, "another worker wants it", died=False)
+    assert queue.end(job, again("another worker wants it"))
     pid = targets.started(queue)[0]
     eventually(lambda: gone(pid))
     eventually(lambda: queue.get(job.id).attempt == 2)

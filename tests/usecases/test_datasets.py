@@ -19,7 +19,7 @@ from app.data.upload_request import UploadRequest
 from app.database import Database
 from app.errors import Conflict, Invalid
 from app.job_processes import make_worker
-from app.jobs.job import Problem
+from app.jobs.job import Ending, Event, Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
@@ -166,7 +166,7 @@ def test_a_running_job_keeps_its_data(expiring, clock):
     clock.now += 5 * KEEP
     assert datasets.expire(expiring) == 0
 
-    expiring.queue.fail(expiring.queue.get(job.id), Problem("no"))
+    expiring.queue.end(expiring.queue.get(job.id), Ending(Event.FAIL, Problem("no")))
     assert datasets.expire(expiring) == 1
 
 
