@@ -75,8 +75,8 @@ def make_ports(settings: Settings) -> Ports:
     """
     _warn_of_misspelt()
     ports = make_tables(settings)
-    ports.registry.check()
-    ports.datasets.prepare()
+    ports.registry.storage.prepare()
+    ports.datasets.storage.prepare()
     Thread(target=_clean_up, args=(ports,), name="clean-up", daemon=True).start()  # a big store takes seconds to list
     return ports
 
@@ -161,7 +161,7 @@ def open_ports(
 
 def _clean_up(ports: Ports) -> None:
     try:
-        left = ports.registry.clean_up() + ports.datasets.clean_up()
+        left = ports.registry.storage.clean_up() + ports.datasets.clean_up()
     except (PayoffError, SQLAlchemyError, OSError) as error:
         _log.warning("half-written files not removed", why=type(error).__name__)
     else:

@@ -21,8 +21,7 @@ from typing import Any, BinaryIO, cast
 from app.data.dataset import DataLimits, Dataset, Table, checked, damaged, from_json, to_json
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
 from app.data.upload_request import UploadRequest
-from app.disks import Obstacle
-from app.errors import Conflict, Damaged, NotFound, Unavailable, Unusable
+from app.errors import Conflict, Damaged, NotFound
 from app.listing import page_of, place_of
 from app.storage import Storage
 
@@ -107,29 +106,12 @@ class DatasetStore:
         self._keep_inline = keep_inline
         self._clock = clock
         self._reader = reader or ReaderLimits()
-        self._storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
-        self.names = Names(self._storage)
-
-    def check(self) -> None:
-        """Unavailable where the store cannot be reached, Unusable where that will not pass by itself."""
-        self._storage.check()
-
-    def obstacle(self) -> Obstacle | None:
-        """What keeps its folder from being written; see `Storage.obstacle`."""
-        return self._storage.obstacle()
-
-    def prepare(self) -> None:
-        """The same at a start; an unavailable store is only logged."""
-        try:
-            self.check()
-        except Unusable:
-            raise
-        except Unavailable as error:
-            _log.warning("%s: continuing without it", error.detail)
+        self.storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
+        self.names = Names(self.storage)
 
     def clean_up(self) -> int:
         """Remove what killed processes left half-written; how many there were."""
-        return self._storage.clean_up(_ID)
+        return self.storage.clean_up(_ID)
 
     def upload(
         self,
@@ -232,7 +214,7 @@ class DatasetStore:
     def remove(self, dataset_id: str) -> None:
         """Remove a data set and the names that refer to it; NotFound where there is none."""
         self._record(dataset_id)
-        self._storage.remove(dataset_id)
+        self.storage.remove(dataset_id)
         self.names.forget(dataset_id)
 
     def keep(self, draft: Draft) -> Dataset:
@@ -242,7 +224,7 @@ class DatasetStore:
         """
         sent = kept = draft.dataset
         try:
-            self._storage.publish(sent.id, {_TABLE: draft.parquet, _RECORD: to_json(sent)})
+            self.storage.publish(sent.id, {_TABLE: draft.parquet, _RECORD: to_json(sent)})
         except Conflict as conflict:
             try:
                 kept = self.find(sent.id)
@@ -256,7 +238,7 @@ class DatasetStore:
     def parquet(self, dataset: Dataset) -> bytes:
         """The bytes of a table; Damaged where they are not what was stored."""
         try:
-            parquet = self._storage.read(dataset.id, _TABLE)
+            parquet = self.storage.read(dataset.id, _TABLE)
         except NotFound as absent:
             raise Damaged(f"the table of {dataset.id} is missing; delete it and upload it again") from absent
         if hashlib.sha256(parquet).hexdigest() != dataset.digest:
@@ -280,7 +262,7 @@ class DatasetStore:
     def records(self) -> tuple[list[Dataset], list[str]]:
         """All records, and what is wrong with those that cannot be read."""
         whole, unreadable = [], []
-        contents = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
+        contents = self.storage.read_each(filter(_ID.fullmatch, self.storage.folders()), _RECORD)
         for dataset_id, content in contents.items():
             try:
                 whole.append(checked(dataset_id, from_json(content)))
@@ -299,7 +281,7 @@ class DatasetStore:
     def _record(self, dataset_id: str) -> bytes:
         if _ID.fullmatch(dataset_id):
             with suppress(NotFound):
-                return self._storage.read(dataset_id, _RECORD)
+                return self.storage.read(dataset_id, _RECORD)
         raise NotFound(f"there is no data set {dataset_id!r}")
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.disks import Obstacle
-from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable, Unusable
+from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable
 from app.registry.card import Card, read_card
 from app.registry.files import ESTIMATOR, Files, pack
 from app.registry.index import Also, Index, Unpublished, write_nothing
@@ -56,6 +55,7 @@ class Registry:
     def __init__(self, index: Index, files: Files, cache: Cache[Key, Loaded]) -> None:
         self.index = index
         self.files = files
+        self.storage = files.storage
         self.cache = cache
         self._snapshot = Snapshot()
         self._meant: Mapping[str, Key] = {}  # by references, in this process
@@ -73,19 +73,6 @@ class Registry:
     def stop(self) -> None:
         self.preloader.stop()
         self._unfollow()
-
-    def check(self) -> None:
-        """Reach for the storage; Unusable where waiting for it would be in vain."""
-        try:
-            self.files.storage.check()
-        except Unusable:
-            raise
-        except Unavailable as error:
-            _log.warning("%s: its models are loaded when it does", error.detail)
-
-    def obstacle(self) -> Obstacle | None:
-        """What keeps the folder of models from being written; see `Storage.obstacle`."""
-        return self.files.storage.obstacle()
 
     @property
     def ready(self) -> bool:
@@ -173,10 +160,6 @@ class Registry:
         if own:
             self.files.remove(key)
         self.index.forget(key)
-
-    def clean_up(self) -> int:
-        """Remove what killed processes left half-written on a disk; how many there were. May take seconds."""
-        return self.files.storage.clean_up()
 
     def rebuild(self) -> int:
         """Publish the versions whose folders are sealed and which the database does not know, as it is new or an older

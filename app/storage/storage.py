@@ -9,6 +9,7 @@ of the root: such a path is answered with NotFound.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.disks import Obstacle
-from app.errors import NotFound
+from app.errors import NotFound, Unavailable, Unusable
 from app.storage.disk import Disk
 from app.storage.objects import Objects
 
@@ -24,6 +25,8 @@ _HIDDEN = "."  # names that begin so are work in progress
 _ABANDONED_SECONDS = 3600.0  # no folder takes an hour to write
 _LOCAL = re.compile(r"(?:file|local)://(?P<path>.*)", re.DOTALL)
 _NONE = re.compile(r"(?!)")
+
+_log = logging.getLogger(__name__)
 
 
 class Storage:
@@ -53,6 +56,15 @@ class Storage:
     def check(self) -> None:
         """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""
         self._place.check()
+
+    def prepare(self) -> None:
+        """The same at a start; what may pass by itself is only logged."""
+        try:
+            self.check()
+        except Unusable:
+            raise
+        except Unavailable as error:
+            _log.warning("%s: continuing without it", error.detail)
 
     def obstacle(self) -> Obstacle | None:
         """What keeps a folder of this machine from being written; None of a store on the network. Writes nothing."""

@@ -166,7 +166,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way,
     way.kill()
     replica = another()
 
-    replica.check()
+    replica.storage.prepare()
     replica.start()
     try:
         assert replica.ready
@@ -181,7 +181,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way,
 @in_a_bucket
 def test_a_bucket_that_does_not_exist_ends_the_start(bucket, database, models):
     with pytest.raises(Unusable, match=r"PAYOFF_MODELS cannot be used \(NoSuchBucket\)"):
-        open_registry(f"{bucket}-not/models", database).check()
+        open_registry(f"{bucket}-not/models", database).storage.prepare()
 
 
 @in_a_bucket

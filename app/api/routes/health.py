@@ -75,8 +75,8 @@ async def access() -> None:
 
 def _unwritable(ports: Ports) -> Iterator[str]:
     """Training and uploads cannot do their work then; predictions go on."""
-    for what, found in (("models", ports.registry.obstacle()), ("data sets", ports.datasets.obstacle())):
-        if found is not None:
+    for what, storage in (("models", ports.registry.storage), ("data sets", ports.datasets.storage)):
+        if (found := storage.obstacle()) is not None:
             yield f"{what} cannot be written: {found.what}"
 
 
