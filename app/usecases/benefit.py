@@ -18,7 +18,7 @@ from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterio
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
 from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
-from app.usecases.labelled_rows import Probabilities, class_codes
+from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import HasMatrix, NamedMatrixFields, needed_matrix
 from app.usecases.predict import check_classes
 from app.usecases.priors import shifted
@@ -175,13 +175,13 @@ def evidence_of(model: Loaded) -> Evidence:
     return Evidence(model.classes, scores, y, model.priors, model.evaluation, lambda: model.once(sorted_holdout))
 
 
-def evidence_given(given: Probabilities, labels: Sequence[int | str]) -> Evidence:
-    """Probabilities and labels that came with the request; Invalid below /labels."""
-    y = class_codes(labels, given.classes, len(given.P))
+def evidence_given(classes: Sequence[int | str], P: np.ndarray, labels: Sequence[int | str]) -> Evidence:
+    """Probabilities (n, K) and labels that came with the request; Invalid below /labels."""
+    y = class_codes(labels, classes, len(P))
     if not len(y):
         raise Invalid.at("/labels", "at least one row is required")
-    shares = np.bincount(y, minlength=len(given.classes)) / len(y)
-    return Evidence(given.classes, given.P, y, shares, "request", lambda: HoldoutScores(given.P[:, 1], y))
+    shares = np.bincount(y, minlength=len(classes)) / len(y)
+    return Evidence(classes, P, y, shares, "request", lambda: HoldoutScores(P[:, 1], y))
 
 
 def report(rows: Evidence, sent: HasMatrix, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:

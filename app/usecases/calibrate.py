@@ -76,7 +76,7 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
     if given == "scores":
         X = _as_scores(asked.scores, len(classes))
     else:
-        X = as_probabilities(asked.probabilities, classes, normalize=asked.normalize).P
+        X = as_probabilities(asked.probabilities, classes, normalize=asked.normalize)
     if not len(X):
         raise Invalid.at(pointer(given), "at least one row is required")
     _check_varied(X, class_codes(labels, classes, len(X), given), classes, given)

@@ -101,7 +101,7 @@ def _check_form(asked: CompareRequest) -> None:
 def _submit_given(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:
     """The same for probabilities and labels, which are kept as a data set, in place of learners."""
     classes, labels = asked.classes or [], asked.labels or []
-    P = as_probabilities(asked.probabilities, classes, normalize=asked.normalize).P
+    P = as_probabilities(asked.probabilities, classes, normalize=asked.normalize)
     class_codes(labels, classes, len(P))
     draft = drafted(ports, P, labels, classes, caller.owner)
     B, actions = needed_matrix(asked, classes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,17 +120,11 @@ def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
 TOLERANCE = 1e-6  # of a sum: probabilities of 32 bits, of many classes, stay within
 
 
-@dataclass(frozen=True)
-class Probabilities:
-    """Probabilities P float64 (n, K) of K classes that exclude one another."""
+def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: bool = False) -> np.ndarray:
+    """Probabilities float64 (n, K) of `classes` that exclude one another.
 
-    classes: Sequence[int | str]
-    P: np.ndarray
-
-
-def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: bool = False) -> Probabilities:
-    """Lists (n, K), or an array, of numbers of at least 0 whose rows sum to 1, or, with `normalize`, to anything more
-    than 0; Invalid with the place of each flaw below /classes and /probabilities. O(n K).
+    Lists, or an array, of numbers of at least 0 whose rows sum to 1, or, with `normalize`, to anything more than 0;
+    Invalid with the place of each flaw below /classes and /probabilities. O(n K).
     """
     check_class_names(classes)
     P = _as_array(value, len(classes))
@@ -143,9 +136,9 @@ def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: boo
     reject(_wrong_numbers(P, np.flatnonzero(~(np.isfinite(sums) & (least >= 0)))))
     if normalize:
         reject(_wrong_sums(sums, ~((sums > 0) & np.isfinite(sums)), "cannot be normalized"))
-        return Probabilities(classes, P / sums[:, None])
+        return np.asarray(P / sums[:, None])
     reject(_wrong_sums(sums, np.abs(sums - 1) > TOLERANCE, "must sum to 1; or send 'normalize': true"))
-    return Probabilities(classes, P)
+    return P
 
 
 def check_class_names(classes: Sequence[int | str]) -> None:

@@ -23,7 +23,6 @@ from app.registry.loaded import Loaded
 from app.text import positions
 from app.usecases.explain import contributions
 from app.usecases.fields import INSTANCES, PROBABILITIES, CarriedFields, CarriedIds, ClassNames, Text
-from app.usecases.labelled_rows import Probabilities
 from app.usecases.matrices import Prepared
 from app.usecases.ports import Ports
 from app.usecases.record import RecordField, check_moment, ids_of, texts_of_json, texts_of_rows, wish_of
@@ -128,7 +127,7 @@ def predict(
         if asked.record or asked.explore is not None:
             place = "/record" if asked.record is not None else "/explore"
             raise Invalid.at(place, "decisions are recorded by model, and this request has none")
-        answer = decide_given(Probabilities(asked.classes or (), rows.X), asked)
+        answer = decide_given(asked.classes or (), rows.X, asked)
         return Predicted(answer, answer.warnings)
     if model.regression:
         return Predicted(predict_values(model, asked, rows.X), rows.warnings)
@@ -175,15 +174,31 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     return answer if answer.explanations is None else _with_contributions(model, rows.X, answer)
 
 
-def decide_given(given: Probabilities, asked: RuleFields) -> Answer:
-    """Decide with probabilities that came with the request; Invalid also for what only a model can answer."""
+def decide_given(classes: Sequence[int | str], P: np.ndarray, asked: RuleFields) -> Answer:
+    """Decide with probabilities (n, K) that came with the request; Invalid also for what only a model can answer."""
     check_fields(asked)
-    _check_size(given.classes, asked, len(given.P))
+    _check_size(classes, asked, len(P))
     if asked.priors is not None:
         raise Invalid.at("/priors", "priors correct the probabilities of a model, which knows the priors in training")
     if asked.threshold == "holdout":
         raise Invalid.at("/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number")
-    return decide_by(asked, None, given.classes, given.P, ())
+    return decide_by(asked, None, classes, P, ())
+
+
+def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
+    """Invalid unless there are a model, or probabilities that are `given` with the names of their classes."""
+    if given and (asked.model is not None or instances):
+        place = "/model" if asked.model is not None else "/instances"
+        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities' and 'classes', not both")
+    if given and asked.classes is None:
+        raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
+    if not given and asked.model is None:  # without which nothing else is of use
+        raise Invalid.at("/model", "'model' is required; or send 'probabilities' and 'classes'")
+    if not given and (asked.classes is not None or asked.normalize):
+        place = "/classes" if asked.classes is not None else "/normalize"
+        raise Invalid.at(place, "this goes with 'probabilities'; a model knows its classes")
+    if not (given or instances):
+        raise Invalid.at("/instances", "'instances' is required")
 
 
 def predict_values(model: Loaded, asked: PredictFields, X: np.ndarray) -> np.ndarray:

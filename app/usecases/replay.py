@@ -32,7 +32,6 @@ from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs
 from app.usecases.fields import ByClass, Number, Period, Text, WireModel
-from app.usecases.labelled_rows import Probabilities
 from app.usecases.limits import LimitsByAction, Resources, decide_within_limits
 from app.usecases.matrices import NamedMatrixFields, read_matrix, with_saved
 from app.usecases.models import card_of
@@ -419,4 +418,4 @@ def _choice(rule: Mapping[str, Any], held: Sequence[_Held]) -> np.ndarray:
     by_costs = question.costs is not None
     if by_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
         raise Invalid(f"{rule['rule']} decides among the classes, and these decisions are about other actions")
-    return decide_given(Probabilities(stack.classes, P), _question(rule, None if by_costs else B.tolist())).choice
+    return decide_given(stack.classes, P, _question(rule, None if by_costs else B.tolist())).choice

@@ -17,11 +17,11 @@ def test_a_label_has_the_type_of_its_class(names):
     classes = CLASSES[names]
     given = as_probabilities([[0.5, 0.5], [0.2, 0.8]], classes, normalize=False)
     np.testing.assert_array_equal(class_codes(classes, classes, 2), [0, 1])
-    np.testing.assert_array_equal(evidence_given(given, classes).y, [0, 1])
+    np.testing.assert_array_equal(evidence_given(classes, given, classes).y, [0, 1])
     for strange in (str(classes[1]) if names == "integers" else int(classes[1]), "2", 2):
         for read in (
             lambda labels: class_codes(labels, classes, len(labels)),
-            lambda labels: evidence_given(given, labels),
+            lambda labels: evidence_given(classes, given, labels),
         ):
             with pytest.raises(Invalid) as error:
                 read([classes[0], strange])

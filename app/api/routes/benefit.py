@@ -136,8 +136,8 @@ def _answer_given(request: Request, kind: str, content: bytes) -> Response:
     truth = labels if body.labels is None else body.labels
     if truth is None:
         raise Invalid.at("/labels", f"'labels' is required{'' if kind in (JSON, NPY) else f'; or a column {LABEL!r}'}")
-    given = as_probabilities(P, body.classes, normalize=body.normalize)
-    return _report(request, usecase.evidence_given(given, truth), body)
+    P = as_probabilities(P, body.classes, normalize=body.normalize)
+    return _report(request, usecase.evidence_given(body.classes, P, truth), body)
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:

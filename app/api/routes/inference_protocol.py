@@ -168,8 +168,7 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
     if len({wanted.name for wanted in outputs}) < len(outputs):
         raise Invalid.at("/outputs", "two outputs have the same name")
 
-    def rows(model: Loaded | None) -> tuple[Rows, Carried]:
-        assert model is not None
+    def rows(model: Loaded) -> tuple[Rows, Carried]:
         return rows_of_tensors(inputs, model.schema), NOTHING
 
     def write(_form: str, answer: Answered) -> Response:

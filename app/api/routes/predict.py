@@ -11,7 +11,7 @@ import orjson
 from fastapi import Request, Response
 
 from app.api.codecs.answers import WRITTEN, Answered, encode
-from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Split, measured, split
+from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.npy import array_of_npy, changeable_body
 from app.api.codecs.rows import NOTHING, Carried, carried_of_json, rows_of_json, rows_of_npy
@@ -37,10 +37,19 @@ from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
 from app.text import document_of
 from app.usecases import predict as usecase
-from app.usecases.labelled_rows import Probabilities, as_probabilities
+from app.usecases.labelled_rows import as_probabilities
 from app.usecases.matrices import with_saved
 from app.usecases.ports import Ports
-from app.usecases.predict import By, PredictFields, PredictRequest, Rows, extent, key_of, strange_values
+from app.usecases.predict import (
+    By,
+    PredictFields,
+    PredictRequest,
+    Rows,
+    check_source,
+    extent,
+    key_of,
+    strange_values,
+)
 from app.usecases.predict_answer import PredictAnswer
 
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
@@ -58,14 +67,15 @@ class PredictTable(PredictFields, TableFields):
 
 
 class Asked(NamedTuple):
-    """A request, read as far as possible without the model: its fields, and what makes its rows once that is there.
+    """A request, read as far as possible without the model: its fields, and what makes its rows once that is there, or
+    as rows the probabilities of `fields.classes` that are `given`; both with what comes back.
 
-    Without a model the rows are the probabilities of `fields.classes`. The same `key` stands for the same fields.
-    `write` makes the response in one of the media types `forms`.
+    The same `key` stands for the same fields. `write` makes the response in one of the media types `forms`.
     """
 
     fields: PredictFields
-    rows: Callable[[Loaded | None], tuple[Rows, Carried]]
+    rows: Callable[[Loaded], tuple[Rows, Carried]] | None = None
+    given: tuple[Rows, Carried] | None = None
     key: bytes | None = None
     forms: Collection[str] = WRITTEN
     write: Callable[[str, Answered], Response] = encode
@@ -79,25 +89,23 @@ def asked_of_json(body: bytes) -> Asked:
     instances = found.get("instances") if isinstance(found, dict) else None
     key = key_of(found) if isinstance(instances, list) else None
     sent = checked(PredictRequest, found) if key is None else fields_of(key)
-    if sent.probabilities is not None:
-        _refuse_both(sent.model, instances)
-        if sent.classes is None:
-            raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
-        given = as_probabilities(sent.probabilities, sent.classes, normalize=sent.normalize)
-        carried = carried_of_json(sent, sent.probabilities) if sent.carries else NOTHING
-        return _asked_of_probabilities(sent, given, carried)
-    _check_model(sent)
-    if instances is None:
-        raise Invalid.at("/instances", "'instances' is required")
-    booleans = b"true" in body or b"false" in body
-    carried = carried_of_json(sent, instances) if sent.carries else NOTHING
-    return Asked(sent, partial(_encoded, instances, booleans, carried), key)
+    is_given = sent.probabilities is not None
+    check_source(sent, given=is_given, instances=instances is not None)
+    P = as_probabilities(sent.probabilities, sent.classes or (), normalize=sent.normalize) if is_given else None
+    carried = carried_of_json(sent, instances if P is None else sent.probabilities) if sent.carries else NOTHING
+    if P is not None:
+        return Asked(sent, given=(Rows(P, []), carried))
+    return Asked(sent, partial(_encoded, instances, b"true" in body or b"false" in body, carried), key=key)
 
 
 @lru_cache(maxsize=256)
 def fields_of(key: bytes) -> PredictRequest:
     """The fields as checked before: but for the instances most requests to a model are the same."""
     return checked(PredictRequest, orjson.loads(key))
+
+
+def _encoded(instances: Any, booleans: bool, carried: Carried, model: Loaded) -> tuple[Rows, Carried]:
+    return rows_of_json(instances, model, booleans_possible=booleans, carried=carried), carried
 
 
 def _asked_of_long(body: bytes) -> Asked | None:
@@ -109,20 +117,14 @@ def _asked_of_long(body: bytes) -> Asked | None:
         return None
     if parts is None or sent is None or sent.carries or sent.probabilities is not None or sent.model is None:
         return None
-    _check_model(sent)
-    return Asked(sent, partial(_encoded_long, parts))
+    check_source(sent, given=False, instances=True)
 
+    def rows(model: Loaded) -> tuple[Rows, Carried]:
+        if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
+            return Rows(parts.rows, []), NOTHING
+        return _encoded(orjson.loads(parts.text), False, NOTHING, model)
 
-def _encoded(instances: list[Any], booleans: bool, carried: Carried, model: Loaded | None) -> tuple[Rows, Carried]:
-    assert model is not None
-    return rows_of_json(instances, model, booleans_possible=booleans, carried=carried), carried
-
-
-def _encoded_long(parts: Split, model: Loaded | None) -> tuple[Rows, Carried]:
-    assert model is not None
-    if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
-        return Rows(parts.rows, []), NOTHING
-    return _encoded(orjson.loads(parts.text), False, NOTHING, model)
+    return Asked(sent, rows)
 
 
 def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> Asked:
@@ -132,44 +134,19 @@ def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> A
     if kind == NPY:
         sent.refuse_for_numbers()
     sheet = Sheet(kind, bytes(body), sent, reserve) if kind != NPY else None
+    check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
-        _refuse_both(sent.model, None)
         P, carried = (array_of_npy(body, reserve), NOTHING) if sheet is None else _probabilities(sheet, sent.classes)
-        return _asked_of_probabilities(sent, as_probabilities(P, sent.classes, normalize=sent.normalize), carried)
-    _check_model(sent)
-
-    def rows(model: Loaded | None) -> tuple[Rows, Carried]:
-        assert model is not None
-        if sheet is None:
-            return rows_of_npy(body, model.schema, reserve), NOTHING
-        return sheet.rows(model.schema)
-
-    return Asked(sent, rows)
+        return Asked(sent, given=(Rows(as_probabilities(P, sent.classes, normalize=sent.normalize), []), carried))
+    if sheet is not None:
+        return Asked(sent, lambda model: sheet.rows(model.schema))
+    return Asked(sent, lambda model: (rows_of_npy(body, model.schema, reserve), NOTHING))
 
 
 def _probabilities(sheet: Sheet, classes: list[int | str]) -> tuple[np.ndarray, Carried]:
     from app.api.codecs.columns import probabilities_of_sheet  # noqa: PLC0415 - with pyarrow
 
     return probabilities_of_sheet(sheet, classes)
-
-
-def _asked_of_probabilities(sent: PredictFields, given: Probabilities, carried: Carried) -> Asked:
-    return Asked(sent, lambda _: (Rows(given.P, []), carried))
-
-
-def _refuse_both(model: str | None, rows: list[Any] | None) -> None:
-    if model is not None or rows is not None:
-        place = "/model" if model is not None else "/instances"
-        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities' and 'classes', not both")
-
-
-def _check_model(sent: PredictFields) -> None:
-    """Invalid without a model, without which nothing else is of use, and where fields are for probabilities."""
-    if sent.model is None:
-        raise Invalid.at("/model", "'model' is required; or send 'probabilities' and 'classes'")
-    if sent.classes is not None or sent.normalize:
-        place = "/classes" if sent.classes is not None else "/normalize"
-        raise Invalid.at(place, "this goes with 'probabilities'; a model knows its classes")
 
 
 # What is answered
@@ -203,7 +180,9 @@ def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -
         fields = with_saved(stores, fields, model.name, model.classes)
         if key is not None and fields.saved is not None:
             key += fields.saved.reference.encode()  # a version of a matrix never changes
-    rows, carried = asked.rows(model)
+    made = asked.given if model is None or asked.rows is None else asked.rows(model)
+    assert made is not None
+    rows, carried = made
     if form == JSON and model is not None and not rows.usual:  # the other forms are for many rows, fast
         rows.warnings.extend(strange_values(model, rows.X))
     classes = model.classes if model is not None else fields.classes or ()
