@@ -118,37 +118,39 @@ _Chosen = tuple[np.ndarray, list[str], dict[str, Any]]
 def check_fields(asked: RuleFields) -> None:
     """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
     if not (asked.stated and asked.is_plain):
-        reject([*_strange_to_the_rule(asked), *_excluding_one_another(asked)])
+        reject(_flaws(asked))
 
 
-def _strange_to_the_rule(asked: RuleFields) -> Iterator[Flaw]:
+def _flaws(asked: RuleFields) -> Iterator[Flaw]:
     rule = asked.rule
-    by_costs = rule in ("beta_delta", "hierarchical")
+    by_benefit, by_costs = rule == "expected_benefit", rule in ("beta_delta", "hierarchical")
+    if by_benefit and not asked.stated:
+        yield Flaw("/benefits", f'rule {rule} needs benefits; or ask for "rule": "most_probable"')
     if asked.threshold is not None and rule != "threshold":
         yield Flaw("/threshold", f'a threshold belongs to "rule": "threshold", not to {rule}')
     if by_costs and asked.costs is None:
         yield Flaw("/costs", f"rule {rule} needs costs")
     if asked.costs is not None and not by_costs:
         yield Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}")
+    yield from _flaws_of(asked, "explain", sent=asked.explain)
     if asked.columns is not None and rule not in _DECIDES_ACTIONS:
         which = f"actions, which {asked.saved.reference!r} has" if asked.saved is not None else "actions"
         place = "/actions" if asked.saved is None else "/benefits"
         yield Flaw(place, f"rule {rule} decides among the classes; leave out {which}")
-    if rule == "expected_benefit":
-        if not asked.stated:
-            yield Flaw("/benefits", f'rule {rule} needs benefits; or ask for "rule": "most_probable"')
-        return
-    sent = (("explain", asked.explain), ("explore", asked.explore is not None))
-    for name in (*(name for name, is_sent in sent if is_sent), *asked.limited[:1]):
-        yield Flaw(pointer(name), f"{name} goes with the rule expected_benefit, not with {rule}")
-
-
-def _excluding_one_another(asked: RuleFields) -> Iterator[Flaw]:
-    for name in ("explain", "explore") if asked.limited else ():
-        if getattr(asked, name):
-            yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")
+    if asked.limited and not by_benefit:
+        message = f"limits and resources belong to the rule expected_benefit, not to {rule}"
+        yield Flaw(pointer(asked.limited[0]), message)
+    yield from _flaws_of(asked, "explore", sent=asked.explore is not None)
     if asked.explore is not None and asked.explain:
         yield Flaw("/explore", "actions that are drawn at random have no explanation; leave out explain or explore")
+
+
+def _flaws_of(asked: RuleFields, name: str, *, sent: bool) -> Iterator[Flaw]:
+    """Of a field that goes with the rule of the benefits, where these are all that decides."""
+    if sent and asked.rule != "expected_benefit":
+        yield Flaw(pointer(name), f"{name} goes with the rule expected_benefit, not with {asked.rule}")
+    if sent and asked.limited:
+        yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")
 
 
 def decide_by(

@@ -106,20 +106,16 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     key is not for.
     """
     caller.need_model(asked.model)
-    kind, parameters = _learner(asked.learner)
+    try:
+        kind, parameters = catalogue.resolve(asked.learner)
+    except Invalid as error:
+        raise error.under("/learner") from error
     dataset, draft = _dataset(ports, asked.data, caller, numbers=kind.regresses(parameters))
     spec = _specification(asked, kind, parameters, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
         spec = spec.model_copy(update={"dataset": draft.content})  # the same when the order is repeated with its key
     return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
-
-
-def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:
-    try:
-        return catalogue.resolve(sent)
-    except Invalid as error:
-        raise error.under("/learner") from error
 
 
 def _specification(
@@ -335,18 +331,14 @@ def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str]
     rare = rare_classes(estimator, table, rows, holdout)
     warnings = [*rare, *getattr(estimator, "doubts_", ()), *repeated_rows(table)]
     seconds = round(clock.seconds, 3)
-    evaluated = _evaluation(holdout, folds)
+    if holdout is None:
+        evaluated = None
+    elif folds > 1:
+        evaluated = EvaluationCard(method="cross-validation", folds=folds, rows=len(holdout.y))
+    else:
+        evaluated = EvaluationCard(method="hold-out", rows=len(holdout.y))
     card = card_of(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
     return card, estimator, holdout, said
-
-
-def _evaluation(holdout: Holdout | None, folds: int) -> EvaluationCard | None:
-    """What the card says about the rows that were evaluated, cross-validated where there are several `folds`."""
-    if holdout is None:
-        return None
-    if folds > 1:
-        return EvaluationCard(method="cross-validation", folds=folds, rows=len(holdout.y))
-    return EvaluationCard(method="hold-out", rows=len(holdout.y))
 
 
 class _Clock:
@@ -368,8 +360,9 @@ def _table(ports: Ports, job: Job, spec: TrainSpec) -> Table:
     return table.as_numbers() if catalogue.kind_of(spec.learner.kind).regresses(spec.learner.parameters) else table
 
 
-def _build(spec: TrainSpec, table: Table) -> Any:
-    return catalogue.kind_of(spec.learner.kind).build(
+def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
+    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
+    estimator = catalogue.kind_of(spec.learner.kind).build(
         spec.learner.parameters,
         categorical_features=list(table.schema.categorical),
         benefits=spec.benefit_matrix,
@@ -377,11 +370,6 @@ def _build(spec: TrainSpec, table: Table) -> Any:
         classes=None if table.y.ndim > 1 else table.classes,
         random_state=spec.seed,
     )
-
-
-def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
-    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
-    estimator = _build(spec, table)
     X, y = table.X[rows], table.y[rows]
     try:
         if not hasattr(estimator, "learn_stops"):

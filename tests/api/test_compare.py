@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -38,21 +36,6 @@ def compared(service, dataset):
 
 def order(dataset, **changes):
     return {"dataset": dataset, "learners": LEARNERS, "benefits": BENEFITS, "folds": 3, "seed": 1, **changes}
-
-
-def test_a_comparison_is_accepted_and_can_be_followed(service, dataset):
-    """202 with a Location under /compare, events until it ends, and then the table."""
-    response = service.post("/compare", json=order(dataset, seed=2))
-    place = response.headers["location"]
-    with service.stream("GET", f"{place}/events") as stream:
-        seen = [json.loads(line[5:]) for line in stream.iter_lines() if line.startswith("data:")]
-
-    assert response.status_code == 202
-    assert place == f"/compare/{response.json()['id']}"
-    assert response.json()["result"] is None
-    assert seen[-1]["status"] == "succeeded"
-    assert seen[-1] == service.get(place).json()
-    assert [event["progress"] for event in seen] == sorted(event["progress"] for event in seen)
 
 
 def test_the_table_has_every_learner_with_every_rule(compared):

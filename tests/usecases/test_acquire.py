@@ -313,13 +313,6 @@ def test_a_table_is_simulated_from_end_to_end():
     assert evenly(3).tolist() == [0, 1, 2]
 
 
-def test_other_kinds_are_refused():
-    with pytest.raises(Invalid) as error:
-        asker(loaded(None, "logistic"))
-    assert error.value.flaws[0].loc == "/model"
-    assert "budget_forest or cost_tree or forest_chain or random_forest" in error.value.detail
-
-
 def test_buying_everything_and_nothing(model):
     """All features in their cheapest order, and none; the last line has no budget."""
     X, y = rows(50, 8)
