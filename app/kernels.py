@@ -22,11 +22,9 @@ from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.arrays import F64
 from app.decisions._assignment import assign
 from app.decisions.tree_contributions import Trees, tree_contributions
-from app.retrieval.batches import select_many
-from app.retrieval.losses import LOSSES, Loss
+from app.retrieval.losses import LOSSES, Loss, Terms
 from app.retrieval.sampled import select_sampled
-from app.retrieval.selection import DP_LIMIT, MEANS, select
-from app.retrieval.terms import Terms
+from app.retrieval.selection import DP_LIMIT, MEANS, select, select_many
 
 _X, _Y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
 

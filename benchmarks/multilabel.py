@@ -29,9 +29,9 @@ from sklearn.datasets import make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from app.learners.multilabel import MultilabelForest, MultilabelLogistic
-from app.retrieval.batches import select_many
+from app.retrieval.losses import Terms
 from app.retrieval.sampled import select_sampled
-from app.retrieval.terms import Terms
+from app.retrieval.selection import select_many
 from tests.reference.losses import f_beta, jaccard
 
 ROWS = 1000

@@ -18,9 +18,8 @@ from retrieval_quality import DATA, logistic, problems
 
 from app.api.charts.axes import Axis, frame, through
 from app.api.charts.svg import document, tag, text
-from app.retrieval.losses import Loss
+from app.retrieval.losses import Loss, Terms
 from app.retrieval.selection import select
-from app.retrieval.terms import Terms
 from tests.reference.losses import am, f_beta, g_mean, g_tp_pr, jaccard
 
 IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "retrieval_curves.svg"

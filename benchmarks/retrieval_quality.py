@@ -35,9 +35,8 @@ from sklearn.preprocessing import StandardScaler
 
 from app.kernels import CALLS
 from app.learners.logistic import Logistic
-from app.retrieval.losses import Loss
+from app.retrieval.losses import Loss, Terms
 from app.retrieval.selection import select
-from app.retrieval.terms import Terms
 from app.usecases.retrieve import tuned_cut
 from tests.reference.losses import am, f_beta, g_tp_pr, jaccard
 

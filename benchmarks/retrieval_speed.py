@@ -28,9 +28,8 @@ from numba import njit
 
 from app.kernels import CALLS
 from app.retrieval import selection
-from app.retrieval.batches import BATCH_DP_LIMIT, select_many
-from app.retrieval.selection import expected_losses, select
-from app.retrieval.terms import Terms
+from app.retrieval.losses import Terms
+from app.retrieval.selection import BATCH_DP_LIMIT, expected_losses, select, select_many
 from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
 LIMIT_SECONDS = 60.0

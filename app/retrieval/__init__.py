@@ -1,7 +1,7 @@
 """Which set of items has the smallest expected loss. Pure: arrays in, frozen dataclasses out, nothing is checked.
 
-`selection.select` chooses one set of independent items, `batches.select_many` one for each of many groups,
-`multiclass.select_class_set` a set of classes per row when one class is true, `sampled.select_sampled` one on weighted
-label vectors. `selection.expected_losses` gives the whole curve L_0 … L_n, `losses.LOSSES` lists the losses. All
-modules but `losses` and `terms` load a compiler that takes 60 MB.
+`selection.select` chooses one set of independent items, `select_many` one for each of many groups, `select_class_set` a
+set of classes per row when one class is true, `sampled.select_sampled` one on weighted label vectors.
+`selection.expected_losses` gives the whole curve L_0 … L_n, `losses.LOSSES` lists the losses. All modules but `losses`
+load a compiler that takes 60 MB.
 """

@@ -28,9 +28,13 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaincc, loggamma
 
-from app.retrieval import _quadrature
+from app.arrays import F64
+from app.compiled import vector
 from app.retrieval.losses import Denominator, Loss, denominator
 
+BLOCK = 1024  # running sums and powers start afresh here, so rounding grows with BLOCK + n / BLOCK, not with n
+CHUNK = 16  # factors multiplied before a logarithm: (e^-40)^16 is still a float
+DEAD = 80.0  # a node whose factor is below e^-80 adds nothing any more
 STEP = 0.25  # 0.27 would already cost 2e-15
 TAIL_POINTS = 7  # error 1/(2·7)! · 16^-7 of the part below t = 1/high
 LAST = 40.0  # the upper cut: e^-40 = 4e-18
@@ -108,7 +112,7 @@ class Rates:
 
 def rounding(n: int, nodes: int = 0) -> float:
     """The guaranteed relative rounding error of a quadrature over n items."""
-    block = _quadrature.BLOCK
+    block = BLOCK
     return (4 * n + 8 * min(n, block) + 4 * n / block + 2 * nodes + 64) * UNIT
 
 
@@ -156,7 +160,7 @@ def f_beta_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     s = np.exp(-square * rule.t)
     live, weights = _weights(p, q, s, (1.0 + square) * rule.w)
     sums = np.empty(n)
-    _quadrature.f_beta_sums(p, q, rule.t[live], s[live], weights, sums)
+    f_beta_sums(p, q, rule.t[live], s[live], weights, sums)
     return Curve(_with_nothing(p, 1 - sums, empty), rule.error + rounding(n, len(rule.t)))
 
 
@@ -168,7 +172,7 @@ def jaccard_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     blocks = _block_logs(p, q, s)
     suffix = np.cumsum(blocks[::-1], axis=0)[::-1].copy()
     sums = np.empty(n)
-    _quadrature.jaccard_sums(p, q, rule.t, s, rule.w, suffix, sums)
+    jaccard_sums(p, q, rule.t, s, rule.w, suffix, sums)
     return Curve(_with_nothing(p, 1 - np.cumsum(p) * sums, empty), rule.error + 2 * rounding(n, len(rule.t)))
 
 
@@ -192,8 +196,8 @@ def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
         if swapped:
             _outside_totals(inner, outer, s[live], totals)
         else:
-            _quadrature.tilted_totals(inner, outer, s[live], totals)
-        _quadrature.auc_sums(inner, outer, s[live], weights, totals, swapped, values)
+            tilted_totals(inner, outer, s[live], totals)
+        auc_sums(inner, outer, s[live], weights, totals, swapped, values)
     curve = np.concatenate([[0.0], np.clip(values / n, 0.0, None)])
     curve[n] = 0.0
     return Curve(curve, rule.error + 4 * rounding(n, len(rule.t)))
@@ -214,7 +218,7 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
         above = np.minimum(t * np.abs(gains), 700.0)
         low, high = np.where(gains > 0, 1.0, np.exp(-above)), np.where(gains > 0, np.exp(-above), 1.0)
         tilt = np.array([low[0], high[0], low[1], high[1]])
-        _quadrature.fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
+        fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
     values += empty * _vanishing_mass(p, form)
     return Curve(values, form.largest * (rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT))
 
@@ -237,22 +241,22 @@ def _with_nothing(p: np.ndarray, values: np.ndarray, empty: int) -> np.ndarray:
 
 
 def _block_logs(p: np.ndarray, q: np.ndarray, s: np.ndarray) -> np.ndarray:
-    logs = np.empty((-(-len(p) // _quadrature.BLOCK), len(s)))
-    _quadrature.log_block_products(p, q, s, logs)
+    logs = np.empty((-(-len(p) // BLOCK), len(s)))
+    log_block_products(p, q, s, logs)
     return logs
 
 
 def _weights(p: np.ndarray, q: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The nodes at which G is not negligible, and w G(s) there."""
     logs = _block_logs(p, q, s).sum(axis=0)
-    live = logs > -_quadrature.DEAD
+    live = logs > -DEAD
     live[0] = True
     return live, w[live] * np.exp(logs[live])
 
 
 def _outside_totals(p: np.ndarray, q: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
     """Σ_i q_i / (q_i + p_i s): the items left at label 0 under the tilt."""
-    _quadrature.tilted_totals(q, p, 1.0 / s, out)
+    tilted_totals(q, p, 1.0 / s, out)
 
 
 def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.ndarray, float]:
@@ -262,7 +266,7 @@ def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.n
     s = np.exp(-rule.t)
     live, weights = _weights(p, q, s, rule.w)
     shares = np.empty(first)
-    _quadrature.additive_values(p[:first], q[:first], s[live], weights, shares)
+    additive_values(p[:first], q[:first], s[live], weights, shares)
     return shares, rule.error + rounding(n, len(rule.t))
 
 
@@ -275,3 +279,147 @@ BY_QUADRATURE: dict[str, Callable[[np.ndarray, Loss, int], Curve]] = {
     "fractional_linear": fractional_linear_curve,
 }
 """The curve of each loss; those of G-Mean and H-Mean are in `windows`."""
+
+
+@vector
+def log_block_products(p: F64, q: F64, s: F64, out: F64) -> None:
+    """out[b, j] = log Π (q_i + p_i s_j) over the items of block b."""
+    product = np.empty(s.size)
+    for b in range(out.shape[0]):
+        out[b, :] = 0.0
+        last = min((b + 1) * BLOCK, p.size)
+        for lo in range(b * BLOCK, last, CHUNK):
+            product[:] = 1.0
+            for i in range(lo, min(lo + CHUNK, last)):
+                pi, qi = p[i], q[i]
+                for j in range(s.size):
+                    product[j] *= qi + pi * s[j]
+            for j in range(s.size):
+                out[b, j] += np.log(product[j])
+
+
+@vector
+def f_beta_sums(p: F64, q: F64, t: F64, s: F64, weights: F64, out: F64) -> None:
+    """out[k - 1] = Σ_j weights_j e^(-k t_j) Σ_{i<=k} p_i s_j / (q_i + p_i s_j), k = 1 … n."""
+    decay = np.exp(-t)
+    base, local, power = np.zeros(t.size), np.empty(t.size), np.empty(t.size)
+    alive = t.size
+    for lo in range(0, p.size, BLOCK):
+        while alive > 1 and lo * t[alive - 1] > DEAD:
+            alive -= 1
+        for j in range(alive):
+            local[j] = 0.0
+            power[j] = weights[j] * np.exp(-lo * t[j])
+        for i in range(lo, min(lo + BLOCK, p.size)):
+            pi, qi, total = p[i], q[i], 0.0
+            for j in range(alive):
+                tilted = pi * s[j]
+                local[j] += tilted / (qi + tilted)
+                power[j] *= decay[j]
+                total += power[j] * (base[j] + local[j])
+            out[i] = total
+        for j in range(alive):
+            base[j] += local[j]
+
+
+@vector
+def jaccard_sums(p: F64, q: F64, t: F64, s: F64, weights: F64, log_suffix: F64, out: F64) -> None:
+    """out[k - 1] = Σ_j weights_j e^(-k t_j) Π_{i>k} (q_i + p_i s_j), k = 1 … n.
+
+    log_suffix[b] is the logarithm of the product over all items from block b on.
+    """
+    decay = np.exp(-t)
+    power = np.empty(t.size)
+    alive = t.size
+    for b in range(log_suffix.shape[0]):
+        lo = b * BLOCK
+        while alive > 1 and lo * t[alive - 1] - log_suffix[b, alive - 1] > DEAD:
+            alive -= 1
+        for j in range(alive):
+            power[j] = weights[j] * np.exp(log_suffix[b, j] - lo * t[j])
+        for i in range(lo, min(lo + BLOCK, p.size)):
+            pi, qi, total = p[i], q[i], 0.0
+            for j in range(alive):
+                power[j] *= decay[j] / (qi + pi * s[j])
+                total += power[j]
+            out[i] = total
+
+
+@vector
+def additive_values(p: F64, q: F64, s: F64, weights: F64, out: F64) -> None:
+    """out[i] = p_i Σ_j weights_j s_j / (q_i + p_i s_j)."""
+    scaled = weights * s
+    for i in range(p.size):
+        pi, qi, total = p[i], q[i], 0.0
+        for j in range(s.size):
+            total += scaled[j] / (qi + pi * s[j])
+        out[i] = pi * total
+
+
+@vector
+def tilted_totals(p: F64, q: F64, s: F64, out: F64) -> None:
+    """out[j] = Σ_i p_i s_j / (q_i + p_i s_j)."""
+    local = np.empty(s.size)
+    out[:] = 0.0
+    for lo in range(0, p.size, BLOCK):
+        local[:] = 0.0
+        for i in range(lo, min(lo + BLOCK, p.size)):
+            pi, qi = p[i], q[i]
+            for j in range(s.size):
+                local[j] += pi * s[j] / (qi + pi * s[j])
+        for j in range(s.size):
+            out[j] += local[j]
+
+
+@vector
+def auc_sums(p: F64, q: F64, s: F64, weights: F64, totals: F64, swapped: bool, out: F64) -> None:
+    """out[k - 1] += Σ_j weights_j (Σ_{i<=k} outside) (Σ_{i>k} inside), inside = p_i s_j / f, outside = q_i / f.
+
+    f = q_i + p_i s_j; totals is the sum of `inside` over all items. Swapped, the first k items give `inside`.
+    """
+    inside, outside = np.zeros(s.size), np.zeros(s.size)
+    near, far = np.empty(s.size), np.empty(s.size)
+    for lo in range(0, p.size, BLOCK):
+        near[:] = 0.0
+        far[:] = 0.0
+        for i in range(lo, min(lo + BLOCK, p.size)):
+            pi, qi, total = p[i], q[i], 0.0
+            for j in range(s.size):
+                inverse = 1.0 / (qi + pi * s[j])
+                near[j] += pi * s[j] * inverse
+                far[j] += qi * inverse
+                a, b = inside[j] + near[j], outside[j] + far[j]
+                if swapped:
+                    total += weights[j] * a * (totals[j] - b)
+                else:
+                    total += weights[j] * b * (totals[j] - a)
+            out[i] += total
+        for j in range(s.size):
+            inside[j] += near[j]
+            outside[j] += far[j]
+
+
+@vector
+def fractional_node(
+    p: F64, q: F64, t: float, weight: float, floors: F64, tilt: F64, c: F64, logs: F64, means: F64, out: F64,
+) -> None:  # fmt: skip
+    """One node of a fractional-linear loss: out[k] += weight E[numerator e^(-t denominator)], k = 0 … n.
+
+    floors[k] is the least denominator with k retrieved; tilt[0:2] are the factors of an item's labels 0 and 1 while
+    it is among the first k, for what it adds above its least, tilt[2:4] after; c = (c0 n, c2, c1 + c3, c3).
+    """
+    n = p.size
+    logs[n] = means[n] = 0.0
+    for i in range(n - 1, -1, -1):
+        factor = q[i] * tilt[2] + p[i] * tilt[3]
+        logs[i] = logs[i + 1] + np.log(factor)
+        means[i] = means[i + 1] + p[i] * tilt[3] / factor
+    log_prefix, mean = 0.0, 0.0
+    for k in range(n + 1):
+        exponent = log_prefix + logs[k] - t * floors[k]
+        if exponent > -DEAD:
+            out[k] += weight * np.exp(exponent) * (c[0] + c[1] * k + c[2] * mean + c[3] * means[k])
+        if k < n:
+            factor = q[k] * tilt[0] + p[k] * tilt[1]
+            log_prefix += np.log(factor)
+            mean += p[k] * tilt[1] / factor

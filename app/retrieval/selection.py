@@ -4,21 +4,25 @@ For a loss that falls with the true positives, and independent labels, some set 
 all sets (Natarajan et al. 2016, Theorem 1). The same exchange of two items shows that it has the largest expected
 recall and precision of all sets of k items, so a constraint on either is met by the best k items or by no k items at
 all: the best set under constraints is the best k among those that meet them.
+
+Many sets at once, for instance the labels of each of many instances, go through one kernel that neither holds the
+interpreter's lock nor allocates per set; it is called once per thread on a share of the sets. Python's threads are used
+rather than numba's: those may not be entered from two requests at a time, nor after a fork.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
-from app.errors import Invalid
-from app.retrieval import _dynamic_programming, quadrature
-from app.retrieval.losses import Loss, check_monotone, denominator
+from app.errors import Invalid, pointer
+from app.retrieval import quadrature
+from app.retrieval.dynamic_programming import loss_table, recall_table, small_sets, table_error, tabled_curve
+from app.retrieval.losses import Loss, Terms, check_monotone, denominator
 from app.retrieval.quadrature import BY_QUADRATURE, UNIT, Curve
-from app.retrieval.terms import Terms, descending
 from app.retrieval.windows import Best, MeanOfRates
 
 # Up to this many items dynamic programming, O(n³/6) on tabled losses, beats the quadrature's O(nodes n), for one set:
@@ -53,42 +57,6 @@ def check_usable(loss: Loss, n: int) -> None:
             check_monotone(loss, n)
         except Invalid as error:
             raise error.under("/loss") from None
-
-
-def tabled_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
-    """Algorithm 1 of Natarajan et al. (2016) with all laws from one recursion: O(n³/6), for small n."""
-    n = len(p)
-    laws, curve = np.empty((2, n + 1, n + 1, 1)), np.empty((n + 1, 1))
-    _dynamic_programming.tabled_curves(p[:, None], loss_table(loss, n, empty), laws[0], laws[1], curve)
-    return Curve(curve[:, 0], table_error(loss, n))
-
-
-def table_error(loss: Loss, n: int) -> float:
-    """3 n u for the laws, (n + 1) u for the sums and a few for the loss itself, more where its denominator cancels."""
-    if loss.name != "fractional_linear" or n == 0:
-        return (8 * n + 16) * UNIT
-    form = denominator(loss, n)
-    return (8 * n + 16 + 8 * form.cancels) * UNIT * max(form.largest, 1.0)
-
-
-@lru_cache(maxsize=128)
-def loss_table(loss: Loss, n: int, empty: int) -> np.ndarray:
-    """The loss at all feasible counts, as the kernels want it: for each k a block (tp, false negatives)."""
-    return _table(n, lambda tp, k, positives: loss.of_counts(tp, k, positives, n, empty=empty))
-
-
-@lru_cache(maxsize=128)
-def recall_table(n: int) -> np.ndarray:
-    """TPR at all feasible counts."""
-    return _table(n, lambda tp, _k, positives: np.where(positives > 0, tp / np.maximum(positives, 1), 1.0))
-
-
-def _table(n: int, of_counts: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    blocks = []
-    for k in range(n + 1):
-        tp, fn = np.arange(k + 1)[:, None], np.arange(n - k + 1)[None, :]
-        blocks.append(np.ravel(of_counts(tp, np.array([[k]]), tp + fn)))
-    return np.concatenate(blocks)
 
 
 UNPROVEN_WARNING = (
@@ -183,3 +151,216 @@ def _feasible(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[in
                 f" precision is {precision[first]:.6g}",
             )
     return first, last
+
+
+def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of probabilities (n,), largest first, equal ones in their order; and p in this order."""
+    order = np.argsort(-p)  # not stable, and several times faster for it
+    ranked = p[order]
+    tied = ranked[1:] == ranked[:-1]
+    if tied.any():
+        rank = np.concatenate(([0], np.cumsum(~tied)))
+        order = np.sort(rank * len(p) + order) % len(p)
+    return order, p[order]
+
+
+# Sets up to this size are computed many at a time by dynamic programming: 10 microseconds per set of 64, where one call
+# for one set costs 100, whatever its method.
+BATCH_DP_LIMIT = 64
+
+ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to start
+_MOST_THREADS = 4  # of one call, of several at once: a container is told of all the machine's cores
+
+
+@dataclass(frozen=True)
+class Selections:
+    """One best set for each group of items.
+
+    order: every group's own positions, best first, one group after the other; `offsets` (groups + 1,) says where each
+    begins; the first k[i] are retrieved. curves: L_0 … L_n of group i begin at offsets[i] + i.
+    """
+
+    order: np.ndarray
+    offsets: np.ndarray
+    k: np.ndarray
+    expected_loss: np.ndarray
+    expected_precision: np.ndarray
+    expected_recall: np.ndarray
+    error_bound: np.ndarray
+    curves: np.ndarray | None
+    warnings: tuple[str, ...] = ()
+
+
+def select_many(p: np.ndarray, offsets: np.ndarray, terms: Terms, *, threads: int | None = None) -> Selections:
+    """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
+
+    p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
+    30 ms on two threads (by default as many as there are cores, at most four). The groups are not checked. Invalid
+    at `/k_min` where one is too small, at `/min_recall` or `/min_precision` (naming the group) where no set meets them.
+    """
+    p, offsets = (np.require(given, kind, ["C", "A", "W"]) for given, kind in ((p, np.float64), (offsets, np.int64)))
+    if threads is None:
+        threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(p) >= ITEMS_WORTH_A_THREAD else 1
+    return _Batch(p, offsets, terms).run(threads)
+
+
+def seconds(sizes: np.ndarray, terms: Terms) -> float:
+    """About how many seconds of a core `select_many` takes for groups of these sizes, within a factor of two.
+
+    Measured on the machine of benchmarks/retrieval_speed.py. TooLarge or Invalid where the loss suits no such group.
+    """
+    n = sizes[sizes > BATCH_DP_LIMIT].astype(np.float64)
+    largest = int(sizes.max(initial=0))
+    check_usable(terms.loss, largest)
+    if terms.loss.name == "fractional_linear" and len(n):
+        form = denominator(terms.loss, largest)
+        large = len(quadrature.exponential_sum(1.0, form.low, form.high).t) * (8 + 0.013 * n)
+    elif terms.loss.name not in MEANS:
+        large = 90 + 0.2 * n
+    else:  # each k of a curve costs what its laws are long, up to where Gauss's rule takes their place
+        of_best, of_curve = np.minimum(1.7 * n, 3000 + 0.25 * n), np.minimum(0.05 * n**2, 45_000 + 3 * n)
+        large = 200 + (of_curve if terms.curve else of_best)
+    return float(0.4 * sizes[sizes <= BATCH_DP_LIMIT].sum() + large.sum()) / 1e6
+
+
+class _Batch:
+    """The arrays of one batch, filled by threads that each own some of the groups."""
+
+    def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: Terms) -> None:
+        self.p, self.offsets, self.terms = p, offsets, terms
+        self.sizes = np.diff(offsets)
+        groups, present = len(self.sizes), np.unique(self.sizes)
+        allowed = np.zeros((int(present.max(initial=0)) + 1, 2), dtype=np.int64)
+        errors = np.zeros(len(allowed))
+        for n in present.tolist():
+            check_usable(terms.loss, n)
+            allowed[n] = terms.sizes(n)
+            errors[n] = table_error(terms.loss, n) if n <= BATCH_DP_LIMIT else 0.0
+        self.low, self.high = np.ascontiguousarray(allowed[self.sizes].T)
+        self.order = np.empty(len(p), dtype=np.int64)
+        self.k = np.empty(groups, dtype=np.int64)
+        self.numbers = np.empty((groups, 3))
+        self.curves = np.empty(len(p) + groups if terms.curve else 0)
+        self.errors = errors[self.sizes]
+        self.tables, self.starts = self._tables(present[present <= BATCH_DP_LIMIT])
+
+    def run(self, threads: int) -> Selections:
+        ascending = np.argsort(self.sizes, kind="stable")  # the kernel takes sets of one size together
+        small = ascending[: int(np.searchsorted(self.sizes[ascending], BATCH_DP_LIMIT, side="right"))]
+        shares = [(self._small, share) for share in np.array_split(small, threads) if len(share)]
+        shares += [
+            (self._large, share) for share in np.array_split(np.flatnonzero(self.sizes > BATCH_DP_LIMIT), threads)
+        ]
+        if threads == 1 or len(self.sizes) == 1:
+            proven = [task(share) for task, share in shares]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                proven = [done.result() for done in [pool.submit(task, share) for task, share in shares]]
+        if np.any(self.k < 0):  # the error of one set alone names the best attainable rate
+            self._large(np.flatnonzero(self.k < 0)[:1])
+        warnings = self.terms.warnings(int(self.sizes.max(initial=0)))
+        if self.terms.min_precision and np.any(self.k == 0):
+            warnings += (NOTHING_WARNING,)
+        if not all(proven):
+            warnings += (UNPROVEN_WARNING,)
+        loss, precision, recall = np.ascontiguousarray(self.numbers.T)
+        curves = self.curves if self.terms.curve else None
+        return Selections(self.order, self.offsets, self.k, loss, precision, recall, self.errors, curves, warnings)
+
+    def _small(self, share: np.ndarray) -> bool:
+        """Fill these groups; whether all are proven to be the best sets."""
+        small_sets(
+            share, self.p, self.offsets, self.tables, self.starts, self.low, self.high,
+            _least(self.terms.min_recall), _least(self.terms.min_precision),
+            self.order, self.k, self.numbers, self.curves,
+        )  # fmt: skip
+        return True
+
+    def _large(self, share: np.ndarray) -> bool:
+        """The same one by one."""
+        proven = True
+        for i in share:
+            first, last = self.offsets[i], self.offsets[i + 1]
+            order, ranked = descending(self.p[first:last])
+            try:
+                one = select_ranked(order, ranked, self.terms)
+            except Invalid as error:
+                raise Invalid(f"set {i}: {error.detail}", error.flaws) from None
+            self.order[first:last], self.k[i], self.errors[i] = order, one.k, one.error_bound
+            self.numbers[i] = one.expected_loss, one.expected_precision, one.expected_recall
+            proven &= UNPROVEN_WARNING not in one.warnings
+            if one.curve is not None:
+                self.curves[first + i : last + i + 1] = one.curve
+        return proven
+
+    def _tables(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The loss and the recall of every size present, one after the other, and where each size begins."""
+        if not len(sizes):
+            return np.empty((2, 0)), np.zeros(1, dtype=np.int64)
+        losses = [loss_table(self.terms.loss, int(n), self.terms.empty) for n in sizes]
+        recalls = [recall_table(int(n)) for n in sizes]
+        lengths = np.zeros(BATCH_DP_LIMIT + 1, dtype=np.int64)
+        lengths[sizes] = [len(table) for table in losses]
+        return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _least(rate: float | None) -> float:
+    """A minimum rate, less the rounding of the rates compared with it."""
+    return max(rate - quadrature.rate_error(BATCH_DP_LIMIT), 0.0) if rate else 0.0
+
+
+def select_class_set(P: np.ndarray, terms: Terms) -> Selections:
+    """For each row of class probabilities the set of classes with the smallest expected loss.
+
+    P: (rows, K) probabilities, not checked; a row is divided by its sum, which may miss 1 by rounding. One class is
+    true, so a set has one true positive with the probability of its classes, else none; its expected recall is that
+    probability. O(K log K) per row. The precision of an empty set is 1. Invalid at the name of the argument, naming the
+    row where a constraint cannot be met.
+    """
+    loss, table = terms.loss, np.asarray(P, dtype=np.float64)
+    table = table / table.sum(axis=1, keepdims=True)
+    rows, n = table.shape
+    check_usable(loss, n)
+    low, high = terms.sizes(n)
+    order = np.argsort(-table, axis=1, kind="stable")
+    inside = np.zeros((rows, n + 1))
+    np.cumsum(np.take_along_axis(table, order, axis=1), axis=1, out=inside[:, 1:])
+    inside[:, n] = 1.0
+    outside = 1.0 - inside
+    sizes = np.arange(n + 1)
+    positives = np.ones(n + 1)
+    hit = loss.of_counts(np.minimum(1, sizes), sizes, positives, n, empty=terms.empty)
+    miss = loss.of_counts(np.maximum(0, sizes + 1 - n), sizes, positives, n, empty=terms.empty)
+    curves = inside * hit + outside * miss
+    precision = np.ones_like(inside)
+    precision[:, 1:] = inside[:, 1:] / sizes[1:]
+    k = _best_sizes(curves, inside, precision, (low, high), terms)
+    pick = np.arange(rows), k
+    error = np.full(rows, table_error(loss, n))
+    warnings = terms.warnings(n) + ((NOTHING_WARNING,) if terms.min_precision and np.any(k == 0) else ())
+    return Selections(
+        order=order.ravel(), offsets=np.arange(rows + 1) * n, k=k, expected_loss=curves[pick],
+        expected_precision=precision[pick], expected_recall=inside[pick], error_bound=error,
+        curves=curves.ravel() if terms.curve else None, warnings=warnings,
+    )  # fmt: skip
+
+
+def _best_sizes(
+    curves: np.ndarray, recall: np.ndarray, precision: np.ndarray, sizes: tuple[int, int], terms: Terms
+) -> np.ndarray:
+    """The allowed k with the least loss in each row."""
+    low, high = sizes
+    allowed = np.zeros_like(curves, dtype=bool)
+    allowed[:, low : high + 1] = True
+    slack = 4 * curves.shape[1] * UNIT
+    for name, least, rates in (("recall", terms.min_recall, recall), ("precision", terms.min_precision, precision)):
+        if least:
+            met = allowed & (rates >= least - slack)
+            none = ~met.any(axis=1)
+            if none.any():
+                row = int(np.argmax(none))
+                best = rates[row][allowed[row]].max()
+                why = f"no set of row {row} has an expected {name} of {least}; the largest is {best:.6g}"
+                raise Invalid.at(pointer(f"min_{name}"), why)
+            allowed = met
+    return np.asarray(np.argmin(np.where(allowed, curves, np.inf), axis=1))

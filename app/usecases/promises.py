@@ -12,9 +12,8 @@ import numpy as np
 
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.retrieval.batches import select_many
-from app.retrieval.losses import DEFAULT_BETA, Loss
-from app.retrieval.terms import Terms
+from app.retrieval.losses import DEFAULT_BETA, Loss, Terms
+from app.retrieval.selection import select_many
 from app.usecases.retrieve_request import stretches
 
 _MIN_ROWS = 200  # rows without which no promise is corrected: the difference is too uncertain

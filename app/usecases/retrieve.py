@@ -10,12 +10,9 @@ import numpy as np
 
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.registry.loaded import Loaded
-from app.retrieval.batches import seconds, select_many
-from app.retrieval.losses import Loss
-from app.retrieval.multiclass import select_class_set
+from app.retrieval.losses import Loss, Terms
 from app.retrieval.sampled import MAX_LABELS, select_sampled
-from app.retrieval.selection import check_usable, select
-from app.retrieval.terms import Terms
+from app.retrieval.selection import check_usable, seconds, select, select_class_set, select_many
 from app.text import counted
 from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser

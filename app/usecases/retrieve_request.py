@@ -10,13 +10,11 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from app.errors import Invalid, TooLarge, pointer
-from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss
-from app.retrieval.terms import Terms
+from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss, Terms
 from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
 
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
-    from app.retrieval.batches import Selections
-    from app.retrieval.selection import Selection
+    from app.retrieval.selection import Selection, Selections
 
 Setting = Literal["binary", "multilabel", "multiclass"]
 Method = Literal["expected_loss", "sampled", "tuned_threshold", "half"]

@@ -1,7 +1,6 @@
 """The columns of many selected sets, as one Selection for each set."""
 
-from app.retrieval.batches import Selections
-from app.retrieval.selection import Selection
+from app.retrieval.selection import Selection, Selections
 
 
 def sets_of(many: Selections) -> list[Selection]:

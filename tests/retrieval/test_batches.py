@@ -1,18 +1,14 @@
 """Many sets at once are the sets one by one."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import batches, selection
-from app.retrieval._dynamic_programming import LANES
-from app.retrieval.batches import BATCH_DP_LIMIT, select_many
-from app.retrieval.selection import UNPROVEN_WARNING, select
-from app.retrieval.terms import Terms
+from app.retrieval.dynamic_programming import LANES
+from app.retrieval.losses import Terms
+from app.retrieval.selection import BATCH_DP_LIMIT, UNPROVEN_WARNING, select, select_many
 from tests.reference import losses
 from tests.retrieval.sets import sets_of
 
@@ -104,29 +100,11 @@ def test_a_loss_that_cannot_be_used_is_refused_by_place():
 
 
 def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
+    """Whichever of several threads searches it."""
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
-    many = select_many(np.full(2000, 0.05), [0, 2000], Terms(losses.g_mean()))
-
-    assert many.warnings == (UNPROVEN_WARNING,)
-
-
-def test_the_warning_of_another_thread_is_kept(monkeypatch):
-    """Another thread notes its unproven search while this one looks at its own, proven one."""
-    batch = batches._Batch(np.full(200, 0.05), np.array([0, 200]), Terms(losses.f_beta()))
-
-    class NotedMeanwhile(tuple):
-        __slots__ = ()
-
-        def __contains__(self, warning):
-            batch.unproven = True
-            return False
-
-    def select_ranked(*arguments):
-        return replace(selection.select_ranked(*arguments), warnings=NotedMeanwhile())
-
-    monkeypatch.setattr(batches, "select_ranked", select_ranked)
-
-    assert batch.run(1).warnings == (UNPROVEN_WARNING,)
+    p, offsets = np.full(2170, 0.05), [0, 2000, 2070, 2170]
+    for threads in 1, 2:
+        assert select_many(p, offsets, Terms(losses.g_mean()), threads=threads).warnings == (UNPROVEN_WARNING,)
 
 
 def test_the_warnings_are_those_of_the_terms():

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval import selection
-from app.retrieval.batches import BATCH_DP_LIMIT, select_many
+from app.retrieval.losses import Terms
 from app.retrieval.quadrature import rate_error
-from app.retrieval.selection import MEANS, expected_losses, select
-from app.retrieval.terms import Terms
+from app.retrieval.selection import BATCH_DP_LIMIT, MEANS, expected_losses, select, select_many
 from app.retrieval.windows import MeanOfRates
 from tests.reference import losses
 from tests.reference.retrieval_exact import exact_curve, exact_recalls

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.retrieval import _quadrature, _windows
+from app.retrieval import quadrature, windows
 from app.retrieval.quadrature import BY_QUADRATURE, rates
 from app.retrieval.selection import DP_LIMIT, MEANS, expected_losses
 from app.retrieval.windows import MeanOfRates
@@ -84,7 +84,7 @@ def test_curves_of_2000_items_agree_with_the_double_sum(name):
     assert np.abs(found.values - expected).max() <= found.error
 
 
-BLOCKS = (_quadrature.CHUNK, _windows.SPAN, 2 * _windows.SPAN, _quadrature.BLOCK, 2 * _quadrature.BLOCK)
+BLOCKS = (quadrature.CHUNK, windows.SPAN, 2 * windows.SPAN, quadrature.BLOCK, 2 * quadrature.BLOCK)
 
 
 @pytest.mark.parametrize("name", ["f1", *(loss.name for loss in losses.PLAIN), "signs"])
@@ -113,8 +113,8 @@ def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
     }[kind]()
     p = np.sort(p)[::-1].copy()
     n, variance = len(p), np.cumsum(p * (1 - p))
-    front = int(np.searchsorted(variance, _windows.GAUSS_FROM))
-    back = int(np.searchsorted(variance, variance[-1] - _windows.GAUSS_FROM))
+    front = int(np.searchsorted(variance, windows.GAUSS_FROM))
+    back = int(np.searchsorted(variance, variance[-1] - windows.GAUSS_FROM))
     ks = np.unique(np.clip([0, 40, front - 1, front, front + 1, front + 2, n // 2, back - 1, back, back + 1, n], 0, n))
     means = MeanOfRates(p, harmonic=MEANS[name])
     expected = [one_loss(p, k, LOSSES[name]) for k in ks]

@@ -9,10 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid, TooLarge
-from app.retrieval.losses import Loss, check_monotone, denominator
-from app.retrieval.multiclass import select_class_set
-from app.retrieval.selection import DP_LIMIT, expected_losses, select
-from app.retrieval.terms import Terms
+from app.retrieval.losses import Loss, Terms, check_monotone, denominator
+from app.retrieval.selection import DP_LIMIT, expected_losses, select, select_class_set
 from tests.reference import losses
 
 COEFFICIENTS = st.lists(st.integers(-3, 3), min_size=4, max_size=4)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval.multiclass import select_class_set
-from app.retrieval.terms import Terms
+from app.retrieval.losses import Terms
+from app.retrieval.selection import select_class_set
 from tests.reference import losses
 from tests.reference.retrieval import multinomial_losses_of_all_sets
 from tests.retrieval.sets import sets_of

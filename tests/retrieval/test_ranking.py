@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.retrieval.terms import descending
+from app.retrieval.selection import descending
 
 N = 20_000
 RANDOM = np.random.default_rng(0)

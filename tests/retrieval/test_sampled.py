@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval import sampled
-from app.retrieval.losses import LOSSES, Loss
+from app.retrieval.losses import LOSSES, Loss, Terms
 from app.retrieval.sampled import select_sampled
-from app.retrieval.terms import Terms
 from tests.reference.retrieval import expected_losses_on_vectors, raked
 
 NAMES = st.sampled_from(sampled.WITH_SAMPLES)

@@ -6,12 +6,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval.batches import select_many
-from app.retrieval.losses import Loss
-from app.retrieval.multiclass import select_class_set
+from app.retrieval.losses import AUC_WARNING, Loss, Terms
 from app.retrieval.quadrature import rates
-from app.retrieval.selection import DP_LIMIT, UNPROVEN_WARNING, select
-from app.retrieval.terms import AUC_WARNING, Terms
+from app.retrieval.selection import DP_LIMIT, UNPROVEN_WARNING, select, select_class_set, select_many
 from tests.messages import says
 from tests.reference import losses
 from tests.reference.retrieval import expected_losses_of_all_sets, expected_rates_of_all_sets

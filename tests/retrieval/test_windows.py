@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from app.retrieval import _windows, windows
+from app.retrieval import windows
 from app.retrieval.windows import MeanOfRates
 from tests.reference import losses
 
@@ -38,7 +38,7 @@ def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
     return sum(inverse[:-1]) * aliases + remainder
 
 
-@pytest.mark.parametrize("stride", range(6, int(_windows.GAUSS_FROM**0.5 / 2) + 1))
+@pytest.mark.parametrize("stride", range(6, int(windows.GAUSS_FROM**0.5 / 2) + 1))
 def test_thinning_is_proven_from_its_variance(stride):
     """Every stride there is, at the least variance that uses it, for both laws at once."""
     variance = max((2.0 * stride) ** 2, windows.PROVEN)

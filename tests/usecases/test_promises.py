@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from app.registry.loaded import Holdout, Loaded
-from app.retrieval.losses import Loss
-from app.retrieval.terms import Terms
+from app.retrieval.losses import Loss, Terms
 from app.usecases.promises import kept_promises, promiser, promises_of_card
 from app.usecases.retrieve import retrieve, retrieve_with
 from app.usecases.retrieve_request import RetrieveFields, Sets

@@ -17,10 +17,9 @@ from app.api.codecs.sets import to_arrow, to_json
 from app.api.routing import checked
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
-from app.retrieval.batches import seconds
 from app.retrieval.losses import LOSSES as TABLE
 from app.retrieval.losses import Loss
-from app.retrieval.selection import expected_losses
+from app.retrieval.selection import expected_losses, seconds
 from app.usecases import retrieve as usecase
 from app.usecases.retrieve import retrieve, retrieve_with, tuned_cut
 from app.usecases.retrieve_request import FIGURES, SAMPLED, Choice, RetrieveFields, Sets

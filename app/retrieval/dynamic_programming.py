@@ -1,4 +1,4 @@
-"""Compiled: laws of sums by dynamic programming, and the best of many small sets. p_i marginals, k retrieved.
+"""Laws of sums by dynamic programming, and the best of many small sets. p_i marginals, k retrieved.
 
 Kernels get checked float64 arrays, allocate only small scratch space and hold no lock. `reassoc` and `contract` let
 the compiler add in vector lanes and fuse multiply-adds; nothing here depends on the order of an addition.
@@ -6,16 +6,59 @@ the compiler add in vector lanes and fuse multiply-adds; nothing here depends on
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 
+from app.arrays import F64, I64
 from app.compiled import copy, vector
+from app.retrieval.losses import Loss, denominator
+from app.retrieval.quadrature import UNIT, Curve
+
+
+def tabled_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
+    """Algorithm 1 of Natarajan et al. (2016) with all laws from one recursion: O(n³/6), for small n."""
+    n = len(p)
+    laws, curve = np.empty((2, n + 1, n + 1, 1)), np.empty((n + 1, 1))
+    tabled_curves(p[:, None], loss_table(loss, n, empty), laws[0], laws[1], curve)
+    return Curve(curve[:, 0], table_error(loss, n))
+
+
+def table_error(loss: Loss, n: int) -> float:
+    """3 n u for the laws, (n + 1) u for the sums and a few for the loss itself, more where its denominator cancels."""
+    if loss.name != "fractional_linear" or n == 0:
+        return (8 * n + 16) * UNIT
+    form = denominator(loss, n)
+    return (8 * n + 16 + 8 * form.cancels) * UNIT * max(form.largest, 1.0)
+
+
+@lru_cache(maxsize=128)
+def loss_table(loss: Loss, n: int, empty: int) -> np.ndarray:
+    """The loss at all feasible counts, as the kernels want it: for each k a block (tp, false negatives)."""
+    return _table(n, lambda tp, k, positives: loss.of_counts(tp, k, positives, n, empty=empty))
+
+
+@lru_cache(maxsize=128)
+def recall_table(n: int) -> np.ndarray:
+    """TPR at all feasible counts."""
+    return _table(n, lambda tp, _k, positives: np.where(positives > 0, tp / np.maximum(positives, 1), 1.0))
+
+
+def _table(n: int, of_counts: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    blocks = []
+    for k in range(n + 1):
+        tp, fn = np.arange(k + 1)[:, None], np.arange(n - k + 1)[None, :]
+        blocks.append(np.ravel(of_counts(tp, np.array([[k]]), tp + fn)))
+    return np.concatenate(blocks)
+
 
 LANES = 64  # small sets computed at once; 32 take a sixth longer per set, 8 more than twice as long
 MEDIUM = 24  # items from which the laws of 64 sets outgrow the cache: half as many sets are computed at once
 
 
 @vector
-def tabled_curves(p, table, prefixes, suffixes, curves):
+def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64) -> None:
     """For several sets of n items, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m of the others) table[k; t, m].
 
     p: (n, lanes), a set per lane. The table holds its (k + 1) x (n - k + 1) blocks one after the other. O(n³/6) per
@@ -52,7 +95,7 @@ def tabled_curves(p, table, prefixes, suffixes, curves):
 
 
 @vector
-def mean_of(k, n, lane, table, prefixes, suffixes):
+def mean_of(k: int, n: int, lane: int, table: F64, prefixes: F64, suffixes: F64) -> float:
     """The mean of the table's block k over one lane's laws."""
     at = 0
     for j in range(k):
@@ -68,7 +111,7 @@ def mean_of(k, n, lane, table, prefixes, suffixes):
 
 
 @vector
-def extend_lanes(old, size, p, new):
+def extend_lanes(old: F64, size: int, p: F64, new: F64) -> None:
     """One more Bernoulli variable in the law of each lane: old[0:size] becomes new[0:size + 1]."""
     lanes = p.size
     for lane in range(lanes):
@@ -81,7 +124,7 @@ def extend_lanes(old, size, p, new):
 
 
 @vector
-def fill_lanes(sets, p, offsets, ranked, position):
+def fill_lanes(sets: I64, p: F64, offsets: I64, ranked: F64, position: I64) -> int:
     """Write the first sets of n items into the lanes of `ranked` (n, lanes), and 0 … n - 1; returns how many."""
     n, lanes = ranked.shape
     group = 0
@@ -97,7 +140,7 @@ def fill_lanes(sets, p, offsets, ranked, position):
 
 
 @vector
-def sort_lanes(p, position):
+def sort_lanes(p: F64, position: I64) -> None:
     """Sort every lane of p (n, lanes), largest first, equal ones in their order; so is `position` (n, lanes).
 
     Odd-even transposition: its O(n²) comparisons are vector operations, where a sort of each lane branches.
@@ -116,7 +159,9 @@ def sort_lanes(p, position):
 
 
 @vector
-def best_size(ranked, losses, recalls, low, high, least_recall, least_precision):
+def best_size(
+    ranked: F64, losses: F64, recalls: F64, low: int, high: int, least_recall: float, least_precision: float,
+) -> tuple[int, float, float]:  # fmt: skip
     """The size with the least loss among those allowed (-1: none), the loss and precision there."""
     best, loss, precision, expected, share = -1, 0.0, 1.0, 0.0, 1.0
     for k in range(ranked.size + 1):
@@ -130,7 +175,10 @@ def best_size(ranked, losses, recalls, low, high, least_recall, least_precision)
 
 
 @vector
-def small_sets(sets, p, offsets, tables, starts, low, high, least_recall, least_precision, order, k, numbers, curves):
+def small_sets(
+    sets: I64, p: F64, offsets: I64, tables: F64, starts: I64, low: I64, high: I64, least_recall: float,
+    least_precision: float, order: I64, k: I64, numbers: F64, curves: F64,
+) -> None:  # fmt: skip
     """The best set of each of `sets` (ascending in size): k[i], -1 where none is allowed.
 
     numbers[i] = loss, precision, recall. tables[0] and tables[1] hold the loss and the recall of every size of set,
