@@ -1,10 +1,11 @@
-"""One replica of 1,536 MB against requests that are made to exhaust it, while others go on with their work.
+"""A replica of 1,536 MB behind nginx against requests that are made to exhaust it, while others go on with their work.
 
-Each row starts `payoff serve` anew, sends its requests, and meanwhile asks `/health/live` and predicts single rows from
-a process of its own. Where control groups of memory can be made, the replica is in one of 1,536 MB; its peak is that of
-its resident memory in any case, helper processes included. Prints a table; exits with 1 where a row misses a target:
-a peak below 1,000 MB, `/health/live` within 250 ms, well-behaved clients served. Takes minutes, and shows little on a
-busy machine: the first row, in which nothing is sent, shows how busy. Run:
+Each row starts `payoff serve` anew behind an nginx with deploy/nginx.conf, sends its requests, and meanwhile asks
+`/health/live` and predicts single rows from a process and an address of its own. Where control groups of memory can be
+made, the replica is in one of 1,536 MB; its peak is that of its resident memory in any case, helper processes included.
+Prints a table; exits with 1 where a row misses a target: a peak below 1,000 MB, `/health/live` within 250 ms,
+well-behaved clients served. Takes minutes, and shows little on a busy machine: the first row, in which nothing is sent,
+shows how busy. Run:
 .venv/bin/python benchmarks/hostile.py [row …]
 
 The smallest work: `.venv/bin/python benchmarks/hostile.py nothing`
@@ -36,6 +37,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.servers.nginx import balancing
 from tests.servers.service import Replica
 
 MEMORY = 1536 * 2**20
@@ -70,7 +72,7 @@ class Seen:
 
 @dataclass
 class Target:
-    """The replica under attack."""
+    """The balancer before the replica under attack."""
 
     port: int
     seen: Seen
@@ -323,7 +325,8 @@ class Asked:
     def go_on(self, port: int, stop: threading.Event) -> None:
         method, path, body = self._request
         headers = {"X-API-Key": KEY, **JSON}
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")  # nginx bounds what one address may do
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, transport=elsewhere) as client:
             while not stop.is_set():
                 began = time.perf_counter()
                 try:
@@ -418,8 +421,13 @@ def prepare(replica: Replica) -> None:
 
 def attack(replica: Replica, row: Callable[[Target], None]) -> list[str]:
     """Run one row; what it missed."""
+    with tempfile.TemporaryDirectory() as folder, balancing(Path(folder), replica.port) as port:
+        return _attack(replica, port, row)
+
+
+def _attack(replica: Replica, port: int, row: Callable[[Target], None]) -> list[str]:
     replica.start()
-    command = [sys.executable, "-m", "benchmarks.hostile", "--observe", str(replica.port)]
+    command = [sys.executable, "-m", "benchmarks.hostile", "--observe", str(port)]
     observer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     seen, stop = Seen(), threading.Event()
     replica.client.post(
@@ -432,7 +440,7 @@ def attack(replica: Replica, row: Callable[[Target], None]) -> list[str]:
         watching.start()
         began = time.monotonic()
         with politely():
-            row(Target(replica.port, seen))
+            row(Target(port, seen))
         seconds = time.monotonic() - began
         time.sleep(0.5)
         stop.set()

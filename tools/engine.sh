@@ -51,8 +51,10 @@ image() { grep -hoE "image: [^ ]*$1[^ ]*" docker-compose.yml | head -n 1 | cut -
 # a whole Debian as an image, with these packages
 bootstrap() { # name, packages
   docker image inspect "$1" >/dev/null 2>&1 && return
-  # this machine's certificates, and Python's installer told of them
+  # without documentation, as slim images are; this machine's certificates, and Python's installer told of them
   mmdebstrap --quiet --variant=minbase --include="$2" \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' \
     --customize-hook='cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/ca-certificates.crt"' \
     --customize-hook='printf "[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n" >"$1/etc/pip.conf"' \
     bookworm - 2>"$W/bootstrap.log" | docker import - "$1" >/dev/null

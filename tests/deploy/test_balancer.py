@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import re
 import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,8 +26,8 @@ from app.settings import Settings
 from app.wiring import wire
 from tests.conftest import free_port, serving
 from tests.servers.fixtures import absent
+from tests.servers.nginx import CONFIGURATION, balancing
 
-CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 KEY = "secret"
 
 
@@ -86,40 +84,14 @@ def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
     """
     if not shutil.which("nginx"):
         absent("nginx is not installed (Debian: apt-get install nginx)")
-    started: list[tuple[subprocess.Popen[bytes], httpx.Client]] = []
+    with ExitStack() as stack:
 
-    def start(*ports: int, changes: dict[str, str] | None = None) -> httpx.Client:
-        port, health = free_port(), tmp_path / "health"
-        group = "".join(f"server 127.0.0.1:{port} max_fails=0;" for port in ports)
-        text = CONFIGURATION.read_text().replace("set $replica service:8000;", "set $replica replicas;")
-        text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
-        text = text.replace("  server {", f"  upstream replicas {{ {group} }}\n  server {{", 1)
-        for old, new in {"client_max_body_size 64m": "client_max_body_size 64k", **(changes or {})}.items():
-            assert old in text
-            text = text.replace(old, new)
-        text = re.sub(r"/tmp/(\w)", rf"{tmp_path}/\1", text).replace("/dev/stdout", f"{tmp_path}/access.log")
-        text = text.replace("127.0.0.1:8081", f"unix:{health}")
-        (tmp_path / "nginx.conf").write_text("daemon off;\n" + ("user root;\n" if os.geteuid() == 0 else "") + text)
-        command = ["nginx", "-p", tmp_path, "-e", "stderr", "-c", tmp_path / "nginx.conf"]
-        with (tmp_path / "error.log").open("wb") as log:
-            process = subprocess.Popen(command, stderr=log)
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
-        started.append((process, client))
-        for _ in range(500):
-            with socket.socket(socket.AF_UNIX) as probe:  # httpcore leaks a Unix socket that cannot be connected
-                if probe.connect_ex(str(health)) == 0:
-                    break
-            assert process.poll() is None, "nginx does not start"
-            time.sleep(0.02)
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(health))) as checking:
-            assert checking.get("http://health/").text == "ok\n"
-        return client
+        def start(*ports: int, changes: dict[str, str] | None = None) -> httpx.Client:
+            small = {"client_max_body_size 64m": "client_max_body_size 64k"}
+            port = stack.enter_context(balancing(tmp_path, *ports, changes=small | (changes or {})))
+            return stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30))
 
-    yield start
-    for process, client in started:
-        client.close()
-        process.terminate()
-        process.wait()
+        yield start
 
 
 def raw(client: httpx.Client, head: str, body: bytes = b"") -> bytes:
