@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,16 +54,6 @@ def test_a_name_refers_to_what_was_uploaded_last_under_it(store, tmp_path):
     with pytest.raises(NotFound):
         store.resolve("clinic")
     assert list((tmp_path / "datasets" / "names").iterdir()) == []
-
-
-def test_equal_uploads_at_once(store):
-    """Two who upload the same at the same time get the same data set."""
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: add(store), range(8)))
-
-    assert len({dataset.id for dataset in found}) == 1
-    assert found == [store.find(found[0].id)] * 8
-    assert len(store.page(10)[0]) == 1
 
 
 def test_record_round_trip(store):

@@ -6,9 +6,9 @@ from time import monotonic, sleep
 import pytest
 import s3fs
 
-from app.errors import Conflict, NotFound, Unavailable, Unusable
+from app.errors import Conflict, NotFound, Unavailable
 from app.storage import FileCache, store_calls
-from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, open_registry, publish
+from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 
@@ -176,12 +176,6 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way,
         assert replica.cached("triage").version == 1
     finally:
         replica.stop()
-
-
-@in_a_bucket
-def test_a_bucket_that_does_not_exist_ends_the_start(bucket, database, models):
-    with pytest.raises(Unusable, match=r"PAYOFF_MODELS cannot be used \(NoSuchBucket\)"):
-        open_registry(f"{bucket}-not/models", database).storage.prepare()
 
 
 @in_a_bucket

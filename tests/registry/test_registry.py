@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -227,15 +226,6 @@ def test_when_the_database_is_away_the_last_view_stays(tmp_path, another, regist
     assert view.load("triage").version == 1
     with pytest.raises(NotReady):
         view.load("unknown")
-
-
-def test_one_load_serves_twenty_who_ask_at_once(registry, monkeypatch):
-    publish(registry)
-    with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(registry.load, ["triage"] * 20))
-
-    assert len({id(answer) for answer in answers}) == 1
-    assert registry.stats().loads == 1
 
 
 def test_the_cache_is_bounded_by_the_bytes_of_the_files(registry, another):
