@@ -45,10 +45,6 @@ class Finding:
     text: str
     fix: str = ""
 
-    def line(self) -> str:
-        """For a terminal."""
-        return f"{self.level:<9}{self.check:<10}{self.text}" + (f"\n{'':19}fix: {self.fix}" if self.fix else "")
-
 
 Check = Callable[[], Iterable[Finding]]
 
@@ -59,11 +55,14 @@ def run(chosen: argparse.Namespace) -> int:
     try:
         findings = check(Settings(), os.environ, deep=chosen.deep)
     except ValidationError as error:
-        findings = impossible(error, os.environ)
+        fix = f"{_LISTED}; no other check was run"
+        findings = [*_misspelt(os.environ), *(Finding("settings", "wrong", each, fix) for each in refused(error))]
     if chosen.json:
         print(json.dumps({"findings": [vars(finding) for finding in findings]}, indent=1))
-    else:
-        print("\n".join(finding.line() for finding in findings))
+    for finding in () if chosen.json else findings:
+        print(f"{finding.level:<9}{finding.check:<10}{finding.text}")
+        if finding.fix:
+            print(f"{'':19}fix: {finding.fix}")
     return int(any(finding.level == "wrong" for finding in findings))
 
 
@@ -80,25 +79,19 @@ def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = Fa
         words = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
         fix = f"{obstacle.fix if obstacle else _LISTED}; no other check was run"
         return in_time(first | {"home": lambda: [Finding("home", "wrong", words, fix)]}, _SECONDS)
-    found = in_time(first | _of_stores(settings, ports, deep=deep), _SECONDS)
+    found = in_time(
+        {
+            **first,
+            "database": lambda: _database(ports.database),
+            "models": lambda: [*_storage("models", settings.models, "PAYOFF_MODELS"), *_models(ports, deep=deep)],
+            "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
+            "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
+            "jobs": lambda: _jobs(ports),
+        },
+        _SECONDS,
+    )
     ports.database.close()
     return found
-
-
-def impossible(error: ValidationError, environment: Mapping[str, str]) -> list[Finding]:
-    """The findings about settings with which the service cannot start."""
-    fix = f"{_LISTED}; no other check was run"
-    return [*_misspelt(environment), *(Finding("settings", "wrong", words, fix) for words in refused(error))]
-
-
-def _of_stores(settings: Settings, ports: Ports, *, deep: bool) -> dict[str, Check]:
-    return {
-        "database": lambda: _database(ports.database),
-        "models": lambda: [*_storage("models", settings.models, "PAYOFF_MODELS"), *_models(ports, deep=deep)],
-        "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
-        "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
-        "jobs": lambda: _jobs(ports),
-    }
 
 
 def in_time(checks: Mapping[str, Check], seconds: float) -> list[Finding]:

@@ -176,21 +176,16 @@ def tell(client: httpx.Client, case: Case) -> None:
 
 def _show_matrix(case: Case) -> None:
     print(f"   What each action is worth, in {case.unit}, for each truth (the benefit matrix):")
-    width = max(map(len, case.classes)) + 8
-    cells = [max(len(action), 6) for action in case.actions]
-    print(" " * width + "  ".join(f"{action:>{cell}}" for action, cell in zip(case.actions, cells, strict=True)))
     for name, row in zip(case.classes, case.benefits, strict=True):
-        values = "  ".join(f"{value:>+{cell}g}" for value, cell in zip(row, cells, strict=True))
-        print(f"      {name:<{width - 6}}{values}")
+        cells = ", ".join(f"{action} {value:+g}" for action, value in zip(case.actions, row, strict=True))
+        print(f"      {name:<12}{cells}")
 
 
 def _show_decisions(answer: dict[str, Any], truth: Sequence[str]) -> None:
     print("POST /predict    decisions for the test cases, with their expected benefits:")
     doubt = np.array(answer["probabilities"]).max(axis=1)
     for i in (*np.argsort(-doubt)[:1], *np.argsort(doubt)[:3]):
-        chances = ", ".join(
-            f"{name} {p:.0%}" for name, p in zip(answer["classes"], answer["probabilities"][i], strict=True)
-        )
+        chances = ", ".join(map("{} {:.0%}".format, answer["classes"], answer["probabilities"][i]))
         worth = max(answer["expected_benefits"][i])
         print(f"      {answer['decisions'][i]:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})")
 
@@ -215,10 +210,8 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
     asked = question | {"setting": "binary", "positive": sought, "loss": {"name": "f_beta", "beta": beta}}
     print(f"POST /retrieve   which test cases to review, so that few that are {sought} are missed:")
     print(f"   Measured by F{beta}; 1 if exactly these are found; recall counts {beta} times as much as precision.")
-    for method, what in (
-        ("expected_loss", "the set with the largest expected"),
-        ("half", "those above 1/2, regardless of"),
-    ):
+    wordings = {"expected_loss": "the set with the largest expected", "half": "those above 1/2, regardless of"}
+    for method, what in wordings.items():
         found = post(client, "/retrieve", asked | {"method": method})["sets"][0]
         hits = int(actual[found["selected"]].sum())
         real = (1 + beta**2) * hits / (beta**2 * actual.sum() + found["k"])
@@ -241,13 +234,10 @@ def _ask_step_by_step(
     trained(client, order)
     stakes = {"model": model, **case.stakes}
     report = post(client, "/acquire/simulate", stakes | {"rows": test.tolist(), "labels": list(truth)})
-    asked = report["budgets"][-1]["worth_stopping"]
     print("POST /acquire    each measurement has a (made-up) price, and a forest asks for them one by one:")
-    for words, way in (
-        ("measuring everything", report["everything"]),
-        ("measuring nothing", report["nothing"]),
-        ("asking while it is worth the price", asked),
-    ):
+    ways = {"measuring everything": report["everything"], "measuring nothing": report["nothing"]}
+    ways["asking while it is worth the price"] = report["budgets"][-1]["worth_stopping"]
+    for words, way in ways.items():
         figures = f"{way['questions']:4.1f} measurements for {way['cost']:5.2f}"
         print(f"      {way['net_benefit']:8.2f}   {words}: {figures}")
 
