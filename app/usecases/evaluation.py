@@ -18,6 +18,8 @@ from app.learners import catalogue
 from app.learners.catalogue import ACQUIRES
 from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, LearnerCard
 from app.registry.loaded import Holdout
+from app.usecases import simulate
+from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.matrices import Prepared
 from app.usecases.specs import TrainSpec
 
@@ -147,12 +149,10 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
     kind = spec.learner.kind
     if not _is_stepwise(estimator, kind):
         return {}
-    from app.usecases import acquisition_model, simulate  # noqa: PLC0415 - their compiler takes 60 MB that many can spare
-
     rows = rows[simulate.evenly(len(rows))]
     names = table.schema.names
     prices = spec.prices(names) or Prices.unit(len(names))
-    ready = acquisition_model.AcquisitionModel.of(estimator, names, table.classes or (), prices)
+    ready = AcquisitionModel.of(estimator, names, table.classes or (), prices)
     stakes = None
     if (benefits := spec.benefit_matrix) is not None and table.classes is not None:
         stakes = Prepared(benefits, table.classes)

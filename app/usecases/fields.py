@@ -31,11 +31,15 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="
 Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature, or a reference to a model or data set
 
 
-def _few_classes(sent: Any) -> Any:
-    """A million wrong values would each be worded as an error."""
-    if isinstance(sent, dict) and len(sent) > _MAX_CLASSES:
-        raise ValueError(f"the object has {len(sent):,} classes; at most {_MAX_CLASSES:,} are allowed")
-    return sent
+def few(most: int, what: str) -> BeforeValidator:
+    """Refuse a list or an object of more entries: a million wrong values would each be worded as an error."""
+
+    def check(sent: Any) -> Any:
+        if isinstance(sent, dict | list) and len(sent) > most:
+            raise ValueError(f"there are {len(sent):,} {what}; at most {most:,} are allowed")
+        return sent
+
+    return BeforeValidator(check)
 
 
 Number = Annotated[float, Field(strict=True)]
@@ -61,7 +65,7 @@ INSTANCES = {
 }
 ClassNames = Annotated[list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)]
 Names = Annotated[list[Text], Field(fail_fast=True)]
-ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
+ByClass = Annotated[dict[Text, Number], few(_MAX_CLASSES, "classes")]
 
 TIME_FORM = "a time is ISO 8601, such as 2026-03-01T12:00:00Z, or seconds since 1970"
 _LOST_PLUS = re.compile(r":\d\d(\.\d+)? \d\d(:?\d\d)?$")  # in a query it stands for a blank

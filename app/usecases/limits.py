@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag, model_validator
+from pydantic import Discriminator, Field, StrictInt, Tag, model_validator
 
 from app.decisions.benefit import Decision
 from app.decisions.limits import Limited, Limits, Member, conflict, decide_within
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.text import some_of
-from app.usecases.fields import Number, Text, WireModel
+from app.usecases.fields import Number, Text, WireModel, few
 
 MAX_LIMITS = 100  # limits and resources
 _MAX_ACTIONS = 50  # with limits; the work grows with their square
@@ -28,11 +28,7 @@ Count = Annotated[StrictInt, Field(ge=0, le=_MOST)]
 Amount = Annotated[Number, Field(ge=0, le=_LARGEST)]
 
 
-def _few(sent: Any) -> Any:
-    """A million wrong values would each be worded as an error."""
-    if isinstance(sent, dict | list) and len(sent) > MAX_LIMITS:
-        raise ValueError(f"there are {len(sent):,}; at most {MAX_LIMITS} are allowed")
-    return sent
+_FEW = few(MAX_LIMITS, "limits")
 
 
 class CountLimit(WireModel):
@@ -52,9 +48,7 @@ class Resource(WireModel):
     """What actions use together, each instance so much."""
 
     name: Text
-    use: Annotated[dict[Text, Amount], BeforeValidator(_few)] = Field(
-        min_length=1, description="by action; the others use nothing"
-    )
+    use: Annotated[dict[Text, Amount], _FEW] = Field(min_length=1, description="by action; the others use nothing")
     at_most: Amount
 
 
@@ -63,8 +57,8 @@ def _form(sent: Any) -> str:
 
 
 _Limit = Annotated[Annotated[Count, Tag("number")] | Annotated[CountLimit, Tag("object")], Discriminator(_form)]
-LimitsByAction = Annotated[dict[Text, _Limit], BeforeValidator(_few), Field(min_length=1)]
-Resources = Annotated[list[Resource], BeforeValidator(_few), Field(min_length=1)]
+LimitsByAction = Annotated[dict[Text, _Limit], _FEW, Field(min_length=1)]
+Resources = Annotated[list[Resource], _FEW, Field(min_length=1)]
 
 
 class LimitedFields(WireModel):

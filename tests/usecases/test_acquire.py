@@ -21,7 +21,7 @@ from app.learners.random_forest import RandomForest
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
-from app.usecases.acquisition_model import AcquisitionModel, asker, check_askable
+from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.matrices import Prepared
 from app.usecases.simulate import SimulateRequest, evenly, report
 from app.usecases.simulate import simulate as simulated
@@ -358,7 +358,7 @@ def test_a_model_that_cannot_be_asked_says_what_to_train(kind, fitted, advice):
     """Of a comparison the winner, where that can be asked."""
     card = make_card("m").model_copy(update={"learner": LearnerCard(kind=kind), "fitted": fitted})
     with pytest.raises(Invalid) as error:
-        check_askable(Loaded(card, card.schema_of_features(), None, None))
+        asker(Loaded(card, card.schema_of_features(), None, None))
     assert error.value.flaws[0].msg == f"the learner {kind!r} of 'm' cannot say what to ask next; {advice}"
 
 

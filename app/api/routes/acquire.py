@@ -25,7 +25,6 @@ from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquire import AcquireAnswer, AcquireFields, AcquireRequest
-from app.usecases.acquisition_model import check_askable
 from app.usecases.matrices import with_saved
 from app.usecases.record_acquired import recorded
 
@@ -66,7 +65,6 @@ async def acquire(request: Request) -> Response:
         refuse_query_of_json(request, AcquireTable.model_fields)
         asked = _asked_of_json(await read(request, AcquireRequest))
     model = await loaded(request, asked.fields.model)
-    check_askable(model)
     small = not is_table and _is_small(asked.fields, len(await request.body()), model)
     answer = partial(_timed if small else _answer, request, asked, model)
     pace: Pace = "long" if is_table else "now" if small and model in _quick else "in a thread"

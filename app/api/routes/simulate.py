@@ -12,7 +12,6 @@ from app.api.guard import PREDICT, needs
 from app.api.routing import PortsDep, StrictRoute, limiters, loaded, naming, who
 from app.registry.loaded import Loaded
 from app.usecases import simulate as usecase
-from app.usecases.acquisition_model import check_askable
 from app.usecases.datasets import EXAMPLE_ID
 from app.usecases.fields import ModelVersion
 from app.usecases.matrices import with_saved
@@ -43,7 +42,6 @@ async def simulate(
     `metrics.acquisition`.
     """
     model = await loaded(request, body.model)
-    check_askable(model)
     return await limiters(request).long.run(request, _answer, request, ports, body, model)
 
 
