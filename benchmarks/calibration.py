@@ -32,7 +32,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from app.decisions.calibration import fit_calibrator
+from app.decisions.calibration_fits import fit_calibrator
 from app.learners.catalogue import resolve
 from app.learners.score_calibrator import ScoreCalibrator
 from app.learners.unseen import best_calibration

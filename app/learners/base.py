@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, dat
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.decisions.calibration import Calibrator, are_constant, fit_calibrator, is_flat
+from app.decisions.calibration import Calibrator, are_constant, is_flat
 from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
+from app.learners.loading import scikit
 from app.learners.parameters import check_arguments
 from app.learners.unseen import best_calibration
 from app.progress import part, report
@@ -67,20 +68,6 @@ class Scorer(Protocol):
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """Probabilities (n, K) for rows (n, m), NaN where missing; checks nothing."""
         ...
-
-
-def scikit() -> Any:
-    """The module `scikit`, loaded by the first fit."""
-    from app.learners import scikit as module  # noqa: PLC0415 - see there
-
-    return module
-
-
-def compiled() -> Any:
-    """The modules that load the compiler."""
-    from app.learners import compiled as modules  # noqa: PLC0415 - see there
-
-    return modules
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
@@ -302,7 +289,7 @@ class Learner(Estimator):
             learned = not are_constant(P, _FOLDS)
             self.calibration_ = best_calibration(P, codes, weights, self._resolution) if learned else "none"
         if self.calibration_ != "none":
-            self.calibrator_ = fit_calibrator(self.calibration_, P, codes, weights, self._resolution)
+            self.calibrator_ = scikit().fit_calibrator(self.calibration_, P, codes, weights, self._resolution)
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.

@@ -11,9 +11,10 @@ from scipy.special import expit, log_expit
 
 from app.decisions.contributions import Contributions
 from app.errors import Flaw, Invalid, pointer
-from app.learners.base import Learner, scikit
+from app.learners.base import Learner
 from app.learners.design import Design
 from app.learners.linear import Linear, Logit, softmax
+from app.learners.loading import scikit
 from app.learners.logistic import chosen_transform
 from app.learners.parameters import Calibration, Strength
 

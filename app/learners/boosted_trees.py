@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import ThreadpoolController
 
 from app.decisions.contributions import Contributions
-from app.learners.base import compiled
+from app.learners.loading import compiled
 from app.progress import report
 
 MAX_CATEGORIES = 255

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
-from app.learners.base import compiled
+from app.learners.loading import compiled
 from app.learners.parameters import Range
 from app.learners.stepwise import Stepwise, prices_of
 from app.learners.unseen import best_calibration

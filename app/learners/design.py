@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import boxcox1p, inv_boxcox1p
 
 from app.errors import Invalid, pointer
-from app.learners.base import scikit
 from app.learners.linear import LARGEST, Hinges, Linear
+from app.learners.loading import scikit
 
 if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
     from scipy import sparse

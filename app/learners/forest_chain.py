@@ -10,7 +10,8 @@ import numpy as np
 
 from app.acquisition.session import Prices
 from app.errors import Invalid, pointer
-from app.learners.base import Learner, compiled
+from app.learners.base import Learner
+from app.learners.loading import compiled
 from app.learners.parameters import Range
 from app.learners.stepwise import prices_of
 from app.progress import part

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.decisions.calibration import fit_calibrator
 from app.decisions.folds import UNJUDGED
-from app.learners.base import ALL, Dealt, Learner, scikit, stage_name
+from app.learners.base import ALL, Dealt, Learner, stage_name
+from app.learners.loading import scikit
 from app.learners.parameters import Calibration, Range
 from app.learners.unseen import log_losses
 from app.progress import part, report
@@ -96,7 +96,7 @@ class GradientBoosting(Learner):
         """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many rounds leave."""
         judged = dealt.fold != UNJUDGED
         P, codes, weights = P[judged].astype(np.float64), dealt.codes[judged], dealt.weights[judged]
-        calibrator = fit_calibrator(self.calibration_, P, codes, weights)
+        calibrator = scikit().fit_calibrator(self.calibration_, P, codes, weights)
         return float(weights @ log_losses(calibrator.apply(P), codes))
 
     def grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: np.ndarray) -> Iterator[Any]:

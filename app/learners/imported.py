@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Self
 import joblib
 import numpy as np
 
-from app.decisions.calibration import Calibrator, fit_calibrator, is_flat
+from app.decisions.calibration import Calibrator, is_flat
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, PayoffError
 from app.features import Schema
-from app.learners.base import Scorer, scikit
+from app.learners.base import Scorer
+from app.learners.loading import scikit
 from app.text import some_of
 
 FOLDS = 5
@@ -124,8 +125,10 @@ class Imported:
         fold = stratified_folds(codes, min(FOLDS, int(counts.min())), seed)
         for number in np.unique(fold):
             inside = fold != number
-            apart[~inside] = fit_calibrator(method, P[inside], codes[inside], weights[inside]).apply(P[~inside])
-        self.calibrator_ = fit_calibrator(method, P, codes, weights)
+            apart[~inside] = (
+                scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside]).apply(P[~inside])
+            )
+        self.calibrator_ = scikit().fit_calibrator(method, P, codes, weights)
         self.calibration_ = method
         return apart
 

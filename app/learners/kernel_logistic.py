@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 
 from app.errors import Invalid, sent
-from app.learners.base import Learner, scikit
+from app.learners.base import Learner
 from app.learners.design import Design
 from app.learners.linear import Hinges, Linear, Softmax, softmax
+from app.learners.loading import scikit
 from app.learners.logistic import chosen_transform
 from app.learners.parameters import Majority, Range, Strength
 from app.progress import part

@@ -8,9 +8,10 @@ from dataclasses import field
 import numpy as np
 
 from app.decisions.folds import UNJUDGED, stratified_folds
-from app.learners.base import Learner, scikit
+from app.learners.base import Learner
 from app.learners.design import SHAPES, Design
 from app.learners.linear import Logit, Softmax
+from app.learners.loading import scikit
 from app.learners.parameters import Calibration, Strength
 from app.learners.unseen import log_losses, near_best, unseen
 

@@ -13,9 +13,10 @@ from app.arrays import F32, F64, I32, U8
 from app.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from app.decisions.folds import UNJUDGED, multilabel_folds
 from app.errors import Invalid
-from app.learners.base import ALL, Dealt, Learner, compiled, scikit
+from app.learners.base import ALL, Dealt, Learner
 from app.learners.design import Design
 from app.learners.linear import Linear
+from app.learners.loading import compiled, scikit
 from app.learners.logistic import Logistic, chosen_transform
 from app.learners.parameters import Amount, Calibration, Range, Strength
 from app.progress import part

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from app.learners.base import ALL, Dealt, compiled
+from app.learners.base import ALL, Dealt
+from app.learners.loading import compiled
 from app.learners.parameters import Amount, Calibration, Range
 from app.learners.stepwise import Stepwise
 

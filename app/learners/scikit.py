@@ -1,6 +1,6 @@
 """What fits take from scikit-learn and SciPy: 60 MB and 0.7 s that a service which only predicts does without.
 
-So learners reach this module, and what it imports, through `base.scikit`, at their first fit.
+So learners reach this module, and what it imports, through `loading.scikit`, at their first fit.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, Target
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from app.decisions.calibration_fits import fit_calibrator, fit_isotonic
 from app.learners import boosted_trees, kernel_solver
 from app.learners.cost_tree import path
 
@@ -33,6 +34,8 @@ __all__ = [
     "check_random_state",
     "clone",
     "cross_val_predict",
+    "fit_calibrator",
+    "fit_isotonic",
     "kernel_solver",
     "minimize_scalar",
     "path",

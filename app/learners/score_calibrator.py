@@ -9,10 +9,11 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from scipy.special import expit
 
-from app.decisions.calibration import FEW, Calibrator, Isotonic, fit_calibrator, fit_isotonic
+from app.decisions.calibration import FEW, Calibrator, Isotonic
 from app.decisions.metrics import rank_area
 from app.learners.base import Learner
 from app.learners.linear import softmax
+from app.learners.loading import scikit
 from app.learners.parameters import Calibration
 from app.learners.unseen import first_unbeaten
 
@@ -126,7 +127,7 @@ class ScoreCalibrator(Learner):
             return Unchanged(), _curve(_differences(X)[:, 0], codes, weights)
         model: _Model = Shares() if form == "log-odds" else _standardised(X, own_units=form == "own units")
         model = Given() if self.input == "probabilities" else model
-        return model, None if method == "none" else fit_calibrator(method, model.posterior(X), codes, weights)
+        return model, None if method == "none" else scikit().fit_calibrator(method, model.posterior(X), codes, weights)
 
     def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
         if self.input == "probabilities":
@@ -169,7 +170,7 @@ def _spread(values: np.ndarray) -> float:
 def _curve(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
     """An isotonic curve through scores (n,) of any size: fitted on their ranks."""
     distinct, ranks = np.unique(scores, return_inverse=True)
-    curve = fit_isotonic(np.column_stack((-ranks, ranks)).astype(np.float64), codes, weights)
+    curve = scikit().fit_isotonic(np.column_stack((-ranks, ranks)).astype(np.float64), codes, weights)
     return Isotonic((distinct[curve.knots[0].astype(np.intp)],), curve.heights)
 
 

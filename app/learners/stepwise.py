@@ -12,7 +12,8 @@ import numpy as np
 from app.acquisition.session import Prices, Trajectories
 from app.acquisition.stopping import Experience, learn
 from app.errors import Invalid
-from app.learners.base import Learner, scikit
+from app.learners.base import Learner
+from app.learners.loading import scikit
 from app.progress import part
 
 VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them

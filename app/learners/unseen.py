@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from app.decisions.calibration import FEW, fit_calibrator
+from app.decisions.calibration import FEW
 from app.decisions.folds import stratified_folds
+from app.learners.loading import scikit
 
 _FOLDS = 5
 _CELLS = 30_000  # rows times classes that are enough to choose by: at most two seconds or so
@@ -66,7 +67,8 @@ def best_calibration(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, reso
     def answers(method: str, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
         if method == "none":
             return np.asarray(P[outside])
-        return fit_calibrator(method, P[inside], codes[inside], weights[inside], resolution).apply(P[outside])
+        fitted = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside], resolution)
+        return np.asarray(fitted.apply(P[outside]))
 
     curves = ["isotonic"] if np.bincount(codes).min() >= FEW else []
     return first_unbeaten(["sigmoid", *curves, "none"], answers, codes, weights)

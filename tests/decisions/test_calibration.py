@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 from sklearn.calibration import _SigmoidCalibration
 
-from app.decisions.calibration import Sigmoid, _platt, fit_calibrator, fit_isotonic, fit_sigmoid
+from app.decisions.calibration import Sigmoid
+from app.decisions.calibration_fits import fit_calibrator, fit_isotonic, fit_sigmoid, platt
 from tests.reference.learners import isotonic
 
 FITS = [partial(fit_calibrator, "sigmoid"), partial(fit_calibrator, "isotonic")]
@@ -190,7 +191,7 @@ def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
     got = fit_sigmoid(P, codes, np.ones(n), 1 / trees).apply(new)[:, 1]
     smooth = (P * trees + 0.5) / (trees + 1)
     twin = fit_sigmoid(smooth, codes, np.ones(n), 1e-12).apply((new * trees + 0.5) / (trees + 1))[:, 1]
-    unlimited = Sigmoid(*np.array([_platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]).T, 1e-9)
+    unlimited = Sigmoid(*np.array([platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]).T, 1e-9)
     assert np.abs(got - truth).mean() < 1.15 * np.abs(twin - truth).mean()
     assert np.abs(got - truth).mean() < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from app.decisions.calibration import fit_sigmoid
+from app.decisions.calibration_fits import fit_sigmoid
 from app.decisions.folds import stratified_folds
 from app.learners.base import Dealt
 from app.learners.boosted_trees import pool, pooled

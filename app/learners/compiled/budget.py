@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes
 from app.acquisition.session import check_budget
 from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, Walk
 from app.decisions.folds import shuffled_groups
-from app.learners.base import scikit
 from app.learners.budget_forest import BudgetForest, Point
 from app.learners.stepwise import VALIDATION
 from app.progress import part, report
@@ -55,7 +55,7 @@ class Growth:
     def grown(self) -> Found:
         """Choose rule and number of trees, and grow these."""
         learner, rows = self._learner, self._rows
-        random = scikit().check_random_state(learner.random_state)
+        random = check_random_state(learner.random_state)
         folds = _folds(rows.codes, random)
         most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
         seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number

@@ -10,7 +10,8 @@ import numpy as np
 from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
 from app.errors import Invalid
-from app.learners.base import Learner, scikit
+from app.learners.base import Learner
+from app.learners.loading import scikit
 from app.learners.parameters import Called, Range
 from app.learners.stepwise import prices_of
 

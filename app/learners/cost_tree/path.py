@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.utils import check_random_state
 
 from app.acquisition.session import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import shuffled_groups
-from app.learners.base import scikit
 from app.learners.cost_tree.columns import Boosted, Map, Plain, WeakLearners
 from app.learners.cost_tree.estimator import CostTree, Point
 from app.learners.cost_tree.hard import HardTree, Rows
@@ -184,7 +184,7 @@ def split(groups: np.ndarray, random: np.random.RandomState) -> tuple[np.ndarray
 
 def train(learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> Trained:
     """Train the path on rows (n, m) and K classes, or numbers (K = 0), and take the best point within the budget."""
-    random = scikit().check_random_state(learner.random_state)
+    random = check_random_state(learner.random_state)
     inside, outside = split(y if K else np.zeros(len(y), dtype=np.intp), random)
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
     targets = y if K else (y - center) / unit
