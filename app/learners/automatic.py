@@ -135,7 +135,7 @@ class Automatic(Learner):
         return {**found, **own, "candidates": candidates}
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
-        fold = self._folds(codes)
+        fold = self.folds(codes)
         judged = fold != UNJUDGED
         names = [name for name in self._candidates() if name != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
         work, fits = 0.0, len(np.unique(fold[judged]))
@@ -163,11 +163,11 @@ class Automatic(Learner):
         if errors and not values:
             raise errors[0]
         usual = names[0] if self.stepwise else "logistic"
-        self.chosen_ = _chosen(values, ties, weights[judged]) if values else usual
+        self.chosen_ = best_of(values, ties, weights[judged]) if values else usual
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
             return self._fitted(self.chosen_, X, codes, weights)
 
-    def _folds(self, codes: np.ndarray) -> np.ndarray:
+    def folds(self, codes: np.ndarray) -> np.ndarray:
         """The fold of each row; `UNJUDGED` are those that every model learns from."""
         few = not self.stepwise or len(codes) <= _FOLDS * _JUDGED
         fold = stratified_folds(codes, _FOLDS if few else len(codes) // _JUDGED, 0)
@@ -218,6 +218,6 @@ class Automatic(Learner):
         return row_benefits(codes, decide(found, B).choice, B), losses
 
 
-def _chosen(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights: np.ndarray) -> str:
+def best_of(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights: np.ndarray) -> str:
     """Of those within a standard error of the best value, the one with the smallest mean of `ties`."""
     return min(near_best(values, weights), key=lambda name: mean_and_error(ties[name], weights)[0])

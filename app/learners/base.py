@@ -8,7 +8,7 @@ needs these to train is in modules of its own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, dataclass_transform
 
@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from app.decisions.calibration import Calibrator, are_constant, is_flat
 from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners.loading import scikit
 from app.learners.parameters import check_arguments
 from app.learners.unseen import best_calibration
@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # see above
 
 ALL = -2
 """The number of a fold without rows."""
+SINGLE = float(np.finfo(np.float32).max)
+"""The largest number that trees which compare in single precision take."""
 _FOLDS = 5
 _MAX_CATEGORIES = 2**20  # models keep a place for every code
 
@@ -60,6 +62,14 @@ class Dealt(NamedTuple):
         """The rows of a fold."""
         rows: np.ndarray = self.X[self.fold == fold]
         return rows
+
+
+def check_sizes(X: np.ndarray, columns: Iterable[int], largest: float = SINGLE) -> None:
+    """Raise Invalid at the first of these columns of X (n, m) with a number of a larger magnitude."""
+    for j in columns:  # one by one: the table may be large
+        if np.nanmax(np.abs(X[:, j]), initial=0.0) > largest:
+            message = f"numbers must be at most {largest:.3g} in magnitude; use a larger unit"
+            raise Invalid.at(pointer("columns", int(j)), message)
 
 
 class Scorer(Protocol):

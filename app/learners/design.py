@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from scipy.special import boxcox1p, inv_boxcox1p
 
-from app.errors import Invalid, pointer
+from app.learners.base import check_sizes
 from app.learners.linear import LARGEST, Hinges, Linear
 from app.learners.loading import scikit
 
@@ -60,8 +60,7 @@ class Design:
         Raises Invalid for numbers beyond 1e100: their squares leave the floats.
         """
         numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
-        for j in numeric:
-            _check_size(X[:, j], int(j))
+        check_sizes(X, numeric, LARGEST)
         hinges = None if shape == "none" or not len(numeric) else fit_hinges(X, weights, numeric, shape)
         if hinges is None:
             columns = [_column(X[:, j], weights) for j in numeric]  # one by one: the table may be large
@@ -138,11 +137,6 @@ class Design:
             start += len(seen)
         at = (np.concatenate(rows), np.concatenate(columns))
         return scikit().sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), start))
-
-
-def _check_size(x: np.ndarray, j: int) -> None:
-    if np.nanmax(np.abs(x), initial=0.0) > LARGEST:
-        raise Invalid.at(pointer("columns", j), f"numbers must be at most {LARGEST:g} in magnitude; use a larger unit")
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:

@@ -9,14 +9,11 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from app.acquisition.session import Prices
-from app.errors import Invalid, pointer
-from app.learners.base import Learner
+from app.learners.base import Learner, check_sizes
 from app.learners.loading import compiled
 from app.learners.parameters import Range
 from app.learners.stepwise import prices_of
 from app.progress import part
-
-_LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 
 class ForestChain(Learner):
@@ -93,9 +90,7 @@ class ForestChain(Learner):
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        for j in np.flatnonzero(np.nanmax(np.abs(X), axis=0, initial=0.0) > _LARGEST_NUMBER):
-            message = f"numbers must be at most {_LARGEST_NUMBER:.3g} in magnitude; use a larger unit"
-            raise Invalid.at(pointer("columns", j), message)
+        check_sizes(X, range(X.shape[1]))
         self.seed_ = self._seed()
         with part(0.0, 0.35, "choosing the order of features"):
             self.order_, self.rules_ = compiled().chain.ordered(self, X, codes, weights, self.seed_)

@@ -81,7 +81,7 @@ class GradientBoosting(Learner):
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int))
         P: np.ndarray = np.empty((len(stages), len(dealt.X), len(self.classes_)), dtype=np.float32)
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(_fold_stages)(self._seeded(), *dealt, number, folds, stages) for number in range(folds)
+            delayed(self._seeded().fold_stages)(*dealt, number, folds, stages) for number in range(folds)
         )
         for number, scores in enumerate(fits):
             P[:, dealt.fold == number] = scores
@@ -91,6 +91,21 @@ class GradientBoosting(Learner):
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
             self.model_ = self._fit_raw(*dealt.without(ALL))
         return np.asarray(P[best], dtype=np.float64)
+
+    def fold_stages(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int,
+        stages: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Probabilities (stages, rows, K) of the rows of a fold by a model without them, after each of `stages` rounds.
+
+        As float32: all stages of all rows are in memory together, and calibration does not see the difference.
+        """
+        dealt = Dealt(X, codes, weights, fold)
+        rows = np.ascontiguousarray(dealt.only(number))
+        with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
+            grown = self.grown(*dealt.without(number), stages)
+            scores: np.ndarray = np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
+            return scores
 
     def _loss(self, P: np.ndarray, dealt: Dealt) -> float:
         """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many rounds leave."""
@@ -111,19 +126,3 @@ class GradientBoosting(Learner):
         )
         found: Iterator[Any] = trees.grown(model, self.categorical(), X, codes, weights, rounds)
         return found
-
-
-def _fold_stages(
-    learner: GradientBoosting, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray,
-    number: int, folds: int, stages: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Probabilities (stages, rows, K) of the rows of a fold by a model without them, after each of `stages` rounds.
-
-    As float32: all stages of all rows are in memory together, and calibration does not see the difference.
-    """
-    dealt = Dealt(X, codes, weights, fold)
-    rows = np.ascontiguousarray(dealt.only(number))
-    with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
-        grown = learner.grown(*dealt.without(number), stages)
-        scores: np.ndarray = np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
-        return scores

@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # see `base`
 
 _FOLDS = 5
 _TRANSFORMS = ("clip", "none")
-_MEMBERS = 4_000_000  # label vectors in leaves, of all trees together: 8 bytes each
-_BLOCK = 250_000  # leaves of rows that are found at once
+MEMBERS = 4_000_000  # label vectors in leaves, of all trees together: 8 bytes each
+BLOCK = 250_000  # leaves of rows that are found at once
 _DUST = 1e-6  # shares are rounded to 32 bits
 MAX_VECTORS = 256  # of a leaf, and of a row
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
@@ -253,7 +253,7 @@ class Neighbours:
     @classmethod
     def of(cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> Self:
         """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
-        trees = min(forest.n_trees, max(1, _MEMBERS // len(X)))
+        trees = min(forest.n_trees, max(1, MEMBERS // len(X)))
         part = forest.first(trees)
         vectors, code = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
         place = part.leaves(X).astype(np.int64) * len(vectors) + code.reshape(-1, 1)
@@ -295,7 +295,7 @@ class Neighbours:
 
     def _leaves(self, forest: FlatForest, X: np.ndarray) -> Iterator[I32]:
         """The leaves (rows, trees) of some rows of X after the other."""
-        part, rows = forest.first(self.trees), max(1, _BLOCK // self.trees)
+        part, rows = forest.first(self.trees), max(1, BLOCK // self.trees)
         for start in range(0, len(X), rows):
             yield part.leaves(X[start : start + rows])
 

@@ -43,7 +43,7 @@ __all__ = [
     "sparse",
 ]
 
-_MAX_STEPS = 500
+MAX_STEPS = 500
 _TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
 
 
@@ -82,7 +82,7 @@ def fit_linear(columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: f
 
     Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns as they are.
     """
-    model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=_MAX_STEPS)
+    model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=MAX_STEPS)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         model.fit(columns, codes, sample_weight=weights)

@@ -21,7 +21,7 @@ _FOLDS = 5
 _ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
 _SIZES = np.geomspace(0.25, 64, 9)  # worth of a right class, in units of the price of all features
 _CELLS = 2_000_000  # probabilities in memory together
-_LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
+LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
 
 
 class Stepwise(Learner):
@@ -44,7 +44,7 @@ class Stepwise(Learner):
         codes = np.searchsorted(self.classes_, y)
         smallest = int(np.bincount(codes).min())
         self.experience_ = None
-        room = min(_ENOUGH, _LARGEST // ((len(self.model_.columns) + 1) * len(self.classes_)))
+        room = min(_ENOUGH, LARGEST // ((len(self.model_.columns) + 1) * len(self.classes_)))
         if smallest < 2 or not len(self.model_.columns) or room < len(self.classes_):
             return self
         rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)

@@ -75,9 +75,9 @@ def test_within_a_standard_error_the_smaller_log_loss_wins():
     values["b"] = values["a"] - 0.01 + 0.5 * rng.normal(size=50)
     values["b"] += values["a"].mean() - 0.01 - values["b"].mean()
     losses = {"a": np.full(50, 0.7), "b": np.full(50, 0.5)}
-    assert automatic._chosen(values, losses, np.ones(50)) == "b"
+    assert automatic.best_of(values, losses, np.ones(50)) == "b"
     values["b"] -= 1.0
-    assert automatic._chosen(values, losses, np.ones(50)) == "a"
+    assert automatic.best_of(values, losses, np.ones(50)) == "a"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, np.inf])

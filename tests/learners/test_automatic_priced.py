@@ -165,7 +165,7 @@ def test_a_class_with_one_row_is_no_obstacle():
 @pytest.mark.parametrize(("rows", "judged"), [(9000, 9000), (9001, 3001), (20_000, 3334)])
 def test_a_large_table_is_judged_by_some_rows(rows, judged):
     y = np.arange(rows) % 2
-    fold = Automatic(feature_costs=[1.0])._folds(y)
+    fold = Automatic(feature_costs=[1.0]).folds(y)
     assert (fold != UNJUDGED).sum() == judged
     assert set(np.unique(fold)) == ({0, 1, 2} if rows == 9000 else {UNJUDGED, 0})
 

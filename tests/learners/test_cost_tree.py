@@ -225,8 +225,8 @@ def test_costs_on_the_path_do_not_depend_on_the_block_size(monkeypatch):
     model, X = fitted("three")
     y = np.digitize(table(missing=0.1)[1], [-1, 1])
     points = []
-    for block in (path._BLOCK, 7):
-        monkeypatch.setattr(path, "_BLOCK", block)
+    for block in (path.BLOCK, 7):
+        monkeypatch.setattr(path, "BLOCK", block)
         points.append(clone(model).fit(X, y).tradeoff_)
     assert points[0] == points[1]
 

@@ -8,7 +8,7 @@ from app.decisions.calibration_fits import fit_sigmoid
 from app.decisions.folds import stratified_folds
 from app.learners.base import Dealt
 from app.learners.boosted_trees import pool, pooled
-from app.learners.gradient_boosting import GradientBoosting, _fold_stages
+from app.learners.gradient_boosting import GradientBoosting
 
 
 def table(n=400, K=3, categories=5, seed=0):
@@ -109,7 +109,7 @@ def test_all_stages_of_a_fold_take_four_bytes_a_probability():
     model = GradientBoosting(random_state=0).fit(X, y)
     dealt = Dealt(X, y, np.ones(len(y)), stratified_folds(y, 5, 0))
     stages = np.array([1, 5, 9])
-    found = _fold_stages(model, *dealt, 0, 5, stages)
+    found = model.fold_stages(*dealt, 0, 5, stages)
     assert found.nbytes == 4 * 3 * 2 * (dealt.fold == 0).sum()
     inside = dealt.fold != 0
     whole = GradientBoosting(max_iter=9, calibration="none", random_state=0).fit(X[inside], y[inside])

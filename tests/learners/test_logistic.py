@@ -56,6 +56,6 @@ def test_an_unseen_category_counts_as_missing():
 
 def test_a_fit_that_runs_out_of_steps_says_so(monkeypatch):
     """No warning is lost: `converged_` is False."""
-    monkeypatch.setattr(scikit, "_MAX_STEPS", 2)
+    monkeypatch.setattr(scikit, "MAX_STEPS", 2)
     X, y, categorical = mixed(200, 3, 3)
     assert not Logistic(C=1e3, categorical_features=categorical).fit(X, y).converged_

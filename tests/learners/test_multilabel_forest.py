@@ -82,7 +82,7 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     model = MultilabelForest(n_estimators=7, calibration="none", random_state=3).fit(X[:100], Y[:100]).refit(X, Y)
     theirs = RandomForestClassifier(7, min_samples_leaf=2, random_state=3).fit(X, Y)
     weights = np.ones(200)
-    monkeypatch.setattr(multilabel, "_MEMBERS", 200 * 4 + 1)
+    monkeypatch.setattr(multilabel, "MEMBERS", 200 * 4 + 1)
     few = Neighbours.of(model.model_, X, Y, weights)
 
     assert (model.neighbours_.trees, few.trees) == (7, 4)
@@ -113,7 +113,7 @@ def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
     monkeypatch.setattr(multilabel, "MAX_VECTORS", 20)
     few = clone(kind).fit(X, Y)
     assert whole.label_vector_work(X[:7]) > 7 * 5 * 20 == few.label_vector_work(X[:7])
-    monkeypatch.setattr(multilabel, "_BLOCK", 1)
+    monkeypatch.setattr(multilabel, "BLOCK", 1)
     assert few.label_vector_work(X[:7]) == 7 * 5 * 20
     leaf = np.diff(few.neighbours_.starts)
     assert leaf.max() == 20

@@ -14,15 +14,14 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes, Orders, Tree, beside, converted, flatten, order_categories
-from app.errors import Invalid, pointer
-from app.learners.base import Dealt, stage_name
+from app.errors import Invalid
+from app.learners.base import Dealt, check_sizes, stage_name
 from app.learners.unseen import log_losses
 from app.progress import report
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
 _MAX = 16  # trees between two reports of progress
 _JUDGES = 100  # trees that choose the size of leaves, at most
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 def forest_like(learner: Any) -> RandomForestClassifier:
@@ -94,11 +93,7 @@ def _out_of_bag(
 
 def _narrow(X: np.ndarray) -> np.ndarray:
     """Rows as scikit-learn's trees compare them, at half the size; Invalid for numbers that are too large."""
-    sizes = np.nanmax(np.abs(X), axis=0, initial=0.0)
-    for j in np.flatnonzero(sizes > _LARGEST):
-        raise Invalid.at(
-            pointer("columns", j), f"numbers must be at most {_LARGEST:.3g} in magnitude; use a larger unit"
-        )
+    check_sizes(X, range(X.shape[1]))
     return X.astype(np.float32)
 
 

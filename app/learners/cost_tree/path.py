@@ -34,7 +34,7 @@ RANGE = (1e-3, 2.0)
 """The least and the largest of them, as parts of that at which a single node would use nothing that costs."""
 _CYCLES = 10
 _WEAK_DEPTH = 2  # of a boosted tree
-_BLOCK = 2000  # rows whose trajectories are in memory together
+BLOCK = 2000  # rows whose trajectories are in memory together
 SPREAD = 10.0
 """The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
 even distant rows go both ways in training and the exits fit a mixture that nobody meets later: on a piecewise linear
@@ -113,8 +113,8 @@ class Setting:
     def point(self, tree: TreeOfClassifiers, sample: Sample, lambda_: float) -> Point:
         """Mean cost, error and net benefit of rows whose features are acquired one by one."""
         parts = []
-        for start in range(0, len(sample.X), _BLOCK):
-            rows = tree.travel(sample.X[start : start + _BLOCK], self.prices)
+        for start in range(0, len(sample.X), BLOCK):
+            rows = tree.travel(sample.X[start : start + BLOCK], self.prices)
             ends = np.arange(len(rows)), rows.length
             parts.append((rows.spent[ends], rows.vote[ends], rows.P[ends]))
         cost, predicted, P = map(np.concatenate, zip(*parts, strict=True))
