@@ -59,11 +59,11 @@ class HasMatrix:
         level = self.benefits if self.cost_matrix is None else self.cost_matrix
         if isinstance(level, Checked):
             return max(len(level.actions), default)
-        if not _is_nested(level):
+        if not isinstance(level, dict | list):
             return default
         for _ in range(2):
             inner = next(iter(level.values() if isinstance(level, dict) else level), None) if level else None
-            if not _is_nested(inner):
+            if not isinstance(inner, dict | list):
                 break
             level = inner
         return max(len(level), default)
@@ -158,10 +158,6 @@ def needed_matrix(sent: HasMatrix, classes: Sequence[object], *, square: bool = 
     return stakes
 
 
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list)
-
-
 def check_distinct(actions: Sequence[str]) -> None:
     """Invalid at /actions where a name occurs twice."""
     if len(set(actions)) < len(actions):
@@ -209,8 +205,8 @@ def _from_words(
     if set(found) == set(classes) and not set(matrices[0]) & set(classes):
         raise Invalid.at("", "the matrix is turned: send {class: {action: number}}, as pandas' to_dict('index') has it")
     reject(_flaws(value, classes, columns))
-    if actions is None:
-        _check_names(columns)
+    if actions is None and (longest := max(map(len, columns))) > MAX_NAME:
+        raise Invalid.at("", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported")
     numbers = [[[matrix[name][action] for action in columns] for name in classes] for matrix in matrices]
     try:
         if isinstance(value, dict):
@@ -220,12 +216,6 @@ def _from_words(
     except Invalid as error:
         raise Invalid(error.detail, [_by_name(flaw, classes, columns) for flaw in error.flaws]) from error
     return B, columns
-
-
-def _check_names(actions: Sequence[str]) -> None:
-    for name in actions:
-        if len(name) > MAX_NAME:
-            raise Invalid.at("", f"an action's name has {len(name):,} characters; at most {MAX_NAME} are supported")
 
 
 def _by_name(flaw: Flaw, classes: Sequence[str], actions: Sequence[str]) -> Flaw:
@@ -265,14 +255,10 @@ def _misnamed(
     yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)
 
 
-def best_in_training(model: Loaded | None) -> Sequence[object]:
+def best_in_training(model: Loaded) -> Sequence[object]:
     """For each class the action that was best in the matrix that the model was trained with; empty without one."""
-    if model is None or model.card.benefits is None:
+    if model.card.benefits is None:
         return ()
-    return model.once(_best_of_card)
-
-
-def _best_of_card(model: Loaded) -> Sequence[object]:
     B = np.array(model.card.benefits)
     names = model.card.actions or (model.classes if B.shape[0] == B.shape[1] else ())
     return [names[a] for a in B.argmax(axis=1)] if names else []

@@ -197,9 +197,8 @@ def _matrix(asked: RuleFields, classes: Sequence[int | str], n: int, model: Load
     if stakes is None:
         return None
     B, actions = stakes
-    return Prepared(
-        B, classes if actions is None else tuple(actions), actions is not None, classes, best_in_training(model)
-    )
+    before = () if model is None else model.once(best_in_training)
+    return Prepared(B, classes if actions is None else tuple(actions), actions is not None, classes, before)
 
 
 def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:

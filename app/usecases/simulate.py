@@ -12,14 +12,17 @@ from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJs
 from app.access.caller import Caller
 from app.acquisition.session import Prices, Trajectories, check_budget
 from app.acquisition.stopping import at_stake
+from app.data.dataset import Table
 from app.decisions.benefit import LARGEST, row_benefits
 from app.errors import Flaw, Invalid, pointer, reject
+from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquire import TARGET, Target
 from app.usecases.acquisition_model import AcquisitionModel, asker
+from app.usecases.datasets import find_named
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import INSTANCES, ModelVersion, Text
-from app.usecases.labelled_rows import labelled
+from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import NamedMatrixFields, Prepared
 from app.usecases.ports import Ports
 
@@ -106,18 +109,85 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     if asked.target is not None:
         stakes = ready.targeted(asked.target, asked, prices)
     budgets = _budgets(asked.budgets)
-    X, y, missing, warnings = labelled(ports, model, asked, caller)
+    rows, warnings = _labelled(ports, model, asked, caller)
     warnings += ready.stale(prices)
     if stakes is not None:
         warnings += stakes.warnings
-    if len(X) > MAX_ROWS:
-        warnings.append(f"{MAX_ROWS} rows of {len(X)} were simulated")
-        some = evenly(len(X))
-        X, y, missing = X[some], y[some], missing[some]
-    found = report(ready, X, y, prices, stakes, budgets, missing)
+    if len(rows.X) > MAX_ROWS:
+        warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
+        rows = _Rows(*(part[evenly(len(rows.X))] for part in rows))
+    found = report(ready, rows.X, rows.y, prices, stakes, budgets, rows.missing)
     if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
         raise Invalid.at("", "the squared errors of these rows are too large for a 64-bit float; use smaller units")
     return {**found, "warnings": warnings}
+
+
+def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller) -> tuple[_Rows, list[str]]:
+    """Complete rows (n, m) and class codes or numbers (n,) of the model, what is missing (n, m), and warnings."""
+    if asked.dataset is not None:
+        found = find_named(ports, asked.dataset, "/dataset", caller).id
+        return _from_dataset(ports.datasets.table(found), model)
+    assert asked.rows is not None
+    assert asked.labels is not None
+    if len(asked.rows) != len(asked.labels) or not asked.rows:
+        raise Invalid.at("/labels", f"{len(asked.labels)} labels for {len(asked.rows)} rows; each row has one")
+    try:
+        X, warnings = model.schema.encode(asked.rows)
+    except Invalid as error:
+        raise error.under("/rows") from error
+    labels, n = asked.labels, len(asked.rows)
+    y = _labels_of_numbers(labels) if model.regression else class_codes(labels, model.classes, n)
+    missing = np.isnan(X)
+    for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
+        row = asked.rows[i]
+        missing[i, j] = (row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]) is None
+    return _Rows(X, y, missing), list(warnings)
+
+
+def _from_dataset(table: Table, model: Loaded) -> tuple[_Rows, list[str]]:
+    there = {feature.name: (j, feature) for j, feature in enumerate(table.schema.features)}
+    X = np.empty((len(table.X), len(model.schema.names)))
+    missing = np.ones(X.shape, dtype=bool)
+    flaws = []
+    for j, feature in enumerate(model.schema.features):
+        if feature.name not in there or there[feature.name][1].type != feature.type:
+            flaws.append(Flaw("/dataset", f"the model needs a {feature.type} feature {feature.name!r}"))
+            continue
+        place, other = there[feature.name]
+        X[:, j] = table.X[:, place]
+        missing[:, j] = np.isnan(X[:, j])
+        if feature.type == "categorical" and other.categories != feature.categories:
+            code = {word: float(i) for i, word in enumerate(feature.categories)}
+            codes = np.array([*(code.get(word, np.nan) for word in other.categories), np.nan])
+            X[:, j] = codes[np.where(np.isnan(table.X[:, place]), -1, table.X[:, place]).astype(np.intp)]
+    y, flaw = _target(table, model)
+    flaws += [] if flaw is None else [flaw]
+    reject(flaws)
+    seen = model.card.data.digest == table.digest  # whoever uploaded it, or sent it with the order
+    return _Rows(X, y, missing), ["most of these rows were fitted: on new ones it will do worse"] if seen else []
+
+
+def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
+    """The labels as the model predicts them; or why they are not."""
+    classes = table.classes
+    if model.regression:
+        if table.y.ndim == 1 and not isinstance((classes or (0,))[0], str):
+            return table.as_numbers().y, None
+        return table.y, Flaw("/dataset", "its labels are not numbers, which this model predicts")
+    position = {name: i for i, name in enumerate(model.classes)}
+    if classes is None or table.y.ndim != 1 or not set(classes) <= set(position):
+        named = ", ".join(map(str, model.classes))
+        return table.y, Flaw("/dataset", f"its labels are not the model's classes: {named}")
+    return np.array([position[name] for name in classes])[table.y], None
+
+
+def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
+    reject(
+        Flaw(pointer("labels", i), "a label is a number here, as this model predicts numbers")
+        for i, label in enumerate(labels)
+        if isinstance(label, bool) or not isinstance(label, int | float) or not is_float(label)
+    )
+    return np.array(labels, dtype=np.float64)
 
 
 def evenly(n: int) -> np.ndarray:
