@@ -17,7 +17,6 @@ import shutil
 import sys
 import tempfile
 import threading
-from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter, process_time, sleep
 
@@ -31,10 +30,9 @@ from app.database import Database
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY
-from app.outcomes.manifest import SealedDay
-from app.outcomes.sealed_files import GROUP, Draft, schema
-from app.outcomes.sealing import Sealer, publish
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_DAYS
+from app.outcomes.sealed_files import GROUP, Draft, decision_schema, new_name
+from app.outcomes.sealed_files import OUTCOMES as OUTCOME_SCHEMA
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report.report import Read, document, matured
 
@@ -84,9 +82,9 @@ def columns(rng: np.random.Generator, day: int, count: int, kinds: list[Terms], 
     }
 
 
-def table(made: dict, kinds: list[Terms]) -> pa.Table:
-    """The part as the table of a sealed day."""
-    count, unknown = len(made["id"]), ~made["known"]
+def decision_table(made: dict, kinds: list[Terms]) -> pa.Table:
+    """The decisions of the part, as the table of a sealed day."""
+    count = len(made["id"])
     contents = pa.array([one.content for one in kinds])
     arrays = {
         "id": pa.array(made["id"]),
@@ -100,28 +98,44 @@ def table(made: dict, kinds: list[Terms]) -> pa.Table:
         ),
         "client": pa.array(["desk"] * count).dictionary_encode(),
         "digest": pa.array(made["digest"]),
-        "truth": pa.array(made["truth"].astype(np.int32), mask=unknown),
-        "received_at": pa.array(made["received_at"], mask=unknown),
-        "revision": pa.array(np.ones(count, dtype=np.int32), mask=unknown),
     }
-    form = schema(24, ())
-    return pa.table([arrays.get(field.name, pa.nulls(count, field.type)) for field in form], schema=form)
+    return whole(arrays, decision_schema(24, ()), count)
+
+
+def outcome_table(made: dict) -> pa.Table:
+    """The outcomes of the part."""
+    known = made["known"]
+    arrays = {
+        "id": pa.array(made["id"]).filter(pa.array(known)),
+        "truth": pa.array(made["truth"][known].astype(np.int32)),
+        "received_at": pa.array(made["received_at"][known]),
+        "revision": pa.array(np.ones(known.sum(), dtype=np.int32)),
+    }
+    return whole(arrays, OUTCOME_SCHEMA, int(known.sum()))
+
+
+def whole(arrays: dict, schema: pa.Schema, count: int) -> pa.Table:
+    """A table with null where there are no values."""
+    return pa.table([arrays.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema)
 
 
 def fill(database: Database, archive: Archive, rows: int, days: int) -> None:
     rng = np.random.default_rng(1)
     kinds = [terms(rng, 1 + i // 3) for i in range(6)]
     for day in range(FIRST, FIRST + days):
-        draft = Draft(schema(24, ()))
+        drafts = {"decisions": Draft(decision_schema(24, ())), "outcomes": Draft(OUTCOME_SCHEMA)}
         each = rows // days
         parts = -(-each // BATCH)
         for part in range(parts):
-            draft.add(table(columns(rng, day, min(BATCH, each - part * BATCH), kinds, part, parts), kinds))
-        content = draft.content()
-        name = publish(database, archive.files, MODEL, day, content)
-        entry = SealedDay(MODEL, day, name, draft.rows, draft.known, len(content), float((day + 1) * DAY))
-        with database.writing() as connection:
-            connection.execute(insert(SEALED_DAYS).values(asdict(entry)))
+            made = columns(rng, day, min(BATCH, each - part * BATCH), kinds, part, parts)
+            drafts["decisions"].add(decision_table(made, kinds))
+            drafts["outcomes"].add(outcome_table(made))
+        for kind, draft in drafts.items():
+            name = new_name(MODEL, day, kind)
+            archive.sealer.files.publish(name, draft.content())
+            entry = {"file": name, "model": MODEL, "day": day, "kind": kind, "is_current": True}
+            with database.writing() as connection:
+                connection.execute(insert(SEALED_FILES).values(entry | {"at": float((day + 1) * DAY)}))
 
 
 def read(archive: Archive) -> tuple[int, float, float]:
@@ -212,7 +226,7 @@ def time_sealing(folder: Path, count: int) -> None:
     print(f"reading {count:,} rows of SQL: {count_of(archive):,} in {perf_counter() - began:.2f} s")
     other.start()
     began = perf_counter()
-    Sealer(database, archive.files).seal("fresh", FIRST)
+    archive.sealer.seal("fresh", FIRST)
     seconds = perf_counter() - began
     done.set()
     other.join()
@@ -226,7 +240,10 @@ def time_sealing(folder: Path, count: int) -> None:
     print(f"locating one decision of the sealed day: {(perf_counter() - began) * 1e3:.0f} ms")
     began = perf_counter()
     archive.erase(id_)
-    print(f"erasing one decision of the sealed day: {perf_counter() - began:.2f} s")
+    print(f"erasing one decision of the sealed day: {(perf_counter() - began) * 1e3:.0f} ms")
+    began = perf_counter()
+    archive.sealer.purge("fresh", FIRST)
+    print(f"writing its files without it: {perf_counter() - began:.2f} s")
     database.close()
 
 

@@ -97,7 +97,7 @@ def judge(system: System, ours: Ledger, theirs: Ledger) -> list[str]:
         while theirs.untold:
             theirs.tell(caller, 5_000)
         expected, found = theirs.sums(), reported(caller, theirs.model)
-    print(f"ledger {expected}\nreport {found}, {sealed(system, theirs.model)} decisions in files")
+    print(f"ledger {expected}\nreport {found}, {sealed(system, theirs.model)} files")
     wrong += [
         f"{name}: {found[name]} in the report, {value} in the ledger"
         for name, value in expected.items()

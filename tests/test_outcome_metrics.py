@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.outcome_metrics import OutcomeMetrics
+from app.outcomes.archive import Located, moments
 from app.outcomes.intake import Outcome
-from app.outcomes.locating import Located, moments
 from app.outcomes.terms import Terms
 from app.outcomes.totals import Totals
 from tests.outcomes.records import LOAN

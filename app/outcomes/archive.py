@@ -2,59 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING
+from math import inf
+from time import time
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, select
+import numpy as np
+from sqlalchemy import Connection, Select, delete, insert, select
 
 from app.database import Database
-from app.errors import NotFound, Unavailable
-from app.outcomes import locating, rows
-from app.outcomes.cases import COLUMNS, Cases, cases_of_rows
-from app.outcomes.identity import DAY
-from app.outcomes.locating import EVERYWHERE, Located, Reach, Told
-from app.outcomes.manifest import SealedDay, sealed_day, sealed_days
-from app.outcomes.tables import DECISIONS, SEALED_DAYS, SHADOW_DECISIONS
+from app.errors import Damaged, Invalid, Unavailable
+from app.outcomes import rows
+from app.outcomes.cases import COLUMNS, Asked, Cases
+from app.outcomes.identity import DAY, day_of, day_of_id, id_digest
+from app.outcomes.rows import OUTCOME, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
+from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.terms import Label, Terms
 from app.storage import Storage
 
 if TYPE_CHECKING:
-    from app.outcomes.sealed_files import SealedFiles
+    from app.outcomes.sealing import Sealer
 
-__all__ = ["Archive", "Located", "Told"]
-
+ROUNDS = 5  # of reading again what others change meanwhile
 _ARRIVALS = ("at", "terms", "truth", "outcome_at", "received_at")
-
-# Arrow takes some 60 MB of memory, which a service that only predicts need not spend: what uses it is imported where
-# the first sealed day is read or written.
+_BY_ID = (DECISIONS, OUTCOMES, SHADOW_DECISIONS, SEALED_IDS)
+_LOCATED = ("at", "choice", "expected", "digest", "probabilities", "terms")
+_MOST = 1e300  # of a third moment: sums of many stay finite
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What `cases` was asked for."""
+class Told:
+    """An outcome as it is stored: `truth` and `action` are indices into the classes and actions of its decision."""
+
+    truth: int
+    action: int | None
+    benefit: float | None
+    at: float | None
+    received_at: float
+    revision: int
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a decision is, and what an outcome of it may name.
+
+    `files` are those of its day. `told` is the outcome in them; one in the table of outcomes is as new or newer.
+    """
 
     model: str
-    since: float | None
-    until: float | None
-    versions: Collection[int] | None
-    names: Sequence[str]
+    version: int
+    day: int
+    terms: Terms
+    at: float
+    choice: int  # an index into the actions
+    expected: float | None
+    files: Sequence[SealedFile] = ()
+    told: Told | None = None
+    digest: int | None = None
+    moments: tuple[float, float] = 0.0, 0.0  # the second and the third of the benefit, central, see `moments`
 
-    def covers(self, day: int) -> bool:
-        is_over = self.since is not None and (day + 1) * DAY <= self.since
-        return not is_over and (self.until is None or day * DAY < self.until)
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        return self.terms.classes
 
-    def where(self, day: int) -> list[ColumnElement[bool]]:
-        """The condition on rows of the day."""
-        conditions = rows.of_day(self.model, day)
-        if self.since is not None:
-            conditions.append(DECISIONS.c.at >= self.since)
-        if self.until is not None:
-            conditions.append(DECISIONS.c.at < self.until)
-        if self.versions is not None:
-            conditions.append(DECISIONS.c.version.in_(self.versions))
-        return conditions
+    @property
+    def actions(self) -> tuple[Label, ...]:
+        return self.terms.actions
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which sealed days may be looked into: those of models that `allows` is true of, at most so many."""
+
+    allows: Callable[[str], bool] = lambda _: True
+    days: int | None = None
+
+
+EVERYWHERE = Reach()
 
 
 class Archive:
@@ -62,13 +91,14 @@ class Archive:
 
     def __init__(self, database: Database, url: str, *, retry_seconds: float = 0.0) -> None:
         self.database = database
-        self.storage = Storage(url, "decisions.parquet", name="PAYOFF_DECISIONS", retry_seconds=retry_seconds)
+        self.storage = Storage(url, "rows.parquet", name="PAYOFF_DECISIONS", retry_seconds=retry_seconds)
 
     @cached_property
-    def files(self) -> SealedFiles:
-        from app.outcomes.sealed_files import SealedFiles  # noqa: PLC0415  (see the note on Arrow above)
+    def sealer(self) -> Sealer:
+        """What reads and writes files, with Arrow: some 60 MB, which a service that only predicts need not spend."""
+        from app.outcomes.sealing import Sealer  # noqa: PLC0415
 
-        return SealedFiles(self.storage)
+        return Sealer(self.database, self.storage)
 
     def check(self) -> None:
         """Unavailable where the store of sealed days cannot be reached, Unusable where that will not pass by itself."""
@@ -87,37 +117,37 @@ class Archive:
     ) -> Iterator[Cases]:
         """The decisions of a model from `since` until before `until`, day by day, each day as of one moment.
 
-        A day may come in several parts; memory for one part at a time, and for the outcomes of the day that are not in
-        its file. With `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and `received_at` are empty.
-        Unavailable where the store is, or the day changes all the time; Damaged where a file is missing or
-        is not what was written.
+        A day may come in several parts; memory for one part at a time, and for the outcomes of the day. With
+        `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and `received_at` are empty. Unavailable
+        where the store is, or the day changes all the time; Damaged where a file is missing or is not what was written.
         """
         extra = {"id": with_ids, "instance": with_instances}
         names = [*(_ARRIVALS if arrivals_only else COLUMNS), *(name for name, is_asked in extra.items() if is_asked)]
-        asked = _Asked(model, since, until, versions, names)
+        asked = Asked(model, since, until, versions, names)
         for day in self.days(model, since=since, until=until):
             yield from self._day(asked, day)
 
     def days(self, model: str, *, since: float | None = None, until: float | None = None) -> list[int]:
         """The days, since 1970, that may have decisions of a model in the period, in order."""
-        asked = _Asked(model, since, until, None, ())
+        first, last = -inf if since is None else since, inf if until is None else until
         with self.database.reading() as connection:
-            sealed = {day.day for day in sealed_days(connection, model) if asked.covers(day.day)}
-            return sorted(sealed.union(rows.days_of(connection, model, since, until)))
+            sealed = {day for _, day in sealed_files(connection, SEALED_FILES.c.model == model)}
+            within = {day for day in sealed if first < (day + 1) * DAY and day * DAY < last}
+            return sorted(within.union(rows.days_of(connection, model, since, until)))
 
     def locate(self, ids: Collection[str], reach: Reach = EVERYWHERE) -> dict[str, Located]:
         """Where decisions are, by their ids; those that are nowhere are left out, and sealed ones out of reach.
 
-        Damaged where a file that may have one of them is missing or damaged.
+        Damaged where a file that may have one of them is missing or damaged, and no other has it; Invalid beyond the
+        reach.
         """
         missing = ""
         for attempt in count(1):
             try:
                 with self.database.reading(without_timeout=True) as connection:
-                    is_sealed = connection.execute(select(SEALED_DAYS.c.day).limit(1)).first() is not None
-                    return locating.locate(connection, self.files if is_sealed else None, ids, reach)
-            except locating.Replaced as replaced:
-                locating.again(attempt, replaced.file, missing)
+                    return self._locate(connection, ids, reach)
+            except Replaced as replaced:
+                again(attempt, replaced.file, missing)
                 missing = replaced.file
         raise AssertionError("unreachable")
 
@@ -130,80 +160,168 @@ class Archive:
     ) -> bool:
         """Remove a decision and all of it everywhere; False where there is none, or its model is not `allowed`.
 
-        `also` writes in the same transaction.
-
-        Seconds where the day is sealed, since its file is written again. Unavailable where the store is.
+        `also` writes in the same transaction. Nobody reads it any more at once; upkeep replaces the files that have it.
         """
-        from app.outcomes.erasing import erase  # noqa: PLC0415
+        place = self._place(id_)
+        if place is None or not allowed(place[0]):
+            return False
+        with self.database.writing() as connection:
+            rows.lock(connection)
+            if rows.erased(connection, [id_]):
+                return False
+            for table in _BY_ID:
+                connection.execute(delete(table).where(table.c.id == id_))
+            erased = {"id_digest": id_digest(id_), "at": time(), "model": place[0], "day": place[1], "id": id_}
+            connection.execute(insert(ERASED).values(erased))
+            also(connection)
+        return True
 
-        return erase(self, id_, also, allowed)
+    def _place(self, id_: str) -> Day | None:
+        """Model and day of a decision, also of one that cannot be located since its terms are missing."""
+        with self.database.reading() as connection:
+            row = connection.execute(select(DECISIONS.c.model, DECISIONS.c.at).where(DECISIONS.c.id == id_)).first()
+        if row is not None:
+            return row.model, day_of(row.at)
+        located = self.locate([id_]).get(id_)
+        return None if located is None else (located.model, located.day)
 
-    def _day(self, asked: _Asked, day: int) -> Iterator[Cases]:
+    def _day(self, asked: Asked, day: int) -> Iterator[Cases]:
         missing = ""
         for attempt in count(1):
-            with self.database.reading(without_timeout=True) as connection:
-                sealed = sealed_day(connection, asked.model, day)
-                if sealed is None:
-                    yield from self._in_tables(connection, asked, day)
-                    return
+            with ExitStack() as opened:
+                with self.database.reading(without_timeout=True) as connection:
+                    try:
+                        found = self.sealer.day(opened, connection, asked, day)
+                    except Replaced as replaced:
+                        again(attempt, replaced.file, missing)
+                        missing = replaced.file
+                        continue
+                    yield from found.in_tables()
                 try:
-                    found = self._in_file(connection, asked, sealed)
-                    first = next(found, None)
-                    late = list(self._late(connection, asked, sealed))
-                except NotFound:
-                    locating.again(attempt, sealed.file, missing)
-                    missing = sealed.file
-                    continue
-            yield from late
-            if first is not None:
-                yield first
-                yield from self._rest(found)
+                    yield from found.in_files()
+                except FileNotFoundError as error:  # a store on the network may lose it while it is read
+                    raise Unavailable(
+                        "a day of recorded decisions was replaced while it was read; try again"
+                    ) from error
             return
+        raise AssertionError("unreachable")
 
-    def _rest(self, found: Iterator[Cases]) -> Iterator[Cases]:
-        try:
-            yield from found
-        except (NotFound, FileNotFoundError) as error:  # a store on the network may lose it while it is read
-            raise Unavailable("a day of recorded decisions was replaced while it was read; try again") from error
+    def _locate(self, connection: Connection, ids: Collection[str], reach: Reach) -> dict[str, Located]:
+        found = _in_tables(connection, ids)
+        places = _places(connection, [id_ for id_ in ids if id_ not in found])
+        files: dict[Day, list[SealedFile]] = {}
+        for days in chunks({day for _, day in places.values()}.union(each.day for each in found.values())):
+            files |= sealed_files(connection, SEALED_FILES.c.day.in_(days))
+        if files and places:
+            sealed = self._in_files(files, places, reach)
+            gone = rows.erased(connection, sealed)
+            found |= {id_: each for id_, each in sealed.items() if id_ not in gone}
+        by_day: defaultdict[Day, list[str]] = defaultdict(list)
+        for id_, each in found.items():
+            by_day[each.model, each.day].append(id_)
+        for day in files.keys() & by_day.keys():
+            told = self._told(files[day], by_day[day])
+            found |= {id_: replace(found[id_], files=files[day], told=told.get(id_)) for id_ in by_day[day]}
+        return found
 
-    def _in_tables(self, connection: Connection, asked: _Asked, day: int) -> Iterator[Cases]:
-        table = SHADOW_DECISIONS.c
-        query = select(table.id).where(table.model == asked.model, table.day == day).limit(1)
-        has_shadows = connection.execute(query).first() is not None
-        names = list(dict.fromkeys([*asked.names, "id"])) if has_shadows else asked.names
-        for batch in rows.batches(connection, names, asked.where(day)):
-            yield from self._cases(connection, asked, day, batch)
+    def _in_files(
+        self, files: Mapping[Day, Sequence[SealedFile]], places: Mapping[str, tuple[str | None, int]], reach: Reach
+    ) -> dict[str, Located]:
+        """The decisions of days that may have them."""
+        by_place: defaultdict[tuple[str | None, int], list[str]] = defaultdict(list)
+        for id_, place in places.items():
+            by_place[place].append(id_)
+        fitting = {(model, day): [*by_place[model, day], *by_place[None, day]] for model, day in files}
+        days = [(of_day, some) for of_day, some in fitting.items() if some and reach.allows(of_day[0])]
+        if reach.days is not None and len(days) > reach.days:
+            raise Invalid(f"the ids are of {len(days):,} sealed days; at most {reach.days} at a time: send fewer days")
+        found: dict[str, Located] = {}
+        unread: list[tuple[Exception, list[str]]] = []
+        for of_day, some in days:
+            try:
+                for file in files[of_day]:
+                    if file.kind == "decisions":
+                        found |= {
+                            row["id"]: _located(*of_day, read_terms(row["terms"]), row)
+                            for row in self.sealer.find(file, some, _LOCATED)
+                        }
+            except (Damaged, Replaced) as error:
+                unread.append((error, some))
+        for failure, some in unread:
+            if any(id_ not in found for id_ in some):
+                raise failure
+        return found
 
-    def _in_file(self, connection: Connection, asked: _Asked, sealed: SealedDay) -> Iterator[Cases]:
-        """The cases of the file, which stays open; the first one reads all that is needed of the database."""
-        from app.outcomes import sealed_cases, sealed_files  # noqa: PLC0415
+    def _told(self, files: Sequence[SealedFile], ids: Sequence[str]) -> dict[str, Told]:
+        """The last outcomes of decisions in the files of their day."""
+        found: dict[str, Told] = {}
+        for file in files:
+            for row in self.sealer.find(file, ids, OUTCOME) if file.kind == "outcomes" else ():
+                if row["id"] not in found or found[row["id"]].revision < row["revision"]:
+                    found[row["id"]] = Told(*(row[name] for name in OUTCOME))
+        return found
 
-        with self.files.open(sealed.file) as file:
-            yield from sealed_cases.cases_of_file(
-                sealed.day,
-                file,
-                sealed_files.outcomes_of(rows.outcomes(connection, sealed.model, sealed.day)),
-                asked.names,
-                since=asked.since,
-                until=asked.until,
-                versions=asked.versions,
-            )
 
-    def _late(self, connection: Connection, asked: _Asked, sealed: SealedDay) -> Iterator[Cases]:
-        """The rows of a sealed day that are not in its file: those that came later."""
-        from app.outcomes.sealed_cases import without  # noqa: PLC0415
+def again(attempt: int, file: str = "", before: str = "") -> None:
+    """Unavailable after too many attempts at what others change meanwhile.
 
-        ids = None
-        for batch in rows.batches(connection, list(dict.fromkeys([*asked.names, "id"])), asked.where(sealed.day)):
-            if ids is None:
-                with self.files.open(sealed.file) as file:
-                    ids = file.ids()
-            yield from self._cases(connection, asked, sealed.day, without(batch, ids))
+    `file` is the one that was missing, `before` the one of the attempt before: Damaged where these are the same.
+    """
+    if file and file == before:
+        raise Damaged(f"the file {file} of recorded decisions is missing: restore it from a backup")
+    if attempt >= ROUNDS:
+        raise Unavailable("recorded decisions are being moved by another process; try again later")
 
-    def _cases(self, connection: Connection, asked: _Asked, day: int, batch: rows.ColumnBatch) -> Iterator[Cases]:
-        """The cases of a batch, if any."""
-        if batch["terms"]:
-            whole, contents = rows.with_terms(connection, batch)
-            shadows = rows.shadows(connection, whole["id"]) if "id" in whole else {}
-            lost = len(batch["terms"]) - len(whole["terms"])
-            yield replace(cases_of_rows(day, whole, asked.names, contents, shadows), lost=lost)
+
+def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]:
+    table, names = DECISIONS.c, ("id", "model", *_LOCATED)
+
+    def query(some: list[str]) -> Select[Any]:
+        return select(*(table[name] for name in names)).where(table.id.in_(some))
+
+    located = {}
+    for some in chunks(ids):  # so that not all probabilities are in memory at once
+        found = [dict(zip(names, row, strict=True)) for row in fetched(connection, query, some)]
+        contents = rows.contents(connection, {row["terms"] for row in found})
+        for row in found:
+            if row["terms"] not in contents:
+                raise Damaged(
+                    f"the terms of the decision {row['id']!r} are missing: restore the database from a backup"
+                )
+            terms = read_terms(contents[row["terms"]])
+            located[row["id"]] = _located(row["model"], day_of(row["at"]), terms, row)
+    return located
+
+
+def _places(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str | None, int]]:
+    """Model and day of ids that may be sealed. An id of ours has its day within, but not its model."""
+    table = SEALED_IDS.c
+    given = fetched(connection, lambda some: select(table.id, table.model, table.day).where(table.id.in_(some)), ids)
+    places: dict[str, tuple[str | None, int]] = {id_: (model, day) for id_, model, day in given}
+    for id_ in ids:
+        if id_ not in places and (day := day_of_id(id_)) is not None:
+            places[id_] = None, day
+    return places
+
+
+def _located(model: str, day: int, terms: Terms, row: Mapping[str, Any]) -> Located:
+    promised = moments(terms, row["choice"], row["probabilities"])
+    made = row["at"], row["choice"], row["expected"]
+    return Located(model, terms.version, day, terms, *made, digest=row["digest"], moments=promised)
+
+
+def moments(terms: Terms, choice: int, probabilities: bytes) -> tuple[float, float]:
+    """Variance and third central moment of the benefit of an action by the matrix; 0 without any.
+
+    `probabilities` are float64 in the order of the classes, little-endian; what is more is left out.
+    """
+    if terms.benefits is None:
+        return 0.0, 0.0
+    payoffs = np.array([row[choice] for row in terms.benefits])
+    P = np.frombuffer(probabilities, "<f8")[: len(payoffs)]
+    size = float(np.abs(payoffs).max()) or 1.0  # the third power of the largest benefits is no float64
+    payoffs = payoffs / size
+    payoffs -= (P * payoffs).sum()
+    squares = P * payoffs * payoffs
+    third = float((squares * payoffs).sum()) * size * size * size
+    return float(squares.sum()) * size * size, max(min(third, _MOST), -_MOST)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import time
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, Select, bindparam, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
-from app.outcomes.locating import Located, again
-from app.outcomes.rows import chunks
-from app.outcomes.tables import DECISIONS, OUTCOMES, SEALED_DAYS
+from app.outcomes import rows
+from app.outcomes.archive import Located, again
+from app.outcomes.rows import Day, SealedFile, chunks, sealed_files
+from app.outcomes.tables import OUTCOMES, SEALED_FILES
 
 Also = Callable[[Connection], None]
 
@@ -97,13 +98,14 @@ def receive(
 
 def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], *, correct: bool) -> Received:
     """In the order of the ids, so that two requests never wait for each other."""
+    rows.lock(connection, shared=True)
     _check_unmoved(connection, sent)
-    rows = {row.id: row for row in _rows(connection, OUTCOMES, sent)}
+    stored = {row.id: row for row in rows.fetched(connection, _stored, sent)}
     received = Received()
     new: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
     for id_, (decision, outcome) in sent.items():
-        row = rows.get(id_)
+        row = stored.get(id_)
         told = row or decision.told
         before = None if told is None else Outcome(told.truth, told.action, told.benefit, told.at)
         after = outcome if before is None or outcome == before else before.joined(outcome)
@@ -144,26 +146,15 @@ def _values(id_: str, decision: Located, outcome: Outcome, revision: int) -> dic
 
 
 def _check_unmoved(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]]) -> None:
-    """_Moved unless the decisions are where they were found; until the transaction ends they stay there.
-
-    Days are locked before decisions, and these before outcomes, as sealing does it.
-    """
-    files = {(found.model, found.day): found.file for found, _ in sent.values() if found.file is not None}
-    table = SEALED_DAYS.c
-    for days in chunks(sorted(files)):
-        found = select(table.model, table.day, table.file).where(tuple_(table.model, table.day).in_(days))
-        rows = connection.execute(found.order_by(table.model, table.day).with_for_update(read=True)).all()
-        if {(row.model, row.day): row.file for row in rows} != {day: files[day] for day in days}:
-            raise _Moved
-    recent = [id_ for id_, (decision, _) in sent.items() if decision.file is None]
-    if sum(1 for _ in _rows(connection, DECISIONS, recent, only=DECISIONS.c.id)) < len(recent):
+    """_Moved unless the days have the files in which they were looked for, and nothing was erased."""
+    found: dict[Day, list[SealedFile]] = {}
+    located = {(decision.model, decision.day): decision.files for decision, _ in sent.values()}
+    for days in chunks(sorted(located)):
+        found |= sealed_files(connection, tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days))
+    if any(found.get(day, ()) != files for day, files in located.items()) or rows.erased(connection, sent):
         raise _Moved
 
 
-def _rows(
-    connection: Connection, table: Table, ids: Iterable[str], *, only: ColumnElement[Any] | None = None
-) -> Iterator[Row[Any]]:
-    """The rows with these ids, sorted, locked until the transaction ends; where only a column is read, not alone."""
-    for some in chunks(ids):
-        found = select(table if only is None else only).where(table.c.id.in_(some)).order_by(table.c.id)
-        yield from connection.execute(found.with_for_update(read=only is not None))  # SQLite has locked the whole file
+def _stored(ids: Sequence[str]) -> Select[Any]:
+    """The outcomes of some decisions, locked in the order of the ids until the transaction ends."""
+    return select(OUTCOMES).where(OUTCOMES.c.id.in_(ids)).order_by(OUTCOMES.c.id).with_for_update()

@@ -15,9 +15,9 @@ from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBi
 
 from app.database import Database, DatabaseAway
 from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, PayoffError
+from app.outcomes.archive import Located, Reach
 from app.outcomes.decided import Batch, Row, place_of
 from app.outcomes.identity import day_of, day_of_id, id_digest
-from app.outcomes.locating import Located, Reach
 from app.outcomes.rows import chunks
 from app.outcomes.tables import DECISIONS
 from app.outcomes.terms import Terms

@@ -1,36 +1,100 @@
-"""Recorded decisions in the database, with their outcomes: where they are, and batches of them as columns."""
+"""Recorded decisions in the database: where they are, batches of them as columns, and which files hold the others."""
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress, islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, collate, func, select
 
-from app.outcomes.identity import DAY, day_of
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SHADOW_DECISIONS
+from app.errors import NotFound
+from app.outcomes.identity import DAY, day_of, id_digest
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS
 from app.outcomes.terms import Terms
 
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
 _TERMS = 4_096  # kept parsed, of at most so many characters, and of longer ones:
 _SHORT, _LONG_TERMS = 4_096, 32
-
 _NAMED = 20  # ids in a line of the log
+_LOCK = 5_417_916_016_017  # the number of the lock of `lock`
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 OUTCOME = ("truth", "action", "benefit", "outcome_at", "received_at", "revision")
-SQL_COLUMNS: Mapping[str, ColumnElement[Any]] = {
-    **{column.name: column for column in DECISIONS.c if column.name not in ("model", "version")},  # the terms have them
-    **{name: OUTCOMES.c[name.removeprefix("outcome_")] for name in OUTCOME},
+OF_DECISIONS: Mapping[str, Column[Any]] = {
+    column.name: column
+    for column in DECISIONS.c
+    if column.name not in ("model", "version")  # the terms have them
 }
+OF_OUTCOMES: Mapping[str, Column[Any]] = {name: OUTCOMES.c[name.removeprefix("outcome_")] for name in ("id", *OUTCOME)}
 
 ColumnBatch = dict[str, Sequence[Any]]
+Day = tuple[str, int]
+"""A model and a day of it."""
+
+
+class SealedFile(NamedTuple):
+    """A file that readers of a day read."""
+
+    file: str
+    model: str
+    day: int
+    kind: str  # decisions or outcomes
+    at: float  # when it was written
+
+
+class Replaced(NotFound):
+    """A file that was current a moment ago is missing."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"there is no file {file} of recorded decisions")
+        self.file = file
+
+
+def sealed_files(connection: Connection, *where: ColumnElement[bool]) -> dict[Day, list[SealedFile]]:
+    """The files of days that are sealed, in the order in which they were written; the days in order."""
+    table = SEALED_FILES.c
+    query = select(table.file, table.model, table.day, table.kind, table.at).where(table.is_current, *where)
+    found: defaultdict[Day, list[SealedFile]] = defaultdict(list)
+    for row in connection.execute(query.order_by(table.model, table.day, table.at, table.file)):
+        found[row.model, row.day].append(SealedFile(*row))
+    return dict(found)
+
+
+def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
+    """The files of one day."""
+    return sealed_files(connection, SEALED_FILES.c.model == model, SEALED_FILES.c.day == day).get((model, day), [])
+
+
+def lock(connection: Connection, *, shared: bool = False) -> None:
+    """Until this transaction ends, nobody else seals a day, or erases; nor, unless it is `shared`, stores outcomes.
+
+    A transaction that writes in SQLite has locked all there is.
+    """
+    if connection.dialect.name == "postgresql":
+        name = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
+        connection.execute(select(getattr(func, name)(_LOCK)))
+
+
+def erased_of(connection: Connection, model: str, day: int) -> list[str]:
+    """The ids that were erased and that files may still have."""
+    table = ERASED.c
+    query = select(table.id).where(table.model == model, table.day == day, table.id.is_not(None))
+    return list(connection.execute(query).scalars())
+
+
+def erased(connection: Connection, ids: Iterable[str]) -> set[str]:
+    """Those of the ids that were erased."""
+    by_digest = {id_digest(id_): id_ for id_ in ids}
+    column = ERASED.c.id_digest
+    found = fetched(connection, lambda some: select(column).where(column.in_(some)), by_digest)
+    return {by_digest[row[0]] for row in found}
 
 
 def chunks(values: Iterable[T], size: int = _CHUNK) -> Iterator[list[T]]:
@@ -68,15 +132,22 @@ def of_day(model: str, day: int) -> list[ColumnElement[bool]]:
     return [DECISIONS.c.model == model, DECISIONS.c.at >= day * DAY, DECISIONS.c.at < (day + 1) * DAY]
 
 
-def batches(
+def decisions(
     connection: Connection, names: Sequence[str], where: Iterable[ColumnElement[bool]], *, sort: bool = False
 ) -> Iterator[ColumnBatch]:
-    """Columns of decisions, by their names in `SQL_COLUMNS`, at most `BATCH` rows at a time; `sort` by id, as bytes."""
-    source = DECISIONS.outerjoin(OUTCOMES, OUTCOMES.c.id == DECISIONS.c.id)
-    query = select(*(SQL_COLUMNS[name].label(name) for name in names)).select_from(source).where(*where)
-    if sort:
-        query = query.order_by(DECISIONS.c.id if connection.dialect.name == "sqlite" else collate(DECISIONS.c.id, "C"))
-    yield from columns(connection, query, names)
+    """Columns of decisions, by their names in `OF_DECISIONS`, in batches; `sort` by id, as bytes."""
+    query = select(*(OF_DECISIONS[name] for name in names)).where(*where)
+    return columns(connection, query.order_by(_bytes(connection, DECISIONS.c.id)) if sort else query, names)
+
+
+def outcomes(connection: Connection, model: str, day: int) -> Iterator[ColumnBatch]:
+    """The outcomes of a day that are in the database, by their names in `OF_OUTCOMES`, sorted by id, as bytes."""
+    query = select(*OF_OUTCOMES.values()).where(OUTCOMES.c.model == model, OUTCOMES.c.day == day)
+    return columns(connection, query.order_by(_bytes(connection, OUTCOMES.c.id)), tuple(OF_OUTCOMES))
+
+
+def _bytes(connection: Connection, column: Column[str]) -> ColumnElement[str]:
+    return column if connection.dialect.name == "sqlite" else collate(column, "C")
 
 
 def columns(connection: Connection, query: Select[Any], names: Sequence[str]) -> Iterator[ColumnBatch]:
@@ -89,12 +160,6 @@ def fetched(connection: Connection, select_of: Callable[[list[T]], Select[Any]],
     """The rows of a query for each few of many values."""
     for chunk in chunks(values):
         yield from connection.execute(select_of(chunk))
-
-
-def outcomes(connection: Connection, model: str, day: int) -> Iterator[ColumnBatch]:
-    """The outcomes of a day that are in the database."""
-    query = select(OUTCOMES.c.id, *(SQL_COLUMNS[name] for name in OUTCOME))
-    yield from columns(connection, query.where(OUTCOMES.c.model == model, OUTCOMES.c.day == day), ("id", *OUTCOME))
 
 
 def contents(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
@@ -111,16 +176,19 @@ def with_terms(connection: Connection, batch: ColumnBatch) -> tuple[ColumnBatch,
     """
     found = contents(connection, set(batch["terms"]))
     has_terms = [digest in found for digest in batch["terms"]]
-    if not all(has_terms):
-        lost = [name for name, there in zip(batch.get("id", batch["terms"]), has_terms, strict=True) if not there]
-        named = ", ".join(list(dict.fromkeys(lost))[:_NAMED])
-        _log.error("%d recorded decisions are left out, their terms are missing in the database: %s", len(lost), named)
-    return chosen(batch, has_terms), found
+    if all(has_terms):
+        return batch, found
+    lost = list(compress(batch["id"], (not there for there in has_terms)))
+    named = ", ".join(lost[:_NAMED])
+    _log.error("%d recorded decisions are left out, their terms are missing in the database: %s", len(lost), named)
+    return {name: list(compress(column, has_terms)) for name, column in batch.items()}, found
 
 
-def chosen(batch: ColumnBatch, rows: Sequence[bool]) -> ColumnBatch:
-    """Some rows of a batch."""
-    return batch if all(rows) else {name: list(compress(column, rows)) for name, column in batch.items()}
+def challengers(connection: Connection, model: str, day: int) -> list[str]:
+    """Who decided in the background on a day."""
+    table = SHADOW_DECISIONS.c
+    query = select(table.challenger).where(table.model == model, table.day == day).distinct()
+    return list(connection.execute(query).scalars())
 
 
 def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, int]]:

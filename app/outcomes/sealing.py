@@ -1,223 +1,200 @@
-"""Whole days become files.
+"""Days that are over become files, and files lose what was erased.
 
-A file is written beside what there is, and entered in the manifest in a transaction. From then on it holds the day;
-rows that are also in the database are left out of reading, and are removed some at a time, so that nobody waits long.
-Whatever process dies at whatever moment, a decision is in the file that the manifest names, in the database, or in
-both with the same content; the next sealing goes on from there.
+The decisions of a day are written as one file beside what there is, and its outcomes as another; both are entered in
+one transaction. What comes later is a row again, and becomes a further file. Rows that are also in a file are left out
+of reading, and are removed some at a time, so that nobody waits long. Whatever process dies at whatever moment, a
+decision is in a file that readers know, in the database, or in both with the same content; the next sealing goes on
+from there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from time import monotonic, sleep, time
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection, Select, delete, func, insert, select
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
-from app.errors import NotFound
 from app.outcomes import rows
-from app.outcomes.manifest import SealedDay, erased, lock_day, note_draft, replace_day, sealed_day
-from app.outcomes.sealed_files import (
-    Draft,
-    SealedFile,
-    SealedFiles,
-    cast,
-    new_name,
-    outcomes_of,
-    schema,
-    table_of,
-    told_later,
-)
-from app.outcomes.tables import DECISIONS, OUTCOMES, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.cases import Asked
+from app.outcomes.rows import Replaced, SealedFile, erased_of, files_of, lock
+from app.outcomes.sealed_cases import SealedDay
+from app.outcomes.sealed_files import OUTCOMES as OUTCOME_SCHEMA
+from app.outcomes.sealed_files import Draft, Files, OpenFile, decision_schema, decision_table, new_name, outcome_table
+from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
+from app.storage import Storage
 
 _TAKES_SECONDS = 3600.0  # at most; a file that was written long ago may be removed at any moment
-_CLEAR = 1_000  # rows that one transaction removes, in some 20 ms
+CLEAR = 1_000  # rows that one transaction removes, in some 20 ms
 _PAUSE_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Written:
-    """A file that no reader knows yet, and what the database had when its content was read."""
-
-    before: SealedDay | None
-    after: SealedDay
-    erased: int
-
-
 class Sealer:
-    """Seals days of a database into files."""
+    """Seals days of a database into the files of a store, and reads these."""
 
-    def __init__(self, database: Database, files: SealedFiles) -> None:
+    def __init__(self, database: Database, storage: Storage) -> None:
         self._database = database
-        self._files = files
+        self.files = Files(storage)
+
+    def day(self, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> SealedDay:
+        """See `SealedDay`."""
+        return SealedDay(opened, self.files, connection, asked, day)
+
+    def find(self, file: SealedFile, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The rows of some ids in a file, with these columns and the id; Replaced where it is missing."""
+        with self.files.open(file) as opened:
+            for table in opened.find(ids, ["id", *names]):
+                yield from table.to_pylist()
 
     def seal(self, model: str, day: int) -> bool:
-        """Write a day that is over as one file, and remove from the database what is in it.
+        """Write what the database has of a day that is over as files, and remove it from the database.
 
         False, and nothing changed, where another process sealed or erased meanwhile, or nothing was to be written.
-        Memory of the compressed file, and of the ids that are to be removed. Minutes for a million
-        decisions, half of them pauses for other writers.
+        Memory of the compressed files, and of the ids that are to be removed. Minutes for a million decisions, half of
+        them pauses for other writers.
         """
-        self.clear(model, day)
+        self._clear(model, day)
         began = time()
-        try:
-            written = self._write(model, day)
-        except NotFound:  # another process replaced the file that was being read
-            return False
-        if written is None:
+        with self._database.reading(without_timeout=True) as connection:
+            before, erased = files_of(connection, model, day), _erasures(connection, model, day)
+            drafts = {"decisions": _decisions(connection, model, day), "outcomes": _outcomes(connection, model, day)}
+        written = [self._publish(model, day, kind, draft) for kind, draft in drafts.items() if draft.rows]
+        if not written:
             return False
         with self._database.writing() as connection:
-            lock_day(connection, model, day)
-            is_valid = erased(connection) == written.erased and time() - began < _TAKES_SECONDS
-            entered = is_valid and replace_day(connection, written.before, written.after)
-        drop(self._files, written.before if entered else written.after)
-        if entered:
-            self.clear(model, day)
-        return entered
+            lock(connection)
+            is_unmoved = files_of(connection, model, day) == before and _erasures(connection, model, day) == erased
+            is_valid = is_unmoved and time() - began < _TAKES_SECONDS
+            if is_valid:
+                _enter(connection, written)
+        if is_valid:
+            self._clear(model, day)
+        else:
+            self.remove(written)
+        return is_valid
 
-    def clear(self, model: str, day: int) -> int:
-        """Remove rows of the database that are in the file of their day; how many decisions and outcomes there were."""
-        with self._database.reading(without_timeout=True) as connection:
-            sealed = sealed_day(connection, model, day)
-            if sealed is None:
-                return 0
-            decisions = _ids(connection, select(DECISIONS.c.id).where(*rows.of_day(model, day)))
-            of_day = OUTCOMES.c.model == model, OUTCOMES.c.day == day
-            outcomes = _ids(connection, select(OUTCOMES.c.id).where(*of_day))
-        if not len(decisions) and not len(outcomes):
-            return 0
-        try:
-            with self._files.open(sealed.file) as file:
-                return self._clear_all(sealed, _common(file, decisions, outcomes))
-        except NotFound:  # another process replaced it, and clears, too
-            return 0
-
-    def _clear_all(self, sealed: SealedDay, parts: Iterable[list[dict[str, Any]]]) -> int:
-        """Remove the rows of all parts, with pauses as long as the work, in which others write."""
-        removed = 0
-        for part in parts:
-            began = monotonic()
-            removed += self._clear(sealed, part)
-            sleep(min(monotonic() - began, _PAUSE_SECONDS))
-        return removed
-
-    def _clear(self, sealed: SealedDay, part: list[dict[str, Any]]) -> int:
-        """Remove those rows, given with id, whether it is the caller's, digest and revision, in one transaction."""
-        ids = [row["id"] for row in part]
-        merged = {row["id"]: row["revision"] for row in part if row["revision"] is not None}
+    def purge(self, model: str, day: int) -> None:
+        """Replace the files of a day that have erased cases by such without, and forget the ids of these."""
+        with self._database.reading() as connection:
+            ids, files = erased_of(connection, model, day), files_of(connection, model, day)
+        for file in files:
+            self._purge(file, ids)
+        table = ERASED.c
         with self._database.writing() as connection:
-            lock_day(connection, sealed.model, sealed.day)
-            if sealed_day(connection, sealed.model, sealed.day) != sealed:
-                return 0
-            there = {row[0] for row in rows.fetched(connection, _present, ids)}
-            given = [
-                {"id": row["id"], "model": sealed.model, "day": sealed.day, "digest": row["digest"]}
-                for row in part
-                if row["given"] and row["id"] in there
-            ]
-            _enter_ids(connection, given)
-            connection.execute(delete(DECISIONS).where(DECISIONS.c.id.in_(there)))
-            connection.execute(delete(SHADOW_DECISIONS).where(SHADOW_DECISIONS.c.id.in_(there)))
-            told = [row.id for row in rows.fetched(connection, _outcomes, merged) if row.revision == merged[row.id]]
-            connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(told)))
-        return len(there) + len(told)
+            for some in rows.chunks(ids):
+                where = table.model == model, table.day == day, table.id.in_(some)
+                connection.execute(update(ERASED).where(*where).values(id=None))
 
-    def _write(self, model: str, day: int) -> _Written | None:
-        """Publish a file with all decisions of the day and all outcomes of them; None where there are none."""
+    def discard(self, files: Sequence[str]) -> None:
+        """Remove files, and the cases that only these have."""
+        with self._database.writing() as connection:
+            _retire(connection, files)
+        self.remove(files)
+
+    def remove(self, files: Iterable[str]) -> None:
+        """Remove files that no reader reads any more; those where that fails are removed by upkeep a day later.
+
+        Not to be called where a commit raised: nobody knows then which files are current.
+        """
+        for name in files:
+            try:
+                self.files.remove(name)
+                with self._database.writing() as connection:
+                    connection.execute(delete(SEALED_FILES).where(SEALED_FILES.c.file == name))
+            except Exception as error:  # noqa: BLE001 - what was done is done
+                _log.warning("a file of decisions was not removed: %s (%s)", name, type(error).__name__)
+
+    def _publish(self, model: str, day: int, kind: str, draft: Draft) -> str:
+        """Write a file, after the database has noted it as its own, so that it may remove it."""
+        name = new_name(model, day, kind)
+        noted = {"file": name, "model": model, "day": day, "kind": kind, "is_current": False, "at": time()}
+        with self._database.writing() as connection:
+            connection.execute(insert(SEALED_FILES).values(noted))
+        self.files.publish(name, draft.content())
+        return name
+
+    def _purge(self, file: SealedFile, ids: list[str]) -> None:
+        with self.files.open(file) as opened:
+            if not any(len(found) for found in opened.find(ids, ["id"])):
+                return
+            draft = Draft(opened.columns)
+            for part in opened.parts():
+                draft.add(part.filter(pc.invert(pc.is_in(part["id"], value_set=pa.array(ids)))))
+        written = [self._publish(file.model, file.day, file.kind, draft)] if draft.rows else []
+        with self._database.writing() as connection:
+            lock(connection)
+            replaced = _retire(connection, [file.file])
+            if replaced:
+                _enter(connection, written, file.at)
+        self.remove([file.file] if replaced else written)
+
+    def _clear(self, model: str, day: int) -> None:
+        """Remove the rows that are in files, with pauses as long as the work, in which others write."""
         with self._database.reading(without_timeout=True) as connection:
-            before = sealed_day(connection, model, day)
-            count = erased(connection)
-            draft = self._draft(connection, model, day, before)
-        if not draft.rows:
-            return None
-        content = draft.content()
-        name = publish(self._database, self._files, model, day, content)
-        after = SealedDay(model, day, name, draft.rows, draft.known, len(content), time())
-        return _Written(before, after, count)
+            of_outcomes = OUTCOMES.c.model == model, OUTCOMES.c.day == day
+            ids = {
+                "decisions": _ids(connection, select(DECISIONS.c.id).where(*rows.of_day(model, day))),
+                "outcomes": _ids(connection, select(OUTCOMES.c.id).where(*of_outcomes)),
+            }
+            files = files_of(connection, model, day)
+        for file in files:
+            if len(ids[file.kind]):
+                with suppress(Replaced), self.files.open(file) as opened:  # another process replaced it
+                    self._clear_all(file, opened, ids[file.kind])
 
-    def _draft(self, connection: Connection, model: str, day: int, before: SealedDay | None) -> Draft:
-        width = connection.execute(
-            select(func.max(func.length(DECISIONS.c.probabilities))).where(*rows.of_day(model, day))
-        ).scalar()
-        table = SHADOW_DECISIONS.c
-        challengers = set(
-            connection.execute(
-                select(table.challenger).where(table.model == model, table.day == day).distinct()
-            ).scalars()
-        )
-        if before is None:
-            draft = Draft(schema(width or 0, challengers))
-            for part in _tables(connection, model, day, draft.columns):
-                draft.add(part)
-            return draft
-        with self._files.open(before.file) as file:
-            old = file.columns.field("probabilities").type.byte_width
-            draft = Draft(schema(max(width or 0, old), challengers.union(file.challengers)))
-            late = list(_tables(connection, model, day, draft.columns))
-            outcomes = outcomes_of(rows.outcomes(connection, model, day))
-            for part in _merged(file, late, outcomes, draft.columns) if late or len(outcomes) else ():
-                draft.add(part)
-        return draft
+    def _clear_all(self, file: SealedFile, opened: OpenFile, ids: Any) -> None:
+        remove = _remove_decisions if file.kind == "decisions" else _remove_outcomes
+        for part in opened.parts(["id", "given", "digest"] if file.kind == "decisions" else ["id", "revision"]):
+            table = part.filter(pc.is_in(part["id"], value_set=ids))
+            for first in range(0, len(table), CLEAR):
+                began = monotonic()
+                with self._database.writing() as connection:
+                    remove(connection, file, table.slice(first, CLEAR).to_pylist())
+                sleep(min(monotonic() - began, _PAUSE_SECONDS))
 
 
-def publish(database: Database, files: SealedFiles, model: str, day: int, content: bytes) -> str:
-    """Write a file that the database has noted as its own; its name."""
-    name = new_name(model, day)
-    with database.writing() as connection:
-        note_draft(connection, name)
-    files.publish(name, content)
-    return name
+def _retire(connection: Connection, files: Iterable[str]) -> int:
+    """Let readers no longer read files; how many were read until now."""
+    table = SEALED_FILES.c
+    where = table.file.in_(files), table.is_current
+    return connection.execute(update(SEALED_FILES).where(*where).values(is_current=False, at=time())).rowcount
 
 
-def drop(files: SealedFiles, day: SealedDay | None) -> None:
-    """Remove a file that the manifest does not name; where that fails, it is removed a day later.
-
-    Not to be called where a commit raised: nobody knows then which file it names.
-    """
-    if day is None or not day.rows:
-        return
-    name = day.file
-    try:
-        files.remove(name)
-    except Exception as error:  # noqa: BLE001 - what was done is done
-        _log.warning("a replaced file of decisions was not removed: %s (%s)", name, type(error).__name__)
+def _enter(connection: Connection, files: Iterable[str], at: float | None = None) -> None:
+    values = {"is_current": True, "at": time() if at is None else at}
+    connection.execute(update(SEALED_FILES).where(SEALED_FILES.c.file.in_(files)).values(values))
 
 
-def _tables(connection: Connection, model: str, day: int, columns: Any) -> Iterator[Any]:
-    """The decisions of a day in the database, with outcomes and challengers, sorted by id."""
-    names = list(rows.SQL_COLUMNS)
-    for batch in rows.batches(connection, names, rows.of_day(model, day), sort=True):
+def _erasures(connection: Connection, model: str, day: int) -> int:
+    """How many decisions of a day were ever erased: where it has changed, what was read before may not be written."""
+    query = select(func.count()).select_from(ERASED).where(ERASED.c.model == model, ERASED.c.day == day)
+    return int(connection.execute(query).scalar_one())
+
+
+def _decisions(connection: Connection, model: str, day: int) -> Draft:
+    """The decisions of a day in the database, with challengers."""
+    width = select(func.max(func.length(DECISIONS.c.probabilities))).where(*rows.of_day(model, day))
+    challengers = rows.challengers(connection, model, day)
+    draft = Draft(decision_schema(connection.execute(width).scalar() or 0, challengers))
+    for batch in rows.decisions(connection, list(rows.OF_DECISIONS), rows.of_day(model, day), sort=True):
         whole, contents = rows.with_terms(connection, batch)
-        if whole["id"]:
-            yield table_of(whole, contents, rows.shadows(connection, whole["id"]), columns)
+        draft.add(decision_table(whole, contents, rows.shadows(connection, whole["id"]), draft.columns))
+    return draft
 
 
-def _merged(file: SealedFile, late: list[Any], outcomes: Any, columns: Any) -> Iterator[Any]:
-    """The rows of a file with the outcomes that came later, and the decisions that did, in the order of the ids."""
-    rest = pa.concat_tables(late) if late else columns.empty_table()
-    for part in file.parts():
-        table = cast(told_later(part, outcomes), columns)
-        rest = rest.filter(pc.invert(pc.is_in(rest["id"], value_set=table["id"].combine_chunks())))
-        is_before = pc.less_equal(rest["id"], table["id"][-1])
-        between, rest = rest.filter(is_before), rest.filter(pc.invert(is_before))
-        yield pa.concat_tables([table, between]).unify_dictionaries().sort_by("id") if len(between) else table
-    yield rest
-
-
-def _common(file: SealedFile, decisions: Any, outcomes: Any) -> Iterator[list[dict[str, Any]]]:
-    """Rows of the file that are among those ids of the database, some at a time."""
-    ids = pa.concat_arrays([decisions, outcomes])
-    for part in file.parts(["id", "given", "digest", "revision"]):
-        table = part.filter(pc.is_in(part["id"], value_set=ids))
-        for first in range(0, len(table), _CLEAR):
-            yield table.slice(first, _CLEAR).to_pylist()
+def _outcomes(connection: Connection, model: str, day: int) -> Draft:
+    draft = Draft(OUTCOME_SCHEMA)
+    for batch in rows.outcomes(connection, model, day):
+        draft.add(outcome_table([batch]))
+    return draft
 
 
 def _ids(connection: Connection, query: Any) -> Any:
@@ -225,20 +202,33 @@ def _ids(connection: Connection, query: Any) -> Any:
     return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 
-def _present(some: list[str]) -> Select[Any]:
-    """Those decisions that are there, locked in the order in which outcomes of them lock them."""
-    return select(DECISIONS.c.id).where(DECISIONS.c.id.in_(some)).order_by(DECISIONS.c.id).with_for_update()
+def _remove_decisions(connection: Connection, file: SealedFile, part: list[dict[str, Any]]) -> None:
+    """Remove decisions, given with id, whether it is the caller's, and digest; ids of callers are kept."""
+    there = {row[0] for row in rows.fetched(connection, _present, [row["id"] for row in part])}
+    given = [
+        {"id": row["id"], "model": file.model, "day": file.day, "digest": row["digest"]}
+        for row in part
+        if row["given"] and row["id"] in there
+    ]
+    if given:
+        dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+        connection.execute(dialect.insert(SEALED_IDS).on_conflict_do_nothing(), given)
+    connection.execute(delete(DECISIONS).where(DECISIONS.c.id.in_(there)))
+    connection.execute(delete(SHADOW_DECISIONS).where(SHADOW_DECISIONS.c.id.in_(there)))
 
 
-def _outcomes(some: list[str]) -> Select[Any]:
+def _remove_outcomes(connection: Connection, _file: SealedFile, part: list[dict[str, Any]]) -> None:
+    """Remove outcomes, given with id and revision, that are still the same."""
+    revisions = {row["id"]: row["revision"] for row in part}
     table = OUTCOMES.c
-    return select(table.id, table.revision).where(table.id.in_(some)).order_by(table.id).with_for_update()
+
+    def query(some: list[str]) -> Select[Any]:
+        return select(table.id, table.revision).where(table.id.in_(some)).order_by(table.id).with_for_update()
+
+    same = [row.id for row in rows.fetched(connection, query, revisions) if row.revision == revisions[row.id]]
+    connection.execute(delete(OUTCOMES).where(table.id.in_(same)))
 
 
-def _enter_ids(connection: Connection, found: Iterable[dict[str, Any]]) -> None:
-    new = {row["id"]: row for row in found}
-    there = rows.fetched(connection, lambda some: select(SEALED_IDS.c.id).where(SEALED_IDS.c.id.in_(some)), new)
-    for row in list(there):
-        del new[row[0]]
-    if new:
-        connection.execute(insert(SEALED_IDS), list(new.values()))
+def _present(some: list[str]) -> Select[Any]:
+    """Those decisions that are there, locked in the order in which others lock them."""
+    return select(DECISIONS.c.id).where(DECISIONS.c.id.in_(some)).order_by(DECISIONS.c.id).with_for_update()

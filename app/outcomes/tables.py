@@ -51,23 +51,16 @@ OUTCOMES = Table(
     Index("outcomes_model_day", "model", "day"),
 )
 
-SEALED_DAYS = Table(
-    "sealed_days",
+SEALED_FILES = Table(
+    "sealed_files",
     TABLES,
-    Column("model", String(64), primary_key=True),
-    Column("day", Integer, primary_key=True, autoincrement=False),
-    Column("file", Text, nullable=False),  # relative to the store; a new one each time that the day is written again
-    Column("rows", Integer, nullable=False),
-    Column("known", Integer, nullable=False),  # of the rows, those whose outcome is in the file
-    Column("bytes", BigInteger, nullable=False),
-    Column("sealed_at", Double, nullable=False),
-)
-
-SEALED_DRAFTS = Table(
-    "sealed_drafts",  # files of this database that the manifest does not name: not yet, or not any more
-    TABLES,
-    Column("file", String(128), primary_key=True),
-    Column("at", Double, nullable=False),
+    Column("file", String(160), primary_key=True),  # relative to the store
+    Column("model", String(64), nullable=False),
+    Column("day", Integer, nullable=False),
+    Column("kind", String(16), nullable=False),  # decisions or outcomes
+    Column("is_current", Boolean, nullable=False),  # readers read it; else it is being written, or was replaced
+    Column("at", Double, nullable=False),  # when it was written, or ceased to be current
+    Index("sealed_files_model_day", "model", "day"),
 )
 
 SEALED_IDS = Table(
@@ -81,10 +74,14 @@ SEALED_IDS = Table(
 )
 
 ERASED = Table(
-    "erased_decisions",  # so that no retry brings one back
+    "erased_decisions",  # so that no retry brings one back, and no reader reads one
     TABLES,
-    Column("id_digest", String(32), primary_key=True),  # an id may tell of a person
+    Column("id_digest", String(32), primary_key=True),
     Column("at", Double, nullable=False),
+    Column("model", String(64), nullable=False),
+    Column("day", Integer, nullable=False),
+    Column("id", String(MAX_ID)),  # until no file has it any more: an id may tell of a person
+    Index("erased_decisions_model_day", "model", "day"),
 )
 
 RECORDING = Table(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+from app.outcomes.archive import Located
 from app.outcomes.decided import Row
 from app.outcomes.identity import DAY
 from app.outcomes.intake import Outcome
-from app.outcomes.locating import Located
 
 Key = tuple[str, int]
 LAGS = (60.0, 3600.0, *(float(days * DAY) for days in (1, 7, 30, 90, 365)))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from time import time
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, select
@@ -14,39 +13,53 @@ from app.database import Database, DatabaseAway
 from app.outcomes import rows
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY, date_of, day_of
-from app.outcomes.manifest import drafts, forget_drafts, lock_day, replace_day, sealed_days
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.rows import Day, SealedFile, sealed_files
+from app.outcomes.tables import (
+    DECISION_TERMS,
+    DECISIONS,
+    ERASED,
+    OUTCOMES,
+    SEALED_FILES,
+    SEALED_IDS,
+    SHADOW_DECISIONS,
+)
 
 SETTLED_SECONDS = 2 * 3600.0  # after the end of a day no decision of it is being recorded any more
-_AGAIN_SECONDS = DAY  # before a day is written again
+_LONGEST_DAYS = 30  # that what came later stays in the database
 _UNUSED_SECONDS = DAY  # processes remember for an hour that terms are stored
 _ABANDONED_SECONDS = DAY
-_BATCH = 2_000  # rows that one transaction removes
+BATCH = 2_000  # rows that one transaction removes
 
 _LOCK = 5_417_916_016_016  # the number of the lock of this work
 _MODELS = (DECISIONS, OUTCOMES, SHADOW_DECISIONS, SEALED_IDS)
 
 _log = logging.getLogger(__name__)
 
-Day = tuple[str, int]
-
 
 def due(connection: Connection, now: float) -> list[Day]:
-    """Models and days to be sealed, or written again since decisions or outcomes came later."""
+    """Models and days to be sealed, or of which decisions or outcomes came later.
+
+    These wait the longer the more files the day has: a day, then two, four, up to 30, so that days have few files.
+    """
     over = day_of(now - SETTLED_SECONDS) * DAY
-    sealed = {(day.model, day.day): day.sealed_at for day in sealed_days(connection)}
+    sealed = sealed_files(connection)
     found: set[Day] = set()
     for model in rows.each_value(connection, DECISIONS.c.model):
         found.update((model, day) for day in rows.days_of(connection, model, None, over))
     for model in rows.each_value(connection, OUTCOMES.c.model):
         days = rows.each_value(connection, OUTCOMES.c.day, OUTCOMES.c.model == model)
         found.update((model, day) for day in days if (model, day) in sealed)
-    return sorted(one for one in found if sealed.get(one, 0.0) < now - _AGAIN_SECONDS)
+    return sorted(one for one in found if one not in sealed or now >= _next(sealed[one]))
+
+
+def _next(files: Sequence[SealedFile]) -> float:
+    """When a day gets further files. It has two from the first time: of decisions, and of outcomes."""
+    return files[-1].at + DAY * min(1 << max(len(files) - 2, 0), _LONGEST_DAYS)
 
 
 def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True) -> None:
     """Seal what is due, if at all, and remove what has expired and what is left over. One process does so at a time."""
-    with _alone(archive.database) as is_alone:
+    with alone(archive.database) as is_alone:
         if not is_alone:
             return
         if keep_seconds is not None:
@@ -55,51 +68,50 @@ def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True)
             days = due(connection, time())
         if days and not seals:
             _log.warning("recorded decisions stay in the database: set PAYOFF_DECISIONS to a store that is shared")
-        elif days:
-            _seal(archive, days)
+        else:
+            _each(days, archive, "sealed", lambda sealer, *day: sealer.seal(*day))
+        with archive.database.reading() as connection:
+            has_erased = select(ERASED.c.model, ERASED.c.day).where(ERASED.c.id.is_not(None)).distinct()
+            erased = [(row.model, row.day) for row in connection.execute(has_erased)]
+        _each(erased, archive, "written without what was erased", lambda sealer, *day: sealer.purge(*day))
         _remove_unused_terms(archive.database)
         _remove_abandoned(archive)
+
+
+def _each(days: Iterable[Day], archive: Archive, what: str, work: Callable[..., object]) -> None:
+    """Do something with each day, on which no other one depends."""
+    for model, day in days:
+        try:
+            if work(archive.sealer, model, day) is not False:
+                _log.info("decisions %s: %s, %s", what, model, date_of(day))
+        except DatabaseAway:
+            raise
+        except Exception:  # noqa: BLE001 - one day must not hold up the others
+            _log.exception("decisions not %s: %s, %s", what, model, date_of(day))
 
 
 def expire(archive: Archive, keep_seconds: float) -> None:
     """Remove all of the days that ended longer ago than that."""
     before = day_of(time() - keep_seconds)
     with archive.database.reading() as connection:
-        old = [day for day in sealed_days(connection) if day.day < before]
+        old = [file.file for (_, day), files in sealed_files(connection).items() if day < before for file in files]
         models = {model for table in _MODELS for model in rows.each_value(connection, table.c.model)}
-    for day in old:
-        with archive.database.writing() as connection:
-            lock_day(connection, day.model, day.day)
-            replace_day(connection, day, replace(day, rows=0))
-        archive.storage.remove(day.file)
+    if old:
+        archive.sealer.discard(old)
     for model in sorted(models):
         _remove(archive.database, DECISIONS, DECISIONS.c.model == model, DECISIONS.c.at < before * DAY)
         for table in (OUTCOMES, SHADOW_DECISIONS, SEALED_IDS):
             _remove(archive.database, table, table.c.model == model, table.c.day < before)
 
 
-def _seal(archive: Archive, days: Iterable[Day]) -> None:
-    from app.outcomes.sealing import Sealer  # noqa: PLC0415 - it takes memory, see `archive`
-
-    sealer = Sealer(archive.database, archive.files)
-    for model, day in days:
-        try:
-            if sealer.seal(model, day):
-                _log.info("decisions sealed: %s, %s", model, date_of(day))
-        except DatabaseAway:
-            raise
-        except Exception:  # noqa: BLE001 - one day must not hold up the others
-            _log.exception("decisions not sealed: %s, %s", model, date_of(day))
-
-
 def _remove(database: Database, table: Table, *where: ColumnElement[bool]) -> None:
     """Remove rows, some at a time, so that nobody waits long."""
-    some = select(table.c.id).where(*where).limit(_BATCH)
+    some = select(table.c.id).where(*where).limit(BATCH)
     while True:
         with database.writing() as connection:
             ids = list(connection.execute(some).scalars())
             connection.execute(delete(table).where(table.c.id.in_(ids), *where))
-        if len(ids) < _BATCH:
+        if len(ids) < BATCH:
             return
 
 
@@ -111,29 +123,28 @@ def _remove_unused_terms(database: Database) -> None:
         candidates = set(connection.execute(select(table.digest).where(old)).scalars())
         if candidates:
             candidates.difference_update(connection.execute(select(DECISIONS.c.terms).distinct()).scalars())
-    for some in rows.chunks(sorted(candidates), _BATCH):
+    for some in rows.chunks(sorted(candidates), BATCH):
         with database.writing() as connection:
             connection.execute(delete(DECISION_TERMS).where(table.digest.in_(some), old))
 
 
 def _remove_abandoned(archive: Archive) -> None:
-    """Remove files that this database noted a day ago and that its manifest does not name; no others.
+    """Remove files that this database noted, and that no reader has read for a day; no others.
 
     A file that it does not know may be the only place of decisions: it is there where the database was lost, is an
     older copy, or is another one.
     """
+    table = SEALED_FILES.c
     with archive.database.reading() as connection:
-        names = drafts(connection, time() - _ABANDONED_SECONDS)
-    for some in rows.chunks(sorted(names)):
-        for name in some:
-            archive.storage.remove(name)
-        with archive.database.writing() as connection:
-            forget_drafts(connection, some)
+        old = select(table.file).where(~table.is_current, table.at < time() - _ABANDONED_SECONDS)
+        names = connection.execute(old).scalars().all()
+    if names:
+        archive.sealer.remove(names)
     archive.storage.clean_up()
 
 
 @contextmanager
-def _alone(database: Database) -> Iterator[bool]:
+def alone(database: Database) -> Iterator[bool]:
     """Whether no other process is at it. On SQLite there may be two: the second one finds each day sealed."""
     if database.is_sqlite:
         yield True

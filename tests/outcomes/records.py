@@ -113,7 +113,7 @@ def told(
         {
             "id": id_,
             "model": terms.model,
-            "day": day,
+            "day": int(day),
             "truth": truth,
             "label": str(terms.classes[truth]),
             "action": actions[i] if actions else None,

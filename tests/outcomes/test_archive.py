@@ -34,7 +34,7 @@ def test_cases_are_what_was_written(database, archive):
     assert (found.outcome_at[order][1], found.received_at[order][1]) == (MONDAY + 60, MONDAY + 70)
     assert np.isnan(found.propensity).all()
     assert np.isnan(found.benefit[order][[0, 2]]).all()
-    assert found.instances == (None,) * 3
+    assert found.instances == [None] * 3
 
 
 def test_terms_with_fewer_classes_are_filled_up(database, archive):
@@ -94,7 +94,7 @@ def test_decisions_are_located(database, archive):
     found = archive.locate([one, two, "none"])
 
     assert set(found) == {one, two}
-    assert (found[one].model, found[one].version, found[one].day, found[one].file) == ("loan", 1, 20_000, None)
+    assert (found[one].model, found[one].version, found[one].day, found[one].files) == ("loan", 1, 20_000, ())
     assert (found[two].version, found[two].day) == (2, 19_999)
     assert (found[two].classes, found[two].actions) == (("bad", "late", "good"), ("refuse", "grant"))
 

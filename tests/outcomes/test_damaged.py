@@ -16,8 +16,7 @@ from app.access.caller import ANYBODY
 from app.api.app import create_app
 from app.errors import Damaged
 from app.outcomes.identity import DAY
-from app.outcomes.manifest import sealed_day
-from app.outcomes.sealing import Sealer
+from app.outcomes.rows import files_of
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES
 from app.outcomes.terms import Terms
 from app.wiring import wire
@@ -73,10 +72,10 @@ def store(tmp_path_factory):
     others = decided(database, 2, terms=OTHER, at=DATE * DAY)
     told(database, ids[::2], [0] * 20, day=DATE)
     for model, day in (("loan", DATE), ("loan", DATE + 1), ("other", DATE)):
-        Sealer(database, archive.files).seal(model, day)
+        archive.sealer.seal(model, day)
     with database.reading() as connection:
-        file = sealed_day(connection, "loan", DATE).file
-    path = Path(archive.storage.url, file, "decisions.parquet")
+        (file,) = (one.file for one in files_of(connection, "loan", DATE) if one.kind == "decisions")
+    path = Path(archive.storage.url, file, "rows.parquet")
     yield SimpleNamespace(
         ports=service.ports, archive=archive, app=create_app(service), file=file, path=path,
         content=path.read_bytes(), damaged=ids[::2], sound=ids[1::2], others=others,
@@ -144,7 +143,7 @@ def ids_of(archive):
 
 def test_decisions_without_terms_are_left_out_of_reading_and_sealing(database, archive, partly, caplog):
     whole, _ = partly
-    sealer = Sealer(database, archive.files)
+    sealer = archive.sealer
     assert ids_of(archive) == sorted(whole)
     assert [len(part) for part in archive.cases("loan", arrivals_only=True)] == [3]
 
@@ -156,7 +155,6 @@ def test_decisions_without_terms_are_left_out_of_reading_and_sealing(database, a
     assert ids_of(archive) == sorted([*whole, *late])
     with database.reading() as connection:
         assert sorted(connection.execute(select(DECISIONS.c.id)).scalars()) == ["x", "y"]
-        assert sealed_day(connection, "loan", DATE).rows == 4
     assert "x, y" in caplog.text
 
 
@@ -166,7 +164,7 @@ def test_a_day_of_which_all_terms_are_missing_is_empty(database, archive):
         connection.execute(DECISION_TERMS.delete())
 
     assert [(len(cases), cases.lost) for cases in archive.cases("loan")] == [(0, 2)]
-    assert not Sealer(database, archive.files).seal("loan", DATE)
+    assert not archive.sealer.seal("loan", DATE)
 
 
 def test_a_decision_without_terms_is_named_and_can_be_erased(database, archive, partly):

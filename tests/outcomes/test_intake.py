@@ -14,8 +14,8 @@ from app.errors import Unavailable
 from app.outcomes.archive import Archive, Told
 from app.outcomes.identity import DAY
 from app.outcomes.intake import Outcome, receive
-from app.outcomes.sealing import Sealer
-from app.outcomes.tables import DECISIONS, OUTCOMES, SEALED_DAYS
+from app.outcomes.rows import SealedFile
+from app.outcomes.tables import DECISIONS, OUTCOMES, SEALED_FILES
 from tests.outcomes.records import LOAN, decided
 
 BAD, GOOD = Outcome(0), Outcome(1)
@@ -119,19 +119,11 @@ def sealed(database, id_, file, outcome):
     found = archive(database).locate([id_])[id_]
     with database.writing() as connection:
         connection.execute(delete(DECISIONS).where(DECISIONS.c.id == id_))
-        connection.execute(delete(SEALED_DAYS))
-        row = {
-            "model": found.model,
-            "day": found.day,
-            "file": file,
-            "rows": 1,
-            "known": 1,
-            "bytes": 1,
-            "sealed_at": 1.0,
-        }
-        connection.execute(insert(SEALED_DAYS), [row])
+        connection.execute(delete(SEALED_FILES))
+        there = SealedFile(file, found.model, found.day, "outcomes", 1.0)
+        connection.execute(insert(SEALED_FILES).values(is_current=True, **there._asdict()))
     told = None if outcome is None else Told(outcome.truth, outcome.action, outcome.benefit, outcome.at, 1.0, 4)
-    return replace(found, file=file, told=told)
+    return replace(found, files=[there], told=told)
 
 
 def test_an_outcome_in_a_sealed_day_counts_as_stored(database):
@@ -152,7 +144,7 @@ def test_a_decision_that_is_sealed_meanwhile_is_located_again(database):
     (id_,) = decided(database, 1)
     there = archive(database).locate([id_])[id_]
     first, second = sealed(database, id_, "f1", None), None
-    second = replace(first, file="f2")
+    second = replace(first, files=[first.files[0]._replace(file="f2")])
     found = iter([there, second, first])
 
     received = sent(database, {}, resolve=lambda: {id_: (next(found), GOOD)})
@@ -187,7 +179,7 @@ def test_outcomes_that_come_while_a_day_is_sealed_are_all_there_once(database, t
 
     def seal():
         sealing.set()
-        return [Sealer(database, there.files).seal("loan", 20_000) for _ in range(3)]
+        return [there.sealer.seal("loan", 20_000) for _ in range(3)]
 
     with ThreadPoolExecutor(4) as pool:
         sealed, *accepted = [pool.submit(seal), *(pool.submit(send, start) for start in (0, 20, 40))]

@@ -18,9 +18,10 @@ from app.outcomes import rows, sealed_files, sealing
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY
 from app.outcomes.intake import Outcome, receive
-from app.outcomes.sealing import Sealer
-from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_DAYS, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.sealed_files import Files
+from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.outcomes.terms import Terms
+from app.outcomes.upkeep import keep_up
 from tests.outcomes.records import LOAN, decided, told
 
 DATE = 20_000
@@ -37,7 +38,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def sealer(archive):
-    return Sealer(archive.database, archive.files)
+    return archive.sealer
 
 
 def everything(archive, **asked):
@@ -90,21 +91,11 @@ def test_a_sealed_day_reads_like_before(database, archive, sealer):
 
     assert [everything(archive, **one) for one in asked] == before
     assert count(database, DECISIONS) == len(tuesday)
-    assert (
-        count(database, OUTCOMES),
-        count(database, SEALED_IDS),
-        count(database, SHADOW_DECISIONS),
-        count(database, SEALED_DAYS),
-    ) == (
-        0,
-        13,
-        0,
-        1,
-    )
+    assert [count(database, table) for table in (OUTCOMES, SEALED_IDS, SHADOW_DECISIONS, SEALED_FILES)] == [0, 13, 0, 2]
 
 
 @pytest.mark.thorough
-def test_a_day_is_sealed_again_with_what_came_later(database, archive, sealer):
+def test_what_comes_later_becomes_further_files(database, archive, sealer):
     ids = monday(database)
     sealer.seal("loan", DATE)
     late = decided(database, 9, terms=CASH, at=MONDAY + 100, shadows={"loan:3": [0] * 9}, seed=3)
@@ -119,7 +110,7 @@ def test_a_day_is_sealed_again_with_what_came_later(database, archive, sealer):
 
     assert everything(archive) == before
     assert (count(database, DECISIONS), count(database, OUTCOMES), count(database, SEALED_IDS)) == (0, 0, 14)
-    assert len(archive.storage.folders("loan")) == 1
+    assert len(archive.storage.folders("loan")) == count(database, SEALED_FILES) == 4
 
 
 def test_sealed_decisions_are_located(database, archive, sealer):
@@ -141,7 +132,7 @@ def test_sealed_decisions_are_located(database, archive, sealer):
             before[id_].classes,
             before[id_].actions,
         )
-        assert one.file is not None
+        assert len(one.files) == (2 if one.model == "loan" else 1)
     assert found[ids[3]].told is None
     assert (found[ids[1]].told.truth, found[ids[1]].told.benefit, found[ids[1]].told.at) == (1, 3.5, 7.5)
     assert (found[ids[1]].told.received_at, found[ids[1]].told.revision) == (6.0, 1)
@@ -151,73 +142,120 @@ def test_only_groups_that_can_have_an_id_are_read(database, archive, sealer, mon
     ids = monday(database)
     sealer.seal("loan", DATE)
     read = []
-    whole = sealed_files.SealedFile._read
-    monkeypatch.setattr(
-        sealed_files.SealedFile, "_read", lambda file, groups, names: read.extend(groups) or whole(file, groups, names)
-    )
+    whole = pq.ParquetFile.read_row_groups
+
+    def noted(file, groups, **options):
+        read.extend(groups)
+        return whole(file, groups, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", noted)
 
     assert set(archive.locate([ids[-1]])) == {ids[-1]}
-    assert len(read) == 1
+    assert len(read) <= 2  # of decisions, and of outcomes
 
 
 class Killed(BaseException):
     """The process ends here."""
 
 
-STEPS = {
-    "before the file": (sealed_files.SealedFiles, "publish", 0, "before"),
-    "after the file": (sealed_files.SealedFiles, "publish", 0, "after"),
-    "inside the transaction": (sealing, "replace_day", 0, "after"),
-    "before rows are removed": (Sealer, "_clear", 0, "before"),
-    "while rows are removed": (sealing, "_enter_ids", 1, "after"),
-    "between removals": (Sealer, "_clear", 1, "after"),
-    "before the old file is removed": (sealed_files.SealedFiles, "remove", 0, "before"),
-}
+def killing(patch, step, turn, when):
+    """End the process before or after the `turn`-th call of a method of files, or commit of a transaction."""
+    calls = iter(range(10_000))
+    if step == "commit":
+        writing = Database.writing
+
+        @contextmanager
+        def dying(*arguments, **options):
+            is_now = next(calls) == turn
+            with writing(*arguments, **options) as connection:
+                yield connection
+                if is_now and when == "before":
+                    raise Killed
+            if is_now:
+                raise Killed
+
+        patch.setattr(Database, "writing", dying)
+        return
+    method = getattr(Files, step)
+
+    def call(*arguments):
+        is_now = next(calls) == turn
+        if is_now and when == "before":
+            raise Killed
+        method(*arguments)
+        if is_now:
+            raise Killed
+
+    patch.setattr(Files, step, call)
+
+
+STEPS = [("publish", turn) for turn in range(2)] + [("commit", turn) for turn in range(7)]
 
 
 @pytest.mark.thorough
-def test_nothing_is_lost_or_doubled_when_a_sealer_is_killed(database, archive, monkeypatch):
-    """At each step in turn; the first time there is no file yet, later there is."""
-    monkeypatch.setattr(sealing, "_CLEAR", 9)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_nothing_is_lost_or_doubled_when_a_sealer_is_killed(database, archive, sealer, monkeypatch, when):
+    """At each step in turn; the first time there is no file yet, later there are."""
+    monkeypatch.setattr(sealing, "CLEAR", 9)
     monday(database)
-    for i, (step, (owner, name, turn, when)) in enumerate(STEPS.items()):
-        late = decided(database, 20, terms=CASH, at=MONDAY + 100 + i, seed=i, ids=[f"{step}-{k}" for k in range(20)])
+    for i, (step, turn) in enumerate(STEPS):
+        name = f"{step}-{turn}"
+        late = decided(database, 20, terms=CASH, at=MONDAY + 100 + i, seed=i, ids=[f"{name}-{k}" for k in range(20)])
         told(database, late[:10], [1] * 10, day=DATE, received_at=20.0 + i)
         before = everything(archive)
 
         with monkeypatch.context() as patch:
-            patch.setattr(owner, name, dying(getattr(owner, name), turn, when))
+            killing(patch, step, turn, when)
             with pytest.raises(Killed):
-                Sealer(database, archive.files).seal("loan", DATE)
+                sealer.seal("loan", DATE)
 
-        assert everything(archive) == before, step
-        assert Sealer(database, archive.files).seal("loan", DATE) or not count(database, DECISIONS), step
-        assert everything(archive) == before, step
-        assert count(database, DECISIONS) == 0, step
-        assert count(database, SEALED_IDS) == 13 + 20 * (i + 1), step
+        assert everything(archive) == before, name
+        assert sealer.seal("loan", DATE) or not count(database, DECISIONS), name
+        assert everything(archive) == before, name
+        assert (count(database, DECISIONS), count(database, OUTCOMES)) == (0, 0), name
+        assert count(database, SEALED_IDS) == 13 + 20 * (i + 1), name
 
 
-def dying(method, turn, when):
-    """The method, which ends the process in its call number `turn`."""
-    calls = []
+@pytest.mark.thorough
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_was_erased_is_nowhere_though_upkeep_is_killed(database, archive, sealer, monkeypatch, when):
+    ids = monday(database)
+    sealer.seal("loan", DATE)
+    steps, rest = [*STEPS, ("remove", 0), ("remove", 1)], set(ids)
+    for (step, turn), id_ in zip(steps, ids[::2], strict=False):
+        archive.erase(id_)
+        before = everything(archive)
+        rest.remove(id_)
+        assert len(before) == len(rest)
+        with monkeypatch.context() as patch:
+            killing(patch, step, turn, when)
+            with pytest.raises(Killed):
+                sealer.purge("loan", DATE)
+        assert everything(archive) == before, (step, turn)
 
-    def call(*arguments):
-        calls.append(1)
-        if len(calls) <= turn:
-            return method(*arguments)
-        if when == "after":
-            method(*arguments)
-        raise Killed
+        keep_up(archive, None)
 
-    return call
+        assert everything(archive) == before, (step, turn)
+        assert in_files(archive) == rest, (step, turn)
+        with database.reading() as connection:
+            assert connection.execute(select(ERASED.c.id).where(ERASED.c.id.is_not(None))).first() is None
+
+
+def in_files(archive):
+    """The ids in all files that readers read."""
+    with archive.database.reading() as connection:
+        files = connection.execute(select(SEALED_FILES.c.file).where(SEALED_FILES.c.is_current)).scalars().all()
+    content = [pq.read_table(io.BytesIO(archive.storage.read(name, sealed_files.SEAL))) for name in files]
+    return {id_ for table in content for id_ in table["id"].to_pylist()}
 
 
 def test_what_comes_while_a_day_is_sealed_stays(database, archive, sealer, monkeypatch):
     """Outcomes, corrections, decisions and erasures between the reading of a day and its removal."""
     ids = monday(database)
-    publish = sealed_files.SealedFiles.publish
+    publish = Files.publish
 
     def meanwhile(files, *arguments):
+        monkeypatch.setattr(Files, "publish", publish)
         with database.writing() as connection:
             connection.execute(
                 update(OUTCOMES).where(OUTCOMES.c.id == ids[0]).values(truth=1, revision=2, received_at=30.0)
@@ -227,7 +265,7 @@ def test_what_comes_while_a_day_is_sealed_stays(database, archive, sealer, monke
         meanwhile.expected = everything(archive)
         return publish(files, *arguments)
 
-    monkeypatch.setattr(sealed_files.SealedFiles, "publish", meanwhile)
+    monkeypatch.setattr(Files, "publish", meanwhile)
 
     assert sealer.seal("loan", DATE)
 
@@ -240,14 +278,14 @@ def test_what_comes_while_a_day_is_sealed_stays(database, archive, sealer, monke
 
 def test_what_was_erased_while_a_day_is_sealed_does_not_come_back(database, archive, sealer, monkeypatch):
     ids = monday(database)
-    publish = sealed_files.SealedFiles.publish
+    publish = Files.publish
 
     def meanwhile(files, *arguments):
-        monkeypatch.setattr(sealed_files.SealedFiles, "publish", publish)
+        monkeypatch.setattr(Files, "publish", publish)
         assert archive.erase(ids[5])
         return publish(files, *arguments)
 
-    monkeypatch.setattr(sealed_files.SealedFiles, "publish", meanwhile)
+    monkeypatch.setattr(Files, "publish", meanwhile)
 
     assert not sealer.seal("loan", DATE)
     assert archive.storage.folders("loan") == []
@@ -260,24 +298,24 @@ def test_what_was_erased_while_a_day_is_sealed_does_not_come_back(database, arch
 def test_of_two_that_seal_one_day_one_does(database, archive, sealer, monkeypatch):
     monday(database)
     before = everything(archive)
-    publish = sealed_files.SealedFiles.publish
+    publish = Files.publish
 
     def meanwhile(files, *arguments):
-        monkeypatch.setattr(sealed_files.SealedFiles, "publish", publish)
+        monkeypatch.setattr(Files, "publish", publish)
         assert sealer.seal("loan", DATE)
         return publish(files, *arguments)
 
-    monkeypatch.setattr(sealed_files.SealedFiles, "publish", meanwhile)
+    monkeypatch.setattr(Files, "publish", meanwhile)
 
     assert not sealer.seal("loan", DATE)
 
     assert everything(archive) == before
-    assert len(archive.storage.folders("loan")) == 1
+    assert len(archive.storage.folders("loan")) == 2
 
 
 @pytest.mark.thorough
 def test_readers_see_each_decision_once_while_days_are_sealed(database, archive, sealer, monkeypatch):
-    monkeypatch.setattr(sealing, "_CLEAR", 5)
+    monkeypatch.setattr(sealing, "CLEAR", 5)
     monday(database)
     before = everything(archive)
     seen, problems, done = [], [], threading.Event()
@@ -304,7 +342,7 @@ def test_readers_see_each_decision_once_while_days_are_sealed(database, archive,
 @pytest.mark.thorough
 def test_outcomes_and_corrections_are_kept_while_days_are_sealed(database, archive, sealer, monkeypatch):
     """Two senders give each decision a truth, benefits later, and correct some; what they were told is what is read."""
-    monkeypatch.setattr(sealing, "_CLEAR", 5)
+    monkeypatch.setattr(sealing, "CLEAR", 5)
     ids = decided(database, 60, at=(MONDAY + np.arange(60.0)).tolist(), ids=[f"c-{i:02}" for i in range(60)])
     ledger, problems = {}, []
 
@@ -377,13 +415,13 @@ def test_an_erased_decision_is_nowhere(database, archive, sealer, is_sealed):
     with database.reading() as connection:
         for table in (DECISIONS, OUTCOMES, SEALED_IDS, SHADOW_DECISIONS):
             assert not set(connection.execute(select(table.c.id)).scalars()) & set(chosen)
-    if is_sealed:
-        (folder,) = archive.storage.folders("loan")
-        content = archive.storage.read(f"loan/{folder}", sealed_files.SEAL)
-        table = pq.read_table(io.BytesIO(content))
-        assert len(table) == len(rest)
-        sealer.seal("loan", DATE)
-        assert archive.locate(chosen) == {}
+    sealer.seal("loan", DATE)
+    assert archive.locate(chosen) == {}
+    sealer.purge("loan", DATE)
+    assert in_files(archive) == set(rest)
+    assert archive.locate(chosen) == {}
+    with database.reading() as connection:
+        assert set(connection.execute(select(ERASED.c.id)).scalars()) == {None}
 
 
 def test_files_keep_these_columns(database, archive, sealer):
@@ -392,13 +430,15 @@ def test_files_keep_these_columns(database, archive, sealer):
     )
     told(database, [id_], [1], day=DATE, actions=[0], benefits=[2.0], at=7.5, received_at=6.0)
     sealer.seal("loan", DATE)
-    (folder,) = archive.storage.folders("loan")
+    files = archive.storage.folders("loan")
 
-    table = pq.read_table(io.BytesIO(archive.storage.read(f"loan/{folder}", sealed_files.SEAL)))
+    decisions, outcomes = (
+        pq.read_table(io.BytesIO(archive.storage.read(f"loan/{name}", sealed_files.SEAL))) for name in files
+    )
 
     text, coded = "string", "dictionary<values=string, indices=int32, ordered=0>"
     half = np.float64(0.5).tobytes()
-    assert [(field.name, str(field.type), table[field.name][0].as_py()) for field in table.schema] == [
+    assert [(field.name, str(field.type), decisions[field.name][0].as_py()) for field in decisions.schema] == [
         ("id", text, id_),
         ("given", "bool", False),
         ("at", "double", MONDAY),
@@ -411,6 +451,9 @@ def test_files_keep_these_columns(database, archive, sealer):
         ("details", text, "{}"),
         ("instance", text, "[]"),
         ("digest", "int64", 0),
+    ]
+    assert [(field.name, str(field.type), outcomes[field.name][0].as_py()) for field in outcomes.schema] == [
+        ("id", text, id_),
         ("truth", "int32", 1),
         ("action", "int32", 0),
         ("benefit", "double", 2.0),
@@ -425,9 +468,12 @@ def test_the_last_decision_of_a_day_is_erased_with_its_file(database, archive, s
     sealer.seal("loan", DATE)
 
     assert archive.erase(one)
+    assert list(archive.cases("loan")) == []
+
+    sealer.purge("loan", DATE)
 
     assert (list(archive.cases("loan")), archive.storage.folders("loan")) == ([], [])
-    assert count(database, SEALED_DAYS) == 0
+    assert count(database, SEALED_FILES) == 0
 
 
 def test_an_erasure_that_fails_changes_nothing(database, archive, sealer):
@@ -461,7 +507,7 @@ def test_a_commit_that_fails_costs_no_file(database, archive, sealer, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(Database, "writing", failing)
         with pytest.raises(Unavailable):
-            Sealer(database, archive.files).seal("loan", DATE)
+            sealer.seal("loan", DATE)
 
     assert everything(archive) == before
 
@@ -470,7 +516,7 @@ def test_days_are_kept_in_any_store(tmp_path, storage_url):
     database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
     migrate(database)
     archive = Archive(database, storage_url)
-    sealer = Sealer(database, archive.files)
+    sealer = archive.sealer
     ids = monday(database)
     before = everything(archive)
 
@@ -478,8 +524,10 @@ def test_days_are_kept_in_any_store(tmp_path, storage_url):
     assert everything(archive) == before
     assert archive.erase(ids[0])
     assert len(everything(archive)) == len(before) - 1
+    sealer.purge("loan", DATE)
     assert set(archive.locate(ids)) == set(ids[1:])
-    assert len(archive.storage.folders("loan")) == 1
+    assert in_files(archive) == set(ids[1:])
+    assert len(archive.storage.folders("loan")) == 2
     database.close()
 
 

@@ -10,16 +10,16 @@ from sqlalchemy import func, select, update
 from app.database import Database
 from app.job_processes import make_worker
 from app.migrations import migrate
-from app.outcomes import sealed_files, upkeep
+from app.outcomes import sealing, upkeep
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY, day_of
-from app.outcomes.sealing import Sealer, publish
+from app.outcomes.sealed_files import Files
+from app.outcomes.sealing import Sealer
 from app.outcomes.tables import (
     DECISION_TERMS,
     DECISIONS,
     OUTCOMES,
-    SEALED_DAYS,
-    SEALED_DRAFTS,
+    SEALED_FILES,
     SEALED_IDS,
     SHADOW_DECISIONS,
 )
@@ -81,23 +81,23 @@ def test_days_are_due_some_hours_after_their_end(database):
     assert due_at(database, end) == [("loan", DATE - 1), ("loan", DATE)]
 
 
-def test_a_sealed_day_is_due_again_once_a_day_where_something_came_later(database, archive):
+def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(database, archive, monkeypatch):
+    clock = MONDAY + 2 * DAY
+    monkeypatch.setattr(sealing, "time", lambda: clock)
     ids = decided(database, 9, at=MONDAY)
-    sealer = Sealer(database, archive.files)
-    sealer.seal("loan", DATE)
-    tomorrow = time() + DAY + 60
-    assert due_at(database, tomorrow) == []
-
-    told(database, ids[:2], [0, 0], day=DATE)
-    assert due_at(database, time()) == []
-    assert due_at(database, tomorrow) == [("loan", DATE)]
-    sealer.seal("loan", DATE)
-    assert due_at(database, tomorrow) == []
-    assert count(database, OUTCOMES) == 0
+    archive.sealer.seal("loan", DATE)
+    for i, days in enumerate([1, 1, 2, 4, 8, 16, 30, 30]):
+        assert due_at(database, clock + 99 * DAY) == []
+        told(database, ids[i : i + 1], [0], day=DATE)
+        assert due_at(database, clock + days * DAY - 1) == []
+        assert due_at(database, clock + days * DAY) == [("loan", DATE)]
+        clock += days * DAY
+        archive.sealer.seal("loan", DATE)
 
     decided(database, at=MONDAY + 7)
-    assert due_at(database, time()) == []
-    assert due_at(database, tomorrow) == [("loan", DATE)]
+    assert due_at(database, clock + 29 * DAY) == []
+    assert due_at(database, clock + 30 * DAY) == [("loan", DATE)]
+    assert count(database, OUTCOMES) == 0
 
 
 def test_all_that_is_due_is_done(either, tmp_path):
@@ -108,7 +108,7 @@ def test_all_that_is_due_is_done(either, tmp_path):
 
     keep_up(archive, None)
 
-    assert (count(database, SEALED_DAYS), count(database, DECISIONS)) == (2, 1)
+    assert (count(database, SEALED_FILES), count(database, DECISIONS)) == (2, 1)
     assert count(database, DECISION_TERMS) == 1  # the row of today needs them
     assert sum(map(len, archive.cases("loan"))) == 3
 
@@ -139,16 +139,16 @@ def test_a_day_that_cannot_be_sealed_holds_up_no_other(database, archive, monkey
 
     keep_up(archive, None)
 
-    assert (count(database, SEALED_DAYS), count(database, DECISIONS)) == (1, 1)
+    assert (count(database, SEALED_FILES), count(database, DECISIONS)) == (1, 1)
 
 
 def test_expired_days_are_gone_everywhere(either, tmp_path, monkeypatch):
     database, archive = either, Archive(either, str(tmp_path / "decisions"))
-    monkeypatch.setattr(upkeep, "_BATCH", 3)
+    monkeypatch.setattr(upkeep, "BATCH", 3)
     now = time()
     today = day_of(now) * DAY
     old = decided(database, 8, at=today - 9 * DAY, ids=[f"old-{i}" for i in range(8)], shadows={"loan:2": [0] * 8})
-    Sealer(database, archive.files).seal("loan", day_of(today) - 9)
+    archive.sealer.seal("loan", day_of(today) - 9)
     told(database, old[:5], [0] * 5, day=day_of(today) - 9)
     late = decided(database, 7, at=today - 9 * DAY, seed=4, shadows={"loan:2": [0] * 7})
     young = decided(database, 2, at=[today - 2 * DAY, now])
@@ -158,28 +158,46 @@ def test_expired_days_are_gone_everywhere(either, tmp_path, monkeypatch):
 
     assert sorted(id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids) == sorted(young)
     assert archive.locate([*old, *late]) == {}
-    assert [count(database, table) for table in (SEALED_DAYS, SEALED_IDS, SHADOW_DECISIONS, OUTCOMES)] == [0, 0, 0, 1]
+    assert [count(database, table) for table in (SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS, OUTCOMES)] == [0, 0, 0, 1]
     assert archive.storage.folders("loan") == []
 
 
 def test_own_files_that_no_day_needs_are_removed_a_day_later(database, archive, monkeypatch):
-    ids = decided(database, 5, at=MONDAY)
+    (id_, *_) = decided(database, 5, at=MONDAY)
     keep_up(archive, None)
-    monkeypatch.setattr(sealed_files.SealedFiles, "remove", lambda *_: None)  # as where the process is killed
-    for id_ in ids[:2]:
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "remove", fail)  # as where the store is not there
         archive.erase(id_)
-    left = publish(database, archive.files, "loan", DATE, b"left by a process that was killed")
-    assert len(archive.storage.folders("loan")) == 4
+        keep_up(archive, None)
+        decided(database, 1, at=MONDAY)
+        patch.setattr(Database, "writing", fail_after(2))  # as where the process is killed once a file is written
+        with pytest.raises(RuntimeError):
+            archive.sealer.seal("loan", DATE)
+    assert len(archive.storage.folders("loan")) == 3
 
     keep_up(archive, None)
-    assert len(archive.storage.folders("loan")) == 4
+    assert len(archive.storage.folders("loan")) == 3
     monkeypatch.setattr(upkeep, "time", lambda: time() + DAY + 1)
     keep_up(archive, None)
 
-    (folder,) = archive.storage.folders("loan")
-    assert left != f"loan/{folder}"
-    assert count(database, SEALED_DRAFTS) == 0
-    assert sum(map(len, archive.cases("loan"))) == 3
+    assert len(archive.storage.folders("loan")) == count(database, SEALED_FILES) == 2
+    assert sum(map(len, archive.cases("loan"))) == 5
+
+
+def fail(*_arguments):
+    raise RuntimeError
+
+
+def fail_after(transactions):
+    """`Database.writing` that fails after so many."""
+    writing, left = Database.writing, iter(range(transactions - 1))
+
+    def failing(*arguments, **options):
+        if next(left, None) is None:
+            raise RuntimeError
+        return writing(*arguments, **options)
+
+    return failing
 
 
 @pytest.mark.parametrize("copied", [None, "before", "after"], ids=["new", "older copy", "copy"])
@@ -192,8 +210,8 @@ def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp
     if copied == "after":
         sqlite_copy(database, tmp_path / "other.db")
         ids = decided(database, 2, at=MONDAY + 1)
-        monkeypatch.setattr(sealed_files.SealedFiles, "remove", lambda *_: None)
-        Sealer(database, archive.files).seal("loan", DATE)
+        monkeypatch.setattr(Files, "remove", lambda *_: None)
+        archive.sealer.seal("loan", DATE)
         archive.erase(ids[0])
     before = archive.storage.folders("loan")
     monkeypatch.setattr(upkeep, "time", lambda: time() + 9 * DAY)
@@ -207,12 +225,12 @@ def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp
 def test_one_process_does_it_at_a_time(either, tmp_path):
     database, archive = either, Archive(either, str(tmp_path / "decisions"))
     decided(database, at=MONDAY)
-    with upkeep._alone(database) as first:
+    with upkeep.alone(database) as first:
         keep_up(archive, None)
         assert first
-        assert count(database, SEALED_DAYS) == (1 if database.is_sqlite else 0)
+        assert count(database, SEALED_FILES) == (1 if database.is_sqlite else 0)
     keep_up(archive, None)
-    assert count(database, SEALED_DAYS) == 1
+    assert count(database, SEALED_FILES) == 1
 
 
 def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, caplog):
@@ -226,7 +244,7 @@ def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, capl
 
     keep_up(Archive(database, str(tmp_path / "decisions")), None, seals=False)
 
-    assert (count(database, DECISIONS), count(database, SEALED_DAYS)) == (1, 0)
+    assert (count(database, DECISIONS), count(database, SEALED_FILES)) == (1, 0)
     assert "PAYOFF_DECISIONS" in caplog.text
 
 
@@ -238,6 +256,6 @@ def test_a_worker_seals_and_deletes(tmp_path):
 
     make_worker(settings, ports)
 
-    eventually(lambda: count(ports.database, SEALED_DAYS) == 1)
+    eventually(lambda: count(ports.database, SEALED_FILES) == 1)
     eventually(lambda: count(ports.database, DECISIONS) == 1)
     assert sum(map(len, ports.archive.cases("loan"))) == 2

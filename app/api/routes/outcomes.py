@@ -180,8 +180,9 @@ def erase_decision(
     ports: PortsDep,
     caller: CallerDep,
 ) -> None:
-    """Delete a recorded decision and all that belongs to it everywhere, in the files of sealed days, too.
+    """Delete a recorded decision and all that belongs to it: nobody reads it any more.
 
-    It cannot be recorded again under the same id. The audit log has a digest of the id, not the id.
+    A worker removes it from the files of sealed days within an hour. It cannot be recorded again under the same id. The
+    audit log has a digest of the id, not the id.
     """
     usecase.erase(ports, caller, id)
