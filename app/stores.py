@@ -17,7 +17,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.audit import AuditLog
 from app.access.keys import Keys
-from app.data.isolated import ReaderLimits
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database, DatabaseAway
@@ -112,6 +111,7 @@ def open_ports(
         max_columns=settings.max_columns,
         max_categories=settings.max_categories,
         max_upload_bytes=int(settings.max_upload_mb * _MB),
+        reader_bytes=settings.upload_memory_mb * _MB,
     )
     signing_key = settings.signing_key.get_secret_value().encode() if settings.signing_key else None
     queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
@@ -127,10 +127,7 @@ def open_ports(
     )
     registry = Registry(Index(database), files, Cache(settings.cache_mb * _MB))
     keep_inline = settings.keep_inline_days * DAY
-    reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
-    datasets = DatasetStore(
-        settings.datasets_url, limits, retry_seconds=retry_seconds, reader=reader, keep_inline=keep_inline
-    )
+    datasets = DatasetStore(settings.datasets_url, limits, retry_seconds=retry_seconds, keep_inline=keep_inline)
     audit = AuditLog(database)
     archive = Archive(database, settings.decisions_url, retry_seconds=retry_seconds)
     imports = ModelFiles(

@@ -18,7 +18,8 @@ from app.features import Feature, Schema
 class DataLimits:
     """What a data set may measure; `max_upload_bytes` holds for a gzipped file's content, too.
 
-    `max_words` and `max_characters` bound the categories of all columns together: the card of every model has them.
+    `max_words` and `max_characters` bound the categories of all columns together: the card of every model has them. The
+    process that reads an upload may use so many bytes beyond an idle one's, and seconds.
     """
 
     max_rows: int
@@ -27,6 +28,8 @@ class DataLimits:
     max_upload_bytes: int
     max_words: int = 100_000
     max_characters: int = 4_000_000
+    reader_bytes: int = 400 * 2**20
+    reader_seconds: float = 600.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -41,23 +40,6 @@ _EXPECTED = {"Invalid": errors.Invalid, "TooLarge": errors.TooLarge}
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class ReaderLimits:
-    """What the process that reads an upload may use: bytes of memory beyond an idle one's, and seconds."""
-
-    memory_bytes: int = 400 * 2**20
-    seconds: float = 600.0
-
-
-@dataclass(frozen=True)
-class Work:
-    """What the process does with a file: it keeps it as requested, or else unpacks a Parquet file."""
-
-    limits: DataLimits
-    reader: ReaderLimits
-    request: UploadRequest | None = None
-
-
 class Abandoned(PayoffError):
     """The request is cancelled"""
 
@@ -67,7 +49,6 @@ def read_isolated(
     request: UploadRequest,
     sink: BinaryIO,
     limits: DataLimits,
-    reader: ReaderLimits,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
     """What `read_upload` does, in a process that is killed beyond its limits or once `is_cancelled()` is true.
@@ -75,7 +56,7 @@ def read_isolated(
     `sink` is a file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive
     the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
-    message = _run(Work(limits, reader, request), content, sink, is_cancelled)
+    message = _run(limits, request, content, sink, is_cancelled)
     return from_json(message["dataset"].encode())
 
 
@@ -83,17 +64,32 @@ def unpack_isolated(
     content: BinaryIO,
     sink: BinaryIO,
     limits: DataLimits,
-    reader: ReaderLimits,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Write a Parquet file to `sink` as an Arrow stream, in such a process; raises what `read_isolated` raises."""
-    _run(Work(limits, reader), content, sink, is_cancelled)
+    _run(limits, None, content, sink, is_cancelled)
 
 
-def _run(work: Work, content: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
-    """What the process reports, or the error."""
-    with _on_disk(content) as source:
-        message = _reported(work, source, sink, is_cancelled)
+def _run(
+    limits: DataLimits,
+    request: UploadRequest | None,
+    content: BinaryIO,
+    sink: BinaryIO,
+    is_cancelled: Callable[[], bool],
+) -> dict[str, Any]:
+    """Start the process and wait for its one message, which may be an error; without a `request` it unpacks a file."""
+    with (
+        _on_disk(content) as file,
+        _handed(file) as source,
+        _handed(sink) as target,
+        started(_main, limits, request, source, target) as (process, receiver),
+    ):
+        message = _message(process, receiver, limits.reader_seconds, is_cancelled)
+    if message is None and process.exitcode == -signal.SIGXCPU:
+        raise _too_long(limits.reader_seconds)
+    if message is None:
+        _log.error("the process that read an upload ended", exit_code=process.exitcode)
+        raise Invalid.at(FILE, "the file cannot be read: its reader crashed; it may need more memory than allowed")
     if "errno" in message:
         raise OSError(message["errno"], os.strerror(message["errno"]))
     if "trace" in message:
@@ -102,18 +98,6 @@ def _run(work: Work, content: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[
     if "class" in message:
         raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
     return message
-
-
-def _reported(work: Work, source: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
-    """Start the process and wait for its one message."""
-    with _handed(source) as content, _handed(sink) as file, started(_main, work, content, file) as (process, receiver):
-        message = _message(process, receiver, work.reader.seconds, is_cancelled)
-    if message is not None:
-        return message
-    if process.exitcode == -signal.SIGXCPU:
-        raise _too_long(work.reader.seconds)
-    _log.error("the process that read an upload ended", exit_code=process.exitcode)
-    raise Invalid.at(FILE, "the file cannot be read: its reader crashed; it may need more memory than allowed")
 
 
 def _message(
@@ -158,12 +142,19 @@ def _on_disk(content: BinaryIO) -> Iterator[BinaryIO]:
             yield own
 
 
-def _main(work: Work, source: Connection, sink: Connection, parent_alive: Connection, sender: Connection) -> None:
+def _main(
+    limits: DataLimits,
+    request: UploadRequest | None,
+    source: Connection,
+    sink: Connection,
+    parent_alive: Connection,
+    sender: Connection,
+) -> None:
     """What the process does."""
     end_with(parent_alive)
     from app.data import reader_process  # noqa: PLC0415 - the service itself needs no Arrow for this
 
-    reader_process.confine(work.reader)
+    reader_process.confine(limits)
     with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
-        message = reader_process.read(work, content, cast(BinaryIO, file))
+        message = reader_process.read(limits, request, content, cast(BinaryIO, file))
     sender.send_bytes(json.dumps(message).encode())

@@ -14,25 +14,25 @@ import pyarrow as pa
 
 from app import allocator
 from app.data import parquet_file, reading
-from app.data.dataset import to_json
-from app.data.isolated import ReaderLimits, Work
+from app.data.dataset import DataLimits, to_json
 from app.data.source import FILE
+from app.data.upload_request import UploadRequest
 from app.errors import EXHAUSTED, UNWRITABLE, Invalid, PayoffError, TooLarge, trace_of
 
 _NICENESS = 10  # requests go before
 
 
-def read(work: Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
-    """The record of the upload as JSON, or the error that reading it raises."""
+def read(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
+    """The record of the upload as JSON, or the error that reading it raises; without a `request` it is unpacked."""
     try:
-        if work.request is None:
-            parquet_file.write_stream(content, sink, work.limits)
+        if request is None:
+            parquet_file.write_stream(content, sink, limits)
             report = {}
         else:
-            report = {"dataset": to_json(reading.read_upload(content, work.request, sink, work.limits)).decode()}
+            report = {"dataset": to_json(reading.read_upload(content, request, sink, limits)).decode()}
         sink.flush()
     except MemoryError:  # Arrow's is one, too
-        allowed = work.reader.memory_bytes >> 20
+        allowed = limits.reader_bytes >> 20
         return _refusal(Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed"))
     except (Invalid, TooLarge) as error:
         return _refusal(error)
@@ -51,7 +51,7 @@ def _refusal(error: PayoffError) -> dict[str, Any]:
     }
 
 
-def confine(reader: ReaderLimits) -> None:
+def confine(limits: DataLimits) -> None:
     """Bound memory and processor time; the kernel enforces both, whatever the code does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
@@ -59,11 +59,11 @@ def confine(reader: ReaderLimits) -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    seconds = int(reader.seconds) + 1
+    seconds = int(limits.reader_seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     used = _private_bytes()
     if used is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (used + reader.memory_bytes,) * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (used + limits.reader_bytes,) * 2)
 
 
 def _private_bytes() -> int | None:

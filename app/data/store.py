@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, BinaryIO, cast
 
 from app.data.dataset import DataLimits, Dataset, Table, checked, damaged, from_json, to_json
-from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
+from app.data.isolated import read_isolated, unpack_isolated
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Damaged, NotFound
 from app.listing import page_of, place_of
@@ -98,14 +98,12 @@ class DatasetStore:
         limits: DataLimits,
         *,
         retry_seconds: float = 0.0,
-        reader: ReaderLimits | None = None,
         keep_inline: float = math.inf,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.limits = limits
         self._keep_inline = keep_inline
         self._clock = clock
-        self._reader = reader or ReaderLimits()
         self.storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
         self.names = Names(self.storage)
 
@@ -128,7 +126,7 @@ class DatasetStore:
         """
         request.check()
         with tempfile.TemporaryFile() as sink:
-            dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
+            dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, is_cancelled)
             sink.seek(0)
             return self.keep(Draft(replace(dataset, lineage=lineage), sink.read()))
 
@@ -146,7 +144,7 @@ class DatasetStore:
         """
         limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
         with tempfile.TemporaryFile() as sink:
-            unpack_isolated(content, cast(BinaryIO, sink), limits, self._reader, is_cancelled)
+            unpack_isolated(content, cast(BinaryIO, sink), limits, is_cancelled)
             reserve(sink.seek(0, 2))
             sink.seek(0)
             return sink.read()

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.data import isolated, reader_process, reading
-from app.data.isolated import Abandoned, ReaderLimits, Work
+from app.data.isolated import Abandoned
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import UploadRequest
 from app.errors import Invalid, TooLarge
@@ -30,7 +30,7 @@ from tests.messages import says
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 ORDER = UploadRequest(label=("y",))
-WORK = Work(DataLimits(1000, 10, 10, 10**6), ReaderLimits(), ORDER)
+LIMITS = DataLimits(1000, 10, 10, 10**6)
 MB = 2**20
 
 
@@ -40,8 +40,8 @@ def upload(store, content, is_cancelled=lambda: False):
 
 def reads(tmp_path, **limits):
     """A store whose readers have such limits."""
-    bounds = DataLimits(5_000_000, 10_000, 1000, 512 * MB)
-    return DatasetStore(str(tmp_path / "datasets"), bounds, reader=ReaderLimits(**limits))
+    bounds = DataLimits(5_000_000, 10_000, 1000, 512 * MB, **limits)
+    return DatasetStore(str(tmp_path / "datasets"), bounds)
 
 
 def slow(tmp_path):
@@ -110,7 +110,7 @@ def test_a_file_that_declares_less_than_it_unpacks_to(tmp_path, millions):
     """A few kilobytes: refused for the memory they need, which this process never takes."""
     content = hostile.long_words(millions)
     assert len(content) < 40_000
-    store = reads(tmp_path, memory_bytes=100 * MB)
+    store = reads(tmp_path, reader_bytes=100 * MB)
     before = psutil.Process().memory_info().rss
 
     with pytest.raises(Invalid, match="needs more than the 100 MB of memory allowed") as caught:
@@ -123,7 +123,7 @@ def test_a_file_that_declares_less_than_it_unpacks_to(tmp_path, millions):
 
 def test_long_words_within_the_limits_are_refused_for_their_length(tmp_path):
     with pytest.raises(Invalid, match="leave columns of text out"):
-        upload(reads(tmp_path, memory_bytes=400 * MB), hostile.long_words(20))
+        upload(reads(tmp_path, reader_bytes=400 * MB), hostile.long_words(20))
 
 
 @settings(max_examples=30, deadline=None)
@@ -137,9 +137,7 @@ def test_metadata_that_lies(data):
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(footer if data.draw(st.booleans()) else 4, len(content) - 1))
         content[place : place + 4] = data.draw(st.binary(min_size=1, max_size=4))
-    store = DatasetStore(
-        "memory://lies", DataLimits(1000, 100, 100, 10**6), reader=ReaderLimits(memory_bytes=64 * MB, seconds=30)
-    )
+    store = DatasetStore("memory://lies", DataLimits(1000, 100, 100, 10**6, reader_bytes=64 * MB, reader_seconds=30))
     try:
         found = upload(store, bytes(content))
     except (Invalid, TooLarge):
@@ -149,7 +147,7 @@ def test_metadata_that_lies(data):
 
 def test_it_may_take_so_long(tmp_path):
     with slow(tmp_path) as file, pytest.raises(Invalid, match=r"takes longer than the 0\.2 s allowed"):
-        reads(tmp_path, seconds=0.2).upload(file, ORDER)
+        reads(tmp_path, reader_seconds=0.2).upload(file, ORDER)
 
     assert not multiprocessing.active_children()
 
@@ -189,7 +187,7 @@ def test_unexpected_errors_name_their_class_alone(store, monkeypatch):
         raise KeyError(word)
 
     monkeypatch.setattr(reading, "read_upload", broken)
-    message = reader_process.read(WORK, io.BytesIO(CSV), io.BytesIO())
+    message = reader_process.read(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
 
     assert message["class"] == "KeyError"
     assert word not in message["trace"]
@@ -200,8 +198,8 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "read_upload", full)
-    message = reader_process.read(WORK, io.BytesIO(CSV), io.BytesIO())
-    monkeypatch.setattr(isolated, "_reported", lambda *_: message)
+    message = reader_process.read(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
+    monkeypatch.setattr(isolated, "_message", lambda *_: message)
 
     with pytest.raises(OSError, match="No space") as caught:
         upload(store, CSV)
