@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY
 
 _START_SECONDS = 60
 _DAYS, _BEFORE = 24, 12  # simulated days, and those on which nothing is wrong

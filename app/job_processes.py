@@ -19,7 +19,7 @@ from app.jobs.job import Job
 from app.jobs.parallel import check_installed, pieces_run_on
 from app.jobs.worker import Worker
 from app.logs import configure
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY
 from app.outcomes.upkeep import keep_up as keep_up_archive
 from app.polling import Poller
 from app.progress import listen

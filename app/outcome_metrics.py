@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.outcomes.totals import LAGS, Totals
+from app.outcomes.intake import LAGS, Totals
 
 _MAX_MODELS = 200  # versions with lines of their own
 _LABELS = ("model", "version")

@@ -25,8 +25,8 @@ from app.errors import PayoffError
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
+from app.outcomes.decision import DAY
 from app.outcomes.defaults import Defaults
-from app.outcomes.identity import DAY
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.files import Files

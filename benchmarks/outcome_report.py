@@ -29,11 +29,10 @@ from sqlalchemy import insert, text
 from app.database import Database
 from app.migrations import migrate
 from app.outcomes.archive import Archive
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY, Terms
 from app.outcomes.sealed_files import GROUP, Draft, decision_schema, new_name
 from app.outcomes.sealed_files import OUTCOMES as OUTCOME_SCHEMA
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES
-from app.outcomes.terms import Terms
 from app.usecases.outcome_report.report import Read, document, matured
 
 FIRST = 20_000  # the first day

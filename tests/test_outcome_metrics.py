@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from app.outcome_metrics import OutcomeMetrics
 from app.outcomes.archive import Located, moments
-from app.outcomes.intake import Outcome
-from app.outcomes.terms import Terms
-from app.outcomes.totals import Totals
+from app.outcomes.decision import Terms
+from app.outcomes.intake import Outcome, Totals
 from tests.outcomes.records import LOAN
 from tests.servers.fixtures import absent
 

@@ -19,10 +19,9 @@ from app.database import Database
 from app.errors import Damaged, Invalid, Unavailable
 from app.outcomes import rows
 from app.outcomes.cases import COLUMNS, Asked, Cases
-from app.outcomes.identity import DAY, day_of, day_of_id, id_digest
+from app.outcomes.decision import DAY, Label, Terms, day_of, day_of_id, id_digest
 from app.outcomes.rows import OUTCOME, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
-from app.outcomes.terms import Label, Terms
 from app.storage import Storage
 
 if TYPE_CHECKING:

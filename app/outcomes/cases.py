@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from app.outcomes.terms import Terms
+from app.outcomes.decision import Terms
 
 UNKNOWN = -1  # index of a truth, or of an action, that nobody has told
 FLOATS = ("at", "expected", "propensity", "benefit", "outcome_at", "received_at")

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from app.database import Database, DatabaseAway
 from app.errors import Busy, Conflict, Invalid, TooLarge, Unavailable
-from app.outcomes.decided import Batch, Row
+from app.outcomes.decision import Batch, Row
 from app.outcomes.defaults import Defaults
+from app.outcomes.intake import Totals
 from app.outcomes.row_store import Locate, RowStore
-from app.outcomes.totals import Totals
 
 MAX_ROWS = 50_000  # of one request: so long do others wait
 _MAX_PENDING = 200_000  # rows, about 1 kB of memory each

@@ -16,11 +16,9 @@ from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBi
 from app.database import Database, DatabaseAway
 from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, PayoffError
 from app.outcomes.archive import Located, Reach
-from app.outcomes.decided import Batch, Row, place_of
-from app.outcomes.identity import day_of, day_of_id, id_digest
+from app.outcomes.decision import Batch, Row, Terms, day_of, day_of_id, id_digest, place_of
 from app.outcomes.rows import chunks
 from app.outcomes.tables import DECISIONS
-from app.outcomes.terms import Terms
 
 _TERMS_SECONDS = 3000.0  # before the terms' time is written again: `used_at` is true to within an hour
 _MAX_TERMS = 10_000  # remembered

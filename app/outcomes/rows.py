@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, Select, collate, func, select
 
 from app.errors import NotFound
-from app.outcomes.identity import DAY, day_of, id_digest
+from app.outcomes.decision import DAY, Terms, day_of, id_digest
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS
-from app.outcomes.terms import Terms
 
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import BigInteger, Boolean, Double, Integer, LargeBinary, String, Text
 
 from app.errors import Damaged, NotFound, PayoffError
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY
 from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, ColumnBatch, Replaced, SealedFile
 from app.storage import Storage
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, select
 from app.database import Database, DatabaseAway
 from app.outcomes import rows
 from app.outcomes.archive import Archive
-from app.outcomes.identity import DAY, date_of, day_of
+from app.outcomes.decision import DAY, date_of, day_of
 from app.outcomes.rows import Day, SealedFile, sealed_files
 from app.outcomes.tables import (
     DECISION_TERMS,

@@ -18,7 +18,7 @@ from app.access.caller import Caller
 from app.arrays import TILE
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.features import Schema
-from app.outcomes.decided import Batch
+from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.text import positions
 from app.usecases.explain import contributions

@@ -14,8 +14,7 @@ from app.access.caller import ANYBODY, Caller, Scope
 from app.errors import Flaw, Forbidden, Invalid, pointer, reject
 from app.errors import sent as shown
 from app.features import Schema
-from app.outcomes.decided import Batch, Decided, place_of
-from app.outcomes.identity import DAY, new_ids
+from app.outcomes.decision import DAY, Batch, Decided, new_ids, place_of
 from app.outcomes.tables import MAX_ID
 from app.text import refused_character
 from app.usecases.fields import TIME_FORM, Moment, WireModel

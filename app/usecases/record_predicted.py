@@ -11,8 +11,7 @@ import orjson
 
 from app.access.caller import Caller
 from app.errors import TooLarge
-from app.outcomes.decided import Batch, Decided
-from app.outcomes.terms import Terms
+from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.record import Ids, batch
 from app.usecases.rules import Answer, RuleFields

@@ -16,8 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import Caller
 from app.errors import Flaw, Invalid, NotFound, PayoffError, pointer, reject
-from app.outcomes.decided import Batch
-from app.outcomes.identity import day_of
+from app.outcomes.decision import Batch, day_of
 from app.outcomes.shadows import Shadows
 from app.registry.card import Card
 from app.registry.loaded import Loaded

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.database import Database
-from app.outcomes.terms import Terms
+from app.outcomes.decision import Terms
 from app.usecases.outcome_report import report as report_module
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.messages import says

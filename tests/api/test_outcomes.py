@@ -20,11 +20,10 @@ from app.api.app import create_app
 from app.api.codecs import outcomes as codec
 from app.api.gate import Passage
 from app.api.routing import Limiter
-from app.outcomes.identity import DAY, id_digest, new_ids
+from app.outcomes.decision import DAY, Terms, id_digest, new_ids
 from app.outcomes.rows import SealedFile
 from app.outcomes.sealing import Sealer
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
-from app.outcomes.terms import Terms
 from app.usecases import outcomes as usecase
 from app.wiring import wire
 from tests.api.callers import ask, called_by

@@ -14,8 +14,7 @@ from fastapi import FastAPI
 
 from app.access.caller import ANYBODY, Caller, Scope
 from app.api.app import create_app
-from app.outcomes.identity import day_of
-from app.outcomes.terms import Terms
+from app.outcomes.decision import Terms, day_of
 from app.usecases import train
 from app.wiring import wire
 from tests.api.callers import ask, called_by

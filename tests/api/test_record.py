@@ -21,13 +21,12 @@ from app.api.routes import predict as predict_route
 from app.database import DatabaseAway
 from app.errors import Invalid
 from app.outcomes import row_store, rows
+from app.outcomes.decision import DAY, Terms, day_of, day_of_id
 from app.outcomes.defaults import Defaults
-from app.outcomes.identity import DAY, day_of, day_of_id
 from app.outcomes.recorder import Recorder
 from app.outcomes.row_store import RowStore
 from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
-from app.outcomes.terms import Terms
 from app.usecases import record_predicted
 from app.usecases.record import Wish, check_moment
 from tests.conftest import database_of, serving, settings_for, trained, two_class_rows

@@ -10,9 +10,8 @@ import numpy as np
 from sqlalchemy import insert
 
 from app.database import Database
-from app.outcomes.identity import day_of, new_ids
+from app.outcomes.decision import Terms, day_of, new_ids
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SHADOW_DECISIONS
-from app.outcomes.terms import Terms
 
 LOAN = Terms(
     "predict", "loan", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"), ((0.0, -5.0), (-1.0, 1.0))

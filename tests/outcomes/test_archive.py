@@ -7,8 +7,7 @@ import pytest
 
 from app.outcomes import rows
 from app.outcomes.cases import UNKNOWN
-from app.outcomes.identity import DAY
-from app.outcomes.terms import Terms
+from app.outcomes.decision import DAY, Terms
 from tests.outcomes.records import LOAN, decided, told
 
 MONDAY = 20_000 * DAY

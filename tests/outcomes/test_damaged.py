@@ -15,10 +15,9 @@ from sqlalchemy import select
 from app.access.caller import ANYBODY
 from app.api.app import create_app
 from app.errors import Damaged
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY, Terms
 from app.outcomes.rows import files_of
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES
-from app.outcomes.terms import Terms
 from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for

@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select
 
 from app.errors import Unavailable
 from app.outcomes.archive import Archive, Told
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY
 from app.outcomes.intake import Outcome, receive
 from app.outcomes.rows import SealedFile
 from app.outcomes.tables import DECISIONS, OUTCOMES, SEALED_FILES

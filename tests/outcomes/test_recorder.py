@@ -15,13 +15,11 @@ from app.errors import Busy, Invalid, NotReady, TooLarge, Unavailable
 from app.outcomes import recorder as module
 from app.outcomes import row_store
 from app.outcomes.archive import Archive
-from app.outcomes.decided import Batch, Decided
+from app.outcomes.decision import DAY, Batch, Decided, Terms, day_of, id_digest, new_ids
 from app.outcomes.defaults import Defaults
-from app.outcomes.identity import DAY, day_of, id_digest, new_ids
 from app.outcomes.recorder import Recorder
 from app.outcomes.row_store import IdsTaken
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
-from app.outcomes.terms import Terms
 from tests.messages import says
 from tests.outcomes.records import decided
 

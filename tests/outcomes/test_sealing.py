@@ -16,11 +16,10 @@ from app.errors import Damaged, Unavailable
 from app.migrations import migrate
 from app.outcomes import rows, sealed_files, sealing
 from app.outcomes.archive import Archive
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY, Terms
 from app.outcomes.intake import Outcome, receive
 from app.outcomes.sealed_files import Files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
-from app.outcomes.terms import Terms
 from app.outcomes.upkeep import keep_up
 from tests.outcomes.records import LOAN, decided, told
 

@@ -12,7 +12,7 @@ from app.job_processes import make_worker
 from app.migrations import migrate
 from app.outcomes import sealing, upkeep
 from app.outcomes.archive import Archive
-from app.outcomes.identity import DAY, day_of
+from app.outcomes.decision import DAY, day_of
 from app.outcomes.sealed_files import Files
 from app.outcomes.sealing import Sealer
 from app.outcomes.tables import (

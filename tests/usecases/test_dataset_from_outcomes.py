@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.outcomes.identity import DAY, day_of
-from app.outcomes.terms import Terms
+from app.outcomes.decision import DAY, Terms, day_of
 from app.usecases import dataset_from_outcomes
 from tests.conftest import database_of, trained, two_class_rows
 from tests.messages import says

@@ -8,8 +8,7 @@ from time import time
 import numpy as np
 import pytest
 
-from app.outcomes.identity import DAY, day_of
-from app.outcomes.terms import Terms
+from app.outcomes.decision import DAY, Terms, day_of
 from tests.conftest import database_of, trained, two_class_rows
 from tests.messages import says
 from tests.outcomes.records import decided, told

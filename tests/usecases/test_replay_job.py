@@ -12,7 +12,7 @@ from sqlalchemy import delete
 from app.database import Database
 from app.migrations import migrate
 from app.outcomes.archive import Archive
-from app.outcomes.identity import DAY
+from app.outcomes.decision import DAY
 from app.outcomes.tables import DECISION_TERMS
 from app.usecases import replay as replaying
 from app.usecases.outcome_report import slices

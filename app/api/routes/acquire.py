@@ -21,7 +21,7 @@ from app.api.gate import VALUE, passage_of
 from app.api.guard import PREDICT, needs
 from app.api.routing import DirectRoute, Pace, loaded, naming, ports, read, read_query, refuse_query_of_json, run, who
 from app.errors import Invalid, pointer
-from app.outcomes.decided import Batch
+from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquire import AcquireAnswer, AcquireFields, AcquireRequest

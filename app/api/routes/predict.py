@@ -33,7 +33,7 @@ from app.api.routing import (
     who,
 )
 from app.errors import Invalid
-from app.outcomes.decided import Batch
+from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.text import document_of
 from app.usecases import predict as usecase

@@ -15,7 +15,7 @@ import numpy as np
 
 from app.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, judge
 from app.evidence.truths import Group, known_shares, payoff_range
-from app.outcomes.terms import Label
+from app.outcomes.decision import Label
 from app.usecases.outcome_report.slices import Slice
 
 ALL = "all decisions, by the model's probabilities"

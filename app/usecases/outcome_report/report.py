@@ -14,8 +14,7 @@ from app.errors import Invalid
 from app.evidence.drift import holm
 from app.evidence.truths import Arrivals, Maturity
 from app.outcomes.cases import UNKNOWN, Cases
-from app.outcomes.identity import date_of
-from app.outcomes.terms import Label
+from app.outcomes.decision import Label, date_of
 from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of

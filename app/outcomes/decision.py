@@ -1,19 +1,111 @@
-"""Decisions as rows of the table, encoded where the request is answered and not where it waits for others."""
+"""A decision as it is recorded: its id, its terms, and its row.
+
+Rows are encoded where the request is answered and not where it waits for others.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from functools import cached_property
 from hashlib import blake2b
-from typing import NamedTuple
+from time import time
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
+import orjson
 
 from app.errors import pointer
-from app.outcomes.terms import Terms
 
+DAY = 86_400  # seconds; days are UTC
+_RANDOM_BITS = 74
 _UNITS = 1e6  # of the probabilities in a digest: another machine may differ in the last bits of a float
 _FORM = np.dtype("<f8")
+
+Label = int | str
+
+
+def new_ids(count: int, at: float | None = None) -> list[str]:
+    """UUIDv7 of the moment `at`, seconds since 1970, by default now: 48 bits of milliseconds, 74 random bits."""
+    milliseconds = int((time() if at is None else at) * 1000)
+    high = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | 0x2 << 62
+    ids = []
+    for _ in range(count):
+        drawn = secrets.randbits(_RANDOM_BITS)
+        text = f"{high | (drawn >> 62) << 64 | drawn & 0x3FFF_FFFF_FFFF_FFFF:032x}"  # a third of the time of UUID
+        ids.append(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+    return ids
+
+
+def day_of(at: float) -> int:
+    """Days since 1970-01-01, UTC."""
+    return int(at // DAY)
+
+
+def date_of(day: int) -> date:
+    """The date of a day of `day_of`."""
+    return datetime.fromtimestamp(day * DAY, UTC).date()
+
+
+def day_of_id(id_: str) -> int | None:
+    """The day of an id of `new_ids`; None for all that is no UUIDv7."""
+    try:
+        parsed = UUID(id_)
+    except ValueError:
+        return None
+    return (parsed.int >> 80) // 1000 // DAY if parsed.version == 7 else None
+
+
+def id_digest(id_: str) -> str:
+    """32 hexadecimal digits, for where the id itself must not be kept."""
+    return blake2b(id_.encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The model's version, the rule, and the benefit matrix by which a decision was made.
+
+    `benefits` (K, A) has a row per class and a column per action; None where the request stated none. `priors` are
+    those that the request stated. `figures` holds what else the rule used: thresholds, costs, limits, prices, the
+    budget.
+    """
+
+    verb: str  # predict or acquire
+    model: str
+    version: int
+    rule: str
+    classes: tuple[Label, ...]
+    actions: tuple[Label, ...]
+    benefits: tuple[tuple[float, ...], ...] | None = None
+    priors: Mapping[str, float] | None = None
+    figures: Mapping[str, Any] | None = None
+
+    @cached_property
+    def content(self) -> str:
+        """All of it as JSON, the same text for the same terms."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of the content, 32 hexadecimal digits."""
+        return blake2b(self.content.encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def matrix(self) -> np.ndarray | None:
+        """`benefits` as float64 (K, A)."""
+        return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
+
+    @classmethod
+    def read(cls, content: str) -> Terms:
+        """The terms of `content`."""
+        fields = orjson.loads(content)
+        fields |= {"classes": tuple(fields["classes"]), "actions": tuple(fields["actions"])}
+        if fields["benefits"] is not None:
+            fields["benefits"] = tuple(tuple(row) for row in fields["benefits"])
+        return cls(**fields)
 
 
 class Row(NamedTuple):
