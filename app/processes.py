@@ -45,6 +45,7 @@ def started(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Fork
         try:
             yield process, receiver
         finally:
+            kept.close()  # what it has started ends as well
             with LOCK:
                 if process.is_alive():
                     process.kill()
