@@ -8,26 +8,25 @@ happened, counted once. The rules for keys and rates are the guard's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.caller import Caller
-from app.api.codecs.answers import Frame, json_of
+from app.api.codecs.answers import json_of
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
 from app.api.gate import SMALL
 from app.api.guard import PREDICT, Guard, Header, Record, announced, request_id_of, secured
-from app.api.routes.predict import answer_to, asked_of_json, fields_of, ready
+from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
 from app.api.routing import MATRIX_HEADER
 from app.errors import PayoffError
-from app.registry.loaded import Loaded
 from app.text import document_of
 from app.usecases.ports import Ports
-from app.usecases.predict import By, Usual, check_finite, key_of
+from app.usecases.predict import By
 from app.usecases.record import wish_of
 from app.usecases.shadow import ShadowDecider
 
@@ -38,7 +37,6 @@ _ACCEPTED = (None, _JSON, b"*/*")
 _OTHER_HEADS = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
 _NUMBER_BYTES = 25  # of the longest float64 in JSON, and a comma
 _TRIED = "tried_at_the_entrance"
-_FRAME = "frame"
 _TYPE = (b"content-type", _JSON)
 Head = Mapping[bytes, bytes]
 _log = structlog.get_logger("payoff.request")
@@ -57,14 +55,6 @@ class Hot(NamedTuple):
         """It as it goes over the wire, with the server's own headers."""
         head = b"".join([b"%b: %b\r\n" % header for header in (*defaults, *self.headers)])
         return b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (head, self.body)
-
-
-class _Content(NamedTuple):
-    """The body of an answer, how many instances it decided, and more headers."""
-
-    content: bytes
-    instances: int
-    more: Sequence[Header] = ()
 
 
 class Entrance:
@@ -107,57 +97,30 @@ class Entrance:
             return None
 
     def _decided(self, scope: Scope, caller: Caller, rate: list[Header], body: bytes, began: float) -> Hot | None:
-        asked = document_of(body)
-        name = asked.get("model") if isinstance(asked, dict) else None
+        """The answer to a request that is decided at once, and not recorded."""
+        found = document_of(body)
+        name = found.get("model") if isinstance(found, dict) else None
         model = self._ports.registry.cached(name) if isinstance(name, str) and caller.allows(name) else None
         if model is None or not model.inline or model.regression:
             return None
-        found = self._of_usual_rows(model, asked, body) or self._of_any(model, caller, body)
-        if found is None or len(found.content) > SMALL:
-            return None
-        request_id = request_id_of(scope)
-        own = [(b"content-length", b"%d" % len(found.content)), _TYPE, (b"x-request-id", request_id.encode())]
-        counted = model.name, model.version, found.instances
-        return Hot(request_id, [*own, *found.more, *rate, *_COMMON], found.content, counted, began)
-
-    def _of_usual_rows(self, model: Loaded, asked: dict[str, Any], body: bytes) -> _Content | None:
-        """The answer for a few rows of usual numbers, by a matrix that the model decided by before: most requests.
-
-        Of `predict` and `json_of` these are the steps that are left then.
-        """
-        instances = asked.get("instances")
-        if type(instances) is not list or b"true" in body:
-            return None
-        key, usual = key_of(asked), model.once(Usual)
-        matrix = usual.known(key)
-        if matrix is None or key is None or not (fields := fields_of(key)).is_simple:
-            return None
-        if body.count(b"false") > (fields.record is False):
-            return None
-        if fields.record is None and self._ports.recorder.defaults.of(model.name) is not None:
-            return None
-        X = usual.rows(instances)
-        if X is None or len(X) * sum(matrix.benefits.shape) * _NUMBER_BYTES > SMALL:
-            return None
-        P = usual.posterior(X)
-        check_finite(P)
-        choice, expected = matrix.decide(P)
-        frame = matrix.notes.get(_FRAME) or matrix.notes.setdefault(_FRAME, Frame.of(model, matrix))
-        names = [matrix.actions[a] for a in choice.tolist()]
-        return _Content(frame.around(names, P, expected), len(X))
-
-    def _of_any(self, model: Loaded, caller: Caller, body: bytes) -> _Content | None:
-        """The answer to any other request that is decided at once, and not recorded."""
-        asked = asked_of_json(body)
+        asked = asked_of_json(found, body)
         if wish_of(asked.fields.record, self._ports.recorder.defaults.of(model.name)) is not None:
             return None
-        found = ready(asked, model, self._ports)
-        if found.pace != "now" or found.numbers * _NUMBER_BYTES > SMALL:
+        whole = ready(asked, model, self._ports)
+        if whole.pace != "now" or whole.numbers * _NUMBER_BYTES > SMALL:
             return None
-        answer, _ = answer_to(By(self._ports, self._shadow.watched, caller), found, JSON)
-        saved = found.fields.saved
-        named = [] if saved is None else [(MATRIX_HEADER.encode(), saved.reference.encode())]
-        return _Content(json_of(answer), len(found.rows.X), named)
+        content = usual_answer(model, whole)
+        if content is None:
+            answer, _ = answer_to(By(self._ports, self._shadow.watched, caller), whole, JSON)
+            content = json_of(answer)
+        if len(content) > SMALL:
+            return None
+        request_id, saved = request_id_of(scope), whole.fields.saved
+        own = [(b"content-length", b"%d" % len(content)), _TYPE, (b"x-request-id", request_id.encode())]
+        if saved is not None:
+            own.append((MATRIX_HEADER.encode(), saved.reference.encode()))
+        counted = model.name, model.version, len(whole.rows.X)
+        return Hot(request_id, [*own, *rate, *_COMMON], content, counted, began)
 
     def count(self, scope: Scope, hot: Hot) -> None:
         """Count an answer, and write its line."""

@@ -20,6 +20,7 @@ from app.usecases.ports import Ports
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MAX_SUGGESTIONS = 2
+_NESTED = (dict, list)
 
 
 class HasMatrix:
@@ -47,23 +48,26 @@ class HasMatrix:
     @property
     def columns(self) -> Sequence[str] | None:
         """The names of the columns, as sent or as saved."""
-        return self.saved.actions if self.saved is not None and self.saved.ordered else self.actions
+        saved = self.saved
+        return saved.actions if saved is not None and saved.ordered else self.actions
 
     def width(self, default: int = 0) -> int:
         """How many actions there are, before the matrix is checked; `default` where nothing says so.
 
         Without names it is the length of the first row, of the first matrix.
         """
-        if self.columns is not None:
-            return len(self.columns)
         level = self.benefits if self.cost_matrix is None else self.cost_matrix
-        if isinstance(level, Checked):
-            return max(len(level.actions), default)
-        if not isinstance(level, dict | list):
+        saved = level if isinstance(level, Checked) else None
+        names = saved.actions if saved is not None and saved.ordered else self.actions
+        if names is not None:
+            return len(names)
+        if saved is not None:
+            return max(len(saved.actions), default)
+        if not isinstance(level, _NESTED):
             return default
         for _ in range(2):
             inner = next(iter(level.values() if isinstance(level, dict) else level), None) if level else None
-            if not isinstance(inner, dict | list):
+            if not isinstance(inner, _NESTED):
                 break
             level = inner
         return max(len(level), default)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from operator import gt, lt
 from threading import Lock
 from typing import Annotated, Any, NamedTuple
@@ -64,11 +63,6 @@ class PredictRequest(PredictFields, CarriedIds):
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
     )
-
-    @cached_property
-    def is_simple(self) -> bool:
-        """Whether the matrix alone decides, and nothing else is asked for than to decide; the model may record."""
-        return self.is_plain and not (self.carries or self.record or self.probabilities is not None)
 
 
 class Rows(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 from fastapi import Request, Response
 
-from app.api.codecs.answers import WRITTEN, Answered, encode
+from app.api.codecs.answers import WRITTEN, Answered, Frame, encode
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.npy import array_of_npy, changeable_body
@@ -45,6 +45,8 @@ from app.usecases.predict import (
     PredictFields,
     PredictRequest,
     Rows,
+    Usual,
+    check_finite,
     check_source,
     extent,
     key_of,
@@ -81,11 +83,8 @@ class Asked(NamedTuple):
     write: Callable[[str, Answered], Response] = encode
 
 
-def asked_of_json(body: bytes) -> Asked:
-    """A body that was measured; raises what `document` and the fields raise."""
-    if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:
-        return asked
-    found = document_of(body)
+def asked_of_json(found: Any, body: bytes) -> Asked:
+    """The document `found` in a body; raises what the fields raise."""
     instances = found.get("instances") if isinstance(found, dict) else None
     key = key_of(found) if isinstance(instances, list) else None
     sent = checked(PredictRequest, found) if key is None else fields_of(key)
@@ -95,7 +94,8 @@ def asked_of_json(body: bytes) -> Asked:
     carried = carried_of_json(sent, instances if P is None else sent.probabilities) if sent.carries else NOTHING
     if P is not None:
         return Asked(sent, given=(Rows(P, []), carried))
-    return Asked(sent, partial(_encoded, instances, b"true" in body or b"false" in body, carried), key=key)
+    booleans = b"true" in body or body.count(b"false") > (sent.record is False)
+    return Asked(sent, partial(_encoded, instances, booleans, carried), key=key)
 
 
 @lru_cache(maxsize=256)
@@ -203,6 +203,21 @@ def answer_to(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
     return Answered(answer, model, warnings, carried), batch
 
 
+def usual_answer(model: Loaded, found: Ready) -> bytes | None:
+    """The same as JSON, in a fifth of the time, for a few rows of usual numbers and a matrix that alone decides, and
+    decided before; None for all others. Nothing is recorded.
+    """
+    usual = model.once(Usual)
+    matrix = usual.known(found.key)
+    if matrix is None or not (found.rows.usual and found.fields.is_plain) or found.carried.columns:
+        return None
+    P = usual.posterior(found.rows.X)
+    check_finite(P)
+    choice, expected = matrix.decide(P)
+    frame: Frame = matrix.notes.get("frame") or matrix.notes.setdefault("frame", Frame.of(model, matrix))
+    return frame.around([matrix.actions[a] for a in choice.tolist()], P, expected)
+
+
 async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Response:
     """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if they are to be."""
     asked = await run(request, pace_of(size), read)
@@ -258,7 +273,9 @@ async def predict(request: Request) -> Response:
 def _asked_of_json(request: Request, body: bytes) -> Asked:
     refuse_query_of_json(request, PredictTable.model_fields)
     measured(body, passage_of(request).reserve)
-    return asked_of_json(body)
+    if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:
+        return asked
+    return asked_of_json(document_of(body), body)
 
 
 _EXAMPLE = {
