@@ -315,19 +315,11 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
 
 
 def _report_text(report: Mapping[str, Any]) -> str:
-    """What was promised, what came of it and what to do; then the counts."""
-    lines = [f"{name.ljust(10)}  {_amount(report[name])}" for name in ("promised", "realised", "difference")]
-    lines += [f"verdict     {report['verdict'].replace('_', ' ')}", *(f"- {one}" for one in report["advice"])]
+    """What was promised and what came of it, per decision, then what to do and the counts."""
+    rows = [{"per decision": name, **report[name]} for name in ("promised", "realised", "difference")]
+    lines = [table_text(rows, ["per decision", "mean", "low", "high"]), f"verdict: {report['verdict']}"]
+    lines += [f"- {one}" for one in report["advice"]]
     return "\n".join([*lines, figures_text({name: value for name, value in report.items() if name != "verdict"})])
-
-
-def _amount(one: Mapping[str, Any]) -> str:
-    """A mean per decision, with its interval."""
-    if one["mean"] is None:
-        return "unknown"
-    low, high = one.get("low"), one.get("high")
-    interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
-    return f"{one['mean']:.4g}{interval} per decision"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 
 from payoff_client.documents import Card, Decided, Description, Matrix, adapter
-from payoff_client.errors import Invalid, InvalidAnswer, PayoffError, located
+from payoff_client.errors import Invalid, PayoffError, located
 from payoff_client.rows import Table, arrow_tools, has_pyarrow, plain, whole
 from payoff_client.transport import ARROW, JSON, NPY, Call, Link, post, query, step
 
@@ -117,10 +117,7 @@ def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
 
 
 def _numbers(sent: Any, shape: tuple[int, ...]) -> np.ndarray:
-    found = np.asarray(sent, dtype=np.float64)
-    if found.shape != shape and (found.size or 0 not in shape):
-        raise ValueError(f"the shape of its numbers is {found.shape}, not {shape}")
-    return found.reshape(shape)
+    return np.asarray(sent, dtype=np.float64).reshape(shape)
 
 
 def joined(parts: Sequence[Decisions]) -> Decisions:
@@ -129,12 +126,6 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
     if len(parts) == 1:
         return first
     fields = ("choice", "probabilities", "expected_benefits", "values", *_PER_ROW)
-
-    def form(part: Decisions) -> Any:
-        return part.model, part.classes, part.actions, [getattr(part, name) is None for name in fields]
-
-    if any(form(part) != form(first) for part in parts):
-        raise InvalidAnswer("the parts of the table were answered by different models, or in different forms")
     whole: dict[str, Any] = {}
     for name in fields:
         found = [getattr(part, name) for part in parts]

@@ -130,8 +130,8 @@ def test_a_report_on_outcomes_begins_with_its_first_numbers(run, ward, client):
     client.send_outcomes([{"id": id_, "truth": truth} for id_, truth in pairs])
     code, output, _ = run(f"outcomes {ward}")
     report = client.model(ward).outcomes()
-    assert (code, [line.split()[0] for line in output.splitlines()[:4]]) == (0, list(report)[:4])
-    assert f"{report['promised']['mean']:.4g} per decision" in output
+    assert (code, [line.split()[0].strip(":") for line in output.splitlines()[1:5]]) == (0, list(report)[:4])
+    assert output.splitlines()[1].split()[:2] == ["promised", f"{report['promised']['mean']:.4g}"]
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(service, monkeypatch):
