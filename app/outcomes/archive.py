@@ -19,7 +19,7 @@ from app.database import Database
 from app.errors import Damaged, Invalid, Unavailable
 from app.outcomes import rows
 from app.outcomes.cases import COLUMNS, Asked, Cases
-from app.outcomes.decision import DAY, Label, Terms, day_of, day_of_id, id_digest
+from app.outcomes.decision import DAY, Terms, day_of, day_of_id, id_digest
 from app.outcomes.rows import OUTCOME, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.storage import Storage
@@ -64,14 +64,6 @@ class Located:
     told: Told | None = None
     digest: int | None = None
     moments: tuple[float, float] = 0.0, 0.0  # the second and the third of the benefit, central, see `moments`
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        return self.terms.classes
-
-    @property
-    def actions(self) -> tuple[Label, ...]:
-        return self.terms.actions
 
 
 @dataclass(frozen=True)

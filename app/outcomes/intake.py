@@ -148,7 +148,7 @@ def _values(id_: str, decision: Located, outcome: Outcome, revision: int) -> dic
         "id": id_,
         "model": decision.model,
         "day": decision.day,
-        "label": str(decision.classes[outcome.truth]),
+        "label": str(decision.terms.classes[outcome.truth]),
         "received_at": time(),
         "revision": revision + 1,
         **vars(outcome),

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -24,14 +24,12 @@ _GROUP_ROWS = 2_000  # of one transaction, unless one request has more
 _LARGE = 500  # rows of a request from which on others go first
 _STOP_SECONDS = 6.0
 
-Done = Callable[[BaseException | None], None]
 _log = logging.getLogger(__name__)
 
 
 class _Waiting(NamedTuple):
     batch: Batch
-    loop: asyncio.AbstractEventLoop
-    done: Done
+    answer: asyncio.Future[None]
 
 
 class Recorder:
@@ -49,44 +47,30 @@ class Recorder:
         self.defaults = defaults
         self._lanes = [_Lane(self, database, locate) for _ in range(1 if database.is_sqlite else 2)]
         self._lock = threading.Lock()
-        self._pending = 0
+        self.pending = 0
         self._stopped = False
 
     def start(self) -> None:
         self.defaults.start()
 
     async def record(self, batch: Batch) -> None:
-        """Return when the batch is durable. Raises IdsTaken, Busy, TooLarge and Unavailable; then the answer must not
-        be sent.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        """Return when the batch is durable.
 
-        def done(error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.submit(batch, loop, done)
-        await future
-
-    def submit(self, batch: Batch, loop: asyncio.AbstractEventLoop, done: Done) -> None:
-        """The same without waiting: `done` is called in `loop` with the error, or None. Raises Busy, TooLarge, and
-        Unavailable where nothing can be recorded until the next start.
+        Raises IdsTaken, Busy, TooLarge, and Unavailable where nothing can be recorded for now, or until the next start;
+        then the answer must not be sent.
         """
         count = len(batch.rows)
         if count > MAX_ROWS:
             raise TooLarge(f"{count:,} decisions to record; one request records at most {MAX_ROWS:,}")
         with self._lock:
-            if self._pending + count > _MAX_PENDING or self._stopped:
+            if self.pending + count > _MAX_PENDING or self._stopped:
                 raise Busy("too many decisions wait to be recorded; try again")
             lane = self._lanes[-1 if count >= _LARGE else 0]
             lane.start()
-            self._pending += count
-        lane.queue.put(_Waiting(batch, loop, done))
+            self.pending += count
+        answer = asyncio.get_running_loop().create_future()
+        lane.queue.put(_Waiting(batch, answer))
+        await answer
 
     @property
     def alive(self) -> bool:
@@ -106,15 +90,17 @@ class Recorder:
 
     def settled(self, group: Sequence[_Waiting], results: Sequence[BaseException | Sequence[Row]]) -> None:
         """Tell each request of the group, each loop once."""
-        answers: dict[asyncio.AbstractEventLoop, list[tuple[Done, BaseException | None]]] = defaultdict(list)
+        answers: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]]
+        answers = defaultdict(list)
         for waiting, result in zip(group, results, strict=True):
-            answers[waiting.loop].append((waiting.done, result if isinstance(result, BaseException) else None))
+            error = result if isinstance(result, BaseException) else None
+            answers[waiting.answer.get_loop()].append((waiting.answer, error))
             try:
                 self._count(waiting.batch, result)
             except Exception:  # noqa: BLE001 - the rows are stored, and the thread goes on
                 _log.exception("unexpected error after recording")
         with self._lock:
-            self._pending -= sum(len(waiting.batch.rows) for waiting in group)
+            self.pending -= sum(len(waiting.batch.rows) for waiting in group)
         for loop, told in answers.items():
             with contextlib.suppress(RuntimeError):  # the loop was closed: no client waits any more
                 loop.call_soon_threadsafe(_tell, told)
@@ -187,9 +173,11 @@ class _Lane:
             return error
 
 
-def _tell(answers: Sequence[tuple[Done, BaseException | None]]) -> None:
-    for done, error in answers:
-        try:
-            done(error)
-        except Exception:  # noqa: BLE001 - the others are told as well
-            _log.exception("unexpected error after recording")
+def _tell(answers: Sequence[tuple[asyncio.Future[None], BaseException | None]]) -> None:
+    for answer, error in answers:
+        if answer.done():  # the request was given up
+            continue
+        if error is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(error)

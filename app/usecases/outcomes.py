@@ -139,7 +139,7 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
         "accepted": received.accepted,
         "unchanged": received.unchanged,
         "open": sum(
-            truth is None or (id_ in found and sent.lacks(truth, found[id_].classes)) for id_, truth, *_ in sent
+            truth is None or (id_ in found and sent.lacks(truth, found[id_].terms.classes)) for id_, truth, *_ in sent
         ),
         "unknown": [id_ for id_ in ids if id_ not in found],
         "conflicts": [
@@ -200,15 +200,19 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
     first: dict[str, Any] = {}
     for i, (id_, truth, action, benefit, at) in enumerate(sent):
         decision = found.get(id_)
-        if sent.lacks(truth, decision.classes if decision else ()):
+        if sent.lacks(truth, decision.terms.classes if decision else ()):
             continue
         outcome: Any = (truth, action, benefit, at)
         if decision is not None:
-            done = None if sent.lacks(action, decision.actions) else index(i, "action", action, decision.actions)
+            done = (
+                None
+                if sent.lacks(action, decision.terms.actions)
+                else index(i, "action", action, decision.terms.actions)
+            )
             if at is not None and at < decision.at - _TOLERANCE:
                 made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
                 flaws.append(Flaw(sent.place(i, "at"), f"'at' is before the decision, which was made at {made}"))
-            outcome = Outcome(index(i, "truth", truth, decision.classes), done, benefit, at)
+            outcome = Outcome(index(i, "truth", truth, decision.terms.classes), done, benefit, at)
             resolved[id_] = decision, outcome
         if first.setdefault(id_, outcome) != outcome:
             flaws.append(Flaw(sent.place(i, "id"), f"{id_!r} comes twice in this request, with different outcomes"))
@@ -220,5 +224,5 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
 
 def _worded(decision: Located, outcome: Outcome) -> dict[str, Any]:
     """An outcome in the words of its decision, with the fields that it states."""
-    words = outcome.stated | {"truth": decision.classes[outcome.truth]}
-    return words if outcome.action is None else words | {"action": decision.actions[outcome.action]}
+    words = outcome.stated | {"truth": decision.terms.classes[outcome.truth]}
+    return words if outcome.action is None else words | {"action": decision.terms.actions[outcome.action]}

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -20,12 +19,11 @@ from app.api.routes import acquire as acquire_route
 from app.api.routes import predict as predict_route
 from app.database import DatabaseAway
 from app.errors import Invalid
-from app.outcomes import row_store, rows
+from app.outcomes import row_store
 from app.outcomes.decision import DAY, Terms, day_of, day_of_id
 from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import Recorder
 from app.outcomes.row_store import RowStore
-from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record_predicted
 from app.usecases.record import Wish, check_moment
@@ -583,14 +581,6 @@ def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(clie
         assert client.post("/predict", json=asked).status_code == 200
 
 
-def test_long_terms_are_not_kept_parsed_by_the_thousand():
-    contents = [replace(LONG, version=v).content for v in range(100)]
-
-    assert [read_terms(content).version for content in contents] == list(range(100))
-    assert rows._long_terms.cache_info().currsize <= 32
-    assert rows._short_terms.cache_info().currsize <= 4_096
-
-
 def test_a_locked_database_is_waited_for_once(database, monkeypatch):
     store, times, calls = RowStore(database, lambda *_: {}), iter([0.0, 15.0]), []
 
@@ -599,7 +589,7 @@ def test_a_locked_database_is_waited_for_once(database, monkeypatch):
         raise database.driver.OperationalError("database is locked")
 
     monkeypatch.setattr(row_store, "monotonic", lambda: next(times))
-    monkeypatch.setattr(store, "_write", locked)
+    monkeypatch.setattr(database, "own_connection", locked)
 
     with pytest.raises(DatabaseAway):
         store.write([])

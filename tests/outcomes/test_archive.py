@@ -95,7 +95,7 @@ def test_decisions_are_located(database, archive):
     assert set(found) == {one, two}
     assert (found[one].model, found[one].version, found[one].day, found[one].files) == ("loan", 1, 20_000, ())
     assert (found[two].version, found[two].day) == (2, 19_999)
-    assert (found[two].classes, found[two].actions) == (("bad", "late", "good"), ("refuse", "grant"))
+    assert (found[two].terms.classes, found[two].terms.actions) == (("bad", "late", "good"), ("refuse", "grant"))
 
 
 def test_what_is_located_has_the_moments_of_its_promise(database, archive):

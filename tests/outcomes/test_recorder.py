@@ -18,8 +18,9 @@ from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Batch, Decided, Terms, day_of, id_digest, new_ids
 from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import Recorder
-from app.outcomes.row_store import IdsTaken
+from app.outcomes.row_store import IdsTaken, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
+from tests.jobs.waiting import eventually
 from tests.messages import says
 from tests.outcomes.records import decided
 
@@ -304,27 +305,25 @@ def test_a_stop_records_what_waits(database, recorder):
         asyncio.run(recorder.record(batch(["late"])))
 
 
-@pytest.mark.parametrize(
-    "later",
-    [
-        lambda store: store._known_terms.update({TERMS.digest: time() - 3_000}),
-        lambda store: store._known_terms.update({TERMS.digest: time() + 3_001}),  # the clock was set back
-        lambda store: store.close(),  # the next connection may lead to another database
-    ],
-)
-def test_terms_are_written_once_and_again_when_they_are_old(database, recorder, later):
-    record(recorder, batch(["a"]))
+@pytest.mark.parametrize("later", [3_000, -3_001, None], ids=["old", "the clock was set back", "another database"])
+def test_terms_are_written_once_and_again_when_they_are_old(database, monkeypatch, later):
+    store = RowStore(database, nowhere)
+    store.write([batch(["a"])])
     with database.writing() as connection:
         connection.execute(text("UPDATE decision_terms SET used_at = 1"))
 
-    record(recorder, batch(["b"]))
+    store.write([batch(["b"])])
     with database.reading() as connection:
         assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() == 1
 
-    later(recorder._lanes[0]._store)
-    record(recorder, batch(["c"]))
+    if later is None:
+        store.close()  # the next connection may lead to another database
+    else:
+        monkeypatch.setattr(row_store, "time", lambda: time() + later)
+    store.write([batch(["c"])])
     with database.reading() as connection:
         assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() > 1
+    store.close()
 
 
 def test_an_error_after_the_commit_fails_no_request(database, recorder):
@@ -336,7 +335,7 @@ def test_an_error_after_the_commit_fails_no_request(database, recorder):
     assert record(recorder, replace(batch(["a"]), stored=fail), batch(["b"])) == [None, None]
     assert record(recorder, batch(["c"])) == [None]
     assert set(stored(database)) == {"a", "b", "c"}
-    assert recorder._pending == 0
+    assert recorder.pending == 0
 
 
 def test_where_no_thread_can_be_started_the_next_request_tries_again(database, recorder, monkeypatch):
@@ -346,17 +345,26 @@ def test_where_no_thread_can_be_started_the_next_request_tries_again(database, r
     with monkeypatch.context() as full:
         full.setattr(module.threading.Thread, "start", fail)
         with pytest.raises(RuntimeError, match="new thread"):
-            recorder.submit(batch(["a"]), None, None)
+            asyncio.run(recorder.record(batch(["a"])))
     assert record(recorder, batch(["b"])) == [None]
     assert set(stored(database)) == {"b"}
-    assert recorder._pending == 0
+    assert recorder.pending == 0
 
 
-def test_requests_do_not_wait_for_a_thread_that_has_ended(recorder):
+def ended(*_arguments):
+    raise SystemExit
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_requests_do_not_wait_for_a_thread_that_has_ended(recorder, monkeypatch):
     assert recorder.alive
-    recorder._lanes[0]._ends = True
-    recorder.submit(batch(["a"]), None, None)
-    recorder._lanes[0].thread.join(20)
-    assert not recorder.alive
+    monkeypatch.setattr(RowStore, "write", ended)
+
+    async def wait():
+        waiting = asyncio.ensure_future(recorder.record(batch(["a"])))
+        await asyncio.to_thread(eventually, lambda: not recorder.alive)
+        waiting.cancel()
+
+    asyncio.run(wait())
     [error] = record(recorder, batch(["b"]))
     assert isinstance(error, Unavailable)

@@ -124,12 +124,12 @@ def test_sealed_decisions_are_located(database, archive, sealer):
     assert set(found) == set(before)
     assert {id_: one.moments for id_, one in found.items()} == {id_: one.moments for id_, one in before.items()}
     for id_, one in found.items():
-        assert (one.model, one.version, one.day, one.classes, one.actions) == (
+        assert (one.model, one.version, one.day, one.terms.classes, one.terms.actions) == (
             before[id_].model,
             before[id_].version,
             DATE,
-            before[id_].classes,
-            before[id_].actions,
+            before[id_].terms.classes,
+            before[id_].terms.actions,
         )
         assert len(one.files) == (2 if one.model == "loan" else 1)
     assert found[ids[3]].told is None
