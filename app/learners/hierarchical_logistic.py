@@ -59,12 +59,12 @@ class HierarchicalLogistic(Learner):
     majority: Majority = None
     first: Annotated[
         Learner | None,
-        Inner("kernel_logistic", "benefit_logistic"),
+        Inner(("kernel_logistic", "benefit_logistic")),
         "The model that separates the majority class from all others; benefit_logistic trains with the benefits, those"
         " of the minority classes combined by their shares.",
     ] = None
     second: Annotated[
-        Learner | None, Inner("kernel_logistic", "logistic"), "The model that separates the minority classes."
+        Learner | None, Inner(("kernel_logistic", "logistic")), "The model that separates the minority classes."
     ] = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 

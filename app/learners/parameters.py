@@ -34,14 +34,11 @@ class Called:
     name: str
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Inner:
     """The parameter is a learner of one of these kinds, by default of the first."""
 
     kinds: tuple[str, ...]
-
-    def __init__(self, *kinds: str) -> None:
-        object.__setattr__(self, "kinds", kinds)
 
 
 Calibration = Annotated[

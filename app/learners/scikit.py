@@ -22,7 +22,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from app.decisions.calibration_fits import fit_calibrator, fit_isotonic
 from app.learners import boosted_trees, kernel_solver
-from app.learners.cost_tree import path
 
 __all__ = [
     "ConvergenceWarning",
@@ -38,7 +37,6 @@ __all__ = [
     "fit_isotonic",
     "kernel_solver",
     "minimize_scalar",
-    "path",
     "r2_score",
     "sparse",
 ]

@@ -1,7 +1,6 @@
 """What all learners do alike, over the catalogue: scikit-learn's conventions, weights, refusals, refits, progress."""
 
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,18 +26,8 @@ from app.learners.logistic import Logistic
 from app.learners.multilabel import MultilabelForest, MultilabelLogistic
 from app.learners.random_forest import RandomForest
 from app.progress import listen
-from tests.learners.multilabel import drawn
-from tests.reference.tables import mixed
+from tests.reference.tables import SMALL, drawn, mixed
 
-SMALL: dict[str, Any] = {  # learned at once
-    "auto": {"max_seconds": 1e-9},
-    "budget_forest": {"n_estimators": 3, "alpha": 1.0},
-    "cost_tree": {"depth": 2, "lambda": 0.01},
-    "forest_chain": {"n_estimators": 4, "steps": 3, "greedy": 2},
-    "gradient_boosting": {"max_iter": 8},
-    "multilabel_forest": {"n_estimators": 8},
-    "random_forest": {"n_estimators": 8},
-}
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
 KINDS_AND_TASKS = [(kind.name, task) for kind in KINDS.values() for task in kind.tasks]

@@ -7,7 +7,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.learners import multilabel
 from app.learners.multilabel import MultilabelForest, Neighbours
-from tests.learners.multilabel import drawn
+from tests.reference.tables import drawn
 
 
 @pytest.mark.parametrize("labels", [1, 3])

@@ -5,7 +5,7 @@ import pytest
 
 from app.learners.logistic import Logistic
 from app.learners.multilabel import MultilabelLogistic
-from tests.learners.multilabel import drawn
+from tests.reference.tables import drawn
 
 
 @pytest.mark.parametrize("calibration", ["auto", "none", "sigmoid", "isotonic"])

@@ -1,8 +1,22 @@
-"""Random tables with numbers, categories and missing values, for tests of the learners."""
+"""Random tables with numbers, categories and missing values, and small learners, for tests of the learners."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from scipy.special import expit
+
+SMALL: dict[str, Any] = {
+    "auto": {"max_seconds": 1e-9},
+    "budget_forest": {"n_estimators": 3, "alpha": 1.0},
+    "cost_tree": {"depth": 2, "lambda": 0.01},
+    "forest_chain": {"n_estimators": 4, "steps": 3, "greedy": 2},
+    "gradient_boosting": {"max_iter": 8},
+    "multilabel_forest": {"n_estimators": 8},
+    "random_forest": {"n_estimators": 8},
+}
+"""Parameters with which a kind learns at once."""
 
 
 def mixed(
@@ -20,3 +34,15 @@ def mixed(
     y = np.digitize(score, np.quantile(score, np.arange(1, K) / K))
     X[rng.random(X.shape) < missing] = np.nan
     return X, y, (0, *range(numbers + 1, numbers + len(words))) if words else ()
+
+
+def drawn(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three numbers (some missing), a category, and three labels: the third follows the first two."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    X[:, 3] = rng.integers(0, 3, n)
+    first = rng.random(n) < expit(2 * X[:, 0] - 1)
+    second = rng.random(n) < expit(X[:, 1] + (X[:, 3] == 1))
+    third = rng.random(n) < np.where(first ^ second, 0.9, 0.1)
+    X[rng.random((n, 4)) < 0.05] = np.nan
+    return X, np.column_stack((first, second, third)).astype(int)

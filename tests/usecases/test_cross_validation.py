@@ -8,13 +8,9 @@ from app.registry.loaded import Holdout
 from app.usecases.evaluation import FEW_ROWS, cross_validated, number_of_folds, of_a_fold, split_rows
 from app.usecases.specs import LearnerSpec, TrainSpec
 from tests.conftest import trained, two_class_rows
+from tests.reference.tables import SMALL
 from tests.usecases.test_rare_classes import table_of
 
-QUICK = {
-    "auto": {"max_seconds": 1e-9},
-    "cost_tree": {"depth": 1, "lambda": 0.001},
-    "budget_forest": {"n_estimators": 3},
-}
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 
 
@@ -70,7 +66,7 @@ def test_tables_of_enough_rows_have_a_hold_out(rows, folds):
 def test_the_card_states_the_rows_of_its_figures_with_every_learner(service, kind):
     """Metrics and the report on benefits have all rows of a small table; `holdout_rows` is the size of a fold."""
     data, name = two_class_rows(160), f"crossed-{kind}".replace("_", "-")
-    order = {"model": name, "learner": {"kind": kind} | QUICK.get(kind, {}), "data": data, "benefits": [[1, 0], [0, 1]]}
+    order = {"model": name, "learner": {"kind": kind} | SMALL.get(kind, {}), "data": data, "benefits": [[1, 0], [0, 1]]}
     trained(service, order)
     card = service.get(f"/models/{name}/versions/1").json()
     report = service.post(f"/models/{name}/benefit", json={"benefits": [[1, 0], [0, 1]]}).json()

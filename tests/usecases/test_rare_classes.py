@@ -13,16 +13,11 @@ from app.registry.loaded import Holdout
 from app.usecases.evaluation import split_rows
 from app.usecases.training_warnings import rare_classes
 from tests.conftest import trained
+from tests.reference.tables import SMALL
 
 NPY = "application/x-npy"
-QUICK = {
-    "auto": {"max_seconds": 1e-9},
-    "cost_tree": {"depth": 1, "lambda": 0.001},
-    "budget_forest": {"n_estimators": 3},
-    "random_forest": {"n_estimators": 10},
-}
 LEARNERS = [
-    *({"kind": name} | QUICK.get(name, {}) for name, kind in KINDS.items() if kind.labels == "one"),
+    *({"kind": name} | SMALL.get(name, {}) for name, kind in KINDS.items() if kind.labels == "one"),
     {"kind": "logistic", "calibration": "none"},
 ]
 FEW = "classes with too few training rows for reliable probabilities: {}; provide at least {} of each"
@@ -86,7 +81,7 @@ def test_of_many_classes_the_rarest_are_named():
 @pytest.mark.thorough
 def test_features_that_say_nothing_about_the_class_are_told(learner, counts):
     """Just where every prediction is the same: noise is found on some seeds, features that matter on none."""
-    kind, parameters = resolve({"kind": learner} | QUICK.get(learner, {}))
+    kind, parameters = resolve({"kind": learner} | SMALL.get(learner, {}))
     told = []
     for apart, seed in [(1.0, 0), *((0.0, seed) for seed in range(12))]:
         table = table_of(counts, seed, apart)

@@ -8,7 +8,7 @@ from app.learners.catalogue import KINDS
 from app.learners.multilabel import MultilabelLogistic
 from app.learners.scikit import fit_linear
 from tests.conftest import trained, two_class_rows
-from tests.learners.multilabel import drawn
+from tests.reference.tables import drawn
 
 QUICK = {"auto": {"max_seconds": 1e-9}, "cost_tree": {"depth": 1, "lambda": 0.001}}
 SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]

@@ -11,7 +11,7 @@ from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
 from app.errors import Invalid
 from app.learners.base import Learner
-from app.learners.loading import scikit
+from app.learners.loading import compiled, scikit
 from app.learners.parameters import Called, Range
 from app.learners.stepwise import prices_of
 
@@ -156,7 +156,7 @@ class CostTree(Learner):
         return self._train(X, codes, weights, len(self.classes_))
 
     def _train(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> TreeOfClassifiers:
-        found = scikit().path.train(self, X, y, weights, K)
+        found = compiled().path.train(self, X, y, weights, K)
         self.tradeoff_ = found.tradeoff
         self.trade_off_, self.cost_, self.error_, self.net_benefit_ = found.point
         tree: TreeOfClassifiers = found.tree
