@@ -33,7 +33,7 @@ from app.usecases.fields import PROBABILITIES, ClassNames, Text
 from app.usecases.labelled_rows import as_probabilities, class_codes
 from app.usecases.matrices import MatrixFields, needed_matrix
 from app.usecases.ports import Ports
-from app.usecases.specs import FOLDS, SEED, CompareSpec, LearnerSpec
+from app.usecases.specs import FOLDS, SEED, LearnerSpec, Spec
 from app.usecases.train import Learner, built, checked_posterior, fit, placed
 
 KIND = "compare"
@@ -61,6 +61,22 @@ class CompareRequest(MatrixFields):
         default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
+
+
+class CompareSpec(Spec):
+    """What to compare: `benefits` (K, A) decide on every learner."""
+
+    dataset: str
+    learners: list[LearnerSpec]
+    benefits: list[list[float]]
+    actions: list[str] | None = None
+    folds: int = FOLDS
+    seed: int = SEED
+
+    @property
+    def benefit_matrix(self) -> np.ndarray:
+        """The benefits as float64 (K, A)."""
+        return np.array(self.benefits, dtype=np.float64)
 
 
 def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:
@@ -189,7 +205,7 @@ def run(ports: Ports, job: Job) -> None:
             table = table.with_classes(spec.learners[0].parameters["classes"])
     fold = stratified_folds(table.y, spec.folds, spec.seed)  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
-        trials = _trials(table, fold, spec)
+        trials = trials_of(table, fold, spec)
     failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
     if len(failures) == len(trials):
         flaws = [flaw for _, failure in failures for flaw in failure.flaws]
@@ -220,7 +236,7 @@ class _Fit(NamedTuple):
     converged: bool | None
 
 
-def _trials(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
+def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
     """What became of each learner: one that cannot be fitted here does not spoil the others.
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.

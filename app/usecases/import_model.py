@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import SEEK_END
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from pydantic import Field
@@ -31,7 +31,7 @@ from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import Names, Text
 from app.usecases.matrices import MatrixFields, read_matrix
 from app.usecases.ports import Ports
-from app.usecases.specs import Calibration, Format, ImportSpec
+from app.usecases.specs import IMPORTED, SEED, LearnerSpec, Spec, TrainSpec
 from app.usecases.train import listed_costs, publish
 from app.usecases.training_warnings import rare_classes
 
@@ -49,6 +49,10 @@ _DUTY = (
 _Published = tuple[Card, Imported, Holdout, list[str]]
 
 
+Format = Literal["onnx", "joblib"]
+Calibration = Literal["none", "auto", "sigmoid", "isotonic"]
+
+
 class ImportRequest(MatrixFields):
     """The fields of the form besides the file; matrix, actions and prices are JSON."""
 
@@ -62,6 +66,34 @@ class ImportRequest(MatrixFields):
         description="names of the columns of the model's probabilities, where it has none; repeat the part",
     )
     feature_costs: FeatureCosts = None
+
+
+class ImportSpec(Spec):
+    """What to import: `file` is the SHA-256 of the model's file, which is kept for the job; the rest as in TrainSpec.
+
+    `classes` name the columns of the model's probabilities, where the model does not.
+    """
+
+    model: str
+    format: Format
+    file: str
+    dataset: str
+    calibration: Calibration = "none"
+    classes: list[str] | None = None
+    benefits: list[list[float]] | None = None
+    actions: list[str] | None = None
+    feature_costs: list[dict[str, Any]] | None = None
+    seed: int = SEED
+
+    def trained(self, parameters: Mapping[str, Any]) -> TrainSpec:
+        """The same as an order to train, for what a card and its metrics need of that."""
+        learner = LearnerSpec(kind=IMPORTED, parameters={"format": self.format, **parameters})
+        return TrainSpec(
+            learner=learner,
+            holdout=0.0,
+            refit=False,
+            **self.model_dump(exclude={"format", "file", "calibration", "classes"}),
+        )
 
 
 def submit(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -57,22 +57,6 @@ class TrainSpec(Spec):
         return None if self.feature_costs is None else parse_prices(self.feature_costs, features)
 
 
-class CompareSpec(Spec):
-    """What to compare: `benefits` (K, A) decide on every learner."""
-
-    dataset: str
-    learners: list[LearnerSpec]
-    benefits: list[list[float]]
-    actions: list[str] | None = None
-    folds: int = FOLDS
-    seed: int = SEED
-
-    @property
-    def benefit_matrix(self) -> np.ndarray:
-        """The benefits as float64 (K, A)."""
-        return np.array(self.benefits, dtype=np.float64)
-
-
 class ReplaySpec(Spec):
     """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to before `until`.
 
@@ -92,35 +76,3 @@ class ReplaySpec(Spec):
     def requested(self) -> dict[str, Any]:
         """The same without the classes, which nobody ordered."""
         return {name: value for name, value in super().requested().items() if name != "classes"}
-
-
-Format = Literal["onnx", "joblib"]
-Calibration = Literal["none", "auto", "sigmoid", "isotonic"]
-
-
-class ImportSpec(Spec):
-    """What to import: `file` is the SHA-256 of the model's file, which is kept for the job; the rest as in TrainSpec.
-
-    `classes` name the columns of the model's probabilities, where the model does not.
-    """
-
-    model: str
-    format: Format
-    file: str
-    dataset: str
-    calibration: Calibration = "none"
-    classes: list[str] | None = None
-    benefits: list[list[float]] | None = None
-    actions: list[str] | None = None
-    feature_costs: list[dict[str, Any]] | None = None
-    seed: int = SEED
-
-    def trained(self, parameters: Mapping[str, Any]) -> TrainSpec:
-        """The same as an order to train, for what a card and its metrics need of that."""
-        learner = LearnerSpec(kind=IMPORTED, parameters={"format": self.format, **parameters})
-        return TrainSpec(
-            learner=learner,
-            holdout=0.0,
-            refit=False,
-            **self.model_dump(exclude={"format", "file", "calibration", "classes"}),
-        )

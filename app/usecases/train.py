@@ -206,7 +206,7 @@ def listed_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None
 
 def run(ports: Ports, job: Job) -> None:
     """Train, publish and finish `job`: the version and the job's success appear in one transaction."""
-    publish(ports, job, *_train(ports, job))
+    publish(ports, job, *trained(ports, job))
 
 
 def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
@@ -301,7 +301,7 @@ def _breaking_down() -> Iterator[None]:
         raise Invalid.at("", f"the fit broke down ({error}); {_EXTREME}") from error
 
 
-def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
+def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
     """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet (1 stands for it).
 
     The metrics and the scores are those of the first fit, or of small tables those of the folds' fits, whichever is

@@ -24,7 +24,7 @@ from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
 from app.settings import Settings
 from app.usecases import compare
-from app.usecases.specs import CompareSpec
+from app.usecases.compare import CompareSpec
 from tests.jobs import pieces, targets
 from tests.jobs.waiting import SOON, eventually
 from tests.servers.dask import DaskCluster, DaskWorker
@@ -84,7 +84,7 @@ def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
     found = []
     for place in (("", 1), (dask_cluster, 1)):
         with pieces_run_on(*place):
-            found.append(compare._trials(table, stratified_folds(y, 3, 0), spec))
+            found.append(compare.trials_of(table, stratified_folds(y, 3, 0), spec))
     for here, there in zip(*found, strict=True):
         assert (here.name, here.converged, str(here.failure)) == (there.name, there.converged, str(there.failure))
     assert found[0][0].failure is not None

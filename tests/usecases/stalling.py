@@ -36,7 +36,7 @@ def stall(
 ) -> None:
     """Do `work` for a job; exit code 0 also where it was told that the attempt is over."""
     os.environ.update(environment)  # the fork server has that of an earlier test
-    train._train = trained
+    train.trained = trained
     _stop_at(at, in_transactions=in_transactions)
     ports = open_ports(Settings.model_validate(settings))
     try:

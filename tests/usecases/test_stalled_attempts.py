@@ -61,7 +61,7 @@ def settings(request, tmp_path):
 @pytest.fixture
 def ports(settings, monkeypatch):
     make_tables(Settings.model_validate(settings)).database.close()
-    monkeypatch.setattr(train, "_train", trained)
+    monkeypatch.setattr(train, "trained", trained)
     ports = open_ports(Settings.model_validate(settings))
     yield ports
     ports.database.close()
