@@ -20,7 +20,7 @@ from app.acquisition.session import Prices
 from app.acquisition.tree_grower import PathCosts
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.arrays import F64
-from app.decisions._assignment import assign
+from app.decisions.resources import assign
 from app.decisions.tree_contributions import Trees, tree_contributions
 from app.retrieval.losses import LOSSES, Loss, Terms
 from app.retrieval.sampled import select_sampled

@@ -30,7 +30,7 @@ from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import UploadRequest
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
-from app.decisions.hcsklr import beta_delta, equivalent_benefits, hierarchical
+from app.decisions.rules import beta_delta, equivalent_benefits, hierarchical
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.gradient_boosting import GradientBoosting

@@ -16,7 +16,7 @@ from app.acquisition.nodes import Nodes, Orders, PriceArrays, Tree, flatten
 from app.acquisition.session import Prices, States, Trajectories, checked, slack_of
 from app.arrays import F64, I32, I64, Bools, Ints
 from app.compiled import copy, kernel
-from app.decisions.contributions import Contributions
+from app.decisions.explanations import Contributions
 from app.decisions.tree_contributions import Trees, tree_contributions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,11 +90,16 @@ def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
     del losses
     found = _transport(columns.D, columns.start, columns.limits)
     if len(limits.most):
-        from app.decisions.resources import allocate  # noqa: PLC0415 - SciPy's optimizers take 20 MB and 0.2 s
-
-        found = allocate(columns.D, columns.limits, found)
+        found = _solvers().allocate(columns.D, columns.limits, found)
     lower, upper = (columns.by_action(values, n_actions) for values in (found.lower, found.upper))
     return Limited(columns.choice(found.choice), found.gap, lower, upper, found.most)
+
+
+def _solvers() -> Any:
+    """The module that wraps them, loaded then: SciPy's optimizers and the compiler take 80 MB."""
+    from app.decisions import resources  # noqa: PLC0415
+
+    return resources
 
 
 def conflict(n: int, limits: Limits, members: Iterable[Member]) -> Sequence[Member]:
@@ -169,9 +174,7 @@ def _feasible(n: int, limits: Limits) -> bool:
         return False
     if np.isinf(limits.most).all():
         return True
-    from app.decisions.resources import counts_within  # noqa: PLC0415
-
-    return counts_within(n, columns) is not None
+    return _solvers().counts_within(n, columns) is not None
 
 
 def _perhaps_feasible(n: int, limits: Limits) -> bool:
@@ -186,11 +189,8 @@ def _transport(D: F64, column: I64, limits: Limits) -> Limited:
     lower, upper = limits.lower, limits.upper
     if len(D) == 2:
         _move_first(D, column, int(lower[1]), int(upper[1]))
-    elif len(D) > 2:
-        from app.decisions._assignment import assign  # noqa: PLC0415 - numba takes 60 MB
-
-        if not assign(D, column, lower, upper):
-            raise ArithmeticError("no assignment within limits that are feasible")
+    elif len(D) > 2 and not _solvers().assign(D, column, lower, upper):
+        raise ArithmeticError("no assignment within limits that are feasible")
     count = np.bincount(column, minlength=len(D))
     loss = arcs(D, column)
     loss[0] = np.where(count > lower, np.minimum(loss[0], 0.0), loss[0])  # column 0 takes a place from any other

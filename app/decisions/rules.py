@@ -1,15 +1,18 @@
-"""Apply every decision rule that a benefit matrix allows to the same rows, to compare them."""
+"""The decision rules: by the costs of rare classes (HCSKLR), and all that a benefit matrix allows, to compare them.
+
+Source of the first: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import LARGEST, decide
-from app.decisions.hcsklr import beta_delta, hierarchical
+from app.decisions.benefit import LARGEST, TIE, decide, irrelevance
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
 RuleName = Literal[
@@ -54,7 +57,9 @@ class Ruled:
 
 
 class MinorityCosts(NamedTuple):
-    """The costs of `hcsklr.equivalent_benefits`."""
+    """What wrong decisions cost where rare classes D stand against a majority class H: `C_HD` that of a D for an H,
+    `C_DH` an H for a D, `C_DD` the wrong D for a D, each from 0 to `LARGEST`; a right one costs 0.
+    """
 
     majority: int
     C_DD: float
@@ -155,14 +160,78 @@ def _cut_by_the_other_folds(rows: Rows, B: np.ndarray) -> np.ndarray:
 
 def _by_costs(P: np.ndarray, costs: MinorityCosts, classes: Sequence[int | str]) -> list[Ruled]:
     stated = {"majority": classes[costs.majority], "C_HD": costs.C_HD, "C_DH": costs.C_DH}
+    request = {"rule": "beta_delta", "costs": {**stated, "C_DD": costs.C_DD}}
     exact = beta_delta(P, *costs)
     staged = hierarchical(P, costs.majority, costs.C_HD, costs.C_DH)
     return [
-        Ruled(
-            "beta_delta",
-            exact.choice,
-            {"rule": "beta_delta", "costs": {**stated, "C_DD": costs.C_DD}},
-            exact.figures,
-        ),
-        Ruled("hierarchical", staged.choice, {"rule": "hierarchical", "costs": stated}, {"threshold": staged.p_star}),
+        Ruled("beta_delta", exact.choice, request, exact.figures),
+        Ruled("hierarchical", staged.choice, {"rule": "hierarchical", "costs": stated}, staged.figures),
     ]
+
+
+class ByCosts(NamedTuple):
+    """The predicted class of each row, int (n,), the rule's constants by name, None if not finite, and warnings."""
+
+    choice: np.ndarray
+    figures: dict[str, float | None]
+    warnings: list[str]
+
+
+def beta_delta(
+    P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float, *, classes: Sequence[object] | None = None
+) -> ByCosts:
+    """The class of least expected cost (`MinorityCosts`), for posteriors P (n, classes), two or more.
+
+    For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD - C_DD) / C_DD` and
+    `delta = (C_DH - C_DD) / C_DD`. It is computed by the expected costs, without division or cancellation: as `decide`
+    does on `equivalent_benefits`, so ties go to the lowest class index. For C_DD = 0 all minority classes cost the
+    same; then the rule is `hierarchical`, which takes the most probable of them, and its threshold is a figure, too.
+    `classes` names them in warnings. O(n classes^2).
+    """
+    if C_DD == 0:
+        choice, figures, warnings = hierarchical(P, majority, C_HD, C_DH)
+        known = {name: threshold for name, threshold in figures.items() if threshold is not None}
+        return ByCosts(choice, {"beta": None, "delta": None, **known}, [_NO_BETA, *warnings])
+    beta, delta = (C_DH + C_HD - C_DD) / float(C_DD), (C_DH - C_DD) / float(C_DD)
+    B = equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)
+    choice, warnings = decide(P, B).choice, irrelevance(B, classes)
+    if not (math.isfinite(beta) and math.isfinite(delta)):
+        return ByCosts(choice, {"beta": None, "delta": None}, [_HUGE_BETA, *warnings])
+    return ByCosts(choice, {"beta": beta, "delta": delta}, warnings)
+
+
+def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCosts:
+    """The most probable minority class where `P(D) >= p* = C_HD / (C_HD + C_DH)`, else the majority class.
+
+    Shapes as in `beta_delta`; the figure `threshold` is p*. Decided as `C_DH P(D) >= C_HD P(H)`, equal up to rounding
+    counting as equal, so that a tie goes to the minority as in the paper, also where both costs are 0 and p* is
+    undefined; of equally likely minority classes the lowest index. It leaves C_DD out of the first stage, and so costs
+    at most `C_DD P(D) (1 - 1/K)` more than `beta_delta`, K being the number of minority classes. O(n classes).
+    """
+    minority = np.delete(np.arange(P.shape[1]), majority)
+    rare = P[:, minority]
+    likeliest = minority[rare.argmax(axis=1)]
+    is_rare = C_DH * rare.sum(axis=1) * (1 + TIE * P.shape[1]) >= C_HD * P[:, majority]
+    choice = np.where(is_rare, likeliest, majority)
+    if C_HD == C_DH == 0:
+        return ByCosts(choice, {"threshold": None}, [_NO_P_STAR])
+    warnings = [_ALWAYS_RARE] if C_HD == 0 else [_NEVER_RARE] if C_DH == 0 else []
+    return ByCosts(choice, {"threshold": C_HD / (C_HD + C_DH)}, warnings)
+
+
+def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
+    """The costs as a benefit matrix, float64 (classes, classes), whose columns are the predicted classes."""
+    B = np.full((n_classes, n_classes), -float(C_DD))
+    B[majority, :] = -float(C_HD)
+    B[:, majority] = -float(C_DH)
+    np.fill_diagonal(B, 0.0)
+    return B + 0.0  # no -0.0
+
+
+_NO_BETA = (
+    "C_DD is 0: beta and delta are undefined; the rule is P(D) >= C_HD / (C_HD + C_DH), then the most probable of them"
+)
+_HUGE_BETA = "C_DD is so small relative to the other costs that beta and delta overflow; the decisions are not affected"
+_NO_P_STAR = "C_HD and C_DH are both 0: p* is undefined, and every instance is a tie, which goes to the minority"
+_ALWAYS_RARE = "C_HD is 0: a minority class is predicted for every instance"
+_NEVER_RARE = "C_DH is 0: a minority class is predicted only if the majority class has probability 0"

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-FEWEST = 30  # cases that differ: as in `app.decisions.bootstrap`
+FEWEST = 30  # cases that differ: as in `app.decisions.ranking`
 SMALLEST = float(np.finfo(np.float64).tiny)
 ROUNDING = 1e-12  # relative: differences below it are those of rounding alone
 LEVEL = 0.95  # of all intervals

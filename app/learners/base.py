@@ -16,7 +16,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from app.decisions.calibration import Calibrator, are_constant, is_flat
-from app.decisions.contributions import Contributions
+from app.decisions.explanations import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid, pointer
 from app.learners.loading import scikit

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from scipy.special import expit, log_expit
 
-from app.decisions.contributions import Contributions
+from app.decisions.explanations import Contributions
 from app.errors import Flaw, Invalid, pointer
 from app.learners.base import Learner
 from app.learners.design import Design

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import ThreadpoolController
 
-from app.decisions.contributions import Contributions
+from app.decisions.explanations import Contributions
 from app.learners.loading import compiled
 from app.progress import report
 

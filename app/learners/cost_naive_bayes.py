@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
-from app.decisions.contributions import Contributions, of_terms
+from app.decisions.explanations import Contributions, of_terms
 from app.learners.base import Learner
 from app.learners.linear import FEW, softmax, summed
 from app.learners.parameters import Calibration, Range

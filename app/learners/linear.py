@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from app.arrays import TILE
-from app.decisions.contributions import Contributions, of_terms
+from app.decisions.explanations import Contributions, of_terms
 
 LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
 FEW = 64  # rows up to which one operation on a bigger array is cheaper than several

@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.decisions.benefit import confusion, mu, realised_benefit, upper_bound
-from app.decisions.bootstrap import FEWEST, Ranking
 from app.decisions.folds import stratified_folds
-from app.decisions.ranking import Judged, contest, doubts
+from app.decisions.ranking import FEWEST, Judged, Ranking, contest, doubts
 from app.decisions.rules import Rows, Ruled, RuleName, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge

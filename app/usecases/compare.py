@@ -17,9 +17,8 @@ from app import progress
 from app.access.caller import Caller
 from app.data.dataset import Table
 from app.decisions.benefit import upper_bound
-from app.decisions.bootstrap import Ranking
 from app.decisions.folds import stratified_folds
-from app.decisions.ranking import Judged, contest, doubts
+from app.decisions.ranking import Judged, Ranking, contest, doubts
 from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job

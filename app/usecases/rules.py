@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
-from app.decisions.benefit import Decision
-from app.decisions.hcsklr import beta_delta, hierarchical
+from app.decisions.benefit import LARGEST, Decision
+from app.decisions.rules import beta_delta, hierarchical
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
 from app.errors import Conflict, Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
@@ -30,9 +30,11 @@ class Costs(WireModel):
     """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
 
     majority: StrictInt | Text = Field(examples=["healthy"])
-    C_HD: float = Field(ge=0, strict=True, description="taking the majority for a minority class")
-    C_DH: float = Field(ge=0, strict=True, description="taking a minority class for the majority")
-    C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
+    C_HD: float = Field(ge=0, le=LARGEST, strict=True, description="taking the majority for a minority class")
+    C_DH: float = Field(ge=0, le=LARGEST, strict=True, description="taking a minority class for the majority")
+    C_DD: float | None = Field(
+        default=None, ge=0, le=LARGEST, strict=True, description="taking one minority class for another"
+    )
 
 
 _PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids", "id", "keep"})
@@ -252,20 +254,14 @@ def _by_beta_delta(case: _Case) -> _Chosen:
     costs, majority = _costs(case)
     if costs.C_DD is None:
         raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
-    try:
-        ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.classes)
-    except Invalid as error:
-        raise error.under("/costs") from error
+    ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.classes)
     return ruled.choice, ruled.warnings, ruled.figures
 
 
 def _by_hierarchy(case: _Case) -> _Chosen:
     costs, majority = _costs(case)
-    try:
-        ruled = hierarchical(case.P, majority, costs.C_HD, costs.C_DH)
-    except Invalid as error:
-        raise error.under("/costs") from error
-    return ruled.choice, ruled.warnings, {"threshold": ruled.p_star}
+    ruled = hierarchical(case.P, majority, costs.C_HD, costs.C_DH)
+    return ruled.choice, ruled.warnings, ruled.figures
 
 
 def _by_probability(case: _Case) -> _Chosen:
@@ -285,6 +281,6 @@ def _costs(case: _Case) -> tuple[Costs, int]:
     costs = case.asked.costs
     assert costs is not None
     names = [str(name) for name in case.classes]
-    if str(costs.majority) not in names:
-        raise Invalid.at("/costs/majority", f"majority is one of the classes: {', '.join(names)}")
+    if str(costs.majority) not in names or len(names) < 2:
+        raise Invalid.at("/costs/majority", f"majority is one of two classes or more: {', '.join(names)}")
     return costs, names.index(str(costs.majority))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from app.decisions.bootstrap import Possible, bootstrap_means, rank
+from app.decisions.ranking import Possible, bootstrap_means, rank
 from app.errors import Invalid
 from tests.reference.bootstrap import resampled_means
 

@@ -192,7 +192,7 @@ def test_a_conflict_that_is_not_found_in_time_is_not_taken_for_one(monkeypatch):
 @pytest.mark.parametrize("seed", range(30))
 def test_a_single_limit_takes_the_same_rows_as_the_assignment(seed):
     """The shorter way for one limit, and the compiled one."""
-    from app.decisions._assignment import assign  # noqa: PLC0415
+    from app.decisions.resources import assign  # noqa: PLC0415
 
     rng = np.random.default_rng(seed)
     D = rng.integers(0, 4, (2, 50)).astype(float)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from app.decisions.bootstrap import rank
-from app.decisions.ranking import Judged, contest, doubts
+from app.decisions.ranking import Judged, contest, doubts, rank
 from tests.reference.bootstrap import percentile_intervals
 
 B = np.array([[0.0, -1.0], [-10.0, 5.0]])

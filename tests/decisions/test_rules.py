@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
-from app.decisions.hcsklr import equivalent_benefits, hierarchical
-from app.decisions.rules import Rows, apply_rules, minority_costs, same_for_all
+from app.decisions.rules import Rows, apply_rules, equivalent_benefits, hierarchical, minority_costs, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold
 
 BINARY = np.array([[0.0, -1.0], [-10.0, 5.0]])
@@ -71,7 +70,7 @@ def test_beta_delta_is_expected_benefit_and_hierarchical_is_its_own_rule(K, seed
     assert ruled["beta_delta"].request["costs"]["majority"] == f"c{majority}"
     expected = hierarchical(given_rows.P, majority, costs[1], costs[2])
     assert (ruled["hierarchical"].choice == expected.choice).all()
-    assert ruled["hierarchical"].figures["threshold"] == pytest.approx(expected.p_star)
+    assert ruled["hierarchical"].figures["threshold"] == pytest.approx(expected.figures["threshold"])
 
 
 def test_a_large_row_constant_does_not_hide_small_costs():

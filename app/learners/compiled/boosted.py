@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from app.decisions.contributions import Contributions, of_terms
+from app.decisions.explanations import Contributions, of_terms
 from app.decisions.tree_contributions import Trees, tree_contributions
 
 
