@@ -21,11 +21,11 @@ from starlette.types import Receive, Scope, Send
 
 from app.access.caller import Caller
 from app.api.codecs.json import INLINE_BYTES, parsed
-from app.api.codecs.media_types import JSON, media_type_of_body
+from app.api.codecs.media_types import JSON
 from app.api.errors import flaws_of
 from app.api.gate import passage_of
 from app.api.guard import GuardedRoute
-from app.errors import Busy, Flaw, Invalid, NotFound, pointer, reject, unknown
+from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.text import check_document, syntax_error
 from app.usecases.matrices import HasMatrix
@@ -120,7 +120,38 @@ def _parameters(query_type: type[BaseModel], body_type: type[BaseModel]) -> Iter
         yield {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "string"}}
 
 
-# How bodies and queries are read
+# How bodies and queries are read, and in which form is answered
+
+
+def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:
+    """The media type of the body, JSON where none is named; Unsupported where it is neither that nor of `others`."""
+    kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
+    if kind == JSON or kind in others:
+        return kind
+    if kind.startswith("application/") and kind.endswith("+json"):
+        return JSON
+    raise Unsupported(f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type")
+
+
+def media_type_of_answer(request: Request, known: Collection[str]) -> str:
+    """The media type in `Accept` that is among the `known` and wanted most, JSON where none is."""
+    accept = request.headers.get("accept", "*/*")
+    if accept in ("*/*", JSON):  # nearly always, and then there is no preference to evaluate
+        return JSON
+    best, most = JSON, 0.0
+    for wanted in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in wanted.split(";"))
+        weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
+        if kind in known and weight > most:
+            best, most = kind, weight
+    return best
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 async def read(request: Request, body_type: type[_Body]) -> _Body:

@@ -10,7 +10,8 @@ from fastapi import Request, Response
 from app.api.charts.axes import short
 from app.api.charts.panels import Across, Dot, Mark, Panel, curve, curve_in_words, dots, dots_in_words, losses
 from app.api.charts.svg import document, stacked
-from app.api.codecs.media_types import JSON, SVG, media_type_of_answer
+from app.api.codecs.media_types import JSON, SVG
+from app.api.routing import media_type_of_answer
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own
 SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}

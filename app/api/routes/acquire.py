@@ -13,13 +13,26 @@ import orjson
 from fastapi import Request, Response
 
 from app.api.codecs.json import INLINE_BYTES
-from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
+from app.api.codecs.media_types import JSON, TABULAR
 from app.api.codecs.rows import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
 from app.api.errors import problems
 from app.api.gate import VALUE, passage_of
 from app.api.guard import PREDICT, needs
-from app.api.routing import DirectRoute, Pace, loaded, naming, ports, read, read_query, refuse_query_of_json, run, who
+from app.api.routing import (
+    DirectRoute,
+    Pace,
+    loaded,
+    media_type_of_answer,
+    media_type_of_body,
+    naming,
+    ports,
+    read,
+    read_query,
+    refuse_query_of_json,
+    run,
+    who,
+)
 from app.errors import Invalid, pointer
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded

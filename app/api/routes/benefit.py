@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Request, Response
 
 from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.json import parsed
-from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
+from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import array_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, LABEL, DialectFields, Sheet, TableFields, unpacked
 from app.api.errors import problems
@@ -20,6 +20,7 @@ from app.api.routing import (
     checked,
     limiters,
     loaded_by_path,
+    media_type_of_body,
     naming,
     ports,
     read_query,

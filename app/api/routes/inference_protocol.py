@@ -32,7 +32,7 @@ from app.api.codecs.inference import (
     tensors,
 )
 from app.api.codecs.json import parsed
-from app.api.codecs.media_types import BINARY, JSON, media_type_of_body
+from app.api.codecs.media_types import BINARY, JSON
 from app.api.codecs.rows import NOTHING, Carried
 from app.api.errors import problems
 from app.api.gate import passage_of
@@ -40,7 +40,7 @@ from app.api.guard import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
 from app.api.routes.predict import Asked, answered
-from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path
+from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path, media_type_of_body
 from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError
 from app.registry.card import NAME
 from app.registry.loaded import Loaded

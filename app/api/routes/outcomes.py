@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
 from app.api.codecs.json import parsed
-from app.api.codecs.media_types import JSON, TABULAR, media_type_of_body
+from app.api.codecs.media_types import JSON, TABULAR
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
 from app.api.errors import problems
@@ -24,6 +24,7 @@ from app.api.routing import (
     PortsDep,
     StrictRoute,
     checked,
+    media_type_of_body,
     pace_of,
     ports,
     read_query,
@@ -87,7 +88,9 @@ async def send_outcomes(request: Request) -> Response:
     benefit, when the truth is known.
     """
     kind = media_type_of_body(request, TABULAR)
-    kind, body = await unpacked(request, kind, await request.body(), usecase.MOST)
+    body = await request.body()
+    if kind != JSON:
+        kind, body = await unpacked(request, kind, body, usecase.MOST)
     sent, correct = await run(request, pace_of(len(body)), partial(_read, request, kind, body))
     pace: Pace = "long" if len(sent) > _LONG_ROWS or sent.days > _LONG_DAYS else "in a thread"
     store = partial(usecase.take_in, ports(request), who(request), sent, correct=correct)

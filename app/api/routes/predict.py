@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from app.api.codecs.answers import WRITTEN, Answered, Frame, encode
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, measured, split
-from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_answer, media_type_of_body
+from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import array_of_npy, changeable_body
 from app.api.codecs.rows import NOTHING, Carried, carried_of_json, rows_of_json, rows_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
@@ -24,6 +24,8 @@ from app.api.routing import (
     Pace,
     checked,
     loaded,
+    media_type_of_answer,
+    media_type_of_body,
     naming,
     pace_of,
     ports,

@@ -8,14 +8,23 @@ from functools import partial
 from fastapi import Request, Response
 
 from app.api.codecs.json import parsed
-from app.api.codecs.media_types import ARROW, NPY, SVG, media_type_of_answer, media_type_of_body
+from app.api.codecs.media_types import ARROW, NPY, SVG
 from app.api.codecs.rows import rows_of_json, rows_of_npy
 from app.api.codecs.sets import WRITERS, common, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.codecs.tables import Sheet, TableFields
 from app.api.errors import problems
 from app.api.gate import NUMBER, passage_of
 from app.api.guard import PREDICT, needs
-from app.api.routing import DirectRoute, checked, limiters, loaded, read_query, refuse_query_of_json
+from app.api.routing import (
+    DirectRoute,
+    checked,
+    limiters,
+    loaded,
+    media_type_of_answer,
+    media_type_of_body,
+    read_query,
+    refuse_query_of_json,
+)
 from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases.predict import Rows
