@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from threading import Lock
 from time import time
-from typing import Any
 
 import numpy as np
 import orjson
@@ -25,6 +24,7 @@ from app.registry.tables import saved_matrices as table
 MOST_BYTES = 4_000_000  # of all matrices of a model, so that it leaves room for others
 MOST_BYTES_OF_ALL = 32_000_000  # of all models: some 25,000 matrices with ten actions
 _BYTES_PER_VERSION = 1_000  # beside its JSON, about what its objects take
+_CHANGED = update(state).values(matrices=state.c.matrices + 1)
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,6 @@ class _View:
         """Bytes of all versions."""
         return sum(len(saved.content) + _BYTES_PER_VERSION for saved in self.versions(model))
 
-    def after(self, revision: int, changed: Iterable[str], rows: Iterable[Any]) -> _View:
-        """With all matrices of the models that changed in `rows`, versions oldest first."""
-        own: dict[str, dict[str, Saved]] = {model: {} for model in changed}
-        for row in rows:
-            saved = Saved(row.model, row.matrix, row.version, row.content.encode(), row.created_at, row.who)
-            own[row.model] |= {saved.reference: saved, saved.matrix: saved}
-        return _View(revision, {**self.models, **own})
-
 
 class SavedMatrices:
     """The table of saved matrices, in memory, never older than a second while the database answers."""
@@ -153,7 +145,7 @@ class SavedMatrices:
             last = _deleted(connection, model) if newest is None else newest.version
             saved = Saved(model, matrix, last + 1, content, time(), who)
             connection.execute(insert(table).values({**asdict(saved), "content": content.decode()}))
-            _note_change(connection, model)
+            connection.execute(_CHANGED)
             also(connection, saved)
             view = self._ask(connection)
         self._learn(view)
@@ -183,7 +175,9 @@ class SavedMatrices:
         last = connection.execute(select(func.max(table.c.version)).where(gone)).scalar()
         if last is not None:
             connection.execute(delete(table).where(gone))
-            _note_change(connection, model, deleted_matrix=max(last, _deleted(connection, model)))
+            connection.execute(_CHANGED)
+            last = max(last, _deleted(connection, model))
+            connection.execute(update(models).where(models.c.name == model).values(deleted_matrix=last))
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
@@ -193,16 +187,18 @@ class SavedMatrices:
             yield connection
 
     def _ask(self, connection: Connection) -> _View:
-        """What there is now: where something changed, the changes are read."""
-        known = self._view if self._view.revision >= 0 else _View(0)
-        revision = _revision(connection)
+        """What there is now: all is read where something changed, and what was known stays the same object."""
+        known = self._view
+        revision = connection.execute(select(state.c.matrices)).scalar_one()
         if revision <= known.revision:
             return known
-        changed = list(
-            connection.execute(select(models.c.name).where(models.c.matrices_revision > known.revision)).scalars()
-        )
-        theirs = select(table).where(table.c.model.in_(changed)).order_by(table.c.matrix, table.c.version)
-        return known.after(revision, changed, connection.execute(theirs))
+        found: dict[str, dict[str, Saved]] = {}
+        for row in connection.execute(select(table).order_by(table.c.matrix, table.c.version)):
+            saved = known.of(row.model).get(f"{row.matrix}:{row.version}")
+            if saved is None:
+                saved = Saved(row.model, row.matrix, row.version, row.content.encode(), row.created_at, row.who)
+            found.setdefault(row.model, {}).update({saved.reference: saved, saved.matrix: saved})
+        return _View(revision, found)
 
     def _learn(self, view: _View) -> None:
         with self._lock:
@@ -217,20 +213,10 @@ def unsaved(model: str, reference: str, known: Mapping[str, Saved]) -> str:
     return f"{model!r} has no saved matrices; save one with PUT /models/{model}/matrices/<name>"
 
 
-def _revision(connection: Connection) -> int:
-    return connection.execute(select(func.max(models.c.matrices_revision))).scalar() or 0
-
-
 def _deleted(connection: Connection, model: str) -> int:
     """The greatest number that a deleted matrix of the model had."""
     number: int = connection.execute(select(models.c.deleted_matrix).where(models.c.name == model)).scalar_one()
     return number
-
-
-def _note_change(connection: Connection, model: str, **values: int) -> None:
-    """Let others see that the model's matrices have changed."""
-    changed = update(models).where(models.c.name == model)
-    connection.execute(changed.values(matrices_revision=_revision(connection) + 1, **values))
 
 
 def _check_room(model: str, before: _View, content: bytes) -> None:

@@ -10,7 +10,6 @@ from sqlalchemy import (
     Double,
     ForeignKey,
     ForeignKeyConstraint,
-    Index,
     Integer,
     MetaData,
     String,
@@ -25,6 +24,7 @@ state = Table(
     TABLES,
     Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
     Column("revision", Integer, nullable=False),
+    Column("matrices", Integer, nullable=False, default=0),  # the revision of the saved matrices
 )
 
 models = Table(
@@ -33,9 +33,7 @@ models = Table(
     Column("name", String(64), primary_key=True),
     Column("next_version", Integer, nullable=False),  # stays when the model is deleted
     Column("listed", Boolean, nullable=False),  # from the first version on until the model is deleted
-    Column("matrices_revision", Integer, nullable=False, default=0),  # of the last change of its saved matrices
     Column("deleted_matrix", Integer, nullable=False, default=0),  # the greatest number of a deleted one
-    Index("models_matrices_revision", "matrices_revision"),
 )
 
 versions = Table(
