@@ -24,8 +24,16 @@ from app.usecases.explain import contributions
 from app.usecases.fields import INSTANCES, PROBABILITIES, CarriedFields, CarriedIds, ClassNames, Text
 from app.usecases.matrices import Prepared
 from app.usecases.ports import Ports
-from app.usecases.record import RecordField, check_moment, ids_of, texts_of_json, texts_of_rows, wish_of
-from app.usecases.record_predicted import explored, predicted_batch
+from app.usecases.record import (
+    RecordField,
+    check_moment,
+    explored,
+    ids_of,
+    predicted_batch,
+    texts_of_json,
+    texts_of_rows,
+    wish_of,
+)
 from app.usecases.rules import Answer, RuleFields, check_fields, decide_by
 
 _FEW_NUMBERS = 100

@@ -1,8 +1,10 @@
-"""Recording of decisions: what of a request and its answer is stored."""
+"""Recording of decisions: what of a request and its answer is stored, and some actions drawn at random."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from hashlib import blake2b
 from time import time
 from typing import Annotated, Any, NamedTuple
 
@@ -11,18 +13,22 @@ import orjson
 from pydantic import BaseModel, Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
-from app.errors import Flaw, Forbidden, Invalid, pointer, reject
+from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject
 from app.errors import sent as shown
 from app.features import Schema
-from app.outcomes.decision import DAY, Batch, Decided, new_ids, place_of
+from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids, place_of
 from app.outcomes.tables import MAX_ID
+from app.registry.loaded import Loaded
 from app.text import refused_character
 from app.usecases.fields import TIME_FORM, Moment, WireModel
 from app.usecases.ports import Ports
+from app.usecases.rules import Answer, RuleFields
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
 _AN_ID = "a decision's id is text or an integer"
 _SKEW_SECONDS = 60.0  # by which the clock of a client may be ahead
+MAX_SHARED = 16 << 20  # bytes of what the decisions of a request share, with each of its matrices
+_FIGURES = ("threshold", "beta", "delta")  # of an answer, that do not depend on its other instances
 
 
 class Recording(WireModel):
@@ -134,10 +140,8 @@ def ids_of(wish: Wish, n: int) -> Ids:
         raise Invalid.at(wish.place, f"there are {len(wish.ids):,} ids for {n:,} instances")
     flaws = ((i, _flaw(id_)) for i, id_ in enumerate(wish.ids))
     reject(Flaw(place_of(wish.place, i), flaw) for i, flaw in flaws if flaw)
-    if len(set(wish.ids)) < n:
-        seen: set[str] = set()
-        twice = next(id_ for id_ in wish.ids if id_ in seen or seen.add(id_))  # type: ignore[func-returns-value]
-        raise Invalid.at(wish.place, f"the id {twice!r} is there twice; each decision has its own")
+    if n and (most := Counter(wish.ids).most_common(1)[0])[1] > 1:
+        raise Invalid.at(wish.place, f"the id {most[0]!r} is there twice; each decision has its own")
     return Ids(wish.ids, given=True, place=wish.place, at=at)
 
 
@@ -193,3 +197,98 @@ def texts_of_rows(X: np.ndarray, schema: Schema) -> list[str]:
 
 def _text(schema: Schema, values: Sequence[Any]) -> str:
     return orjson.dumps(dict(zip(schema.names, values, strict=True))).decode()
+
+
+def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> Answer:
+    """The answer with actions drawn uniformly for that share of its decisions, and the propensity of each action.
+
+    What is drawn depends on the decision's id and the model alone: a request that is repeated gets the same. With A
+    actions the best one has the propensity 1 - share + share / A, each other one share / A.
+    """
+    best, n_actions = answer.choice, len(answer.actions)
+    draws = np.array([_uniform(f"{model}:{id_}") for id_ in ids])
+    drawn = np.minimum((draws / share * n_actions).astype(np.intp), n_actions - 1)
+    choice = np.where(draws < share, drawn, best)
+    propensities = np.where(choice == best, 1 - share + share / n_actions, share / n_actions)
+    return answer._replace(choice=choice, propensities=propensities)
+
+
+def _uniform(text: str) -> float:
+    """A number in [0, 1) that looks random."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") / 2**64
+
+
+def predicted_batch(
+    model: Loaded, asked: RuleFields, answer: Answer, ids: Ids, caller: Caller, instances: Sequence[str] | None
+) -> Batch:
+    """The decisions of an answer to `/predict`, ready to be stored; `instances` are JSON."""
+    terms, term = _terms(model, asked, answer)
+    rows = np.arange(len(ids.ids))
+    expected = None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
+    decided = Decided(
+        terms,
+        term,
+        answer.choice,
+        answer.probabilities,
+        expected,
+        answer.propensities,
+        instances=instances,
+    )
+    return batch(decided, ids, caller)
+
+
+def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:
+    """The terms of the decisions, and for each decision which of them: each distinct matrix has its own."""
+    figures = _figures(asked, answer)
+    matrices, term = _distinct(answer)
+    _check_shared(len(matrices), model.classes, answer.actions, figures)
+    priors = answer.priors
+    return [
+        Terms(
+            verb="predict",
+            model=model.name,
+            version=model.version,
+            rule=answer.rule,
+            classes=tuple(answer.classes),
+            actions=tuple(answer.actions),
+            benefits=None if matrix is None else tuple(map(tuple, matrix.tolist())),
+            priors=None if priors is None else dict(zip(map(str, answer.classes), priors.tolist(), strict=True)),
+            figures=figures or None,
+        )
+        for matrix in matrices
+    ], term
+
+
+def _figures(asked: RuleFields, answer: Answer) -> dict[str, Any]:
+    """What else the rule used, see `Terms`."""
+    figures = {name: answer.figures[name] for name in _FIGURES if name in answer.figures}
+    if asked.costs is not None:
+        figures["costs"] = asked.costs.model_dump()
+    if asked.explore is not None:
+        figures["explore"] = asked.explore
+    if asked.limits:
+        figures["limits"] = {name: limit.model_dump() for name, limit in asked.counted.items()}
+    if asked.resources:
+        figures["resources"] = [resource.model_dump() for resource in asked.resources]
+    return figures
+
+
+def _distinct(answer: Answer) -> tuple[list[Any], np.ndarray]:
+    """The distinct benefit matrices, None for none, and which of them (n,) each decision has."""
+    n, benefits = len(answer.choice), None if answer.matrix is None else answer.matrix.benefits
+    if benefits is None or benefits.ndim < 3:
+        return [benefits], np.zeros(n, dtype=np.intp)
+    flat = np.ascontiguousarray(benefits).reshape(n, -1) + 0.0
+    _, first, term = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+    return list(benefits[first]), np.ravel(term)
+
+
+def _check_shared(matrices: int, *shared: Any) -> None:
+    """TooLarge where what all decisions share, which is stored with each matrix, takes many times what was sent."""
+    each = len(orjson.dumps(shared, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)) if matrices > 1 else 0
+    if matrices * each > MAX_SHARED:
+        raise TooLarge(
+            f"{matrices:,} benefit matrices to record, each with {each:,} bytes of classes, actions and limits;"
+            f" a request records at most {MAX_SHARED >> 20} MB of these: send fewer matrices at once, or leave out"
+            " limits"
+        )

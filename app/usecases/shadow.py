@@ -24,8 +24,7 @@ from app.registry.registry import Registry
 from app.registry.snapshot import Reference
 from app.usecases.ports import Ports
 from app.usecases.predict import Rows, decide
-from app.usecases.record import texts_of_rows
-from app.usecases.record_predicted import explored
+from app.usecases.record import explored, texts_of_rows
 from app.usecases.rules import RuleFields
 
 MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests

@@ -25,7 +25,7 @@ from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import Recorder
 from app.outcomes.row_store import RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
-from app.usecases import record_predicted
+from app.usecases import record as usecase
 from app.usecases.record import Wish, check_moment
 from tests.conftest import database_of, serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import eventually
@@ -559,7 +559,7 @@ def test_moments_that_are_none_or_to_come_are_refused(client, database, at):
 
 def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(client, database, monkeypatch):
     """294 kB that were sent became 168 MB."""
-    monkeypatch.setattr(record_predicted, "_MAX_SHARED", 1 << 20)
+    monkeypatch.setattr(usecase, "MAX_SHARED", 1 << 20)
     names, n = [f"{a:02d}" + "x" * 198 for a in range(20)], 60
     limits = [{"name": f"r{k}", "use": dict.fromkeys(names, 1), "at_most": 1e9} for k in range(5)]
     many = [[[i, *[1] * 19], [1] * 20] for i in range(n)]
