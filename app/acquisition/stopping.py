@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from app.acquisition.session import Prices, Trajectories, check_budget, purchases, slack_of
+from app.acquisition.session import Prices, check_budget, purchases, slack_of
 from app.decisions.benefit import LARGEST, decide
 from app.errors import Invalid, pointer
 
@@ -163,27 +163,6 @@ def at_stake(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.where(stake > 1e-12 * loss.max(initial=0.0), stake, 0.0)  # what rounding leaves is nothing
 
 
-def learn(rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[np.ndarray], np.ndarray]) -> Experience:
-    """The experience of trajectories to the very end through forests that did not see the rows; y (n,) class codes.
-
-    `finish` makes the probabilities (n, K) of finished rows out of the forests'. Some row must have been asked.
-    """
-    states = np.arange(rows.P.shape[1])
-    before = states < rows.length[:, None]
-    known = np.broadcast_to(states, before.shape)[before].astype(np.float64)
-    typical = float(rows.length.mean())
-    truth = np.repeat(y, before.sum(axis=1))
-    # all states have the same weight: weights by the length of a trajectory would let its end tilt the shares at its
-    # beginning
-    weight = np.full(len(truth), len(rows) / len(truth))
-    curve = StageCurve.fit(rows.P[before], known, truth, weight, typical)
-    P = np.full(rows.P.shape, 1 / rows.P.shape[2], dtype=np.float32)
-    P[before] = curve.apply(rows.P[before], known)
-    everyone = np.arange(len(rows))
-    P[everyone, rows.length] = finish(rows.P[everyone, rows.length])
-    return Experience(rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features)
-
-
 class _Sums:
     """Running sums of a line through (stake, gain) for each of m features; `spare` is for what is hardly seen."""
 
@@ -301,7 +280,6 @@ def _best(
 
 _PRIOR_ROWS = 10.0  # rows that speak for no factor
 _SMALLEST = 1e-3  # of a forest's share that is told from none; pure leaves have many zeros
-_FREEDOM = 30.0  # inverse ridge of the curves: after few questions shares hardly differ, and mean much by it
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,25 +296,10 @@ class StageCurve:
     typical: float
     lowest: float
 
-    @classmethod
-    def fit(cls, P: np.ndarray, known: np.ndarray, y: np.ndarray, weight: np.ndarray, typical: float) -> StageCurve:
-        """From states: P (N, K), `known` (N,) features each, true class codes y (N,), weights (N,). O(N K^2)."""
-        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - 80 MB that applying it can spare
-
-        K = P.shape[1]
-        model = LogisticRegression(C=_FREEDOM, max_iter=1000).fit(_inputs(P, known, typical), y, sample_weight=weight)
-        weights, offset = np.zeros((model.coef_.shape[1], K)), np.full(K, -np.inf)
-        if len(model.classes_) == 2:
-            weights[:, model.classes_[1]] = model.coef_[0]
-            offset[model.classes_] = (0.0, model.intercept_[0])
-        else:
-            weights[:, model.classes_], offset[model.classes_] = model.coef_.T, model.intercept_
-        return cls(weights, offset, typical, 1 / (weight.sum() + 2))
-
     def apply(self, P: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (N, K) for the forest's P (N, K) with `known` (N,) features each."""
         # einsum adds up a row in the same order whatever the number of rows: a batch is its cases, to the last digit
-        scores = np.einsum("nf,fk->nk", _inputs(P, known, self.typical), self.weights) + self.offset
+        scores = np.einsum("nf,fk->nk", stage_inputs(P, known, self.typical), self.weights) + self.offset
         return _probabilities(scores, self.lowest)
 
 
@@ -393,7 +356,8 @@ def _logs(P: np.ndarray) -> np.ndarray:
     return logs
 
 
-def _inputs(P: np.ndarray, known: np.ndarray, typical: float) -> np.ndarray:
+def stage_inputs(P: np.ndarray, known: np.ndarray, typical: float) -> np.ndarray:
+    """What the weights of a `StageCurve` act on, (N, F)."""
     logs = _logs(P)
     share = np.minimum(known / typical, 1.0)[:, None]
     return np.concatenate((logs, logs * share, share), axis=1)

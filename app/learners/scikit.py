@@ -20,6 +20,7 @@ from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, Target
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from app.acquisition.learning import learn
 from app.decisions.calibration_fits import fit_calibrator, fit_isotonic
 from app.learners import boosted_trees, kernel_solver
 
@@ -36,6 +37,7 @@ __all__ = [
     "fit_calibrator",
     "fit_isotonic",
     "kernel_solver",
+    "learn",
     "minimize_scalar",
     "r2_score",
     "sparse",

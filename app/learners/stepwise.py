@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from app.acquisition.session import Prices, Trajectories
-from app.acquisition.stopping import Experience, learn
+from app.acquisition.stopping import Experience
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.loading import scikit
@@ -59,7 +59,7 @@ class Stepwise(Learner):
         ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
         self._learn_calibration(ends, seen)
         finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
-        self.experience_ = learn(trajectories, seen, X.shape[1], finish)
+        self.experience_ = scikit().learn(trajectories, seen, X.shape[1], finish)
         return self
 
     def _again(self) -> Stepwise:

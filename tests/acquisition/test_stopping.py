@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.acquisition.learning import fit_stages, learn
 from app.acquisition.session import Prices, Trajectories
-from app.acquisition.stopping import Experience, StageCurve, at_stake, learn
+from app.acquisition.stopping import Experience, StageCurve, at_stake
 from tests.reference.forests import random_case
 from tests.reference.worth import twin
 
@@ -175,9 +176,9 @@ def test_calibrated_states_say_what_happens():
     right = random.random(n) < 0.7
     sure = np.where(right, y, 1 - y)
     P = np.where(np.arange(2) == sure[:, None], 0.99, 0.01)
-    curve = StageCurve.fit(P, np.ones(n), y, np.ones(n), 2.0)
+    curve = fit_stages(P, np.ones(n), y, np.ones(n), 2.0)
     assert curve.apply(P, np.ones(n)).max(axis=1).mean() == pytest.approx(0.7, abs=0.02)
-    many = StageCurve.fit(np.eye(3)[y], np.ones(n), y, np.ones(n), 2.0).apply(np.eye(3), np.ones(3))
+    many = fit_stages(np.eye(3)[y], np.ones(n), y, np.ones(n), 2.0).apply(np.eye(3), np.ones(3))
     assert (many > 0).all()
     np.testing.assert_allclose(many.sum(axis=1), 1)
 
@@ -188,7 +189,7 @@ def test_shares_that_hardly_differ_after_few_questions_count_as_much_as_they_mea
     known = np.repeat([1.0, 20.0], len(y))
     share = np.where(known[:, None] == 1, 0.6, 0.9)
     P = np.where(np.arange(2) == np.tile(sure, 2)[:, None], share, 1 - share)
-    curve = StageCurve.fit(P, known, np.tile(y, 2), np.full(2 * len(y), 0.5), 20.0)
+    curve = fit_stages(P, known, np.tile(y, 2), np.full(2 * len(y), 0.5), 20.0)
     np.testing.assert_allclose(curve.apply(P, known).max(axis=1), 0.9, atol=0.05)
 
 

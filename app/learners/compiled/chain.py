@@ -13,8 +13,9 @@ from joblib import Parallel, delayed
 
 from app.acquisition.chain import Chain, ChainExperience, Lacking, Reduced, lacking, mean_loss
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
+from app.acquisition.learning import fit_stages
 from app.acquisition.nodes import Orders
-from app.acquisition.stopping import Blend, StageCurve
+from app.acquisition.stopping import Blend
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.learners.base import ALL
@@ -112,7 +113,7 @@ class Growth:
         answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
         kept = np.stack((P[some, 0], *answers), axis=1)
         experience = ChainExperience.of(kept, y[some], missing[some], self._order, self._learner.n_features_in_)
-        curve = StageCurve.fit(masked, known, y, w, float(S))
+        curve = fit_stages(masked, known, y, w, float(S))
         losses = [mean_loss(kept[:, s], y[some], w[some]) for s in range(S + 1)]
         masked_loss = mean_loss(curve.apply(masked, known), y, w)
         reduced = chain.reduced and chain.reduced.calibrated(others, y[judged], w[judged], masked_loss, *losses)
