@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -91,6 +92,8 @@ class Kind:
         """
         if self.needs_benefits and benefits is None:
             raise Invalid.at("/benefits", f"{self.name} trains with a benefit matrix; send one as benefits")
+        if classes is not None:
+            parameters = self.labelled(parameters, partial(_position, classes=classes))
         shared: dict[str, Any] = {
             "categorical_features": categorical_features,
             "random_state": random_state,
@@ -101,15 +104,8 @@ class Kind:
         }
         for parameter in self.parameters:
             value = parameters[parameter.name]
-            if parameter.type == "learner" and value is not None:
-                try:
-                    value = KINDS[value["kind"]].build(value, **shared, classes=classes)
-                except Invalid as error:
-                    inside = not error.flaws[0].loc.startswith("/benefits")
-                    raise (error.under(pointer(parameter.name)) if inside else error) from error
-            elif parameter.type == "label" and value is not None and classes is not None:
-                value = _position(parameter.name, value, classes)
-            arguments[parameter.attribute] = value
+            inner = parameter.type == "learner" and value is not None
+            arguments[parameter.attribute] = KINDS[value["kind"]].build(value, **shared) if inner else value
         return self.estimator(**arguments)
 
     def regresses(self, parameters: Mapping[str, Any]) -> bool:
@@ -131,19 +127,21 @@ class Kind:
 
         Raises Invalid at the parameter that names no class.
         """
-        named = dict(parameters)
+        return self.labelled(parameters, lambda name, label: classes[_position(name, label, classes)])
+
+    def labelled(self, parameters: Mapping[str, Any], write: Callable[[str, Any], Any]) -> dict[str, Any]:
+        """The parameters with every label as `write` gives it for its name and value."""
+        found = dict(parameters)
         for parameter in self.parameters:
-            value = parameters[parameter.name]
-            if value is None or parameter.type not in ("label", "learner"):
-                continue
-            if parameter.type == "label":
-                named[parameter.name] = classes[_position(parameter.name, value, classes)]
-                continue
-            try:
-                named[parameter.name] = {"kind": value["kind"], **KINDS[value["kind"]].naming(value, classes)}
-            except Invalid as error:
-                raise error.under(pointer(parameter.name)) from error
-        return named
+            name, value = parameter.name, parameters[parameter.name]
+            if value is not None and parameter.type == "label":
+                found[name] = write(name, value)
+            elif value is not None and parameter.type == "learner":
+                try:
+                    found[name] = {"kind": value["kind"], **KINDS[value["kind"]].labelled(value, write)}
+                except Invalid as error:
+                    raise error.under(pointer(name)) from error
+        return found
 
 
 SCORE_CALIBRATOR = Kind("score_calibrator", ScoreCalibrator)

@@ -12,12 +12,8 @@ from app.errors import Invalid, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
-from app.learners.logistic import Logistic
 from app.learners.parameters import Inner, Majority
 from app.progress import part
-
-FIRST = (KernelLogistic, BenefitLogistic)
-SECOND = (KernelLogistic, Logistic)
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class HierarchicalLogistic(Learner):
     benefits and a BenefitLogistic, `predict` decides as the paper does: minority where the weighted first stage says
     so, then the most probable minority class; else it takes the most probable class.
     Fitted, besides `Learner`'s: `majority_`, `first_`, `second_` (None for two classes), `converged_`.
-    Raises Invalid for stages of another kind, an unknown majority, and benefits that give no weight.
+    Raises Invalid for an unknown majority, and benefits that give no weight.
     Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
     """
 
@@ -97,9 +93,7 @@ class HierarchicalLogistic(Learner):
         return chosen
 
     def _check(self) -> None:
-        for name, stage, kinds in (("first", self.first, FIRST), ("second", self.second, SECOND)):
-            if stage is not None and not isinstance(stage, kinds):
-                raise Invalid.at(pointer(name), f"{name} is a {' or a '.join(kind.__name__ for kind in kinds)}")
+        for name, stage in (("first", self.first), ("second", self.second)):
             if isinstance(stage, KernelLogistic) and stage.majority is not None:
                 raise Invalid.at(pointer(name, "majority"), "majority is set once, beside the stages, not inside one")
         if self.majority is not None:

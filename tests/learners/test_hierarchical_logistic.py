@@ -133,8 +133,6 @@ def test_benefits_that_give_no_weight_are_refused():
 @pytest.mark.parametrize(
     ("parameters", "loc"),
     [
-        ({"first": Logistic()}, "/first"),
-        ({"second": BenefitLogistic()}, "/second"),
         ({"first": KernelLogistic(majority=1)}, "/first/majority"),
         ({"first": KernelLogistic(C=-1.0)}, "/first/C"),
         ({"second": KernelLogistic(gamma=-1.0)}, "/second/gamma"),
