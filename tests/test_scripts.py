@@ -15,17 +15,8 @@ TEXT = "\n".join(page.read_text() for page in PAGES)
 SCRIPTS = sorted(
     str(path.relative_to(ROOT)) for path in ROOT.glob("benchmarks/*.py") if "\nif __name__ ==" in path.read_text()
 )
-# More than some five seconds of a processor, most of them because they start servers.
-LONG = {
-    f"benchmarks/{name}.py"
-    for name in (
-        *("acquire_http", "acquisition", "acquisition_rivals", "calibration", "capacity", "client", "console"),
-        *("cost_tree", "dask_cluster", "decisions", "faults", "fuzz", "german_credit", "hostile", "jobs"),
-        *("kernel_logistic", "multilabel", "mutants", "net_benefit", "recorded_faults", "recorded_requests"),
-        *("recording", "replicas", "retrieval_quality", "retrieval_speed", "retrieve_http", "serving", "stops"),
-        "storage",
-    )
-}
+# The others take more than some five seconds of a processor, most of them because they start servers.
+QUICK = {f"benchmarks/{name}.py" for name in ("defaults", "evidence_coverage", "outcome_report", "retrieval_curves")}
 
 
 def smallest(script: str) -> list[str]:
@@ -35,7 +26,7 @@ def smallest(script: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "script", [pytest.param(name, marks=[pytest.mark.thorough] * (name in LONG)) for name in SCRIPTS]
+    "script", [pytest.param(name, marks=[pytest.mark.thorough] * (name not in QUICK)) for name in SCRIPTS]
 )
 def test_a_script_runs_with_its_command(script):
     alone = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}

@@ -17,8 +17,8 @@ from app.learners.logistic import chosen_transform
 from app.learners.parameters import Majority, Range, Strength
 from app.progress import part
 
-# Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (benchmarks/kernel_logistic.py,
-# cover types, 7 classes): 2000 rows 1.9 s, 3000 rows 4.6 s, 4000 rows 9.3 s: the cube begins to rule.
+# Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (cover
+# types, 7 classes): 2000 rows 1.9 s, 3000 rows 4.6 s, 4000 rows 9.3 s: the cube begins to rule.
 EXACT_ROWS = 3000
 # Landmarks beyond. Cover types, 16,000 rows, held-out log loss: 300 landmarks .699 (3 s), 1000 .666 (8 s), 2000 .661
 # (17 s); thyroid .155, .155, .153. Drawing them evenly over the classes instead changed none by more than 1 %.

@@ -96,9 +96,7 @@ def test_a_loss_that_did_not_occur_is_in_the_interval(known):
 @pytest.mark.parametrize(("n", "share", "ratio"), [(100, 0.1, 100), (400, 0.5, 100), (400, 0.1, 100)])
 @pytest.mark.parametrize("priors", [False, True])
 def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
-    """Where losses are rare and large; the percentile bootstrap covers less than 0.85. `benchmarks/intervals.py` has
-    the whole grid.
-    """
+    """Where losses are rare and large; the percentile bootstrap covers less than 0.85."""
     benefit, behind, before = [], [], []
     for seed in range(40):
         rng = np.random.default_rng(seed)
