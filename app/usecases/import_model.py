@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from io import SEEK_END
+from hashlib import sha256
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from app import progress
 from app.access.caller import Caller
-from app.data.dataset import Dataset, Table
+from app.data.dataset import Table
 from app.errors import Forbidden, Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
@@ -113,18 +112,20 @@ def submit(
     if asked.format == "joblib" and not ports.imports.pickles:
         raise Forbidden("a joblib file runs code when it is loaded: send onnx, or set PAYOFF_ALLOW_PICKLES=1")
     dataset = find_named(ports, asked.dataset, "/dataset", caller)
-    _check_labels(dataset)
-    stakes = read_matrix(asked, dataset.classes or ())
+    if dataset.multilabel or dataset.classes is None:
+        there = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
+        raise Invalid.at("/dataset", f"an imported model predicts one label of classes, and this data set has {there}")
+    stakes = read_matrix(asked, dataset.classes)
     if stakes is None and asked.actions is not None:
         raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
-    size = content.seek(0, SEEK_END)
-    if not size:
-        raise Invalid.at("/file", "the file is empty")
     content.seek(0)
+    file = content.read()
+    if not file:
+        raise Invalid.at("/file", "the file is empty")
     spec = ImportSpec(
         model=model,
         format=asked.format,
-        file=hashlib.file_digest(content, "sha256").hexdigest(),  # type: ignore[arg-type]
+        file=sha256(file).hexdigest(),
         dataset=dataset.id,
         calibration=asked.calibration,
         classes=asked.classes,
@@ -132,20 +133,13 @@ def submit(
         actions=None if stakes is None else stakes.actions,
         feature_costs=listed_costs(asked.feature_costs, [feature.name for feature in dataset.features]),
     )
-    return _kept_and_submitted(ports, spec, content, key or secrets.token_hex(16), caller)
+    return _kept_and_submitted(ports, spec, file, key or secrets.token_hex(16), caller)
 
 
-def _check_labels(dataset: Dataset) -> None:
-    if dataset.multilabel or dataset.classes is None:
-        there = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
-        raise Invalid.at("/dataset", f"an imported model predicts one label of classes, and this data set has {there}")
-
-
-def _kept_and_submitted(ports: Ports, spec: ImportSpec, content: BinaryIO, key: str, caller: Caller) -> Job:
+def _kept_and_submitted(ports: Ports, spec: ImportSpec, file: bytes, key: str, caller: Caller) -> Job:
     """The file is kept first, under the id that the job is going to have; no job begins without its file."""
     job_id = id_of_key(key, caller.client)
-    content.seek(0)
-    kept = ports.imports.keep(job_id, content.read())
+    kept = ports.imports.keep(job_id, file)
     try:
         job = jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
     except BaseException:

@@ -205,7 +205,7 @@ def test_bad_orders_are_refused_before_anything_is_queued(service, name):
     changes, content, status, place = BAD[name]
     fields = {"format": "onnx", "dataset": stored(service), **changes}
     fields = {key: value for key, value in fields.items() if value is not None}
-    files = {"file": ("model", content)} if content is not None else {"other": (None, "x")}
+    files = {"file": ("model", content)} if content is not None else {"format": (None, fields.pop("format"))}
 
     response = service.post("/models/never/versions", files=files, data=fields)
 

@@ -50,7 +50,7 @@ async def received(request: Request) -> AsyncIterator[Upload]:
     if media_type == FORM:
         form = await read_form(request)
         try:
-            yield _from_form(form)
+            yield upload_of(form, FIELDS)
         finally:
             await form.close()
     elif media_type in BARE:
@@ -85,9 +85,10 @@ async def run_while_connected(request: Request, function: Callable[..., _Result]
         await asyncio.wait({work})
 
 
-def _from_form(form: FormData) -> Upload:
+def upload_of(form: FormData, names: Collection[str]) -> Upload:
+    """The file and the texts of a form, which may have these `names`; Invalid at any other part."""
     file: UploadFile | None = None
-    texts: dict[str, list[str]] = {name: [] for name in FIELDS}
+    texts: dict[str, list[str]] = {name: [] for name in names}
     others = []
     for key, value in form.multi_items():
         if key == "file" and isinstance(value, UploadFile):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from io import SEEK_END
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from starlette.datastructures import FormData, UploadFile
 
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import FORM
-from app.api.codecs.uploads import read_form
+from app.api.codecs.uploads import read_form, upload_of
 from app.api.gate import passage_of
 from app.api.guard import INSTALL, needs
 from app.api.jobs import Order, ordering, starting
@@ -55,37 +55,26 @@ async def import_version(
         raise Unsupported(f"Content-Type is {content_type[:80] or 'absent'!r}; send {FORM}")
     form = await read_form(request, field_bytes=_FIELD_BYTES)
     try:
-        content, fields = _parts(form, request)
-        passage_of(request).reserve(content.seek(0, SEEK_END))  # it is kept
-        asked = checked(ImportRequest, fields)
+        upload = upload_of(form, ImportRequest.model_fields)
+        passage_of(request).reserve(upload.content.seek(0, SEEK_END))  # it is kept
+        asked = checked(ImportRequest, _values(upload.fields, request))
         run = partial(limiters(request).upload.run, request)
-        job = await job_of(usecase.submit, name, asked, content, run=run)
+        job = await job_of(usecase.submit, name, asked, upload.content, run=run)
     finally:
         await form.close()
     response.headers["Location"] = f"/train/{job.id}"
     return JobDocument.of(job)
 
 
-def _parts(form: FormData, request: Request) -> tuple[BinaryIO, dict[str, Any]]:
-    """The file and the other fields of a form; Invalid where the file is absent, or a field is not as it should be."""
-    file: BinaryIO | None = None
-    fields: dict[str, Any] = {}
-    for key, value in form.multi_items():
-        if isinstance(value, UploadFile):
-            if key != "file":
-                raise Invalid.at(pointer(key), f"{key!r} is a file; 'file' is the only one")
-            file = value.file
-        elif key == "file":
-            raise Invalid.at("/file", "'file' is text; it must be a file part (with a file name)")
-        elif key == "classes":
-            fields.setdefault(key, []).append(value)
-        elif key in fields:
-            raise Invalid.at(pointer(key), f"the form has {key!r} twice; send it once")
-        else:
-            fields[key] = _document(key, value, request) if key in _JSON_FIELDS else value
-    if file is None:
-        raise Invalid.at("/file", "'file' is required")
-    return file, fields
+def _values(sent: Mapping[str, list[str]], request: Request) -> dict[str, Any]:
+    """The fields of a form, each once but for `classes`; matrix, actions and prices are JSON."""
+    fields: dict[str, Any] = {name: texts for name, texts in sent.items() if texts}
+    for name, texts in fields.items():
+        if name != "classes":
+            if len(texts) > 1:
+                raise Invalid.at(pointer(name), f"the form has {name!r} twice; send it once")
+            fields[name] = _document(name, texts[0], request) if name in _JSON_FIELDS else texts[0]
+    return fields
 
 
 def _document(key: str, text: str, request: Request) -> Any:
