@@ -25,7 +25,7 @@ from app.outcomes.tables import (
 )
 
 SETTLED_SECONDS = 2 * 3600.0  # after the end of a day no decision of it is being recorded any more
-_LONGEST_DAYS = 30  # that what came later stays in the database
+MANY = 10_000  # outcomes, which are read from a file faster than from the database
 _UNUSED_SECONDS = DAY  # processes remember for an hour that terms are stored
 _ABANDONED_SECONDS = DAY
 BATCH = 2_000  # rows that one transaction removes
@@ -37,24 +37,26 @@ _log = logging.getLogger(__name__)
 
 
 def due(connection: Connection, now: float) -> list[Day]:
-    """Models and days to be sealed, or of which decisions or outcomes came later.
+    """Models and days to be sealed, or of which enough decisions or outcomes came later.
 
-    These wait the longer the more files the day has: a day, then two, four, up to 30, so that days have few files.
+    A row of SQL costs a reader microseconds, a further file milliseconds. So a sealed day gets files for many outcomes
+    daily, for few a day after the last ones, then two, four, eight: as many as the logarithm of its age.
     """
     over = day_of(now - SETTLED_SECONDS) * DAY
     sealed = sealed_files(connection)
-    found: set[Day] = set()
+    day = OUTCOMES.c.model, OUTCOMES.c.day
+    counted = connection.execute(select(*day, func.count()).group_by(*day))
+    outcomes = {(model, day): count for model, day, count in counted if (model, day) in sealed}
+    found = set(outcomes)
     for model in rows.each_value(connection, DECISIONS.c.model):
         found.update((model, day) for day in rows.days_of(connection, model, None, over))
-    for model in rows.each_value(connection, OUTCOMES.c.model):
-        days = rows.each_value(connection, OUTCOMES.c.day, OUTCOMES.c.model == model)
-        found.update((model, day) for day in days if (model, day) in sealed)
-    return sorted(one for one in found if one not in sealed or now >= _next(sealed[one]))
+    return sorted(one for one in found if one not in sealed or _is_enough(sealed[one], outcomes.get(one, 0), now))
 
 
-def _next(files: Sequence[SealedFile]) -> float:
-    """When a day gets further files. It has two from the first time: of decisions, and of outcomes."""
-    return files[-1].at + DAY * min(1 << max(len(files) - 2, 0), _LONGEST_DAYS)
+def _is_enough(files: Sequence[SealedFile], outcomes: int, now: float) -> bool:
+    """Whether it is time for further files of a day, which has two of the first time: of decisions, and of outcomes."""
+    days = (now - files[-1].at) / DAY
+    return days >= (1 if outcomes >= MANY else 2 ** max(len(files) - 2, 0))
 
 
 def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True) -> None:

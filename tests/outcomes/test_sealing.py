@@ -490,27 +490,6 @@ def test_an_erasure_that_fails_changes_nothing(database, archive, sealer):
     assert everything(archive) == before
 
 
-def test_a_commit_that_fails_costs_no_file(database, archive, sealer, monkeypatch):
-    monday(database)
-    sealer.seal("loan", DATE)
-    decided(database, 1, at=MONDAY)
-    before = everything(archive)
-    writing = Database.writing
-
-    @contextmanager
-    def failing(*arguments, **options):
-        with writing(*arguments, **options) as connection:
-            yield connection
-            raise Unavailable("away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Database, "writing", failing)
-        with pytest.raises(Unavailable):
-            sealer.seal("loan", DATE)
-
-    assert everything(archive) == before
-
-
 def test_days_are_kept_in_any_store(tmp_path, storage_url):
     database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
     migrate(database)

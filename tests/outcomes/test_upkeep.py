@@ -86,7 +86,7 @@ def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(database, 
     monkeypatch.setattr(sealing, "time", lambda: clock)
     ids = decided(database, 9, at=MONDAY)
     archive.sealer.seal("loan", DATE)
-    for i, days in enumerate([1, 1, 2, 4, 8, 16, 30, 30]):
+    for i, days in enumerate([1, 1, 2, 4, 8]):
         assert due_at(database, clock + 99 * DAY) == []
         told(database, ids[i : i + 1], [0], day=DATE)
         assert due_at(database, clock + days * DAY - 1) == []
@@ -95,9 +95,24 @@ def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(database, 
         archive.sealer.seal("loan", DATE)
 
     decided(database, at=MONDAY + 7)
-    assert due_at(database, clock + 29 * DAY) == []
-    assert due_at(database, clock + 30 * DAY) == [("loan", DATE)]
+    assert due_at(database, clock + 16 * DAY - 1) == []
+    assert due_at(database, clock + 16 * DAY) == [("loan", DATE)]
     assert count(database, OUTCOMES) == 0
+
+
+def test_many_outcomes_wait_for_a_day(database, archive, monkeypatch):
+    monkeypatch.setattr(upkeep, "MANY", 3)
+    ids = decided(database, 9, at=MONDAY)
+    for i in range(3):
+        archive.sealer.seal("loan", DATE)
+        told(database, ids[3 * i : 3 * i + 2], [0, 0], day=DATE)
+    tomorrow = time() + DAY
+    assert due_at(database, tomorrow) == []
+
+    told(database, ids[8:], [0], day=DATE)
+
+    assert due_at(database, tomorrow - 60) == []
+    assert due_at(database, tomorrow) == [("loan", DATE)]
 
 
 def test_all_that_is_due_is_done(either, tmp_path):
