@@ -126,14 +126,6 @@ def test_problems_are_typed_and_shown_as_they_are(monkeypatch, status, kind):
     assert (error.status, error.title, error.detail, str(error)) == (status, "T", "D", "D\n/known/age: M")
 
 
-def test_what_is_no_answer_of_the_service_is_named(monkeypatch):
-    answers = [httpx.Response(502, text="<html>bad gateway"), httpx.Response(307, text="elsewhere")]
-    service = Service(monkeypatch, *answers, httpx.Response(200, text="<html>"))
-    for expected in ("bad gateway", "elsewhere", "is http://service/ a Payoff service"):
-        with pytest.raises(payoff_client.PayoffError, match=expected):
-            service.client().models()
-
-
 ELSEWHERE = {
     "a page": httpx.Response(404, text="<!DOCTYPE HTML>"),
     "another service": httpx.Response(404, json={"detail": "Not Found"}),
@@ -147,13 +139,6 @@ def test_a_url_that_leads_elsewhere_is_named(case):
     transport = httpx.MockTransport(lambda _: ELSEWHERE[case])
     with pytest.raises(payoff_client.InvalidAnswer, match=r"http://service/docs is no Payoff service: .* GET /mod"):
         Payoff("http://service/docs", transport=transport).models()
-
-
-def test_a_missing_model_is_not_found(monkeypatch):
-    problem = {"title": "Not found", "status": 404, "detail": "there is no model 'm'"}
-    service = Service(monkeypatch, httpx.Response(404, headers=PROBLEM, json=problem))
-    with pytest.raises(payoff_client.NotFound, match="'m'"):
-        service.client().model("m:1").card()
 
 
 def test_the_blocking_client_refuses_coroutines(monkeypatch):
