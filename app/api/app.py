@@ -18,8 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from app import __version__, processes, tracing
 from app.access.caller import Keyring
-from app.api import errors, routes
-from app.api.documentation import openapi, page
+from app.api import documentation, errors, routes
 from app.api.entrance import Door, Entrance
 from app.api.gate import Budget, Gate
 from app.api.guard import BodyLimits, Guard, Record, guard_routes
@@ -51,7 +50,7 @@ _TAGS = [
     {"name": "outcomes", "description": "What became of recorded decisions."},
     {"name": "inference protocol", "description": "The Open Inference Protocol v2, for clients that speak it."},
     {"name": "service", "description": "Health, metrics, and who changed what."},
-    {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
+    {"name": documentation.LAST_TAG, "description": "What removes things, or stops them."},
 ]
 
 
@@ -100,7 +99,6 @@ def create_app(service: Service) -> FastAPI:
     app.state.stopping = threading.Event()
     app.state.watching = Watching(service.ports, app.state.stopping)
     errors.install(app)
-    page.install(app)
     if service.console:
         console.install(app)
     _include_routes(app)
@@ -120,11 +118,11 @@ def _include_routes(app: FastAPI) -> None:
     direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
     app.router.routes[:0] = direct
     app.state.routes = [*app.router.routes]
-    for router in (page.router, *(module.router for module in modules if hasattr(module, "router"))):
+    for router in (documentation.router, *(module.router for module in modules if hasattr(module, "router"))):
         app.include_router(router)
         app.state.routes += router.routes
     documents = [document for module in modules for document in getattr(module, "documents", ())]
-    openapi.install(app, [*documents, *(route.body_type for route in direct if route.body_type is not None)])
+    documentation.install(app, [*documents, *(route.body_type for route in direct if route.body_type is not None)])
 
 
 def _not_traced(scope: MutableMapping[str, Any]) -> bool:

@@ -13,14 +13,12 @@ import pytest
 from app.api.codecs import json as json_codec
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import ARROW
-from app.api.codecs.rows import rows_of_npy
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.usecases import acquire, benefit, predict
 from tests.api.column_bodies import arrow, npy, rows_of_arrow
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
-NUMBERS = Schema([Feature("a", "numeric"), Feature("b", "numeric")])
 WORDS = Schema([Feature("a", "numeric"), Feature("w", "categorical", ("x", "y"))])
 NPY = {"Content-Type": "application/x-npy"}
 
@@ -39,26 +37,6 @@ def test_what_is_written_in_parts_is_the_same_document(monkeypatch, size, part):
     }
 
     assert json_bytes(document) == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def test_rows_are_reserved_before_they_are_made():
-    file = io.BytesIO()
-    np.save(file, np.ones((1000, 2), dtype=np.uint8))
-    table = pa.table({"a": np.ones(1000), "w": pa.DictionaryArray.from_arrays(np.zeros(1000, np.int8), ["x" * 1000])})
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-
-    for read, body, schema in ((rows_of_npy, file, NUMBERS), (rows_of_arrow, sink, WORDS)):
-        reserved: list[int] = []
-        X, *_ = read(body.getvalue(), schema, reserved.append)
-        assert X.nbytes <= sum(reserved)
-
-        def refuse(_count: int) -> None:
-            raise MemoryError
-
-        with pytest.raises(MemoryError):
-            read(body.getvalue(), schema, refuse)
 
 
 def test_long_words_that_repeat_are_not_unpacked():

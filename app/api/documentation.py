@@ -1,28 +1,49 @@
-"""The OpenAPI document: what FastAPI derives, made true for what the layers around the routes do."""
+"""The OpenAPI document: what FastAPI derives, made true for what the layers around the routes do.
+
+And its page: Swagger UI, with all it needs served from here, under a policy that lets in nothing else.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+import fastapi_offline
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import INFERENCE, MEDIA_TYPE, STATUS, InferenceError, Problem
-from app.api.guard import KEY_HEADER, SCHEME
+from app.api.guard import KEY_HEADER, OPEN, SCHEME, OpenMount, needs
+from app.api.routing import StrictRoute
 
 LAST_TAG = "delete"
 _SCHEME_TEXT = (
     "Where keys are configured. Each operation lists the scopes of which a key needs one; `admin` opens all of them."
 )
+_DOCUMENT = "/openapi.json"
+_STATIC = "/static-offline-docs"  # where the page's scripts are mounted
+_FILES = Path(fastapi_offline.__file__).parent / "static"
+_INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+_SETTINGS = {"tryItOutEnabled": True, "persistAuthorization": True}
 
 
 def install(app: FastAPI, documents: Sequence[type[BaseModel]]) -> None:
-    """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read them raw)."""
+    """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read them raw); and the
+    scripts of its page.
+    """
+    app.router.routes.append(OpenMount(_STATIC, _Files(directory=_FILES), name="static-offline-docs"))
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -136,3 +157,57 @@ def _error(status: int, *, in_inference: bool) -> dict[str, Any]:
 def _form(*, in_inference: bool) -> tuple[type[BaseModel], str]:
     """The form of errors, and its media type: the Open Inference Protocol has one of its own."""
     return (InferenceError, JSON) if in_inference else (Problem, MEDIA_TYPE)
+
+
+# The page
+
+
+router = APIRouter(route_class=StrictRoute, include_in_schema=False)
+
+
+@router.get(_DOCUMENT)
+@needs(OPEN)
+def document(request: Request) -> JSONResponse:
+    found = request.app.openapi()
+    if not request.app.state.service.keyring.required:
+        found = with_optional_key(found)
+    if root := request.scope.get("root_path", ""):
+        found = {**found, "servers": [{"url": root}]}
+    return JSONResponse(found)
+
+
+@router.get("/docs")
+@needs(OPEN)
+def page(request: Request) -> HTMLResponse:
+    root = request.scope.get("root_path", "")
+    html = get_swagger_ui_html(
+        openapi_url=f"{root}{_DOCUMENT}",
+        title=request.app.title,
+        swagger_js_url=f"{root}{_STATIC}/swagger-ui-bundle.js",
+        swagger_css_url=f"{root}{_STATIC}/swagger-ui.css",
+        swagger_favicon_url=f"{root}{_STATIC}/favicon.png",
+        swagger_ui_parameters=_SETTINGS,
+    )
+    html.headers["Content-Security-Policy"] = _policy(bytes(html.body).decode())
+    return html
+
+
+class _Files(StaticFiles):
+    """Files that a browser may keep, and asks again whether they have changed."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def _policy(html: str) -> str:
+    """Scripts from here, and those that stand in the page itself as it is; Swagger UI styles its elements one by one
+    and draws its icons from `data:`.
+    """
+    digests = (hashlib.sha256(script.encode()).digest() for script in _INLINE.findall(html))
+    scripts = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
