@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from time import sleep
 
 import pytest
 from sqlalchemy import delete, insert, select
@@ -188,3 +189,27 @@ def test_outcomes_that_come_while_a_day_is_sealed_are_all_there_once(database, t
     parts = list(there.cases("loan", with_ids=True))
     assert sorted(id_ for part in parts for id_ in part.ids) == sorted(ids)
     assert all((part.truth == 0).all() for part in parts)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["recent", "sealed"])
+def test_no_outcome_stays_of_a_decision_that_is_erased_meanwhile(database, tmp_path, is_sealed):
+    there = Archive(database, str(tmp_path / "decisions"))
+    (id_,) = decided(database, 1, at=DAY * 20_000 + 1)
+    if is_sealed:
+        there.sealer.seal("loan", 20_000)
+    found = there.locate([id_])[id_]
+    erasures = []
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def erase(_received):
+            erasures.append(pool.submit(there.erase, id_))
+            sleep(0.2)  # so that it waits for this transaction
+
+        assert sent(database, {}, resolve=lambda: {id_: (found, BAD)}, also=erase).accepted == 1
+        assert erasures[0].result()
+
+    assert stored(database) == {}
+    with pytest.raises(Unavailable):  # it was erased since it was located
+        sent(database, {}, resolve=lambda: {id_: (found, BAD)})
+    assert stored(database) == {}
