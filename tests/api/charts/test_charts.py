@@ -12,9 +12,21 @@ from fastapi import Request
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.api.charts.axes import Axis, key, number, short, spread, through
+from app.api.charts.drawing import (
+    CHARACTER,
+    Axis,
+    escaped,
+    fitted,
+    key,
+    number,
+    short,
+    shortened,
+    spread,
+    tag,
+    text,
+    through,
+)
 from app.api.charts.reports import benefit_chart, comparison_chart, retrieval_chart, wants_svg
-from app.api.charts.svg import CHARACTER, escaped, fitted, shortened, tag, text
 
 MINUS = "\N{MINUS SIGN}"
 NS = "{http://www.w3.org/2000/svg}"
