@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -104,6 +105,15 @@ class Invalid(PayoffError, ValueError):
     def under(self, prefix: str) -> Invalid:
         """The same error seen from further out: every place gains `prefix`."""
         return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
+
+
+@contextmanager
+def below(place: str) -> Iterator[None]:
+    """Every place that is Invalid inside is one below `place`."""
+    try:
+        yield
+    except Invalid as error:
+        raise error.under(place) from error
 
 
 def reject(flaws: Iterable[Flaw], detail: str = "") -> None:

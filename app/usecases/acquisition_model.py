@@ -13,7 +13,7 @@ import numpy as np
 from app.acquisition.session import Prices, StepwiseModel
 from app.acquisition.stopping import Experience, Worth, parse_target, size_for
 from app.decisions.calibration import Calibrator
-from app.errors import Invalid
+from app.errors import Invalid, below
 from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
@@ -67,10 +67,8 @@ class AcquisitionModel:
         """The request's prices over the card's; Invalid at /feature_costs."""
         if feature_costs is None:
             return self.prices
-        try:
+        with below("/feature_costs"):
             return parse_prices(feature_costs, self.names, base=self.prices)
-        except Invalid as error:
-            raise error.under("/feature_costs") from error
 
     def stale(self, prices: Prices) -> list[str]:
         """A warning if these prices would have asked in another order; a model without an order has none."""
@@ -108,12 +106,10 @@ class AcquisitionModel:
             raise Invalid.at("/target", "send benefits or a target; they are mutually exclusive")
         if self.experience is None:
             raise Invalid.at("/target", "this model has not learned when to stop, and reaches no target")
-        try:
+        with below("/target"):
             name, value = parse_target(target)
             known = (f"{name} {value}", *prices.arrays)
             size = self._once(lambda experience: size_for(experience, prices, name, value), *known)
-        except Invalid as error:
-            raise error.under("/target") from error
         benefits = size * np.eye(len(self.classes))
         return Prepared(benefits, self.classes, is_named=False, classes=self.classes, stated=False)
 

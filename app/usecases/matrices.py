@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from app.decisions.benefit import Decision, as_benefits, decide, decide_prepared, losses, namesakes, oddities
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Checked, Saved, unsaved
 from app.text import MAX_NAME
@@ -131,7 +131,7 @@ def read_matrix(
         )
     check_distinct(actions or ())
     names = [str(name) for name in classes]
-    try:
+    with below(sent.place):
         if _in_words(value):
             B, actions = _from_words(value, names, names if square else actions, n_instances)
             if named and actions == names and sent.columns is None:
@@ -140,8 +140,6 @@ def read_matrix(
             B = as_benefits(value, len(names), n_instances, len(actions))
         else:
             B = _unnamed(value, len(names), n_instances, square=square, named=named)
-    except Invalid as error:
-        raise error.under(sent.place) from error
     B = 0.0 - B if costs else B
     return Stakes(B, actions) if actions in (None, names, sent.columns) else _ordered(B, actions)
 

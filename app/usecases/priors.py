@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app.decisions.priors import as_priors, shift_priors
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, below, pointer
 from app.evidence.priors import estimate_priors
 from app.text import some_of
 
@@ -79,10 +79,8 @@ def _estimated(P: np.ndarray, names: Sequence[str], base: np.ndarray) -> Correct
 
 def stated(priors: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
     """Class priors as sent (K,); Invalid at or below /priors."""
-    try:
+    with below("/priors"):
         return as_priors(priors, names)
-    except Invalid as error:
-        raise error.under("/priors") from error
 
 
 def shifted(

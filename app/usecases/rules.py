@@ -12,7 +12,7 @@ from pydantic import Field, StrictBool, StrictInt
 from app.decisions.benefit import LARGEST, Decision
 from app.decisions.rules import beta_delta, hierarchical
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
-from app.errors import Conflict, Flaw, Invalid, pointer, reject
+from app.errors import Conflict, Flaw, Invalid, below, pointer, reject
 from app.registry.loaded import Loaded
 from app.text import some_of
 from app.usecases.explain import explanations
@@ -218,10 +218,8 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
         raise Conflict.at(
             "/threshold", "this version has no hold-out; use 'posterior' or a number, or train it with a 'holdout'"
         )
-    try:
+    with below("/threshold"):
         return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
-    except Invalid as error:
-        raise error.under("/threshold") from error
 
 
 def _by_expected_benefit(case: _Case) -> _Chosen:

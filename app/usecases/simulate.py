@@ -14,7 +14,7 @@ from app.acquisition.session import Prices, Trajectories, check_budget
 from app.acquisition.stopping import at_stake
 from app.data.dataset import Table
 from app.decisions.benefit import LARGEST, row_benefits
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Flaw, Invalid, below, pointer, reject
 from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquire import TARGET, Target
@@ -131,10 +131,8 @@ def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Calle
     assert asked.labels is not None
     if len(asked.rows) != len(asked.labels) or not asked.rows:
         raise Invalid.at("/labels", f"{len(asked.labels)} labels for {len(asked.rows)} rows; each row has one")
-    try:
+    with below("/rows"):
         X, warnings = model.schema.encode(asked.rows)
-    except Invalid as error:
-        raise error.under("/rows") from error
     labels, n = asked.labels, len(asked.rows)
     y = _labels_of_numbers(labels) if model.regression else class_codes(labels, model.classes, n)
     missing = np.isnan(X)

@@ -17,7 +17,7 @@ from app.access.caller import Caller
 from app.acquisition.session import Prices
 from app.data.dataset import Dataset, Table
 from app.data.store import Draft
-from app.errors import Invalid, NotFound
+from app.errors import Invalid, NotFound, below
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.registry.card import Card, EvaluationCard
@@ -106,10 +106,8 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     key is not for.
     """
     caller.need_model(asked.model)
-    try:
+    with below("/learner"):
         kind, parameters = catalogue.resolve(asked.learner)
-    except Invalid as error:
-        raise error.under("/learner") from error
     dataset, draft = _dataset(ports, asked.data, caller, numbers=kind.regresses(parameters))
     spec = _specification(asked, kind, parameters, dataset)
     if draft is not None:
@@ -168,12 +166,10 @@ def _dataset(
     ports: Ports, data: StoredData | InlineData, caller: Caller, *, numbers: bool
 ) -> tuple[Dataset, Draft | None]:
     """The data set that is meant, and what is to be kept of it where it came along: its labels as `numbers`, or not."""
-    try:
+    with below("/data"):
         if isinstance(data, StoredData):
             return find_named(ports, data.dataset, "/data/dataset", caller), None
         draft = ports.datasets.draft_inline(data.features, data.rows, data.labels, numbers=numbers, owner=caller.owner)
-    except Invalid as error:
-        raise error.under("/data") from error
     return draft.dataset, draft
 
 
@@ -198,10 +194,8 @@ def listed_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None
     """Prices in the long form; Invalid below /feature_costs."""
     if sent is None:
         return None
-    try:
+    with below("/feature_costs"):
         return parse_prices(sent, names).listed(names)
-    except Invalid as error:
-        raise error.under("/feature_costs") from error
 
 
 def run(ports: Ports, job: Job) -> None:
