@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from app.acquisition.extra_trees import ExtraTrees
-from app.acquisition.nodes import Orders
+from app.acquisition.forest import Orders
 from app.acquisition.session import Prices, States, Trajectories, chained, check_budget, checked, slack_of
 from app.acquisition.stopping import FEW, Blend, Experience, StageCurve, Worth
 from app.arrays import F32, F64, I32, Bools, Indices, Ints

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.acquisition.forest import FlatForest, largest
+from app.acquisition.forest import FlatForest, largest, order_categories
 from app.acquisition.growth import Table, bin_columns, grow_tree
-from app.acquisition.nodes import Nodes, PriceArrays, beside, flatten, order_categories
+from app.acquisition.nodes import Nodes, PriceArrays, beside, flatten
 from app.acquisition.session import Prices
 from app.arrays import F64, I32, Bools, Indices
 from app.compiled import kernel

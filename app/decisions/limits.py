@@ -188,7 +188,7 @@ def _transport(D: F64, column: I64, limits: Limits) -> Limited:
     """By columns, without resources."""
     lower, upper = limits.lower, limits.upper
     if len(D) == 2:
-        _move_first(D, column, int(lower[1]), int(upper[1]))
+        move_first(D, column, int(lower[1]), int(upper[1]))
     elif len(D) > 2 and not _solvers().assign(D, column, lower, upper):
         raise ArithmeticError("no assignment within limits that are feasible")
     count = np.bincount(column, minlength=len(D))
@@ -200,7 +200,7 @@ def _transport(D: F64, column: I64, limits: Limits) -> Limited:
     return Limited(column, 0.0, np.where(count == lower, forced, 0.0), more, np.zeros(0))
 
 
-def _move_first(D: F64, column: I64, lower: int, upper: int) -> None:
+def move_first(D: F64, column: I64, lower: int, upper: int) -> None:
     """Between two columns: move rows that lose least, the last of tied ones, until column 1 is within its limits."""
     count = int(column.sum())
     source, excess = (1, count - upper) if count > upper else (0, lower - count)

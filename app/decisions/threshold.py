@@ -149,9 +149,7 @@ class HoldoutScores:
     def curve(
         self, B: np.ndarray, points: int = 200, priors: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """B(t) at evenly spaced t from 0 to 1: thresholds and benefits, each (points,), the cut turned as in `best`."""
-        if points < 2:
-            raise Invalid.at("/points", "a curve needs at least 2 points")
+        """B(t) at evenly spaced t from 0 to 1, two or more: thresholds and benefits (points,), turned as in `best`."""
         thresholds = np.linspace(0.0, 1.0, points)
         above = int(sum(_gains(B)) >= 0)
         return thresholds, self._means(B, above, priors)[self._below(thresholds, above)]

@@ -17,7 +17,7 @@ from app.retrieval.quadrature import UNIT
 WITH_SAMPLES = ("f_beta", "jaccard", "am", "g_tp_pr")
 """Losses that are concave in the true positives, which the bound needs."""
 MAX_LABELS = 100
-_PASSES = 5  # of raking
+PASSES = 5  # of raking
 _STEPS = 10_000  # of branch and bound for one set, times labels
 
 
@@ -53,7 +53,7 @@ def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: Terms) -> S
     chosen, figures, marginals = np.zeros((n, L), dtype=np.bool_), np.empty((6, n)), np.empty((n, L))
     for i, (given, shares) in enumerate(vectors):
         Y, weights = np.ascontiguousarray(given), shares / shares.sum()
-        rake(Y, P[i], weights, _PASSES)
+        rake(Y, P[i], weights, PASSES)
         weights /= weights.sum()
         error = table_error(terms.loss, L) + (4 * len(weights) + L) * UNIT
         bound = search(Y, weights, losses, begins, low, high, error, _STEPS // max(L, 1), chosen[i])

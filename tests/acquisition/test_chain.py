@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.acquisition import extra_trees
 from app.acquisition.chain import Chain, ChainExperience, Reduced, lacking
 from app.acquisition.extra_trees import MISSING_LEFT, ExtraTrees, Rule, grow
-from app.acquisition.nodes import Orders
+from app.acquisition.forest import Orders
 from app.acquisition.session import Prices
 from app.acquisition.stopping import Blend, at_stake
 from app.kernels import CALLS

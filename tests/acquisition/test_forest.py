@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition.forest import FlatForest
-from app.acquisition.nodes import order_categories
+from app.acquisition.forest import FlatForest, order_categories
 from app.acquisition.session import Prices
 from app.acquisition.tree_grower import PathCosts
 from tests.reference.acquisition import nested, walk

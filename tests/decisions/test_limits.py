@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.decisions import limits as module
 from app.decisions.benefit import decide, regrets
-from app.decisions.limits import Limits, conflict, decide_within
+from app.decisions.limits import Limits, conflict, decide_within, move_first
 from tests.reference import limits as twin
 
 SIZES = [(n, A) for n in range(1, 6) for A in range(1, 5)]
@@ -106,7 +105,7 @@ def test_shadow_prices_are_what_one_more_unit_earns(seed, tied):
     for member in members(limits):
         more = with_one_more(limits, member)
         price = getattr(found, member[0])[member[1]]
-        if not module._feasible(n, more):
+        if conflict(n, more, members(more)):
             assert np.isnan(price)
             continue
         again = decide_within(P, B, decision.choice, more)
@@ -171,9 +170,9 @@ def test_a_conflict_is_minimal(seed):
     for member in members(limits):
         if member not in needed:
             limits = limits.without(member)
-    assert bool(needed) != module._feasible(n, limits)
+    assert bool(needed) == bool(conflict(n, limits, members(limits)))
     for member in needed:
-        assert module._feasible(n, limits.without(member)), (member, needed)
+        assert not conflict(n, limits.without(member), members(limits)), (member, needed)
 
 
 def test_a_conflict_that_is_not_found_in_time_is_not_taken_for_one(monkeypatch):
@@ -202,7 +201,7 @@ def test_a_single_limit_takes_the_same_rows_as_the_assignment(seed):
     upper = int(rng.integers(0, 50))
     lower = int(rng.integers(0, upper + 1)) if upper < count else int(rng.integers(count, 51))
     one, other = start.copy(), start.copy()
-    module._move_first(D, one, lower, max(lower, upper))
+    move_first(D, one, lower, max(lower, upper))
     assert assign(D, other, np.array([0, lower]), np.array([50, max(lower, upper)]))
     assert one.tolist() == other.tolist()
 

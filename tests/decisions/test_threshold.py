@@ -197,16 +197,6 @@ def test_the_curve_is_the_mean_benefit_at_every_threshold():
         assert benefits.tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_on_true_posteriors_the_best_cut_nears_the_posterior_threshold():
-    rng = np.random.default_rng(4)
-    p1 = rng.random(200_000)
-    B = np.array([[1.0, -2.0], [-8.0, 4.0]])
-    asked = HoldoutScores(p1, (rng.random(200_000) < p1).astype(int))
-
-    assert asked.best(B)[0].value == pytest.approx(posterior_threshold(B).value, abs=0.03)
-    assert asked.best(B)[1] == pytest.approx(asked.benefit(posterior_threshold(B), B), abs=1e-3)
-
-
 @pytest.mark.parametrize("y", [[0, 0, 0], [1, 1, 1], [0, 1, 2]])
 def test_a_hold_out_needs_both_classes(y):
     with pytest.raises(Invalid, match="rows of both classes"):
@@ -216,10 +206,3 @@ def test_a_hold_out_needs_both_classes(y):
 def test_scores_must_be_finite():
     with pytest.raises(Invalid, match="finite"):
         HoldoutScores(np.array([0.1, np.nan]), np.array([0, 1]))
-
-
-def test_a_curve_has_two_ends():
-    with pytest.raises(Invalid) as caught:
-        HoldoutScores(np.array([0.1, 0.2]), np.array([0, 1])).curve(np.eye(2), 1)
-
-    assert caught.value.flaws[0].loc == "/points"

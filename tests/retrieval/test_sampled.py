@@ -30,7 +30,7 @@ def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
     high = data.draw(st.integers(low, L))
     loss = Loss(name, 2.0 if name == "f_beta" else None)
     found = select_sampled([(vectors, weights)], p[None], Terms(loss, empty, k_min=low, k_max=high))
-    law = raked(vectors, weights, p, sampled._PASSES)
+    law = raked(vectors, weights, p, sampled.PASSES)
     every, losses, recalls, precisions = expected_losses_on_vectors(vectors, law, loss, empty=empty)
     sizes = every.sum(axis=1)
     row = np.flatnonzero((every == np.isin(np.arange(L), found.order)).all(axis=1))[0]
@@ -54,7 +54,7 @@ def test_a_search_that_ends_early_bounds_what_it_missed(steps, monkeypatch):
         vectors, weights, p = drawn(seed, 6, 10)
         found = select_sampled([(vectors, weights)], p[None], Terms(Loss("jaccard")))
         _, losses, _, _ = expected_losses_on_vectors(
-            vectors, raked(vectors, weights, p, sampled._PASSES), Loss("jaccard")
+            vectors, raked(vectors, weights, p, sampled.PASSES), Loss("jaccard")
         )
         gaps.append(found.figures[4, 0])
         assert -1e-12 <= found.figures[0, 0] - losses.min() <= gaps[-1] + 1e-12

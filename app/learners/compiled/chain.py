@@ -13,8 +13,8 @@ from joblib import Parallel, delayed
 
 from app.acquisition.chain import Chain, ChainExperience, Lacking, Reduced, lacking, mean_loss
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
+from app.acquisition.forest import Orders
 from app.acquisition.learning import fit_stages
-from app.acquisition.nodes import Orders
 from app.acquisition.stopping import Blend
 from app.arrays import F32
 from app.decisions.folds import stratified_folds

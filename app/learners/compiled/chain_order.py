@@ -10,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
-from app.acquisition.nodes import Orders, order_categories
+from app.acquisition.forest import Orders, order_categories
 from app.acquisition.session import Prices
 from app.arrays import F32, F64
 from app.decisions.folds import stratified_folds

@@ -12,8 +12,8 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition.forest import FlatForest
-from app.acquisition.nodes import Nodes, Orders, Tree, beside, converted, flatten, order_categories
+from app.acquisition.forest import FlatForest, Orders, order_categories
+from app.acquisition.nodes import Nodes, Tree, beside, converted, flatten
 from app.errors import Invalid
 from app.learners.base import Dealt, check_sizes, stage_name
 from app.learners.unseen import log_losses
