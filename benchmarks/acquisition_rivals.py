@@ -144,7 +144,7 @@ def compared(chosen: argparse.Namespace, name: str, columns: list[str], find: Ca
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, default=acquisition.cost_tree.DATA)
+    parser.add_argument("folder", nargs="?", type=Path, default=acquisition.DATA)
     parser.add_argument("--only", nargs="+", choices=[*net_benefit.CASES, "covtype"], default=[*net_benefit.CASES])
     parser.add_argument("--learners", nargs="+", choices=list(EARN), default=list(EARN))
     parser.add_argument("--seeds", type=int, default=5)
