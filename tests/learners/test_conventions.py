@@ -270,11 +270,12 @@ class Recording(ThreadingBackend):
 @pytest.mark.thorough
 def test_no_piece_of_a_fit_carries_the_table(name):
     """Its arrays are arguments of the piece: inside another argument, all of them would go with each piece."""
-    model, X, y = learner(name, K=2, n=4000)
+    model, X, y = learner(name, K=2, n=3200)
+    X = np.tile(X, 3)  # arrays of a row for each feature are large, too
     backend = Recording()
     with parallel_config(backend=backend, n_jobs=2):
         model.fit(X, y)
-    assert X.nbytes > 7 * LARGE
+    assert X.nbytes > 10 * LARGE
     assert max(backend.sizes, default=0) < LARGE
 
 
