@@ -27,9 +27,7 @@ def read(app, request, monkeypatch):
     found = []
 
     def note(*args, since=None, until=None, **_):
-        found.append(
-            (since, until) if len(args) < 3 or request.param != "replay" else (args[2]["since"], args[2]["until"])
-        )
+        found.append((since, until) if len(args) < 3 or request.param != "replay" else (args[2].since, args[2].until))
         raise outcomes.usecase.NotFound("stopped")
 
     monkeypatch.setattr(outcome_reports, "report", note)
