@@ -31,7 +31,11 @@ _SCOPES = {
     "`metrics`": frozenset({Scope.METRICS}),
 }
 _DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "scopes.md").read_text()
-_ROWS = re.findall(r"^\| `([A-Z]+) (/\S*)` \| (.*?) \| (shared|own) \|$", _DOCUMENT, re.MULTILINE)
+_ROWS = [
+    (*request.split(" "), scope, threads)
+    for scope, threads, requests in re.findall(r"^\| (.*?) \| (shared|own) \| (.*) \|$", _DOCUMENT, re.MULTILINE)
+    for request in re.findall(r"`([A-Z]+ /\S*)`", requests)
+]
 
 NEEDED: dict[tuple[str, str], frozenset[Scope] | None] = {
     **{(method, path): _SCOPES[scope] for method, path, scope, _ in _ROWS},
