@@ -19,7 +19,11 @@ from tests.test_outcome_metrics import GRANTED
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENT = (PROJECT / "docs" / "how-to" / "operation.md").read_text()
-ROWS = re.findall(r"^\| `(payoff_\w+)` \| (\w+) \|(.*?)\| (\w+) \|", DOCUMENT, re.MULTILINE)
+ROWS = [
+    (name, kind, labels, who)
+    for who, kind, metrics in re.findall(r"^\| (\w+) \| (\w+) \| (`payoff_.*) \|$", DOCUMENT, re.MULTILINE)
+    for name, labels in re.findall(r"`(payoff_\w+)`(?: \((.*?)\))?", metrics)
+]
 
 
 @pytest.fixture(scope="module")
