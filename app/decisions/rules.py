@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import LARGEST, TIE, decide, irrelevance
+from app.decisions.benefit import LARGEST, TIE, decide, irrelevance, least
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
 RuleName = Literal[
@@ -186,18 +186,43 @@ def beta_delta(
     `delta = (C_DH - C_DD) / C_DD`. It is computed by the expected costs, without division or cancellation: as `decide`
     does on `equivalent_benefits`, so ties go to the lowest class index. For C_DD = 0 all minority classes cost the
     same; then the rule is `hierarchical`, which takes the most probable of them, and its threshold is a figure, too.
-    `classes` names them in warnings. O(n classes^2).
+    `classes` names them in warnings. O(n classes).
     """
     if C_DD == 0:
         choice, figures, warnings = hierarchical(P, majority, C_HD, C_DH)
         known = {name: threshold for name, threshold in figures.items() if threshold is not None}
         return ByCosts(choice, {"beta": None, "delta": None, **known}, [_NO_BETA, *warnings])
     beta, delta = (C_DH + C_HD - C_DD) / float(C_DD), (C_DH - C_DD) / float(C_DD)
-    B = equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)
-    choice, warnings = decide(P, B).choice, irrelevance(B, classes)
+    choice = least(_expected_costs(P, majority, C_DD, C_HD, C_DH).T, P.shape[1])
+    warnings = _irrelevance(P.shape[1], majority, C_DD, C_HD, C_DH, classes)
     if not (math.isfinite(beta) and math.isfinite(delta)):
         return ByCosts(choice, {"beta": None, "delta": None}, [_HUGE_BETA, *warnings])
     return ByCosts(choice, {"beta": beta, "delta": delta}, warnings)
+
+
+def _expected_costs(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
+    """The expected cost (n, classes) of predicting each class, without a matrix of classes x classes."""
+    rows, rare = np.arange(len(P)), P.copy()
+    rare[:, majority] = 0.0
+    most, total = rare.argmax(axis=1), rare.sum(axis=1)
+    others = total[:, None] - rare  # of all but the most probable it contains a larger term, so nothing cancels
+    rare[rows, most] = 0.0
+    others[rows, most] = rare.sum(axis=1)
+    costs: np.ndarray = C_HD * P[:, [majority]] + C_DD * others
+    costs[:, majority] = C_DH * total
+    return costs
+
+
+def _irrelevance(
+    n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float, classes: Sequence[object] | None
+) -> list[str]:
+    """`irrelevance` of the equivalent benefits; with three classes or more, and C_DD > 0, only the majority's action
+    can be the best for all, so three are enough.
+    """
+    if n_classes > 3:
+        names = list(range(n_classes)) if classes is None else classes
+        n_classes, majority, classes = 3, 0, [names[majority], names[majority - 1], names[majority - 2]]
+    return irrelevance(equivalent_benefits(n_classes, majority, C_DD, C_HD, C_DH), classes)
 
 
 def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCosts:

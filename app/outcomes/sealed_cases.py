@@ -96,8 +96,8 @@ class SealedDay:
             instances=table["instance"].to_pylist() if "instance" in asked.names else None,
             shadows={
                 name.removeprefix(SHADOW): _indices(table, name)
-                for name in table.column_names
-                if name.startswith(SHADOW)
+                for name in table.column_names  # also those of other versions' challengers
+                if name.startswith(SHADOW) and table[name].null_count < len(table)
             },
             **arrays,
         )
