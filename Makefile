@@ -61,7 +61,7 @@ check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, te
 docs: $(VENV)/installed-dev  ## build the documentation to site/
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --clean
 
-bench: install  ## measure single requests and batches beside other servers, and write the table of docs/explanation/scaling.md
+bench: install  ## measure single requests and batches beside other servers, and write the table of benchmarks/serving.md
 	@$(PY) benchmarks/serving.py 5 quick table
 
 LOCK := uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \

@@ -9,7 +9,7 @@ Payoff runs as `payoff serve` does, with a key that has a rate, request ids, met
 One process each, pinned to the first core; this client on the last one; all warm, the same data. Prints medians of
 several rounds, in which they take turns, and each ratio with its goal. Everything goes over loopback.
 Run: .venv/bin/python benchmarks/serving.py [rounds] [quick] [table]; `quick` leaves training out, `table` writes the
-figures to docs/explanation/scaling.md.
+figures to benchmarks/serving.md.
 
 The smallest work: `.venv/bin/python benchmarks/serving.py 1 quick`
 """
@@ -52,7 +52,7 @@ SECONDS = 2.0
 SINGLE_REQUESTS = 1500
 BATCH_REQUESTS = 12
 CORES = sorted(os.sched_getaffinity(0))
-PAGE = HERE.parent / "docs" / "explanation" / "scaling.md"
+PAGE = HERE / "serving.md"
 shown: list[tuple[str, float, str]] = []
 
 
