@@ -103,7 +103,7 @@ class Invalid(PayoffError, ValueError):
         return cls(first.msg, [first, *more])
 
     def under(self, prefix: str) -> Invalid:
-        """The same error seen from further out: every place gains `prefix`."""
+        """An equal error seen from further out: every place gains `prefix`."""
         return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
 
 
@@ -132,13 +132,13 @@ class NotFound(PayoffError):
         self._ending = ending
 
     def at_place(self, *locs: str) -> NotFound:
-        """The same error at these places in the body, or at none where the path or a query parameter names it."""
+        """An equal error at these places in the body, or at none where the path or a query parameter names it."""
         found = NotFound(self.detail, [Flaw(loc, self.detail) for loc in locs])
         found._ending = self._ending
         return found
 
     def curt(self) -> NotFound:
-        """The same without the hint."""
+        """An equal error without the hint."""
         cut = (Flaw(flaw.loc, flaw.msg.removesuffix(self._ending)) for flaw in self.flaws)
         return NotFound(self.detail.removesuffix(self._ending), cut)
 

@@ -60,6 +60,6 @@ def compiled(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 def matches(column: ColumnElement[Any], patterns: Iterable[str]) -> ColumnElement[bool]:
-    """The same of a column of names, which are of lower case: SQLite's LIKE does not tell the cases apart."""
+    """Whether a name in `column` matches a pattern. Names are lower-case: LIKE of SQLite ignores case."""
     translated = (text.replace("_", r"\_").replace("*", "%").replace("?", "_") for text in patterns)
     return or_(false(), *(column.like(text, escape="\\") for text in translated))

@@ -54,7 +54,7 @@ def configure(level: str) -> None:
 
 
 class _Handler(logging.Handler):
-    """The same for the standard library's lines."""
+    """Lines of the standard library in the form of structlog's."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _write(self.format(record).encode() + b"\n")
@@ -93,7 +93,7 @@ def write_request(line: dict[str, Any]) -> None:
 
 
 def write_request_soon(line: dict[str, Any]) -> None:
-    """The same in the next turn of the event loop, which calls this: the answer goes first.
+    """Write a line in the next turn of the event loop, which calls this: the answer goes first.
 
     Lines of one turn are written together. A process that is killed loses those of the turn at most, one that is
     stopped loses none.

@@ -47,7 +47,7 @@ def refused_character(text: str) -> str | None:
 
 
 def refused_category(word: str) -> str | None:
-    """The same, or that the text is too long for a category."""
+    """As `refused_character`, or that the text is too long for a category."""
     return refused_character(word) if len(word) <= MAX_CATEGORY else f"a category has at most {MAX_CATEGORY} characters"
 
 
@@ -103,7 +103,7 @@ def syntax_error(error: orjson.JSONDecodeError) -> str:
 
 
 def check_document(document: Any, written: bytes) -> None:
-    """The same for every string and key of a parsed JSON document, of which `written` is the text.
+    """Refuse text in any string or key of a parsed JSON document, of which `written` is the text.
 
     Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only where
     its text may contain such a character.
@@ -124,7 +124,7 @@ def check_document(document: Any, written: bytes) -> None:
 
 
 def check_query(query: bytes) -> None:
-    """The same for the names and values of a query string; Invalid at `/name`. O(length)."""
+    """Refuse text in the names and values of a query string; Invalid at `/name`. O(length)."""
     if not _IN_QUERY.search(query):
         return
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):

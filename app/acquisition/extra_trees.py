@@ -97,7 +97,7 @@ class ExtraTrees:
 
 
 def _narrow(numbers: np.ndarray) -> np.ndarray:
-    """The same numbers >= 0 in the smallest type that holds them."""
+    """Numbers >= 0 in the smallest type that holds them."""
     narrow: np.ndarray = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
     return narrow
 

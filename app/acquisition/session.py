@@ -126,7 +126,7 @@ def _wrong(value: Any, what: str) -> str:
 
 
 def wrong_price(value: Any) -> str:
-    """The same for a price, which is 0 or far from the smallest floats."""
+    """What is wrong with a price, which is 0 or far from the smallest floats; empty if nothing is."""
     return _wrong(value, "a price") or ("" if value == 0 or value >= _SMALLEST else _TOO_SMALL)
 
 

@@ -48,7 +48,7 @@ class Worth:
 
     @classmethod
     def line(cls, m: int, slope: float) -> Worth:
-        """The same line through 0, valid for every stake, for each of m features."""
+        """One line through 0, valid for every stake, for each of m features."""
         return cls(np.zeros(m), np.full(m, slope), np.zeros(m), np.full(m, np.inf))
 
     def gain(self, feature: np.ndarray, stake: np.ndarray) -> np.ndarray:

@@ -243,7 +243,7 @@ def ports(request: Request) -> Ports:
 
 
 async def _ports(request: Request) -> Ports:
-    """The same as a dependency: no thread is needed, of which there may be none left."""
+    """The stores as a dependency: no thread is needed, of which there may be none left."""
     return ports(request)
 
 
@@ -282,7 +282,7 @@ async def loaded(request: Request, reference: str) -> Loaded:
 
 
 async def loaded_by_path(request: Request, reference: str) -> Loaded:
-    """The same where the path names the model, and so no place in the body."""
+    """The model that the path names: errors have no place in the body."""
     try:
         return await loaded(request, reference)
     except NotFound as error:

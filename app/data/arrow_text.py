@@ -161,7 +161,7 @@ def _values(chunk: pa.Array) -> pa.Array:
 
 
 def place_of(array: pa.Array) -> tuple[int, ...]:
-    """The same for arrays that share all their buffers."""
+    """Equal for arrays that share all their buffers."""
     return (array.offset, len(array), *(part.address for part in array.buffers() if part))
 
 

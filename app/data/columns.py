@@ -167,7 +167,7 @@ class Column:
         return Feature(self.place.name, "numeric" if self.words is None else "categorical")
 
     def digest(self) -> str:
-        """The same for the same values, however they were sent."""
+        """Equal for equal values, however they were sent."""
         if self.words is None:
             return hashlib.sha256(self.values.astype("<f8", copy=False).tobytes()).hexdigest()
         marks = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1 for word in self.words]

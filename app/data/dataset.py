@@ -81,13 +81,13 @@ class Table:
     digest: str
 
     def as_numbers(self) -> Table:
-        """The same with one label as numbers to regress on: integers that are classes become the numbers they are."""
+        """A table whose one label is numbers to regress on: integers that are classes become the numbers they are."""
         if self.classes is None:
             return self
         return replace(self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None)
 
     def with_classes(self, order: Sequence[int | str]) -> Table:
-        """The same with its classes in this order, for one label of classes."""
+        """A table with its classes in this order, for one label of classes."""
         assert self.classes is not None
         codes = np.array([order.index(name) for name in self.classes])
         return replace(self, y=codes[self.y], classes=tuple(order))

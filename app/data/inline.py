@@ -75,7 +75,7 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
         if strange is not None:
             flaws.append(Flaw(pointer("labels", i, strange[0]), strange[1]))
         elif len(set(label)) < len(label):
-            flaws.append(Flaw(pointer("labels", i), "a label is there twice"))
+            flaws.append(Flaw(pointer("labels", i), "a label occurs twice"))
     reject(flaws)
     sets = [frozenset(label) for label in labels]
     names = sorted(frozenset().union(*sets))

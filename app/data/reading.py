@@ -167,7 +167,7 @@ def read_inline(
     period: str = "",
     owner: str = "",
 ) -> tuple[Dataset, str]:
-    """The same for lists, and the id that the content has in every period.
+    """The record of a table sent as lists, and the id that the content has in every period.
 
     In another `period` the same content is another data set; one with a period expires. Raises Invalid with places
     below `/features`, `/rows` and `/labels`, or TooLarge.

@@ -200,7 +200,7 @@ def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def least_of(regrets: list[float], n_classes: int) -> int:
-    """The same for one row."""
+    """The lowest index with the least regret up to rounding, of one row."""
     most = min(regrets) * (1.0 + TIE * n_classes)
     return next(a for a, regret in enumerate(regrets) if regret <= most)
 

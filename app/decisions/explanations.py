@@ -28,7 +28,7 @@ class Contributions:
     calibrated: np.ndarray | bool = True
 
     def after(self, calibrator: Calibrator | None, P: np.ndarray) -> Contributions:
-        """The same of the calibrated probabilities P (n, K), on the rows where these add up to their score."""
+        """Contributions to the calibrated probabilities P (n, K), on the rows where they add up to that score."""
         folded = self if calibrator is None else self._folded(calibrator)
         score = self._score_of(P)
         with np.errstate(invalid="ignore"):

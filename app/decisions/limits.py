@@ -33,7 +33,7 @@ class Limits(NamedTuple):
         return Limits(np.zeros(n_actions, dtype=np.int64), upper, uses, most)
 
     def without(self, member: Member) -> Limits:
-        """The same but for one limit."""
+        """All limits but one."""
         field, place = member
         values = getattr(self, field).copy()
         values[place] = {"lower": 0, "upper": np.iinfo(np.int64).max, "most": np.inf}[field]

@@ -75,7 +75,7 @@ class Possible:
     shares: np.ndarray | None = None
 
     def with_distances(self, best: int) -> Possible:
-        """The same for 2c columns: the values, and the distances of contender `best` from each; from itself, 0."""
+        """Ranges of 2c columns: the values, and the distances of contender `best` from each; from itself, 0."""
         low, high = self.low[:, [best]] - self.high, self.high[:, [best]] - self.low
         low[:, best] = high[:, best] = 0
         return Possible(np.column_stack((self.low, low)), np.column_stack((self.high, high)), self.shares)

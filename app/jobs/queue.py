@@ -314,7 +314,7 @@ class Queue:
         return job_of(connection.execute(statement).mappings().one())
 
     def _end(self, connection: Connection, held: Job, ending: Ending) -> Job:
-        """The same for an attempt that ended without success."""
+        """Write how a held job goes on after an attempt without success."""
         if held.cancel_requested or ending.event is Event.STOP:
             return self._move(connection, held, Event.STOP)
         problem, values = ending.problem, {}

@@ -103,7 +103,7 @@ VIEW_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(JobView)
 
 
 def view_columns(results_of: Collection[str]) -> list[ColumnElement[Any]]:
-    """The same; the result is null for kinds that are not in `results_of`."""
+    """The columns of a `JobView`; the result is null for kinds that are not in `results_of`."""
     result = case((JOBS.c.kind.in_(results_of), JOBS.c.result)).label("result")
     return [result if column is JOBS.c.result else column for column in VIEW_COLUMNS]
 

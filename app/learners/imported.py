@@ -106,7 +106,7 @@ class Imported:
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
     def raw(self, X: np.ndarray) -> np.ndarray:
-        """The same before the calibration."""
+        """Probabilities (n, K) before the calibration."""
         P = np.full((len(X), len(self.classes_)), np.nan)
         rows = np.flatnonzero(~(np.isnan(X) & ~self.takes_missing).any(axis=1))
         if len(rows):

@@ -121,7 +121,7 @@ class Linear:
         )
 
     def recorded(self, X: np.ndarray, weights: np.ndarray) -> Self:
-        """The same with the mean term of each feature in rows X (n, m) of these weights (n,)."""
+        """A copy with the mean term of each feature in rows X (n, m) of these weights (n,)."""
         total, step = np.zeros((X.shape[1], len(self.intercept))), max(_CELLS // X.shape[1], 1)
         for start in range(0, len(X), step):
             rows = slice(start, start + step)
@@ -166,7 +166,7 @@ class Linear:
         return Z
 
     def plain_score(self, X: np.ndarray) -> float:
-        """The same for one row and one score (L = 1): a number beats an array."""
+        """As `plain_scores`, for one row and one score (L = 1): a number beats an array."""
         return float(self._columns(X).dot(self.coef).item() + self.intercept.item())
 
     def _columns(self, X: np.ndarray) -> np.ndarray:

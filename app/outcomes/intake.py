@@ -40,7 +40,7 @@ class Outcome:
     at: float | None = None  # seconds since 1970
 
     def joined(self, later: Outcome) -> Outcome:
-        """The same with all that `later` states."""
+        """An outcome with all that `later` states, too."""
         return replace(self, **later.stated)
 
     def contradicts(self, later: Outcome) -> bool:

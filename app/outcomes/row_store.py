@@ -212,7 +212,7 @@ class RowStore:
         return new
 
     def _sealed(self, batch: Batch, stored: Mapping[str, int | str]) -> dict[str, int | str]:
-        """The same of decisions of the batch's models that only files have: those with an id of the service."""
+        """As `_stored`, of decisions that only files have: those with an id of the service."""
         ids = _perhaps_sealed(row.id for row in batch.rows if row.id not in stored)
         if not ids:
             return {}

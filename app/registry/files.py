@@ -102,7 +102,7 @@ class Files:
         return _parse(key, content), content
 
     def cards(self, keys: Sequence[Key]) -> Iterator[tuple[Card, bytes]]:
-        """The same of many folders at once; those whose card is absent or damaged are logged and left out."""
+        """Cards of many folders and their bytes; those that are absent or damaged are logged and left out."""
         contents = self.storage.read_each(map(folder_of, keys), CARD)
         for key in keys:
             try:
@@ -118,7 +118,7 @@ class Files:
         return _parse(key, self._sealed(key, digest))
 
     def loadable_card(self, key: Key, digest: str) -> Card:
-        """The same; Conflict where another scikit-learn made the version, unless that is allowed."""
+        """The published card; Conflict where another scikit-learn made the version, unless that is allowed."""
         card = self.published_card(key, digest)
         made_with = card.packages.get("scikit-learn")
         if made_with != SKLEARN and not self._allow_version_skew:

@@ -68,7 +68,7 @@ class Saved:
 
     @cached_property
     def checked(self) -> Checked:
-        """The same, parsed once: requests have the matrix without the work for each of its cells."""
+        """The matrix parsed once: requests have it without the work for each of its cells."""
         words, ordered = self.stated()
         columns = list(next(iter(words.values())))
         rows = [[row[action] for action in columns] for row in words.values()]
@@ -121,7 +121,7 @@ class SavedMatrices:
         return self._view.of(model)
 
     def read(self, model: str) -> Mapping[str, Saved]:
-        """The same as the database has them now, versions of a matrix oldest first; NotFound for an unknown model."""
+        """The matrices in the database now, versions of each oldest first; NotFound for an unknown model."""
         with self._database.reading() as connection:
             need_model(connection, model)
             view = self._ask(connection)

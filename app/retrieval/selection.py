@@ -277,7 +277,7 @@ class _Batch:
         return True
 
     def _large(self, share: np.ndarray) -> bool:
-        """The same one by one."""
+        """Fill these groups one by one; whether all are proven to be the best sets."""
         proven = True
         for i in share:
             first, last = self.offsets[i], self.offsets[i + 1]

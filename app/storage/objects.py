@@ -167,7 +167,7 @@ class Objects:
                 return False
             if error.errno != errno.ENOSYS:
                 raise
-            self._put(path, content)  # this store knows no conditions
+            self._put(path, content)  # this store has no conditional writes
         return True
 
     def _put(self, path: str, content: bytes, **how: Any) -> None:

@@ -58,7 +58,7 @@ class Storage:
         self._place.check()
 
     def prepare(self) -> None:
-        """The same at a start; what may pass by itself is only logged."""
+        """Check the place at a start; what may pass by itself is only logged."""
         try:
             self.check()
         except Unusable:

@@ -114,7 +114,7 @@ def _check_form(asked: CompareRequest) -> None:
 
 
 def _submit_given(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:
-    """The same for probabilities and labels, which are kept as a data set, in place of learners."""
+    """Submit a comparison of the rules on probabilities and labels, which are kept as a data set."""
     classes, labels = asked.classes or [], asked.labels or []
     P = as_probabilities(asked.probabilities, classes, normalize=asked.normalize)
     class_codes(labels, classes, len(P))
@@ -353,5 +353,5 @@ def _about(trials: Sequence[_Trial], ranking: Ranking) -> list[str]:
         if not all(fits):
             warnings.append(f"{trial.name}: {fits.count(False)} of {len(fits)} fits did not converge")
     if ranking.standings[-1].behind <= 0:
-        warnings.append("no learner earns more with any rule than one action for all: models do not pay here")
+        warnings.append("no learner earns more with any rule than one action for all: no model is worth using")
     return warnings

@@ -145,7 +145,7 @@ class CarriedFields(WireModel):
 
 
 class CarriedIds(CarriedFields):
-    """The same, or the ids themselves."""
+    """What comes back with the answer: columns by name, or the ids themselves."""
 
     ids: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] = Field(
         default=None, description="one for each instance, in their order; they come back"

@@ -85,7 +85,7 @@ class ImportSpec(Spec):
     seed: int = SEED
 
     def trained(self, parameters: Mapping[str, Any]) -> TrainSpec:
-        """The same as an order to train, for what a card and its metrics need of that."""
+        """An order to train with these fields, for what a card and its metrics need of it."""
         learner = LearnerSpec(kind=IMPORTED, parameters={"format": self.format, **parameters})
         return TrainSpec(
             learner=learner,

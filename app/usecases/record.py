@@ -84,7 +84,7 @@ class Wish(NamedTuple):
     place: str = "/record/ids"
 
     def under(self, own: tuple[str, list[Any]] | None) -> Wish:
-        """The same with the ids that the request has for its own use, after their field; Invalid where it has both."""
+        """A copy with the ids of the request itself, given after their field; Invalid where both have ids."""
         if own is None:
             return self
         if self.ids is not None:
@@ -141,7 +141,7 @@ def ids_of(wish: Wish, n: int) -> Ids:
     flaws = ((i, _flaw(id_)) for i, id_ in enumerate(wish.ids))
     reject(Flaw(place_of(wish.place, i), flaw) for i, flaw in flaws if flaw)
     if n and (most := Counter(wish.ids).most_common(1)[0])[1] > 1:
-        raise Invalid.at(wish.place, f"the id {most[0]!r} is there twice; each decision has its own")
+        raise Invalid.at(wish.place, f"the id {most[0]!r} occurs twice; each decision needs its own")
     return Ids(wish.ids, given=True, place=wish.place, at=at)
 
 
@@ -187,7 +187,7 @@ def texts_of_json(instances: Sequence[Any], schema: Schema) -> list[str]:
 
 
 def texts_of_rows(X: np.ndarray, schema: Schema) -> list[str]:
-    """The same of encoded rows: categories never seen in training are missing here."""
+    """Each encoded row as JSON by feature name; categories never seen in training are missing here."""
     columns: list[list[Any]] = X.T.tolist()
     for j in schema.categorical:
         words = schema.features[j].categories

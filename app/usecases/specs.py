@@ -74,5 +74,5 @@ class ReplaySpec(Spec):
     until: float | None = None
 
     def requested(self) -> dict[str, Any]:
-        """The same without the classes, which nobody ordered."""
+        """What was ordered: all but the classes."""
         return {name: value for name, value in super().requested().items() if name != "classes"}

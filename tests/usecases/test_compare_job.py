@@ -113,5 +113,5 @@ def test_one_action_for_all_closes_the_table(monkeypatch):
 
     assert (last["learner"], last["rule"]) == (None, "same_for_all")
     assert last["benefit"] == result["same_for_all"]["benefit"]
-    assert any("do not pay" in warning for warning in result["warnings"])
-    assert not any("do not pay" in warning for warning in compared(monkeypatch)["warnings"])
+    assert any("no model is worth using" in warning for warning in result["warnings"])
+    assert not any("no model is worth using" in warning for warning in compared(monkeypatch)["warnings"])

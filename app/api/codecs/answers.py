@@ -123,7 +123,7 @@ class Frame(NamedTuple):
         return cls(json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:])
 
     def around(self, names: list[int | str], P: np.ndarray, expected: np.ndarray) -> bytes:
-        """The same document as `json_of` makes."""
+        """The document that `json_of` makes."""
         columns = {"decisions": names, "probabilities": P.tolist(), "expected_benefits": expected.tolist()}
         return b"%b%b%b" % (self.head, orjson.dumps(columns)[1:-1], self.tail)  # of a few rows, lists are faster
 

@@ -182,7 +182,7 @@ class _Lookup:
 
 
 def codes_of_words(words: Sequence[str | None], schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
-    """The same of words."""
+    """Codes of words as of a column: see `codes_of`."""
     return codes_of(pa.chunked_array([pa.array(words, pa.string())]), schema, j)
 
 
@@ -208,7 +208,7 @@ def probabilities_of_sheet(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, 
 
 
 def with_labels(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, list[int | str] | None]:
-    """The same, and the classes in the column `label`, where the table has it and no class has this name."""
+    """Probabilities (n, K), and the classes in the column `label`, where the table has it and no class is so named."""
     names = [str(name) for name in classes]
     table, _ = sheet.read(names, names)
     if LABEL in names or table.column_names.count(LABEL) != 1:

@@ -41,7 +41,7 @@ class Carried:
         return None if self.id is None else ("ids" if self.id == _ID else "id", _listed(self.columns[self.id]))
 
     def with_ids(self, ids: Sequence[str | None]) -> Carried:
-        """The same, and the ids of the decisions where the request has none of its own."""
+        """With the ids of the decisions, where the request has none of its own."""
         if self.id is not None:
             return self
         if _ID in self.columns:

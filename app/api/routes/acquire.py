@@ -51,7 +51,7 @@ _PART = 500  # cases written at a time: the interpreter's lock is held for some 
 
 
 class AcquireTable(AcquireFields, TableFields):
-    """The same, and how a table is to be read."""
+    """The fields beside a table of cases, and how it is to be read."""
 
 
 @needs(PREDICT)

@@ -38,7 +38,7 @@ router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
 class GivenTable(GivenFields, DialectFields):
-    """The same, and how a CSV file is written."""
+    """The fields beside a table of probabilities, and how a CSV file is written."""
 
 
 _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}

@@ -79,7 +79,7 @@ class Earnings(BaseModel):
 
 
 class Group(Earnings):
-    """The same of a day, a week (its Monday), an action, a version or a key."""
+    """What decisions of a day, a week (its Monday), an action, a version or a key earned."""
 
     group: str | int | None
     adjusted_p_value: float | None = Field(
@@ -125,7 +125,7 @@ def period_of_query(
     since: Annotated[Bound, Query(description=SINCE)] = None,
     until: Annotated[Bound, Query(description=UNTIL)] = None,
 ) -> Period:
-    """The same as query parameters."""
+    """The period that query parameters state."""
     if is_empty(since, until):
         raise Invalid.at("/until", ORDER)
     return Period(since=since, until=until)

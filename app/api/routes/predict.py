@@ -111,7 +111,7 @@ def _encoded(instances: Any, booleans: bool, carried: Carried, model: Loaded) ->
 
 
 def _asked_of_long(body: bytes) -> Asked | None:
-    """The same of many rows of numbers; None for all other bodies, and for those with errors."""
+    """What a long body of numbers asks; None for all other bodies, and for those with errors."""
     parts = split(body)
     try:
         sent = None if parts is None else checked(PredictRequest, parts.fields)
@@ -206,7 +206,7 @@ def answer_to(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
 
 
 def usual_answer(model: Loaded, found: Ready) -> bytes | None:
-    """The same as JSON, in a fifth of the time, for a few rows of usual numbers and a matrix that alone decides, and
+    """The answer as JSON, in a fifth of the time, for a few rows of usual numbers and a matrix that alone decides, and
     decided before; None for all others. Nothing is recorded.
     """
     usual = model.once(Usual)

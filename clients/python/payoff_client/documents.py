@@ -67,7 +67,7 @@ class Stakes(MatrixOptions, total=False):
 
 
 class FileStakes(Stakes, Written, total=False):
-    """The same, and how a CSV file is written."""
+    """What decides the cases of a file, and how a CSV file is written."""
 
 
 class PricedMatrix(MatrixOptions, total=False):
