@@ -89,13 +89,11 @@ def asked_of_json(found: Any, body: bytes) -> Asked:
     """The document `found` in a body; raises what the fields raise."""
     instances = found.get("instances") if isinstance(found, dict) else None
     key = key_of(found) if isinstance(instances, list) else None
-    sent = checked(PredictRequest, found) if key is None else fields_of(key)
-    is_given = sent.probabilities is not None
-    check_source(sent, given=is_given, instances=instances is not None)
-    P = as_probabilities(sent.probabilities, sent.classes or (), normalize=sent.normalize) if is_given else None
-    carried = carried_of_json(sent, instances if P is None else sent.probabilities) if sent.carries else NOTHING
-    if P is not None:
-        return Asked(sent, given=(Rows(P, []), carried))
+    sent = _checked(found, instances=instances is not None) if key is None else fields_of(key)
+    if sent.probabilities is not None:
+        P = as_probabilities(sent.probabilities, sent.classes or (), normalize=sent.normalize)
+        return Asked(sent, given=(Rows(P, []), carried_of_json(sent, sent.probabilities) if sent.carries else NOTHING))
+    carried = carried_of_json(sent, instances) if sent.carries else NOTHING
     booleans = b"true" in body or body.count(b"false") > (sent.record is False)
     return Asked(sent, partial(_encoded, instances, booleans, carried), key=key)
 
@@ -103,7 +101,13 @@ def asked_of_json(found: Any, body: bytes) -> Asked:
 @lru_cache(maxsize=256)
 def fields_of(key: bytes) -> PredictRequest:
     """The fields as checked before: but for the instances most requests to a model are the same."""
-    return checked(PredictRequest, orjson.loads(key))
+    return _checked(orjson.loads(key), instances=True)
+
+
+def _checked(found: Any, *, instances: bool) -> PredictRequest:
+    sent = checked(PredictRequest, found)
+    check_source(sent, given=sent.probabilities is not None, instances=instances)
+    return sent
 
 
 def _encoded(instances: Any, booleans: bool, carried: Carried, model: Loaded) -> tuple[Rows, Carried]:
@@ -155,14 +159,19 @@ def _probabilities(sheet: Sheet, classes: list[int | str]) -> tuple[np.ndarray, 
 
 
 class Ready(NamedTuple):
-    """A request with its rows, and how many numbers the answer will hold; the same `key` stands for the same fields."""
+    """A request with its rows; the same `key` stands for the same fields."""
 
     fields: PredictFields
     model: Loaded | None
     rows: Rows
     carried: Carried
-    numbers: int
     key: bytes | None
+
+    @property
+    def numbers(self) -> int:
+        """How many the answer will hold."""
+        classes = self.model.classes if self.model is not None else self.fields.classes or ()
+        return extent(classes, self.fields, len(self.rows.X))
 
     @property
     def pace(self) -> Pace:
@@ -187,8 +196,7 @@ def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -
     rows, carried = made
     if form == JSON and model is not None and not rows.usual:  # the other forms are for many rows, fast
         rows.warnings.extend(strange_values(model, rows.X))
-    classes = model.classes if model is not None else fields.classes or ()
-    return Ready(fields, model, rows, carried, extent(classes, fields, len(rows.X)), key)
+    return Ready(fields, model, rows, carried, key)
 
 
 def answer_to(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
