@@ -1,4 +1,4 @@
-/** Live charts, with the scales of the service's own (app/api/charts/axes.py). */
+/** Live charts, with the scales of the service's own (app/api/charts/drawing.py). */
 
 import { h, s } from "./dom.js";
 
