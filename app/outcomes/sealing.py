@@ -82,7 +82,10 @@ class Sealer:
         return is_valid
 
     def purge(self, model: str, day: int) -> None:
-        """Replace the files of a day that have erased cases by such without, and forget the ids of these."""
+        """Replace the files of a day that have erased cases by such without, and forget the ids of these.
+
+        Replaced, and no id is forgotten, where another process has replaced a file meanwhile: it may not know them all.
+        """
         with self._database.reading() as connection:
             ids, files = erased_of(connection, model, day), files_of(connection, model, day)
         for file in files:
@@ -134,7 +137,10 @@ class Sealer:
             replaced = _retire(connection, [file.file])
             if replaced:
                 _enter(connection, written, file.at)
-        self.remove([file.file] if replaced else written)
+        if not replaced:
+            self.remove(written)
+            raise Replaced(file.file)
+        self.remove([file.file])
 
     def _clear(self, model: str, day: int) -> None:
         """Remove the rows that are in files, with pauses as long as the work, in which others write."""

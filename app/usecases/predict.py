@@ -225,7 +225,12 @@ def predict_values(model: Loaded, asked: PredictFields, X: np.ndarray) -> np.nda
 
 
 def key_of(found: dict[str, Any]) -> bytes | None:
-    """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0 differ. None if long."""
+    """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0 differ.
+
+    None if it is long, or may hold ids, which no other request has, and which are not to be kept.
+    """
+    if "ids" in found or isinstance(found.get("record"), dict):
+        return None
     others = found.copy()
     del others["instances"]
     try:

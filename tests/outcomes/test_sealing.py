@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -18,6 +19,7 @@ from app.outcomes import rows, sealed_files, sealing
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
 from app.outcomes.intake import Outcome, receive
+from app.outcomes.rows import Replaced
 from app.outcomes.sealed_files import Files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.outcomes.upkeep import keep_up
@@ -238,6 +240,42 @@ def test_what_was_erased_is_nowhere_though_upkeep_is_killed(database, archive, s
         assert in_files(archive) == rest, (step, turn)
         with database.reading() as connection:
             assert connection.execute(select(ERASED.c.id).where(ERASED.c.id.is_not(None))).first() is None
+
+
+def test_a_case_stays_erased_where_two_replace_a_file_at_once(database, archive, sealer, monkeypatch):
+    """The one that comes too late knows an erasure that the other one did not: it is not forgotten."""
+    ids = decided(database, 10, at=MONDAY)
+    sealer.seal("loan", DATE)
+    archive.erase(ids[0])
+    publish, waiting, replaced = sealer.files.publish, threading.Event(), threading.Event()
+
+    def late(*arguments):
+        publish(*arguments)
+        waiting.set()
+        replaced.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def early(*arguments):
+            archive.erase(ids[2])
+            monkeypatch.setattr(sealer.files, "publish", late)
+            nonlocal second
+            second = pool.submit(sealer.purge, "loan", DATE)
+            waiting.wait()
+            monkeypatch.setattr(sealer.files, "publish", publish)
+            publish(*arguments)
+
+        second = None
+        monkeypatch.setattr(sealer.files, "publish", early)
+        sealer.purge("loan", DATE)
+        replaced.set()
+        with pytest.raises(Replaced):
+            second.result()
+
+    rest = set(ids) - {ids[0], ids[2]}
+    assert {id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids} == rest
+    sealer.purge("loan", DATE)
+    assert in_files(archive) == rest
 
 
 def in_files(archive):
