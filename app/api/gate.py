@@ -1,10 +1,10 @@
 """The gate: what happens to every request before its route is asked, and to every answer on its way out.
 
-`Gate` is the one ASGI layer around the application. On the way in a request gets an id and, unless it is a health
-check, a place among those in progress. Which route it is for is known only where it is dispatched: there the guard
-says who asks, and whether they may. `Passage` bounds the body in bytes and time, and puts on the headers of every
-answer. At the end come the log line and the metrics. Slow clients, connections, sizes of headers and TLS are for the
-server and the balancer in front.
+`Gate` is the ASGI layer around all requests that the entrance does not answer. On the way in a request gets an id and,
+unless it is a health check, a place among those in progress. Which route it is for is known only where it is
+dispatched: there the guard says who asks, and whether they may. `Passage` bounds the body in bytes and time, and puts
+on the headers of every answer. At the end come the log line and the metrics. Slow clients, connections, sizes of
+headers and TLS are for the server and the balancer in front.
 
 Memory is charged twice. `Passage` charges a body by its bytes as it arrives, and an answer until the client has read
 it. Before a body is decoded, and before an answer is computed, the number of their values is charged:
@@ -181,7 +181,7 @@ class Passage:
         size = len(message.get("body", b""))
         if self._start is not None:
             try:
-                self._answer(size)
+                self._charge_answer(size)
             except PayoffError as error:
                 self._refused = error
                 return
@@ -198,7 +198,7 @@ class Passage:
             refused, self._refused, self._start = self._refused, None, None
             raise refused
 
-    def _answer(self, count: int) -> None:
+    def _charge_answer(self, count: int) -> None:
         """Hold the body and an answer of `count` bytes, and nothing else: the work is done."""
         change = self._body + count - self._held
         if change > 0:

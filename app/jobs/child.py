@@ -24,21 +24,21 @@ _REPORT_SECONDS = 0.05
 _LONGEST_TRACE = 20_000
 
 
-def main(target: Target, argument: Any, job: Job, threads: int, supervisor_end: Connection, pipe: Connection) -> None:
-    """Run `target(argument, job, report)`; what it raises is reported to the supervisor."""
-    end_with(supervisor_end)
+def main(target: Target, argument: Any, job: Job, threads: int, attempt_end: Connection, pipe: Connection) -> None:
+    """Run `target(argument, job, report)`; what it raises is reported to its `Attempt`."""
+    end_with(attempt_end)
     os.nice(_NICENESS)
     cap_threads(threads)
     reporter = Reporter(pipe)
     try:
         with listen(reporter.report):
             target(argument, job, reporter.report)
-    except Exception as error:  # noqa: BLE001 - the supervisor logs it; this process has no log
+    except Exception as error:  # noqa: BLE001 - the attempt logs it; this process has no log
         reporter.report_failure(error)
 
 
 class Reporter:
-    """The job's side of the pipe to its supervisor; one JSON object per message."""
+    """The job's side of the pipe to its `Attempt`; one JSON object per message."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe

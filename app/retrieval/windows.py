@@ -1,6 +1,6 @@
 """G-Mean and H-Mean: means over two independent counts, the true positives above the cut and the misses below it.
 
-Each of the two laws enters as a short list of values with weights (`_windows`):
+Each of the two laws enters as a short list of values with weights (`window_rule`):
 
 - variance below 625: the law itself, by recursion over the items, without entries below 1e-24, whose mass is counted.
   A law with standard deviation s is smooth enough to keep only every (s/2)-th entry: what that changes is its Fourier

@@ -265,7 +265,7 @@ def _check_size(n: int, ready: AcquisitionModel, stakes: Prepared | None) -> Non
 
 
 def _reasons(states: States) -> list[str | None]:
-    """Why each case stops, as `States` says it case by case."""
+    """Why each case stops, None where it goes on. Later lines win: budget, vote_settled, resolved, unavailable."""
     finished = states.resolved == states.trees
     reason = np.full(len(states), None, dtype=object)
     reason[states.following < 0] = "budget"

@@ -71,8 +71,8 @@ class PredictTable(PredictFields, TableFields):
 
 
 class Asked(NamedTuple):
-    """A request, read as far as possible without the model: its fields, and what makes its rows once that is there, or
-    as rows the probabilities of `fields.classes` that are `given`; both with what comes back.
+    """A request, read as far as possible without the model. `rows` makes its rows once that is there; `given` are the
+    probabilities of `fields.classes` in their place; both with what comes back. One of the two is set.
 
     The same `key` stands for the same fields. `write` makes the response in one of the media types `forms`.
     """
