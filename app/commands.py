@@ -9,7 +9,6 @@ from types import FrameType
 
 from prometheus_client import start_http_server
 
-from app import tracing
 from app.access import cli
 from app.job_processes import make_worker
 from app.logs import configure
@@ -25,7 +24,6 @@ def worker(chosen: argparse.Namespace) -> int:
         configure(settings.log_level)
         ports = make_ports(settings)
         working = make_worker(settings, ports)
-        tracing.start(settings.telemetry)  # its jobs do; here it shows what is missing
         if settings.metrics_port is not None:
             start_http_server(settings.metrics_port, chosen.host, of_worker(ports, working))
     stop = threading.Event()

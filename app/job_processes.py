@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import tracing
 from app.data import isolated
 from app.errors import PayoffError
 from app.jobs.attempt import JobLimits
-from app.jobs.child import Report
 from app.jobs.job import Job
 from app.jobs.parallel import check_installed, pieces_run_on
 from app.jobs.worker import Worker
@@ -22,7 +18,6 @@ from app.logs import configure
 from app.outcomes.decision import DAY
 from app.outcomes.upkeep import keep_up as keep_up_archive
 from app.polling import Poller
-from app.progress import listen
 from app.settings import Settings
 from app.stores import open_ports
 from app.usecases import calibrate, compare, import_model, replay, train
@@ -68,40 +63,20 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
             *(("app.postgres",) if not ports.database.is_sqlite else ()),
             *(("s3fs",) if "s3://" in settings.models + settings.datasets + settings.decisions else ()),
             *(("app.jobs.cluster",) if settings.dask else ()),
-            *(("app.telemetry",) if settings.telemetry else ()),
         ),
     )
 
 
-def run_job(settings: Settings, job: Job, report: Report) -> None:
+def run_job(settings: Settings, job: Job) -> None:
     """What a job's own process does."""
     configure(settings.log_level)
-    with _observed(settings, job, report):
-        ports = open_ports(settings, retry_seconds=_RETRY_SECONDS)
-        try:
-            with pieces_run_on(settings.dask, settings.job_threads):
-                _RUN[job.kind](ports, job)
-        finally:
-            ports.database.close()
-
-
-@contextmanager
-def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
-    """Log lines that name the job and the request that ordered it; where traces are wanted, a span below that request
-    with one for each stage.
-    """
-    request = {"request_id": job.origin["request_id"]} if "request_id" in job.origin else {}
-    structlog.contextvars.bind_contextvars(job=job.id, attempt=job.attempt, **request)
-    if not tracing.start(settings.telemetry):
-        yield
-        return
+    structlog.contextvars.bind_contextvars(**job.named)
+    ports = open_ports(settings, retry_seconds=_RETRY_SECONDS)
     try:
-        known: dict[str, str | float] = {"job": job.id, "attempt": job.attempt, "model": job.model or "", **request}
-        with tracing.continued(job.origin, f"job {job.kind}", **known), tracing.staged(report) as hear, listen(hear):
-            yield
+        with pieces_run_on(settings.dask, settings.job_threads):
+            _RUN[job.kind](ports, job)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the work is done: half a second, at least, for the last spans
-        tracing.stop()
+        ports.database.close()
 
 
 def keep_up(settings: Settings) -> None:

@@ -133,9 +133,6 @@ request that can never fit. Default: a third of the memory of the container or m
     access_log: bool = True
     """Write a log line for each request."""
 
-    telemetry: str = Field(default="", pattern=r"^(https?://\S+)?$")
-    """URL of an OpenTelemetry collector (OTLP over HTTP) for traces; off by default."""
-
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Port where `payoff worker` exposes metrics (off by default)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from app import tracing
 from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
 from app.api.app import Service
@@ -35,7 +34,6 @@ def wire(settings: Settings) -> Service:
         keyring,
         limits,
         access_log,
-        tracing=tracing.start(settings.telemetry),
         memory=Budget(memory),
         hosts=tuple(listed(settings.hosts)),
         console=settings.console,

@@ -6,17 +6,16 @@ import gc
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
 
 import structlog
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from app import __version__, processes, tracing
+from app import __version__, processes
 from app.access.caller import Keyring
 from app.api import documentation, errors, routes
 from app.api.entrance import Door, Entrance
@@ -63,7 +62,6 @@ class Service:
     keyring: Keyring
     limits: BodyLimits
     access_log: bool
-    tracing: bool = False
     memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
     hosts: tuple[str, ...] = ()
     console: bool = True
@@ -80,14 +78,7 @@ def create_app(service: Service) -> FastAPI:
         openapi_tags=_TAGS,
         openapi_url=None,  # the document and the page are our own, below
         redirect_slashes=False,  # a path has one spelling
-        telemetry={
-            "tracing": service.tracing,
-            "metrics": False,  # Prometheus has them
-            "logs": False,  # they would carry what was sent
-            "operation_spans": False,
-            "auto_configure": False,
-            "exclude": _not_traced,
-        },
+        telemetry={"metrics": False, "logs": False},  # Prometheus has the former; the latter would carry what was sent
         lifespan=_lifespan,
     )
     app.state.service = service
@@ -104,11 +95,10 @@ def create_app(service: Service) -> FastAPI:
     _include_routes(app)
     guard = Guard(service.keyring, service.limits, service.hosts)
     guard_routes(app, guard)
-    record = Record(metrics.requests, service.access_log, service.tracing)
+    record = Record(metrics.requests, service.access_log)
     app.add_middleware(Gate, record=record, budget=service.memory)
-    if not service.tracing:  # spans begin further in
-        app.state.entrance = Entrance(guard, service.ports, app.state.shadow, record._replace(write=write_request_soon))
-        app.add_middleware(Door, entrance=app.state.entrance)
+    app.state.entrance = Entrance(guard, service.ports, app.state.shadow, record._replace(write=write_request_soon))
+    app.add_middleware(Door, entrance=app.state.entrance)
     return app
 
 
@@ -123,12 +113,6 @@ def _include_routes(app: FastAPI) -> None:
         app.state.routes += router.routes
     documents = [document for module in modules for document in getattr(module, "documents", ())]
     documentation.install(app, [*documents, *(route.body_type for route in direct if route.body_type is not None)])
-
-
-def _not_traced(scope: MutableMapping[str, Any]) -> bool:
-    """What is asked every few seconds, and tells nothing of anybody's work."""
-    path = str(scope.get("path", ""))
-    return scope["type"] != "http" or path == "/metrics" or path.startswith("/health/")
 
 
 @asynccontextmanager
@@ -158,8 +142,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.ports.registry.stop()
         service.keyring.stop()
         service.ports.database.close()
-        if service.tracing:
-            await run_in_threadpool(tracing.stop)
         _log.info("stopped")
 
 

@@ -30,11 +30,9 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import tracing
 from app.api.errors import in_form, problem, respond
 from app.api.guard import Record, length_of_body, request_id_of, route_of, secured, too_large
 from app.errors import Busy, PayoffError, TooLarge, TooSlow
-from app.logs import told_path
 
 MAX_AT_ONCE = 1_000  # event streams and requests that wait for a thread are among them
 BODY_SECONDS = 300.0  # for a whole body; the balancer in front reads slow ones before it passes them on
@@ -68,7 +66,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began = perf_counter()
-        passage = Passage(scope, receive, send, self._budget, traced=self._record.traced)
+        passage = Passage(scope, receive, send, self._budget)
         structlog.contextvars.bind_contextvars(request_id=passage.request_id)
         try:
             with self._place(scope["path"]):
@@ -114,12 +112,12 @@ class Passage:
     Of an answer that comes in parts, such as a file, only one part is in memory at a time, and charged.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, budget: Budget, *, traced: bool) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, budget: Budget) -> None:
         self.request_id = request_id_of(scope)
         self.status = 0  # of the answer, once it has begun
         self.most = 0
         self.streams = False
-        self._scope, self._receive, self._send, self._traced = scope, receive, send, traced
+        self._scope, self._receive, self._send = scope, receive, send
         self._budget = budget
         self._held = 0  # bytes of memory, of which these are the body's
         self._body = 0
@@ -209,10 +207,6 @@ class Passage:
 
     async def _begin(self, start: Message) -> None:
         self.status = start["status"]
-        if self._traced:  # before the answer's end, which ends the span
-            scope = self._scope
-            path, asks = told_path(scope["path"]), bool(scope["query_string"])
-            tracing.describe(scope["method"], route_of(scope), path, asks, self.request_id)
         own = (b"x-request-id", self.request_id.encode())
         start["headers"] = secured([*start["headers"], own, *self._scope["state"].get("headers", ())])
         await self._send(start)

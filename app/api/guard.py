@@ -20,7 +20,6 @@ from fastapi.routing import APIRoute, Mount, iter_route_contexts
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from app import tracing
 from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, whole
 from app.errors import Invalid, KeyMissing, Refused, TooLarge, TooMany, Unsupported
@@ -326,7 +325,6 @@ class Record(NamedTuple):
 
     metrics: RequestMetrics
     access_log: bool
-    traced: bool = False
     write: Callable[[dict[str, Any]], None] = write_request
 
     def __call__(self, scope: ASGIScope, route: str, request_id: str, status: int, seconds: float) -> None:
@@ -335,8 +333,6 @@ class Record(NamedTuple):
             line = {"request_id": request_id, "method": scope["method"], "path": told_path(scope["path"])}
             line["status"] = status
             line["ms"] = round(seconds * 1e3, 3)
-            if self.traced:
-                line["trace_id"] = tracing.trace_id()
             self.write(line)
 
 

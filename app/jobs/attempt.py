@@ -46,7 +46,7 @@ class JobLimits:
 
 
 class Attempt:
-    """Runs `target(argument, job, report)` in a process, renews the lease meanwhile, and stores how it ended.
+    """Runs `target(argument, job)` in a process, renews the lease meanwhile, and stores how it ended.
 
     The lease is `trusted_until` a moment of the monotonic clock; beyond it the process is killed. `tell` receives the
     job as it is after the attempt, `on_end` is called last. After an outage the job is held for `rest` seconds.
@@ -66,7 +66,7 @@ class Attempt:
         rest: float,
     ) -> None:
         self.job = job
-        self.log = log_of(job)
+        self.log = log.bind(**job.named)
         self._queue = queue
         self._work = (target, argument, job, limits.threads)
         self._limits = limits
@@ -228,13 +228,6 @@ class Attempt:
         self.log.info("job ended", status=now.status)
         if now.status is Status.SUCCEEDED and now.attempt == job.attempt:
             self._tell(now)  # else the worker that took the job away does
-
-
-def log_of(job: Job) -> Any:
-    """A log whose lines name the attempt, and the request that ordered the job."""
-    request_id = job.origin.get("request_id")
-    known = {} if request_id is None else {"request_id": request_id}
-    return log.bind(job=job.id, attempt=job.attempt, **known)
 
 
 def _ending_of(code: int | None) -> Ending:

@@ -16,8 +16,7 @@ from app.jobs.threads import cap_threads
 from app.processes import end_with
 from app.progress import listen
 
-Report = Callable[[float, str], None]
-Target = Callable[[Any, Job, Report], None]
+Target = Callable[[Any, Job], None]
 
 _NICENESS = 19  # requests go before training
 _REPORT_SECONDS = 0.05
@@ -25,14 +24,14 @@ _LONGEST_TRACE = 20_000
 
 
 def main(target: Target, argument: Any, job: Job, threads: int, attempt_end: Connection, pipe: Connection) -> None:
-    """Run `target(argument, job, report)`; what it raises is reported to its `Attempt`."""
+    """Run `target(argument, job)`; what it raises is reported to its `Attempt`."""
     end_with(attempt_end)
     os.nice(_NICENESS)
     cap_threads(threads)
     reporter = Reporter(pipe)
     try:
         with listen(reporter.report):
-            target(argument, job, reporter.report)
+            target(argument, job)
     except Exception as error:  # noqa: BLE001 - the attempt logs it; this process has no log
         reporter.report_failure(error)
 

@@ -103,9 +103,10 @@ class Job(JobView):
     cancel_requested: bool
 
     @property
-    def origin(self) -> dict[str, str]:
-        """What is remembered of the request that ordered it, see `app.tracing.origin`."""
-        return dict(self.notes.get("origin", {}))
+    def named(self) -> dict[str, Any]:
+        """How log lines name this attempt, and the request that ordered the job."""
+        request = {"request_id": self.notes["request_id"]} if "request_id" in self.notes else {}
+        return {"job": self.id, "attempt": self.attempt, **request}
 
     @property
     def outages(self) -> int:

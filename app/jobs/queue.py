@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
+from structlog import contextvars
 
 from app.database import Database
 from app.errors import Conflict, Invalid
@@ -25,7 +26,6 @@ from app.jobs.job import ENDED, Cause, Ending, Event, Job, JobView, Problem, Sta
 from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_columns, view_of
 from app.jobs.turns import PENDING, admit, next_turn
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
-from app.tracing import origin
 
 KEY_PLACE = "/headers/Idempotency-Key"
 
@@ -92,7 +92,8 @@ class Queue:
         content = {"kind": kind, "model": model, "spec": spec}
         row: dict[str, Any] = {"id": job_id, **content, "dataset": dataset, "client": client}
         row |= {"status": Status.QUEUED, "created_at": self.database.now}
-        row["notes"] = {name: note for name, note in (("origin", origin()), ("requested", requested)) if note}
+        request_id = contextvars.get_contextvars().get("request_id")
+        row["notes"] = {name: note for name, note in (("request_id", request_id), ("requested", requested)) if note}
         try:
             with self.database.writing() as connection:
                 row["turn"] = next_turn(connection, client)

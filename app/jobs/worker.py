@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from app.jobs.attempt import Attempt, JobLimits, log_of
+from app.jobs.attempt import Attempt, JobLimits
 from app.jobs.child import Target
 from app.jobs.job import RELEASED, Cause, Job, again
 from app.jobs.queue import Queue
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class Worker:
     """Runs jobs of a queue, up to `slots` at once.
 
-    `target(argument, job, report)` does the work in a process of its own and finishes the job itself, with
+    `target(argument, job)` does the work in a process of its own and finishes the job itself, with
     `Queue.succeed` in the transaction that publishes its result. Both the target and the argument are pickled;
     `modules` are imported once, in the fork server that all jobs start from. `listeners` hear of each job that begins
     (it is running), ends, or waits for another attempt (it is queued); they are called in the worker's threads, so they
@@ -149,7 +149,7 @@ class Worker:
     def _recover_lost(self) -> None:
         """Take jobs from workers that stopped responding."""
         for job in self._queue.recover_lost():
-            log_of(job).warning("the worker of a job stopped responding", status=job.status)
+            log.warning("the worker of a job stopped responding", status=job.status, **job.named)
             self._tell(job)
 
     def _claim(self) -> None:
@@ -159,7 +159,7 @@ class Worker:
             job = self._queue.claim(self.name)
             if job is None:
                 return
-            log_of(job).info("job begins", kind=job.kind, model=job.model)
+            log.info("job begins", kind=job.kind, model=job.model, **job.named)
             self._tell(job)
             attempt = Attempt(
                 self._queue,

@@ -20,7 +20,6 @@ from app.registry.index import Also, Index, Unpublished, write_nothing
 from app.registry.loaded import Cache, Holdout, Loaded
 from app.registry.preloading import Preloader
 from app.registry.snapshot import Key, Reference, Snapshot, check_name
-from app.tracing import span
 
 _NUMBERS = 3  # that are tried where a folder of the number exists already
 _MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
@@ -228,8 +227,7 @@ class Registry:
 
     def _loaded(self, key: Key, digest: str) -> Loaded:
         def read() -> tuple[Loaded, int]:
-            with span("load model", model=f"{key[0]}:{key[1]}"):
-                return self.files.load(key, digest, lambda size: self.cache.admit(key, size))
+            return self.files.load(key, digest, lambda size: self.cache.admit(key, size))
 
         return self.cache.load(key, read)
 

@@ -22,7 +22,7 @@ class Admitting:
         state = scope.setdefault("state", {})
         state["caller"] = self._caller
         if "passage" not in state:
-            Passage(scope, None, None, Budget(2**30), traced=False)
+            Passage(scope, None, None, Budget(2**30))
         state["passage"].most = 2**30
 
     def holds(self, _scope):

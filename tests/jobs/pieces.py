@@ -40,7 +40,7 @@ def scribble(path, seconds):
         checkpoint()
 
 
-def busy(_url, job, report):
+def busy(_url, job):
     """A job whose pieces are busy on the cluster, two at once and more to come."""
     with pieces_run_on(job.spec["cluster"], 1):
         folder = Path(job.spec["folder"])
@@ -48,7 +48,7 @@ def busy(_url, job, report):
         Parallel()(delayed(scribble)(str(folder / f"piece {number}"), 60.0) for number in range(6))
 
 
-def missing(_url, job, _report):
+def missing(_url, job):
     """A job that finds no cluster."""
     with pieces_run_on(job.spec["cluster"], 1):
         list(shares(2))

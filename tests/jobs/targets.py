@@ -55,12 +55,12 @@ def started(queue):
         return list(connection.execute(select(STARTED.c.pid).order_by(STARTED.c.pid)).scalars())
 
 
-def work(url, job, report):
+def work(url, job):
     """Do what the job's spec asks for, then publish a line together with the success."""
     with opened(url) as queue:
         with queue.database.writing() as connection:
             connection.execute(insert(STARTED).values(job=job.id, pid=os.getpid()))
-        result = DEEDS[job.spec["do"]](queue, job, report) or {}
+        result = DEEDS[job.spec["do"]](queue, job) or {}
         with queue.database.writing() as connection:
             connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
             queue.succeed(connection, job, result)
@@ -68,39 +68,39 @@ def work(url, job, report):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _sleep(_queue, job, report):
-    report(0.5, "asleep")
+def _sleep(_queue, job):
+    progress.report(0.5, "asleep")
     time.sleep(job.spec.get("seconds", 0))
 
 
-def _tell_stage(_queue, job, report):
-    report(0.5, job.spec["stage"])
+def _tell_stage(_queue, job):
+    progress.report(0.5, job.spec["stage"])
     time.sleep(1)
 
 
-def _tell_fraction(_queue, job, report):
-    report(float(job.spec["fraction"]), "odd")
+def _tell_fraction(_queue, job):
+    progress.report(float(job.spec["fraction"]), "odd")
     time.sleep(0.5)
 
 
-def _hold_interpreter(_queue, _job, _report):
+def _hold_interpreter(_queue, _job):
     sum(range(10**12))  # one C call that never lets another thread run
 
 
-def _ignore_sigterm(queue, job, report):
+def _ignore_sigterm(queue, job):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _sleep(queue, job, report)
+    _sleep(queue, job)
 
 
-def _helper(queue, job, report):
+def _helper(queue, job):
     """Start another process, too."""
     helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     with queue.database.writing() as connection:
         connection.execute(insert(STARTED).values(job=job.id, pid=helper.pid))
-    _hold_interpreter(queue, job, report)
+    _hold_interpreter(queue, job)
 
 
-def _eat(_queue, _job, _report):
+def _eat(_queue, _job):
     hoard = []
     while True:
         hoard.append(np.ones(2_000_000))
@@ -115,38 +115,38 @@ def remember(queue, job, notes):
     return merged
 
 
-def _refuse(_queue, _job, _report):
+def _refuse(_queue, _job):
     raise Invalid.at("/learner/C", "must be positive")
 
 
-def _break(_queue, _job, _report):
+def _break(_queue, _job):
     what = "secret"  # a traceback quotes the line below, which must not hold the words themselves
     raise RuntimeError(f"{what} /etc/path")
 
 
-def _miss(_queue, job, _report):
+def _miss(_queue, job):
     """Find a part of the service away, as many times as the job says."""
     if job.attempt <= job.spec["times"]:
         raise Unavailable(job.spec.get("why", "the cluster cannot be reached"))
 
 
-def _miss_database(_queue, job, _report):
+def _miss_database(_queue, job):
     if job.attempt == 1:
         Database("sqlite:////nowhere/at/all.db").wait(1)
 
 
-def _die(_queue, _job, _report):
+def _die(_queue, _job):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_once(queue, job, _report):
+def _die_once(queue, job):
     notes = remember(queue, job, {"seen": [*job.notes.get("seen", []), job.attempt]})
     if job.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return notes
 
 
-def _report_from_within(_queue, _job, _report):
+def _report_from_within(_queue, _job):
     with progress.part(0.2, 0.6, "forest"):
         progress.report(0.5)
     for number in range(20_000):  # a flood fills the pipe and is dropped: it neither waits nor fails
@@ -162,7 +162,7 @@ def pools():
     return {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
 
 
-def _threads(_queue, _job, _report):
+def _threads(_queue, _job):
     np.ones((2, 2)) @ np.ones((2, 2))
     return {
         "pools": [pool["num_threads"] for pool in threadpoolctl.threadpool_info()],
@@ -173,7 +173,7 @@ def _threads(_queue, _job, _report):
     }
 
 
-def return_unfinished(_url, _job, _report):
+def return_unfinished(_url, _job):
     """Return without finishing the job."""
 
 
