@@ -1,14 +1,17 @@
-"""Models that were trained elsewhere, behind the interface of a learner, and those that joblib files hold.
+"""Models that were trained elsewhere, behind the interface of a learner: of joblib files, and of ONNX files.
 
-Loading a joblib file runs the code that it names. ONNX files: `onnx_model`.
+Loading a joblib file runs the code that it names. onnxruntime runs ONNX files, the way in for other libraries than
+scikit-learn.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import joblib
@@ -16,7 +19,7 @@ import numpy as np
 
 from app.decisions.calibration import Calibrator, is_flat
 from app.decisions.folds import stratified_folds
-from app.errors import Invalid, PayoffError
+from app.errors import Conflict, Invalid, PayoffError
 from app.features import Schema
 from app.learners.base import Scorer
 from app.learners.loading import scikit
@@ -26,6 +29,9 @@ FOLDS = 5
 _WORDS = 300  # characters of a foreign error
 _TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
 _SHOWN = 5
+_NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
+_TEXT = "tensor(string)"
+_PLAIN = re.compile(r"\W")  # what converters to ONNX replace in names
 
 
 @dataclass(frozen=True)
@@ -91,27 +97,28 @@ class Imported:
     calibrator_: Calibrator | None = None
     calibration_ = "none"
 
-    def __init__(self, model: Scorer, n_classes: int, sample: np.ndarray, facts: dict[str, Any]) -> None:
-        """`sample` (1, m) is a row without missing values, if there is one; `facts` are for the card."""
+    def __init__(self, model: Scorer, n_classes: int, takes_missing: np.ndarray, facts: dict[str, Any]) -> None:
+        """`facts` are for the card."""
         self.scorer = model
         self.model_: Any = model
         self.classes_ = np.arange(n_classes)
-        self.n_features_in_ = sample.shape[1]
+        self.n_features_in_ = len(takes_missing)
+        self.takes_missing = takes_missing
         self.facts = facts
-        self.takes_missing = self._taken(sample)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """Probabilities (n, K) of rows (n, m), NaN where missing; Invalid at /instances where the model raises."""
-        P = self.raw(X)
-        return P if self.calibrator_ is None else self.calibrator_.apply(P)
-
-    def raw(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) before the calibration."""
         P = np.full((len(X), len(self.classes_)), np.nan)
         rows = np.flatnonzero(~(np.isnan(X) & ~self.takes_missing).any(axis=1))
         if len(rows):
-            P[rows] = self._answered(X[rows])
-        return P
+            try:
+                P[rows] = self.scorer.posterior(X[rows])
+            except (MemoryError, PayoffError):
+                raise
+            except Exception as error:  # ValueError, too, where the shape is another
+                what = f"the model does not answer these instances: {type(error).__name__}: {str(error)[:_WORDS]}"
+                raise Invalid.at("/instances", what) from error
+        return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
         """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,).
@@ -144,55 +151,23 @@ class Imported:
         """What the card says about the model."""
         return self.facts
 
-    def _answered(self, X: np.ndarray) -> np.ndarray:
-        """The model's probabilities of rows (n, m); Invalid where it raises, or their shape is another."""
-        try:
-            P = self.scorer.posterior(X)
-        except (MemoryError, PayoffError):
-            raise
-        except Exception as error:
-            what = f"the model does not answer these instances: {type(error).__name__}: {str(error)[:_WORDS]}"
-            raise Invalid.at("/instances", what) from error
-        if P.shape != (len(X), len(self.classes_)):
-            raise Invalid.at("/instances", f"the model answers {P.shape} numbers for {len(X)} instances")
-        return P
-
-    def _taken(self, sample: np.ndarray) -> np.ndarray:
-        """The features (m,) that may be missing in the row `sample` (1, m)."""
-        m = sample.shape[1]
-        if self._answers(np.full_like(sample, np.nan)):
-            return np.ones(m, dtype=bool)
-        each = np.repeat(sample, m, axis=0)
-        np.fill_diagonal(each, np.nan)
-        return np.array([self._answers(each[j : j + 1]) for j in range(m)])
-
-    def _answers(self, row: np.ndarray) -> bool:
-        try:
-            return bool(np.isfinite(self.scorer.posterior(row)).all())
-        except PayoffError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever a foreign model raises, it does not answer
-            return False
-
 
 def class_order(names: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray | None:
     """The position of each of the data set's `classes` among the model's `names`, None where they are the same list.
 
-    Invalid at /dataset with the difference. 1, 1.0 and true are one class, and "1" is another; true is also "True".
+    Invalid at /dataset with both. What is equal or written alike is one class: 1, 1.0 and "1"; true, "true" and "True".
     """
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
-    if all(isinstance(name, bool) for name in plain) and all(isinstance(name, str) for name in classes):
-        plain = [next((one for one in classes if str(one).lower() == str(name).lower()), name) for name in plain]
-    if len(plain) == len(classes) and all(name in plain for name in classes):
-        order = [plain.index(name) for name in classes]
-        return None if order == list(range(len(classes))) else np.array(order, dtype=np.intp)
+    order = [next((j for j, name in enumerate(plain) if _alike(name, one)), -1) for one in classes]
+    if sorted(order) == list(range(len(plain))):
+        return None if order == sorted(order) else np.array(order, dtype=np.intp)
     ours, theirs = (", ".join(map(repr, list(each)[:20])) for each in (classes, plain))
-    hint = ""
-    if {str(name) for name in plain} == {str(name) for name in classes}:
-        words = any(isinstance(name, str) for name in plain)
-        hint = "; upload the data set with " + ("the label a category in 'types'" if words else "numbers as labels")
-    message = f"the classes differ: the model has {theirs}, the labels of the data set are {ours}{hint}"
-    raise Invalid.at("/dataset", message)
+    raise Invalid.at("/dataset", f"the classes differ: the model has {theirs}, the labels of the data set are {ours}")
+
+
+def _alike(name: Any, one: int | str) -> bool:
+    written = str(name).lower() == str(one).lower() if isinstance(name, bool) else str(name) == str(one)
+    return bool(name == one) or written
 
 
 def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
@@ -200,10 +175,9 @@ def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
     P = np.asarray(P, dtype=np.float64)
     if P.ndim != 2 or P.shape[1] != n_classes:
         raise Invalid.at("/file", f"the model answers an array of shape {P.shape}; expected {n_classes} columns")
-    known = P[np.isfinite(P).all(axis=1)]
-    off = (np.abs(known.sum(axis=1) - 1) > _TOLERANCE) | (known < -_TOLERANCE).any(axis=1)
-    if off.any():
-        row = np.round(known[off][0], 6).tolist()
+    good = (np.abs(P.sum(axis=1) - 1) <= _TOLERANCE) & (P >= -_TOLERANCE).all(axis=1)
+    if not good.all():
+        row = np.round(P[~good][0], 6).tolist()
         raise Invalid.at("/file", f"the model's answers are not probabilities that sum to 1, such as {row[:10]}")
     return P
 
@@ -261,3 +235,132 @@ def _loaded(content: bytes, *, version_skew: bool) -> Any:
         raise Invalid.at("/file", f"{what}: save it with {here}, or set PAYOFF_ALLOW_VERSION_SKEW") from error
     except Exception as error:
         raise Invalid.at("/file", f"the file cannot be loaded: {type(error).__name__}: {str(error)[:300]}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxScorer:
+    """The bytes of an ONNX file, and how rows become its inputs and its outputs probabilities.
+
+    `order` (K,): the data set's classes among the columns of the model, or None. The session is not pickled: it is
+    opened with the first rows, in one thread.
+    """
+
+    content: bytes
+    columns: Columns
+    order: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "session"}
+
+    @cached_property
+    def session(self) -> Any:
+        """The session; Conflict where onnxruntime is not installed."""
+        return _session(self.content)
+
+    @property
+    def made_by(self) -> str:
+        """What made the file, as far as it says."""
+        return f"ONNX by {self.session.get_modelmeta().producer_name or 'unknown'}"
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        """Probabilities (n, K) of rows (n, m), divided by their sum: most files compute in float32."""
+        P: np.ndarray = np.maximum(self.answers(X), 0.0)
+        P /= P.sum(axis=1, keepdims=True)
+        return P if self.order is None else P[:, self.order]
+
+    def answers(self, X: np.ndarray) -> np.ndarray:
+        """The probabilities (n, K) as the model gives them, in its own order."""
+        found = self._run(X)
+        if isinstance(found, list):
+            return np.array([list(row.values()) for row in found], dtype=np.float64)
+        P = np.asarray(found, dtype=np.float64).reshape(len(X), -1)
+        return np.column_stack((1.0 - P, P)) if P.shape[1] == 1 else P
+
+    def names(self) -> list[Any] | None:
+        """The names of the columns, if the probabilities are maps by class."""
+        if not _probabilities(self.session).type.startswith("seq(map"):
+            return None
+        return list(self._run(np.zeros((1, len(self.columns.order))))[0])
+
+    def _run(self, X: np.ndarray) -> Any:
+        inputs, rows = self.session.get_inputs(), self.columns.of_rows(X)
+        if len(inputs) == 1:
+            sent = {inputs[0].name: _typed(rows, inputs[0].type)}
+        else:
+            sent = {one.name: _typed(rows[:, j : j + 1], one.type) for j, one in enumerate(inputs)}
+        return self.session.run([_probabilities(self.session).name], sent)[0]
+
+
+def load_onnx(content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None) -> OnnxScorer:
+    """A scorer of the data set's rows; `named` are the columns of the probabilities, where the model has no maps.
+
+    Invalid where file, columns or classes do not fit; Conflict where onnxruntime is not installed.
+    """
+    columns = _columns(_session(content).get_inputs(), schema)
+    names = OnnxScorer(content, columns).names() if named is None else named
+    if names is None:
+        raise Invalid.at("/classes", "the file does not name its classes: send 'classes' in the order of its columns")
+    try:
+        return OnnxScorer(content, columns, class_order(names, classes))
+    except Invalid as error:
+        if named is None:
+            raise Invalid.at("/dataset", f"{error.detail}; 'classes' can name the model's columns") from error
+        raise Invalid.at("/classes", error.detail) from error
+
+
+def _session(content: bytes) -> Any:
+    try:
+        import onnxruntime  # noqa: PLC0415 - an extra, and 80 MB
+    except ImportError as error:
+        raise Conflict("ONNX models need onnxruntime: install the extra 'onnx' (pip install 'payoff[onnx]')") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False  # what a large batch took is given back
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise Invalid.at("/file", f"the file cannot be loaded: {str(error)[:_WORDS]}") from error
+
+
+def _columns(inputs: Sequence[Any], schema: Schema) -> Columns:
+    """Which features the inputs take: all in one matrix, or one each by their names."""
+    for one in inputs:
+        if one.type not in _NUMBERS and one.type != _TEXT:
+            raise Invalid.at("/file", f"the input {one.name!r} is a {one.type}; expected numbers or strings")
+    if len(inputs) == 1 and len(inputs[0].shape) == 2 and (len(schema.names) > 1 or inputs[0].name not in schema.names):
+        width = inputs[0].shape[1]
+        columns = Columns.of(schema, None, width if isinstance(width, int) else None)
+        kinds = [inputs[0].type] * len(schema.names)
+    else:
+        plain = {_PLAIN.sub("_", name): name for name in schema.names}
+        columns = Columns.of(schema, [plain.get(_PLAIN.sub("_", one.name), one.name) for one in inputs], None)
+        kinds = [one.type for one in inputs]
+    for j, kind in zip(columns.order, kinds, strict=True):
+        feature = schema.features[j]
+        if (kind == _TEXT) != (feature.type == "categorical"):
+            wanted = "strings" if kind == _TEXT else "numbers"
+            raise Invalid.at("/dataset", f"the model takes {wanted} for {feature.name!r}, which is {feature.type}")
+    return columns
+
+
+def _typed(values: np.ndarray, kind: str) -> np.ndarray:
+    """Values as an input takes them; ValueError for those that it cannot, such as a missing word."""
+    if kind == _TEXT:
+        if not all(isinstance(value, str) for value in values.flat):
+            raise ValueError("a string is missing")
+        return values
+    numbers = values.astype(np.float64)
+    if kind == "tensor(int64)" and not (numbers == np.floor(numbers)).all():
+        raise ValueError("a number is not an integer")
+    return np.ascontiguousarray(numbers, dtype=_NUMBERS[kind])
+
+
+def _probabilities(session: Any) -> Any:
+    """The output that holds the probabilities: maps by class, or the numbers whose name says so, or the last ones."""
+    outputs = session.get_outputs()
+    found = [one for one in outputs if one.type.startswith("seq(map")]
+    found = found or [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]
+    if not found:
+        raise Invalid.at("/file", "the model has no output of probabilities, only labels: export it with probabilities")
+    return next((one for one in found if "prob" in one.name.lower()), found[-1])

@@ -17,12 +17,11 @@ from app.data.dataset import Table
 from app.errors import Forbidden, Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
-from app.learners import onnx_model
-from app.learners.imported import FOLDS, Imported, checked_rows, load_joblib
+from app.learners.imported import FOLDS, Imported, checked_rows, load_joblib, load_onnx
 from app.learners.unseen import best_calibration
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
-from app.text import listing, positions, some_of
+from app.text import listing
 from app.usecases import jobs
 from app.usecases.datasets import find_named
 from app.usecases.evaluation import Split, card_of, metrics_of
@@ -170,7 +169,7 @@ def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
         with progress.part(0.1, 0.3, "loading the model"):
             model = _loaded(ports, spec, content, table)
         with progress.part(0.3, 0.95, "evaluating"):
-            P = checked_rows(model.raw(table.X), len(table.classes or ()))
+            P = checked_rows(model.scorer.posterior(table.X), len(table.classes or ()))
             return _evaluated(job, spec, model, table, P)
     except PayoffError:
         raise
@@ -202,18 +201,17 @@ def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imp
         "columns": "by name" if scorer.columns.named else "by position",
         "evaluation": _DUTY,
     }
-    _check_some(scorer, table)
-    model = Imported(scorer, len(classes), _sample(table), facts)
-    if spec.format == "onnx":  # a converted model that never saw a missing value answers some number all the same
-        model.takes_missing &= np.isnan(table.X).any(axis=0)
-    return model
+    checked_rows(scorer.answers(table.X[:100]), len(classes))
+    # A converted model that never saw a missing value answers some number all the same; the others raise an error.
+    takes_missing = np.isnan(table.X).any(axis=0) | (spec.format != "onnx")
+    return Imported(scorer, len(classes), takes_missing, facts)
 
 
 def _scorer(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Any:
     """What the file holds, as a scorer of the table's rows; each format imports only what it needs."""
     classes, limits = table.classes or (), ports.imports
     if spec.format == "onnx":
-        return onnx_model.load(content, table.schema, classes, spec.classes)
+        return load_onnx(content, table.schema, classes, spec.classes)
     if spec.classes is not None:
         raise Invalid.at("/classes", "a joblib file names its classes; leave out 'classes'")
     if not limits.pickles:
@@ -222,30 +220,9 @@ def _scorer(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Any
     return load_joblib(content, table.schema, classes, version_skew=limits.version_skew)
 
 
-def _check_some(scorer: Any, table: Table) -> None:
-    """Invalid with the model's own words where it cannot answer the first rows."""
-    some = table.X[:100]
-    complete = some[~np.isnan(some).any(axis=1)]
-    try:
-        P = scorer.answers(complete if len(complete) else some)
-    except (MemoryError, PayoffError):
-        raise
-    except Exception as error:
-        what = f"{type(error).__name__}: {str(error)[:300]}"
-        raise Invalid.at("/file", f"the model does not answer the rows of the data set: {what}") from error
-    checked_rows(P, len(table.classes or ()))
-
-
-def _sample(table: Table) -> np.ndarray:
-    """A row (1, m) without missing values, or with the fewest."""
-    best = int(np.isnan(table.X[:10_000]).sum(axis=1).argmin())
-    return table.X[best : best + 1].copy()
-
-
 def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray) -> _Published:
     """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row without itself."""
     rows = np.arange(len(table.y))
-    _check_complete(P, table)
     check_order(P, table.y, table.classes or (), spec.classes or table.classes or ())
     method = _method(spec.calibration, P, table.y)
     evaluation = EvaluationCard(method="hold-out", rows=len(rows))
@@ -258,8 +235,6 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, order, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
-    rounds: list[int] = getattr(model.scorer, "rounds", list)()
-    warnings += onnx_model.rounding_warnings({table.schema.names[j]: table.X[:, j] for j in rounds})
     card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})
@@ -300,16 +275,3 @@ def _method(wanted: str, P: np.ndarray, codes: np.ndarray) -> str:
     counts = np.bincount(codes, minlength=P.shape[1])
     few = counts.min() < 2 or counts.sum() - counts.max() < _FEW
     return "none" if few else best_calibration(P, codes, np.ones(len(P)))
-
-
-def _check_complete(P: np.ndarray, table: Table) -> None:
-    refused = np.flatnonzero(~np.isfinite(P).all(axis=1))
-    if not len(refused):
-        return
-    gaps = np.isnan(table.X[refused])
-    why = ""
-    if gaps.any():
-        names = [repr(table.schema.names[j]) for j in np.flatnonzero(gaps.any(axis=0))]
-        why = f"; values are missing there in {some_of(names, 5)}"
-    where = f"{len(refused):,} of {len(P):,} rows {positions(refused, len(refused))}"
-    raise Invalid.at("/dataset", f"the model gives no probabilities for {where}{why}")

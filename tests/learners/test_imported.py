@@ -1,4 +1,4 @@
-"""Models in ONNX files: the probabilities of the originals, and nothing from outside of the file."""
+"""Models that were trained elsewhere: the probabilities of the originals, and the classes of the data set."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import skl2onnx
-from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
+from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -19,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.errors import Conflict, Invalid
 from app.features import Feature, Schema
-from app.learners.onnx_model import OnnxScorer, load
+from app.learners.imported import OnnxScorer, class_order, load_onnx
 from tests.messages import says
 
 N = 200
@@ -52,9 +51,9 @@ MODELS = {
 def test_the_probabilities_are_those_of_the_original(name, zipmap):
     """Within 1e-6, in the order of the data set's classes, also after a round trip through a pickle."""
     model = MODELS[name]()
-    classes = tuple(reversed(model.classes_.tolist()))
+    classes, names = tuple(reversed(model.classes_.tolist())), None if zipmap else model.classes_.tolist()
 
-    found = pickle.loads(pickle.dumps(load(converted(model, zipmap=zipmap), NUMBERS, classes, None)))
+    found = pickle.loads(pickle.dumps(load_onnx(converted(model, zipmap=zipmap), NUMBERS, classes, names)))
 
     np.testing.assert_allclose(found.posterior(X), model.predict_proba(X)[:, ::-1], rtol=0, atol=1e-6)
 
@@ -67,19 +66,11 @@ def test_an_input_for_each_column_is_found_by_its_name():
     types = [("pain_level", StringTensorType([None, 1])), ("age", FloatTensorType([None, 1]))]
     content = skl2onnx.to_onnx(model, initial_types=types).SerializeToString()
 
-    found = load(content, SCHEMA, CLASSES, None)
+    found = load_onnx(content, SCHEMA, CLASSES, None)
 
     np.testing.assert_allclose(found.posterior(X), model.predict_proba(rows), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="missing"):
         found.posterior(np.array([[50.0, np.nan]]))
-
-
-def test_inputs_of_32_bits_are_known():
-    model = MODELS["linear"]()
-    assert load(converted(model), NUMBERS, CLASSES, None).rounds() == [0, 1]
-    types, options = [("X", DoubleTensorType([None, 2]))], {id(model): {"zipmap": False}}
-    double = skl2onnx.to_onnx(model, initial_types=types, options=options)
-    assert load(double.SerializeToString(), NUMBERS, CLASSES, None).rounds() == []
 
 
 def test_names_for_the_classes_of_a_model_of_integers():
@@ -87,16 +78,16 @@ def test_names_for_the_classes_of_a_model_of_integers():
     model = LogisticRegression().fit(X, (y == "ill").astype(int))
     content = converted(model, zipmap=False)
 
-    found = load(content, NUMBERS, CLASSES, ["healthy", "ill"])
-    swapped = load(content, NUMBERS, CLASSES, ["ill", "healthy"])
+    found = load_onnx(content, NUMBERS, CLASSES, ["healthy", "ill"])
+    swapped = load_onnx(content, NUMBERS, CLASSES, ["ill", "healthy"])
 
     np.testing.assert_allclose(found.posterior(X), model.predict_proba(X), rtol=0, atol=1e-6)
     np.testing.assert_allclose(swapped.posterior(X), found.posterior(X)[:, ::-1])
     with pytest.raises(Invalid) as caught:
-        load(content, NUMBERS, CLASSES, None)
+        load_onnx(converted(model), NUMBERS, CLASSES, None)
     assert says("/dataset", "0, 1", "'classes'") in caught.value.flaws
     with pytest.raises(Invalid) as caught:
-        load(content, NUMBERS, CLASSES, ["healthy", "sick"])
+        load_onnx(content, NUMBERS, CLASSES, ["healthy", "sick"])
     assert says("/classes", "sick") in caught.value.flaws
 
 
@@ -118,25 +109,12 @@ def net(*outputs: str) -> onnx.ModelProto:
 def test_a_network_without_labels_needs_their_names():
     content = net().SerializeToString()
 
-    found = load(content, NUMBERS, CLASSES, list(CLASSES))
+    found = load_onnx(content, NUMBERS, CLASSES, list(CLASSES))
 
     np.testing.assert_allclose(found.posterior(X)[:, 1], 1 / (1 + np.exp(-X @ [0.1, 0.2])), rtol=0, atol=1e-6)
     with pytest.raises(Invalid) as caught:
-        load(content, NUMBERS, CLASSES, None)
+        load_onnx(content, NUMBERS, CLASSES, None)
     assert says("/classes", "'classes'") in caught.value.flaws
-
-
-def test_a_file_is_parsed_and_opened_once(monkeypatch):
-    opened = []
-    parse, open_ = onnx.load_model_from_string, onnxruntime.InferenceSession
-    monkeypatch.setattr(onnx, "load_model_from_string", lambda *all_: (opened.append("parsed"), parse(*all_))[1])
-    monkeypatch.setattr(
-        onnxruntime, "InferenceSession", lambda *all_, **more: (opened.append("opened"), open_(*all_, **more))[1]
-    )
-
-    load(converted(MODELS["forest"](), zipmap=False), NUMBERS, CLASSES, None).posterior(X)
-
-    assert sorted(opened) == ["opened", "parsed"]
 
 
 def test_a_file_that_is_truncated_or_none_is_refused():
@@ -144,7 +122,7 @@ def test_a_file_that_is_truncated_or_none_is_refused():
 
     for part in (b"", b"x" * 100, content[:10], content[: len(content) // 2], content[:-1]):
         with pytest.raises(Invalid):
-            load(part, NUMBERS, CLASSES, None)
+            load_onnx(part, NUMBERS, CLASSES, None)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +135,7 @@ def test_a_file_that_is_truncated_or_none_is_refused():
 )
 def test_what_does_not_fit_the_data_set_is_named(content, schema, place, named):
     with pytest.raises(Invalid) as caught:
-        load(content(), schema, CLASSES, None)
+        load_onnx(content(), schema, CLASSES, None)
     assert says(place, *named) in caught.value.flaws
 
 
@@ -166,7 +144,7 @@ def test_integers_are_taken_as_integers():
     model = LogisticRegression().fit(whole, y)
     content = skl2onnx.to_onnx(model, initial_types=[("X", Int64TensorType([None, 2]))]).SerializeToString()
 
-    found = load(content, NUMBERS, CLASSES, None)
+    found = load_onnx(content, NUMBERS, CLASSES, None)
 
     np.testing.assert_allclose(found.posterior(whole), model.predict_proba(whole), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="integer"):
@@ -174,9 +152,31 @@ def test_integers_are_taken_as_integers():
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
-    scorer = load(converted(MODELS["linear"]()), NUMBERS, CLASSES, None)
+    scorer = load_onnx(converted(MODELS["linear"]()), NUMBERS, CLASSES, None)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
 
     with pytest.raises(Conflict) as caught:
         OnnxScorer(scorer.content, scorer.columns).posterior(X)
     assert "payoff[onnx]" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "expected"),
+    [
+        ([False, True], ("False", "True"), None),
+        ([False, True], ("true", "false"), [1, 0]),
+        (np.array([False, True]), (0, 1), None),
+        (np.array([1.0, 2.0]), (2, 1), [1, 0]),
+        (["0", "1"], (0, 1), None),
+        (["A", "a"], ("a", "A"), [1, 0]),
+    ],
+)
+def test_classes_that_are_equal_or_written_alike_are_one(names, classes, expected):
+    order = class_order(names, classes)
+    assert (None if order is None else order.tolist()) == expected
+
+
+def test_other_classes_are_named():
+    with pytest.raises(Invalid) as caught:
+        class_order([0, 1], ("0", "2"))
+    assert says("/dataset", "0, 1", "'0', '2'") in caught.value.flaws
