@@ -386,12 +386,11 @@ def retrieve(r: random.Random, _: int, sent: Sent) -> Sent:
     items, many = r.choice((1, 2, 5, 12, 40, 150)), r.choice((1, 1, 2, 6))
     drawn = [[round(r.betavariate(0.5, 1.5), 4) for _ in range(items)] for _ in range(many)]
     sets = [shares(r, items) for _ in drawn] if setting == "multiclass" else drawn
-    kind, accept = r.choice((JSON, JSON, JSON, NPY, ARROW)), r.choice((JSON, JSON, NPY, ARROW))
+    kind, accept = r.choice((JSON, JSON, JSON, NPY)), r.choice((JSON, JSON, NPY))
     headers = {"Content-Type": kind, "Accept": accept}
     if kind == JSON:
         return replace(sent, body={**fields, "probabilities": sets[0] if many == 1 else sets}, headers=headers)
-    body = as_table(NPY, ["p"] * items, sets) if kind == NPY else as_table(ARROW, ["p"], [[one] for one in sets])
-    return replace(sent, body=body, query=fields, headers=headers)
+    return replace(sent, body=as_table(NPY, ["p"] * items, sets), query=fields, headers=headers)
 
 
 def acquire(r: random.Random, n: int, sent: Sent) -> Sent:
@@ -401,10 +400,7 @@ def acquire(r: random.Random, n: int, sent: Sent) -> Sent:
     asked = [one for one in FEATURES if one not in fields.get("unavailable", ())]
     known = [{k: v for k, v in zip(FEATURES, row(r), strict=True) if k in asked and r.random() < 0.5} for _ in range(3)]
     sent = replace(sent, about=name)
-    if r.random() < 0.5:
-        return replace(sent, body={**fields, **r.choice(({"known": known[0]}, {"instances": known}))})
-    rows = [[one.get(k) for k in FEATURES] for one in known]
-    return framed(r, sent, fields, "", FEATURES, rows, (CSV, ARROW, PARQUET))
+    return replace(sent, body={**fields, **r.choice(({"known": known[0]}, {"instances": known}))})
 
 
 def simulate(r: random.Random, _: int, sent: Sent) -> Sent:
@@ -420,13 +416,9 @@ def benefit(r: random.Random, _: int, sent: Sent) -> Sent:
         return replace(sent, body=fields, headers={"Accept": r.choice((JSON, JSON, SVG))})
     classes = LABELS[r.choice(("two", "three"))]
     fields = {"classes": classes, **stakes(r, classes), **chosen(r, "/benefit")}
-    given, labels = [shares(r, len(classes)) for _ in range(r.choice((1, 10, 40)))], []
-    labels = [r.choice(classes) for _ in given]
-    if r.random() < 0.6:
-        body = {**fields, "labels": labels, "probabilities": given}
-        return replace(sent, body=body, headers={"Accept": r.choice((JSON, JSON, SVG))})
-    rows = [[*one, label] for one, label in zip(given, labels, strict=True)]
-    return framed(r, sent, fields, "", [*classes, "label"], rows, (CSV, ARROW, PARQUET))
+    given = [shares(r, len(classes)) for _ in range(r.choice((1, 10, 40)))]
+    body = {**fields, "labels": [r.choice(classes) for _ in given], "probabilities": given}
+    return replace(sent, body=body, headers={"Accept": r.choice((JSON, JSON, SVG))})
 
 
 def infer(r: random.Random, n: int, sent: Sent) -> Sent:

@@ -19,7 +19,7 @@ from app.features import OUTSIDE, Schema, is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import CarriedFields, CarriedIds, ModelVersion, NamedMatrix, Names, Text
+from app.usecases.fields import CarriedIds, ModelVersion, NamedMatrix, Names, Text
 from app.usecases.matrices import MatrixFields, Prepared
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField
@@ -44,8 +44,13 @@ TARGET = "in place of benefits: the mean cost of a case, or the error, at which 
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
 
-class AcquireFields(MatrixFields, CarriedFields, RecordField):
-    """What is asked about all cases; prices, budget, target and benefits are checked where the model is known."""
+_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
+
+
+class AcquireRequest(MatrixFields, CarriedIds, RecordField):
+    """All that is known so far, and what the rest may cost; prices, budget, target and benefits are checked where the
+    model is known.
+    """
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
     budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
@@ -59,14 +64,6 @@ class AcquireFields(MatrixFields, CarriedFields, RecordField):
         " matrix",
     )
     target: Target = Field(default=None, description=TARGET)
-
-
-_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
-
-
-class AcquireRequest(AcquireFields, CarriedIds):
-    """All that is known so far, and what the rest may cost."""
-
     known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
         default=None,
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
@@ -210,7 +207,7 @@ class CaseStates:
             }
 
 
-def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireFields, place: Callable[[int], str]) -> CaseStates:
+def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: Callable[[int], str]) -> CaseStates:
     """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
 
     With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price

@@ -71,19 +71,12 @@ class BenefitRequest(NamedMatrixFields):
     points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
 
 
-class GivenFields(BenefitRequest):
-    """What is at stake, and all about the rows to judge on but their probabilities."""
-
-    classes: ClassNames
-    labels: Annotated[list[StrictInt | Text] | None, Field(fail_fast=True)] = Field(
-        default=None, description="the true class of each row; required unless a table has the column `label`"
-    )
-    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
-
-
-class GivenBenefitRequest(GivenFields):
+class GivenBenefitRequest(BenefitRequest):
     """What is at stake, and the rows to judge on."""
 
+    classes: ClassNames
+    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True, description="the true class of each row")]
+    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         description="a row per instance, a column for each of `classes`"
     )

@@ -13,7 +13,7 @@ from app.access.caller import Caller
 from app.errors import Invalid
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
-from app.usecases.acquire import AcquireFields, CaseStates
+from app.usecases.acquire import AcquireRequest, CaseStates
 from app.usecases.ports import Ports
 from app.usecases.record import batch, check_moment, ids_of, wish_of
 
@@ -21,7 +21,7 @@ _FIGURES = ("budget", "feature_costs", "target", "unavailable")
 
 
 def recorded(
-    ports: Ports, model: Loaded, asked: AcquireFields, cases: Sequence[Any], states: CaseStates, caller: Caller,
+    ports: Ports, model: Loaded, asked: AcquireRequest, cases: Sequence[Any], states: CaseStates, caller: Caller,
     own_ids: tuple[str, list[Any]] | None = None,
 ) -> tuple[Batch | None, list[str | None] | None]:  # fmt: skip
     """The cases to record, and the id of each case, None where more is asked for; nothing where none are to be.
@@ -62,7 +62,7 @@ def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:
     ]
 
 
-def _terms(model: Loaded, asked: AcquireFields, states: CaseStates) -> Terms:
+def _terms(model: Loaded, asked: AcquireRequest, states: CaseStates) -> Terms:
     classes, stakes = tuple(states.asker.classes), states.stakes
     sent = {name: getattr(asked, name) for name in _FIGURES}
     figures = {name: list(value) if name == "unavailable" else value for name, value in sent.items() if value}

@@ -1,15 +1,12 @@
 """`POST /acquire` and `/acquire/simulate` over real HTTP: a case fed step by step, and every way to get it wrong."""
 
-import json
 from weakref import WeakSet
 
 import httpx
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from app.api.routes import acquire as routes
-from tests.api.column_bodies import arrow
 from tests.conftest import trained, two_class_rows
 
 DATA = two_class_rows(240)
@@ -275,49 +272,3 @@ def test_unknown_model_and_data_set_are_404(service, clinic):
     assert ask(service, model="nobody", known={}).status_code == 404
     question = {"model": clinic, "dataset": "ds_0000000000000000"}
     assert service.post("/acquire/simulate", json=question).status_code == 404
-
-
-TABLE = {"age": [58.0, None, 40.0], "pain": ["strong", None, "mild"], "case": ["x", "y", "z"]}
-ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [(ARROW, arrow(TABLE)), (CSV, b"age;pain;case\n58,0;strong;x\n;;y\n40;mild;z\n")],
-)
-def test_a_row_of_a_table_is_what_is_known_of_a_case(service, clinic, kind, body):
-    """What is empty is not known; ids come back; as a table each figure is a column."""
-    known = [{"age": 58.0, "pain": "strong"}, {}, {"age": 40.0, "pain": "mild"}]
-    asked = {"benefits": BENEFITS, "budget": 6, "unavailable": ["pulse"]}
-    plain = ask(service, instances=known, ids=["x", "y", "z"], **asked).json()
-    query = {"model": "clinic", "id": "case"} | {name: json.dumps(value) for name, value in asked.items()}
-    query |= {"delimiter": ";", "decimal": ","} if kind == CSV else {}
-    headers = {"Content-Type": kind}
-    answer = service.post("/acquire", params=query, content=body, headers=headers)
-    assert answer.json() == plain
-    table = service.post("/acquire", params=query, content=body, headers=headers | {"Accept": ARROW})
-    rows = pa.ipc.open_stream(table.content).read_all().to_pylist()
-    assert [row["case"] for row in rows] == plain["ids"]
-    for row, case in zip(rows, plain["results"], strict=True):
-        following = case["next"] or {"feature": None, "cost": None}
-        assert (row["next"], row["cost"]) == (following["feature"], following["cost"])
-        assert {f"p:{name}": p for name, p in case["probabilities"].items()}.items() <= row.items()
-        assert {
-            name: row[name] for name in ("status", "reason", "spent", "decision", "expected_gain")
-        }.items() <= case.items()
-
-
-@pytest.mark.parametrize(
-    ("body", "loc"),
-    [
-        (b"age,pane\n1,mild\n", "/pane"),
-        (b"age,age\n1,2\n", "/age"),
-        (b"age\nold\n", "/age"),
-        (b"age\ninf\n", "/0/age"),
-        (b"age;pain\n", ""),
-    ],
-)
-def test_mistakes_in_a_table_of_cases_are_found_at_their_place(service, clinic, body, loc):
-    answer = service.post("/acquire", params={"model": "clinic"}, content=body, headers={"Content-Type": CSV})
-    assert answer.status_code == 422, answer.text
-    assert loc in [error["loc"] for error in answer.json()["errors"]]

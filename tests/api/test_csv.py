@@ -10,7 +10,6 @@ import re
 import numpy as np
 import pytest
 
-from app.api.codecs.columns import cases_of_sheet
 from app.api.codecs.tables import Sheet, TableFields
 from app.features import Feature, Schema
 from app.text import MISSING
@@ -124,8 +123,6 @@ ODD = {
 TABLES = {
     "/datasets": "age,pulse,pain,y\n50,NA,mild,0\n61.5,80,NA,1\n1e1,75,strong,0\n47,NA,NA,1\n",
     "/predict": "age,pulse,pain\n50,NA,mild\n61.5,80,NA\n1e1,75,strong\n",
-    "/acquire": "age,pulse,pain\n50,NA,mild\n61.5,80,NA\n1e1,75,strong\n",
-    "/benefit": "label,healthy,ill\nhealthy,0.75,.25\nill,0.5,5e-1\nill,0,1\n",
 }
 
 
@@ -134,8 +131,6 @@ def send(service, forest, path, text):
     query = {
         "/datasets": {"label": "y"},
         "/predict": {"model": forest, **stakes},
-        "/acquire": {"model": forest},
-        "/benefit": {"classes": '["healthy", "ill"]', **stakes},
     }[path]
     return service.post(path, params=query, content=text, headers={"Content-Type": "text/csv"})
 
@@ -187,7 +182,6 @@ def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     (X, warnings, *_), _ = sheet.rows(schema)
     np.testing.assert_array_equal(X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
     assert not warnings
-    assert cases_of_sheet(sheet, schema)[0] == [{"a": word}, {"a": "x", "b": "x"}, {"a": word}, {"b": "y"}]
 
 
 def test_ids_come_back_as_they_were_sent(service, ward):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import resource
 import time
@@ -10,7 +9,6 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.api.column_bodies import arrow, npy
@@ -186,68 +184,3 @@ def test_text_in_the_query_is_checked_as_in_a_body(service):
         answer = service.post("/predict", params=query, content=npy(P), headers={"Content-Type": "application/x-npy"})
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["loc"] == "/classes/0"
-
-
-JUDGED = {"classes": CLASSES, "benefits": BENEFITS}
-TRUTH = ["healthy", "ill", "ill"]
-IPC = "application/vnd.apache.arrow.stream"
-
-
-def judged(service, content, kind, **query):
-    query = {name: value if isinstance(value, str) else json.dumps(value) for name, value in (JUDGED | query).items()}
-    return service.post("/benefit", params=query, content=content, headers={"Content-Type": kind})
-
-
-def test_the_report_is_the_same_whatever_form_the_rows_have(service):
-    plain = service.post("/benefit", json=JUDGED | {"probabilities": P, "labels": TRUTH})
-    assert plain.status_code == 200, plain.text
-    columns = {"label": TRUTH, "ill": [row[1] for row in P], "healthy": [row[0] for row in P]}
-    words = columns | {"label": pa.array(TRUTH).dictionary_encode()}
-    csv = "label;healthy;ill\n" + "".join(
-        f"{t};{a};{b}\n".replace(".", ",") for t, (a, b) in zip(TRUTH, P, strict=True)
-    )
-    file = io.BytesIO()
-    pq.write_table(pa.table(columns), file)
-    bare = {name: column for name, column in columns.items() if name != "label"}
-    for answer in (
-        judged(service, npy(P), "application/x-npy", labels=TRUTH),
-        judged(service, arrow(columns), IPC),
-        judged(service, arrow(words), IPC),
-        judged(service, arrow(bare), IPC, labels=TRUTH),
-        judged(service, file.getvalue(), "application/vnd.apache.parquet"),
-        judged(service, csv.encode(), "text/csv", delimiter=";", decimal=","),
-    ):
-        assert answer.status_code == 200, answer.text
-        assert answer.json() == plain.json()
-
-
-def test_labels_of_a_table_have_the_type_of_their_class(service):
-    csv = b"label,0,1\n0,0.9,0.1\n1,0.2,0.8\n1,0.4,0.6\n"
-    answer = judged(service, csv, "text/csv", classes=[0, 1])
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["classes"] == [0, 1]
-    named = b"label,ill\n0.9,0.1\n0.2,0.8\n"
-    answer = judged(service, named, "text/csv", classes=["label", "ill"], labels=["label", "ill"])
-    assert answer.status_code == 200, answer.text
-
-
-@pytest.mark.parametrize(
-    ("content", "kind", "query", "loc"),
-    [
-        (npy(P), "application/x-npy", {}, "/labels"),
-        (npy(P), "application/x-npy", {"labels": TRUTH[:2]}, "/labels"),
-        (npy(P), "application/x-npy", {"labels": TRUTH, "delimiter": ";"}, "/delimiter"),
-        (npy([[0.5, 0.6]]), "application/x-npy", {"labels": ["ill"]}, "/probabilities/0"),
-        (b"healthy,ill\n0.5,0.5\n", "text/csv", {}, "/labels"),
-        (b"label,healthy,ill\nill,0.5,0.5\n", "text/csv", {"labels": ["ill"]}, "/labels"),
-        (b"label,healthy,ill\nsick,0.5,0.5\n", "text/csv", {}, "/label/0"),
-        (b"label,healthy,ill\n,0.5,0.5\n", "text/csv", {}, "/label/0"),
-        (b"label,healthy,other\nill,0.5,0.5\n", "text/csv", {}, "/other"),
-        (b"label,healthy,ill\nill,0.5,0.5\n", "text/csv", {"nonsense": 1}, "/nonsense"),
-        (b"nothing", "application/x-npy", {"labels": TRUTH}, ""),
-    ],
-)
-def test_tables_that_cannot_be_judged(service, content, kind, query, loc):
-    answer = judged(service, content, kind, **query)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["loc"] == loc

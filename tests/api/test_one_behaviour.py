@@ -154,7 +154,7 @@ def test_a_query_parameter_that_is_nearly_right(client):
 @pytest.mark.parametrize("text", ['{"a":1}', '{"a":1,"a":2}', "a:b{", "[{]:"])
 def test_a_text_in_a_query_parameter_is_not_read_as_json(client, path, text):
     """Braces and colons in it are no object, whose names would be counted."""
-    headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
+    headers = {"Content-Type": "application/x-npy"}
     query = {"model": text, "setting": "binary", "loss": '{"name":"am"}'} if path == "/retrieve" else {"model": text}
     response = client.post(path, params=query, content=b"", headers=headers)
 

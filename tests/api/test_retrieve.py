@@ -10,7 +10,6 @@ from itertools import chain
 
 import httpx
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from app.retrieval.losses import LARGEST_BETA, LOSSES
@@ -18,7 +17,6 @@ from tests.conftest import shared, trained
 from tests.reference.losses import f_beta
 
 NPY = "application/x-npy"
-ARROW = "application/vnd.apache.arrow.stream"
 F1 = {"name": "f_beta"}
 RAGGED = [[0.9, 0.4, 0.35], [], [0.6, 0.45, 0.4, 0.1], [0.2]]
 
@@ -83,15 +81,6 @@ def npy(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def arrow(*columns: pa.Array) -> bytes:
-    table = pa.table(list(columns), [f"c{j}" for j in range(len(columns))])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        for batch in table.to_batches(max_chunksize=2):
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
 def post(service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: object) -> httpx.Response:
     asked = {"setting": "multilabel", "loss": F1, **query}
     params = {name: value if isinstance(value, str) else json.dumps(value) for name, value in asked.items()}
@@ -105,42 +94,33 @@ def read_arrays(response: httpx.Response, count: int) -> list[np.ndarray]:
     return arrays
 
 
-def test_numpy_and_arrow_give_the_same_answer_as_json(service):
-    """Tables and flat lists, in every form of body and answer."""
+def test_numpy_gives_the_same_answer_as_json(service):
+    """A set, and a set in each row."""
     P = np.random.default_rng(0).random((7, 5))
-    for given, column in ((P, pa.array(P.tolist())), (P[0], pa.array(P[0]))):
+    for given in (P, P[0]):
         plainly = sets(service, setting="multilabel", probabilities=given.tolist(), curve=True)
-        for content, kind in ((npy(given), NPY), (arrow(column), ARROW)):
-            assert post(service, content, kind, curve=True).json()["sets"] == plainly
+        assert post(service, npy(given), NPY, curve=True).json()["sets"] == plainly
         arrays = post(service, npy(given), NPY, NPY, curve=True)
         selected, figures, curves = read_arrays(arrays, 3)
         assert selected.tolist() == list(chain.from_iterable(found["selected"] for found in plainly))
         names = ("k", "expected_loss", "expected_precision", "expected_recall", "error_bound")
         assert figures.tolist() == [[found[name] for name in names] for found in plainly]
         assert curves.tolist() == list(chain.from_iterable(found["curve"] for found in plainly))
-        rest = json.loads(arrays.headers["payoff-answer"])
-        assert rest == {
+        assert json.loads(arrays.headers["payoff-answer"]) == {
             "setting": "multilabel",
             "method": "expected_loss",
             "loss": {"name": "f_beta", "beta": 1},
             "warnings": [],
         }
-        table = pa.ipc.open_stream(post(service, arrow(column), ARROW, ARROW, curve=True).content).read_all()
-        assert table.to_pylist() == plainly
-        assert json.loads(table.schema.metadata[b"payoff"]) == rest
 
 
 def test_marginals_are_the_probabilities_that_were_used(service, topics, ward):
-    """In every setting and form of body and answer; for a model in the order of its labels."""
+    """In every setting and form of answer; for a model in the order of its labels."""
     for given in (RAGGED, [0.9, 0.2, 0.4], []):
         plainly = sets(service, setting="multilabel", probabilities=given, marginals=True)
         assert [one["marginals"] for one in plainly] == (given if given is RAGGED else [given])
-    column = pa.array(RAGGED)
-    plainly = sets(service, setting="multilabel", probabilities=RAGGED, marginals=True, curve=True)
-    assert post(service, arrow(column), ARROW, curve=True, marginals=True).json()["sets"] == plainly
-    table = pa.ipc.open_stream(post(service, arrow(column), ARROW, ARROW, curve=True, marginals=True).content)
-    assert table.read_all().to_pylist() == plainly
-    *_, marginals = read_arrays(post(service, arrow(column), ARROW, NPY, curve=True, marginals=True), 4)
+    asked = {"setting": "multilabel", "loss": F1, "probabilities": RAGGED, "curve": True, "marginals": True}
+    *_, marginals = read_arrays(service.post("/retrieve", json=asked, headers={"Accept": NPY}), 4)
     assert marginals.tolist() == list(chain.from_iterable(RAGGED))
 
     asked = {"setting": "multilabel", "model": topics, "instances": TEXTS}
@@ -160,16 +140,6 @@ def test_more_marginals_than_an_answer_holds_get_413(service, monkeypatch):
     asked = {"probabilities": [0.1] * 4, "setting": "binary", "loss": F1}
     assert service.post("/retrieve", json=asked).status_code == 200
     assert service.post("/retrieve", json=asked | {"marginals": True}).status_code == 413
-
-
-def test_arrow_accepts_sets_of_different_sizes(service):
-    """Lists of any length, short or large offsets, and in several batches."""
-    plainly = sets(service, setting="multilabel", probabilities=RAGGED)
-    for kind in (pa.list_(pa.float64()), pa.large_list(pa.float64())):
-        answer = post(service, arrow(pa.array(RAGGED, kind)), ARROW)
-        assert answer.json()["sets"] == plainly
-    fixed = pa.array([[0.5, 0.25], [1.0, 0.0]], pa.list_(pa.float32(), 2))
-    assert len(post(service, arrow(fixed), ARROW).json()["sets"]) == 2
 
 
 def test_two_classes_make_one_set_of_the_instances(service, ward):
@@ -206,13 +176,8 @@ def test_labels_of_a_model_are_named(service, topics):
     assert unseen["sets"][0] == answer["sets"][2]
     assert "'shrill'" in unseen["warnings"][0]
 
-    rows = pa.table({"tone": [text[1] for text in TEXTS], "length": [text[0] for text in TEXTS]})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    found = post(service, sink.getvalue().to_pybytes(), ARROW, ARROW, model=topics)
-    assert pa.ipc.open_stream(found.content).read_all().to_pylist() == answer["sets"]
-    arrays = post(service, sink.getvalue().to_pybytes(), ARROW, NPY, model=topics)
+    asked = {"setting": "multilabel", "loss": F1, "model": topics, "instances": TEXTS}
+    arrays = service.post("/retrieve", json=asked, headers={"Accept": NPY})
     positions, _ = read_arrays(arrays, 2)
     names = json.loads(arrays.headers["payoff-answer"])["labels"]
     assert [names[i] for i in positions] == list(chain.from_iterable(one["selected"] for one in answer["sets"]))
@@ -253,11 +218,9 @@ def test_sets_on_label_vectors_in_every_form(service, bands):
     assert all(one["gap"] == 0 and 1 < one["vectors"] <= 3 for one in joint["sets"])
     assert sum(joint["sets"][0]["marginals"]) == pytest.approx(1, abs=1e-9)
     assert "correction" not in joint
-    found = pa.ipc.open_stream(post(service, rows, NPY, ARROW, **sampled).content).read_all().to_pylist()
-    assert found == joint["sets"]
     _, figures, _ = read_arrays(post(service, rows, NPY, NPY, **sampled), 3)
     names = ("k", "expected_loss", "expected_precision", "expected_recall", "error_bound", "gap", "vectors")
-    assert figures.tolist() == [[one[name] for name in names] for one in found]
+    assert figures.tolist() == [[one[name] for name in names] for one in joint["sets"]]
 
 
 def test_a_card_of_several_labels(service, topics):
@@ -374,12 +337,8 @@ def test_unsupported_content_types_are_415(service, path):
 def test_no_rows_of_classes_give_no_sets(service):
     """In every form alike."""
     assert sets(service, setting="multiclass", probabilities=[]) == []
-    for content, kind in (
-        (npy(np.empty(0)), NPY),
-        (npy(np.empty((0, 3))), NPY),
-        (arrow(pa.array([], pa.float64())), ARROW),
-    ):
-        response = post(service, content, kind, setting="multiclass")
+    for shape in (0, (0, 3)):
+        response = post(service, npy(np.empty(shape)), NPY, setting="multiclass")
         assert (response.status_code, response.json()["sets"]) == (200, [])
 
 
@@ -407,20 +366,13 @@ def test_the_document_allows_the_coefficients_that_the_route_accepts(service, si
     ("content", "kind", "place"),
     [
         (b"", NPY, ""),
-        (b"", ARROW, ""),
         (npy(np.array(["a"])), NPY, ""),
         (npy(np.zeros((2, 2, 2))), NPY, "/probabilities"),
         (npy(np.array(0.5)), NPY, "/probabilities"),
         (npy(np.array([[0.5], [np.nan]])), NPY, "/probabilities/1/0"),
-        (arrow(pa.array([0.5, None])), ARROW, "/probabilities"),
-        (arrow(pa.array([[0.5], None])), ARROW, "/probabilities"),
-        (arrow(pa.array([[0.5, None]])), ARROW, "/probabilities"),
-        (arrow(pa.array([0.5]), pa.array([0.5])), ARROW, "/probabilities"),
-        (arrow(pa.array(["a"])), ARROW, "/probabilities"),
-        (arrow(pa.array([["a"]])), ARROW, "/probabilities"),
     ],
 )
-def test_arrays_and_streams_without_probabilities_are_rejected(service, content, kind, place):
+def test_arrays_without_probabilities_are_rejected(service, content, kind, place):
     response = post(service, content, kind)
     assert response.status_code == 422
     assert [flaw["loc"] for flaw in response.json()["errors"]] == [place]

@@ -85,14 +85,6 @@ def test_empty_lists_count_as_sets(service, monkeypatch):
         assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
 
 
-def test_lists_without_bytes_count_as_sets(service):
-    """Arrow stores nothing for lists of length 0, however many."""
-    kind, nothing = pa.list_(pa.float64(), 0), pa.array([], pa.float64())
-    for count, status in ((3, 200), (10**9, 413)):
-        lists = pa.Array.from_buffers(kind, count, [None], children=[nothing])
-        assert post(service, stream(pa.table({"p": lists})), ARROW).status_code == status
-
-
 def test_null_columns_are_rejected_before_rows_are_allocated():
     schema = Schema([Feature("x", "numeric")])
     with pytest.raises(TooLarge, match="values in"):
@@ -107,12 +99,10 @@ def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypat
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
-@pytest.mark.parametrize("path", ["/retrieve", "/predict"])
-def test_compressed_streams_are_rejected(service, ward, codec, path):
+def test_compressed_streams_are_rejected(service, ward, codec):
     """They would go around the limit of a body: 64 MB hold terabytes of zeros."""
     body = stream(pa.table({"age": np.zeros(100_000)}), compression=codec)
-    query = QUERY if path == "/retrieve" else {"model": ward}
-    response = service.post(path, params=query, content=body, headers={"Content-Type": ARROW})
+    response = service.post("/predict", params={"model": ward}, content=body, headers={"Content-Type": ARROW})
     assert response.status_code == 422
     assert "send the stream uncompressed" in response.json()["detail"]
 
@@ -142,22 +132,6 @@ def test_corrupt_streams_are_rejected_or_read(seed):
         spoilt[rng.integers(len(body))] = rng.integers(256)
         with suppress(Invalid):
             assert arrow.table_of_arrow(bytes(spoilt), free).num_columns in range(3)
-
-
-def test_integers_outside_the_range_of_a_float_are_rejected(service):
-    """An integer that no float holds is out of range like any other."""
-    response = post(service, stream(pa.table({"p": [0, 2**53 + 1]})), ARROW)
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["loc"] == "/probabilities/1"
-
-
-def test_an_arrow_answer_contains_each_label_once(service, ward):
-    """As a dictionary: a million sets do not repeat long names."""
-    rows = pa.table({"age": [50.0] * 3, "pulse": [70.0] * 3, "pain": ["mild"] * 3})
-    answer = post(service, stream(rows), ARROW, ARROW, model=ward, setting="multiclass", k_min="2")
-    selected = pa.ipc.open_stream(answer.content).read_all()["selected"]
-    assert selected.type.value_type == pa.dictionary(pa.int32(), pa.string())
-    assert sorted(selected.to_pylist()[0]) == ["healthy", "ill"]
 
 
 def test_an_answer_too_long_for_a_header_is_rejected(service, ward, monkeypatch):

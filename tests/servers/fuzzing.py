@@ -123,16 +123,14 @@ def _arrays(model: str) -> list[Sent]:
     numbers = io.BytesIO()
     np.save(numbers, np.random.default_rng(0).random(20))
     table = pa.table({"age": [52.0, 36.0], "pulse": [70.0, None], "pain": ["mild", "strong"]})
-    rows, lists = pa.BufferOutputStream(), pa.BufferOutputStream()
-    for sink, content in ((rows, table), (lists, pa.table({"p": [[0.5, 0.1], [0.2]]}))):
-        with pa.ipc.new_stream(sink, content.schema) as writer:
-            writer.write_table(content)
+    rows = pa.BufferOutputStream()
+    with pa.ipc.new_stream(rows, table.schema) as writer:
+        writer.write_table(table)
     retrieve = {"setting": "binary", "loss": '{"name":"f_beta"}'}
     return [
         Sent("POST", "/predict", rows.getvalue().to_pybytes(), query, {"Content-Type": ARROW, "Accept": ARROW}),
         Sent("POST", "/predict", numbers.getvalue(), query, {"Content-Type": NPY, "Accept": NPY}),
         Sent("POST", "/retrieve", numbers.getvalue(), retrieve, {"Content-Type": NPY, "Accept": NPY}),
-        Sent("POST", "/retrieve", lists.getvalue().to_pybytes(), retrieve, {"Content-Type": ARROW}),
     ]
 
 

@@ -159,7 +159,7 @@ def _predictions(animal: Animal, rows: list[Any], objects: list[Any]) -> Iterato
     if animal.target == "number":
         yield Sent("POST", "/predict", asked)
         yield Sent("POST", "/predict", {**asked, "instances": objects})
-        yield from _binary("/predict", {"model": animal.name}, rows, words=animal.words)
+        yield from _columns({"model": animal.name}, rows, words=animal.words)
         return
     matrix = _MATRICES[len(animal.classes)]
     priors = {str(name): 1 / len(animal.classes) for name in animal.classes}
@@ -180,18 +180,23 @@ def _predictions(animal: Animal, rows: list[Any], objects: list[Any]) -> Iterato
             more = {"rule": "threshold", "threshold": "holdout", "benefits": matrix, "priors": priors}
             yield Sent("POST", "/predict", {**asked, **more})
     query = {"model": animal.name, "benefits": json.dumps(matrix), "priors": json.dumps(priors)}
-    yield from _binary("/predict", query, rows, words=animal.words)
+    yield from _columns(query, rows, words=animal.words)
 
 
-def _binary(path: str, query: dict[str, str], rows: list[Any], *, words: bool) -> Iterator[Sent]:
+def _columns(query: dict[str, str], rows: list[Any], *, words: bool) -> Iterator[Sent]:
     """The rows as an array and as a table."""
+    yield from _arrays("/predict", query, rows, words=words)
+    columns = zip(*rows, strict=True)
+    table = pa.table(dict(zip(_FOUR, map(pa.array, columns), strict=True)))
+    yield Sent("POST", "/predict", _arrow(table), query, {"Content-Type": ARROW, "Accept": ARROW})
+
+
+def _arrays(path: str, query: dict[str, str], rows: list[Any], *, words: bool) -> Iterator[Sent]:
+    """The rows as an array, which has no words."""
     if not words:
         X = np.array(rows, dtype=np.float64)
         yield Sent("POST", path, _npy(X), query, {"Content-Type": NPY, "Accept": NPY})
         yield Sent("POST", path, _npy(X), query, {"Content-Type": NPY})
-    columns = zip(*rows, strict=True)
-    table = pa.table(dict(zip(_FOUR, map(pa.array, columns), strict=True)))
-    yield Sent("POST", path, _arrow(table), query, {"Content-Type": ARROW, "Accept": ARROW})
 
 
 def _retrievals(animal: Animal, rows: list[Any], objects: list[Any]) -> Iterator[Sent]:
@@ -210,7 +215,7 @@ def _retrievals(animal: Animal, rows: list[Any], objects: list[Any]) -> Iterator
     if animal.holdout:
         yield Sent("POST", "/retrieve", {**asked, "setting": setting, "method": "tuned_threshold", **more})
     query = {"model": animal.name, "setting": setting, "loss": json.dumps(loss)}
-    yield from _binary("/retrieve", query, rows, words=animal.words)
+    yield from _arrays("/retrieve", query, rows, words=animal.words)
 
 
 def _questions(animal: Animal, rows: list[Any], objects: list[Any]) -> Iterator[Sent]:
@@ -242,7 +247,6 @@ def _sets() -> Iterator[Sent]:
         query = {"setting": "binary", "loss": json.dumps(loss), "k_min": "1", "k_max": "40", "curve": "true"}
         yield Sent("POST", "/retrieve", _npy(long), query, {"Content-Type": NPY, "Accept": NPY})
     query = {"setting": "multilabel", "loss": '{"name":"jaccard"}', "min_recall": "0.2"}
-    yield Sent("POST", "/retrieve", _arrow(pa.table({"p": lists})), query, {"Content-Type": ARROW, "Accept": ARROW})
     yield Sent("POST", "/retrieve", _npy(np.array(lists)), query, {"Content-Type": NPY})
 
 

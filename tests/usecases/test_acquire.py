@@ -100,7 +100,7 @@ def test_benefits_decide_about_a_tree_and_do_not_stop_it(model):
 
 
 def asked(**changes):
-    return usecase.AcquireFields(model="m", **changes)
+    return usecase.AcquireRequest(model="m", **changes)
 
 
 def acquire(model, cases, asked):

@@ -1,33 +1,25 @@
-"""Columns of tables as rows of features, as probabilities, as cases and as sets. pyarrow takes 40 MB."""
+"""Columns of tables as rows of features and as probabilities. pyarrow takes 40 MB."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastapi import Response
 
-from app.api.codecs.arrow import arrow_response, table_of_arrow
 from app.api.codecs.rows import MAX_CELL, Carried, finite
-from app.api.codecs.tables import LABEL, Sheet, Words
-from app.api.gate import NUMBER, VALUE, Reserve
+from app.api.codecs.tables import Sheet, Words
+from app.api.gate import VALUE
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_POSITIONS, refused_category
 from app.usecases.fields import CarriedFields
-from app.usecases.matrices import Prepared
 from app.usecases.predict import Rows
-from app.usecases.retrieve_request import RANGE, SAMPLED, Sets, check_extent
-
-if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
-    from app.usecases.retrieve import Answer
-
 
 _MOST_BYTES = 4 * MAX_CELL  # of a text that is not refused
 _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
@@ -76,8 +68,8 @@ def _column(column: pa.ChunkedArray, name: str, *, is_id: bool) -> pa.ChunkedArr
 
 
 def rows_of_table(table: pa.Table, schema: Schema) -> Rows:
-    reject(flaws_of_names(Counter(table.column_names), schema.names))
-    check_types(table, schema, schema.names)
+    reject(_flaws_of_names(Counter(table.column_names), schema.names))
+    _check_types(table, schema, schema.names)
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
@@ -102,18 +94,15 @@ def categories_of(schema: Schema) -> Words:
     return {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
 
 
-def flaws_of_names(counts: Mapping[str, int], known: Sequence[str], *, complete: bool = True) -> Iterator[Flaw]:
-    """What is wrong with the names of columns, of which there are so many; `known` are the features.
-
-    All of them must be there, unless the table need not be `complete`.
-    """
+def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator[Flaw]:
+    """What is wrong with the names of columns, of which there are so many; `known` are the features."""
     features = set(known)
     for name in counts:
         if name not in features:
             yield Flaw(
                 pointer(name), unknown("feature", name, known) + "; `id` and `keep` name columns that only come back"
             )
-    for name in known if complete else ():
+    for name in known:
         if name not in counts:
             yield Flaw("", f"feature {name!r} is missing")
     for name, count in counts.items():
@@ -121,7 +110,7 @@ def flaws_of_names(counts: Mapping[str, int], known: Sequence[str], *, complete:
             yield Flaw(pointer(name), "the table has this column twice")
 
 
-def check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
+def _check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
     """Invalid at the first column that holds neither what it should nor, perhaps, any bytes for its rows."""
     if table.num_rows > _MAX_NULLS and all(map(pa.types.is_null, table.schema.types)):
         raise Invalid.at(pointer(names[0]), f"{table.num_rows:,} rows hold nothing but nulls")
@@ -207,26 +196,6 @@ def probabilities_of_sheet(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, 
     return _columns(table, classes), carried
 
 
-def with_labels(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, list[int | str] | None]:
-    """Probabilities (n, K), and the classes in the column `label`, where the table has it and no class is so named."""
-    names = [str(name) for name in classes]
-    table, _ = sheet.read(names, names)
-    if LABEL in names or table.column_names.count(LABEL) != 1:
-        return _columns(table, classes), None
-    labels = _labels(table.column(LABEL).to_pylist(), classes)
-    return _columns(table.drop_columns([LABEL]), classes), labels
-
-
-def _labels(column: Sequence[object], classes: Classes) -> list[int | str]:
-    known = {str(name): name for name in classes}
-    reject(
-        Flaw(pointer(LABEL, i), "the label is missing" if name is None else unknown("class", name, known))
-        for i, name in enumerate(column)
-        if str(name) not in known or name is None
-    )
-    return [known[str(name)] for name in column]
-
-
 def _columns(table: pa.Table, classes: Classes) -> np.ndarray:
     names = [str(name) for name in classes]
     known = set(names)
@@ -243,114 +212,3 @@ def _columns(table: pa.Table, classes: Classes) -> np.ndarray:
             raise Invalid.at(pointer(name), f"the column has {column.null_count} nulls; a probability is a number")
         P[:, k] = floats(column).to_numpy()
     return P
-
-
-def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], Carried]:
-    """The values that are not empty, by feature name in the order of the columns; a feature may have no column.
-
-    Raises Invalid at the column, or what `Sheet.read` raises.
-    """
-    numbers = numeric_names(schema)
-    table, carried = sheet.read(numbers, schema.names, categories_of(schema), VALUE)
-    present = Counter(table.column_names)
-    reject(flaws_of_names(present, schema.names, complete=False))
-    check_types(table, schema, table.column_names)
-    cases: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
-    for name in table.column_names:
-        values = (
-            _numbers(table.column(name), name)
-            if name in numbers
-            else table.column(name).cast(pa.large_string()).to_pylist()
-        )
-        for case, value in zip(cases, values, strict=True):
-            if value is not None:
-                case[name] = value
-    return cases, carried
-
-
-def _numbers(column: pa.ChunkedArray, name: str) -> list[Any]:
-    values = floats(column).to_numpy()
-    message = "infinity is not allowed; leave it empty where the value is not known"
-    reject(Flaw(pointer(i, name), message) for i in np.flatnonzero(np.isinf(values)))
-    return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN
-
-
-def columns_of_states(
-    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], stakes: Prepared | None
-) -> dict[str, Any]:
-    """What `POST /acquire` says about each case, a column for each figure; the frontier is left out."""
-    states = list(documents)
-    nexts = [state["next"] or {} for state in states]
-    columns: dict[str, Any] = {
-        name: pa.array([state[name] for state in states], pa.string()) for name in ("status", "reason")
-    }
-    columns["next"] = pa.array([each.get("feature") for each in nexts], pa.string())
-    columns["cost"] = pa.array([each.get("cost") for each in nexts], pa.float64())
-    for name in ("spent", "remaining"):
-        columns[name] = pa.array([state[name] for state in states], pa.float64())
-    for name in ("prediction", "trees", "trees_resolved"):
-        columns[name] = pa.array([state[name] for state in states])
-    for each in map(str, classes):
-        columns[f"p:{each}"] = pa.array([state["probabilities"][each] for state in states], pa.float64())
-    if stakes is not None:
-        columns["decision"] = pa.array([state["decision"] for state in states])
-    if stakes is not None and stakes.stated:
-        columns["expected_gain"] = pa.array([state["expected_gain"] for state in states], pa.float64())
-        for each in map(str, stakes.actions):
-            columns[f"benefit:{each}"] = pa.array([state["expected_benefits"][each] for state in states], pa.float64())
-    return columns
-
-
-def sets_of_arrow(body: bytes, reserve: Reserve) -> Sets:
-    """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
-    table = table_of_arrow(body, reserve)
-    if table.num_columns != 1:
-        msg = (
-            f"the stream has {table.num_columns} columns; it must have one, of numbers (one set) or lists (a set each)"
-        )
-        raise Invalid.at(pointer("probabilities"), msg)
-    kind = table.column(0).type
-    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    check_extent(table.num_rows if nested else 1, 0 if nested else table.num_rows)
-    column = table.column(0).combine_chunks()
-    column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
-    numbers = column.flatten() if nested else column
-    check_extent(1, len(numbers))
-    reserve(len(numbers) * NUMBER)
-    if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
-        raise Invalid.at(
-            pointer("probabilities"),
-            f"the type of the column is '{column.type}'; it must be numbers or lists of numbers",
-        )
-    if column.null_count or numbers.null_count:
-        raise Invalid.at(pointer("probabilities"), f"the column has nulls; a probability {RANGE}")
-    p = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    if not nested:
-        return Sets(p)
-    sizes = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    return Sets(p, np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
-
-
-def arrow_of_sets(answer: Answer, rest: dict[str, Any]) -> Response:
-    """A row per set: `selected`, `k`, the figures and, if asked for, `curve` and `marginals`; the rest is JSON in its
-    metadata.
-
-    Labels are dictionary-encoded: each is sent once, however often it is selected.
-    """
-    choice = answer.choice
-    items = pa.array(choice.selected)
-    if answer.labels is not None:
-        items = pa.DictionaryArray.from_arrays(items.cast(pa.int32()), pa.array(answer.labels))
-    columns: dict[str, Any] = {"selected": pa.LargeListArray.from_arrays(_offsets(choice.k), items), "k": choice.k}
-    figures = [pa.array(figure, from_pandas=True) for figure in choice.figures]  # an unknown gap, NaN, is null
-    columns |= dict(zip(SAMPLED, figures, strict=False))  # only some methods have all
-    if choice.curves is not None:
-        columns["curve"] = pa.LargeListArray.from_arrays(_offsets(choice.lengths), pa.array(choice.curves))
-    if answer.marginals is not None:
-        sizes = answer.marginals.sizes
-        columns["marginals"] = pa.LargeListArray.from_arrays(_offsets(sizes), pa.array(answer.marginals.p))
-    return arrow_response(pa.table(columns), rest)
-
-
-def _offsets(lengths: np.ndarray) -> np.ndarray:
-    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)

@@ -12,7 +12,7 @@ from fastapi import Response
 
 from app.api.charts.reports import retrieval_chart, svg
 from app.api.codecs.json import json_bytes
-from app.api.codecs.media_types import ARROW, JSON, NPY, SVG
+from app.api.codecs.media_types import JSON, NPY, SVG
 from app.api.codecs.npy import array_of_npy, npy_response
 from app.api.gate import Reserve
 from app.errors import Flaw, Invalid, pointer
@@ -63,13 +63,6 @@ def sets_of_npy(body: bytes, reserve: Reserve) -> Sets:
     return Sets(np.ascontiguousarray(array).ravel(), offsets)
 
 
-def sets_of_arrow(body: bytes, reserve: Reserve) -> Sets:
-    """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
-    from app.api.codecs import columns  # noqa: PLC0415 - with pyarrow, which takes 40 MB
-
-    return columns.sets_of_arrow(body, reserve)
-
-
 def _flaws(value: list[Any]) -> Iterator[Flaw]:
     """Slow path: build detailed errors."""
     nested = isinstance(value[0], list)
@@ -106,13 +99,6 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
     return npy_response(arrays, rest)
 
 
-def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
-    """A row per set, in an Arrow IPC stream."""
-    from app.api.codecs import columns  # noqa: PLC0415 - with pyarrow, which takes 40 MB
-
-    return columns.arrow_of_sets(answer, rest)
-
-
 def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:
     """The curve of each set with the number of items that was chosen."""
     choice = answer.choice
@@ -122,7 +108,7 @@ def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:
 
 
 WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]]
-WRITERS = {JSON: to_json, NPY: to_npy, ARROW: to_arrow, SVG: to_svg}
+WRITERS = {JSON: to_json, NPY: to_npy, SVG: to_svg}
 
 
 def common(answer: Answer, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
 Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""
 NO_WORDS: Words = MappingProxyType({})
-LABEL = "label"  # the column of the true classes
 DIALECT_FIELDS = Dialect._fields
 
 

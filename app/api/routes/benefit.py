@@ -7,38 +7,19 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Request, Response
 
 from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
-from app.api.codecs.json import parsed
-from app.api.codecs.media_types import JSON, NPY, TABULAR
-from app.api.codecs.npy import array_of_npy
-from app.api.codecs.tables import DIALECT_FIELDS, LABEL, DialectFields, Sheet, TableFields, unpacked
+from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import VALUE, passage_of
 from app.api.guard import PREDICT_OR_TRAIN, needs
-from app.api.routing import (
-    DirectRoute,
-    StrictRoute,
-    checked,
-    limiters,
-    loaded_by_path,
-    media_type_of_body,
-    naming,
-    ports,
-    read_query,
-    refuse_query_of_json,
-)
-from app.errors import Invalid
+from app.api.routing import StrictRoute, limiters, loaded_by_path, naming, ports
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
-from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest, GivenFields
+from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
 from app.usecases.fields import ModelVersion
 from app.usecases.labelled_rows import as_probabilities
 from app.usecases.matrices import with_saved
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
-
-
-class GivenTable(GivenFields, DialectFields):
-    """The fields beside a table of probabilities, and how a CSV file is written."""
 
 
 _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
@@ -81,32 +62,18 @@ async def model_benefit(
     return await limiters(request).long.run(request, _answer, request, await loaded_by_path(request, ref), body)
 
 
-@needs(PREDICT_OR_TRAIN)
-async def benefit(request: Request) -> Response:
-    """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes.
-
-    The probabilities also come as a NumPy array (`application/x-npy`, columns in the order of `classes`), or with a
-    column for each class and `label` as CSV (`text/csv`), Parquet or an Arrow stream; then the other fields are
-    query parameters, each as JSON.
-    """
-    kind = media_type_of_body(request, _TABLES)
-    kind, body = await unpacked(request, kind, await request.body())
-    return await limiters(request).long.run(request, _answer_given, request, kind, body)
-
-
-_TABLES = (NPY, *TABULAR)
-route = DirectRoute(
+@router.post(
     "/benefit",
-    benefit,
-    body_type=GivenBenefitRequest,
-    examples={"four cases": _GIVEN},
-    others=_TABLES,
-    query_type=GivenTable,
-    tags=["models"],
     summary="What a benefit matrix would have earned with these probabilities",
     response_model=BenefitReport,
     responses={200: {"content": SVG_CONTENT}, **problems(413, 415, 422, 503)},
 )
+@needs(PREDICT_OR_TRAIN)
+async def benefit(
+    body: Annotated[GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})], request: Request
+) -> Response:
+    """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes."""
+    return await limiters(request).long.run(request, _answer_given, request, body)
 
 
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
@@ -115,30 +82,9 @@ def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     return naming(_report(request, rows, body, model), body)
 
 
-def _answer_given(request: Request, kind: str, content: bytes) -> Response:
-    reserve = passage_of(request).reserve
-    body: GivenFields
-    if kind == JSON:
-        refuse_query_of_json(request, GivenTable.model_fields)
-        body = wire = checked(GivenBenefitRequest, parsed(content, reserve))
-        P, labels = wire.probabilities, None
-    else:
-        body = asked = read_query(request, GivenTable, DIALECT_FIELDS)
-        if kind == NPY:
-            asked.refuse_dialect()
-            P, labels = array_of_npy(content, reserve), None
-        else:
-            fields = TableFields(**asked.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
-            from app.api.codecs.columns import with_labels  # noqa: PLC0415 - with pyarrow
-
-            P, labels = with_labels(Sheet(kind, content, fields, reserve), asked.classes)
-    if body.labels is not None and labels is not None:
-        raise Invalid.at("/labels", f"the table has the column {LABEL!r}; send one of the two")
-    truth = labels if body.labels is None else body.labels
-    if truth is None:
-        raise Invalid.at("/labels", f"'labels' is required{'' if kind in (JSON, NPY) else f'; or a column {LABEL!r}'}")
-    P = as_probabilities(P, body.classes, normalize=body.normalize)
-    return _report(request, usecase.evidence_given(body.classes, P, truth), body)
+def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
+    P = as_probabilities(body.probabilities, body.classes, normalize=body.normalize)
+    return _report(request, usecase.evidence_given(body.classes, P, body.labels), body)
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:

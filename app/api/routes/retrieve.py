@@ -8,10 +8,9 @@ from functools import partial
 from fastapi import Request, Response
 
 from app.api.codecs.json import parsed
-from app.api.codecs.media_types import ARROW, NPY, SVG
+from app.api.codecs.media_types import NPY, SVG
 from app.api.codecs.rows import rows_of_json, rows_of_npy
-from app.api.codecs.sets import WRITERS, common, sets_of_arrow, sets_of_list, sets_of_npy
-from app.api.codecs.tables import Sheet, TableFields
+from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
 from app.api.errors import problems
 from app.api.gate import NUMBER, passage_of
 from app.api.guard import PREDICT, needs
@@ -30,7 +29,6 @@ from app.registry.loaded import Loaded
 from app.usecases.predict import Rows
 from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
 
-_READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _TEXT_FIELDS = ("model", "setting", "method")
 
 _PER_SET, _PER_ITEM, _PER_MARGINAL = 50, 6, 3  # numbers in memory, from the request to the answer
@@ -46,13 +44,12 @@ async def retrieve(request: Request) -> Response:
     on the error of the computation. `min_recall` and `min_precision` ask for the best set that keeps them.
 
     Long lists of probabilities go faster as a NumPy array (`application/x-npy`: one dimension is a set, two are a set
-    per row) or an Arrow stream (`application/vnd.apache.arrow.stream` with one column: numbers of one set, or a list
-    for each set); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
+    per row); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
     instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
     several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each, with
     `sampled` also gap and vectors; curves; marginals), as `image/svg+xml` a chart of the curves.
     """
-    kind = media_type_of_body(request, _READERS)
+    kind = media_type_of_body(request, (NPY,))
     body = await request.body()
     asked, sets, rows = await limiters(request).retrieve.run(request, _read, kind, body, request)
     model = None if asked.model is None else await loaded(request, asked.model)
@@ -65,13 +62,10 @@ _RowsOf = Callable[[Loaded], Rows]
 def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Sets | None, _RowsOf]:
     """The request, read as far as possible without the model: it has either sets, or a model for its rows."""
     reserve = passage_of(request).reserve
-    if kind in _READERS:
+    if kind == NPY:
         asked = read_query(request, RetrieveFields, _TEXT_FIELDS)
-        sets = None if asked.model else _READERS[kind](body, reserve)
-        if kind == NPY:
-            return asked, sets, lambda model: rows_of_npy(body, model.schema, reserve)
-        sheet = Sheet(kind, body, TableFields(), reserve)
-        return asked, sets, lambda model: sheet.rows(model.schema)[0]
+        sets = None if asked.model else sets_of_npy(body, reserve)
+        return asked, sets, lambda model: rows_of_npy(body, model.schema, reserve)
     refuse_query_of_json(request, RetrieveFields.model_fields)
     wire = checked(RetrieveRequest, parsed(body, reserve))
     sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
@@ -144,14 +138,14 @@ route = DirectRoute(
         "labels of two articles, with curves": _RAGGED,
         "sets of classes that hold the true one": _CLASSES,
     },
-    others=_READERS,
+    others=(NPY,),
     query_type=RetrieveFields,
     tags=["retrieve"],
     summary="Which set of items has the smallest expected loss?",
     response_model=RetrieveAnswer,
     response_model_exclude_none=True,
     responses={
-        200: {"content": {form: {"schema": {"type": "string", "format": "binary"}} for form in (NPY, ARROW, SVG)}},
+        200: {"content": {form: {"schema": {"type": "string", "format": "binary"}} for form in (NPY, SVG)}},
         **problems(404, 409, 413, 415, 422, 503),
     },
 )
