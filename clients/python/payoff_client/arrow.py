@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import httpx
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute, ipc, parquet, types
@@ -144,9 +145,9 @@ class ParquetWriter:
         self._file = file
         self._writer: Any = None
 
-    def rows_of(self, content: bytes) -> pa.Table:
+    def rows_of(self, answer: httpx.Response) -> pa.Table:
         """The rows of an answer; ValueError where they do not fit to those before them."""
-        table = ipc.open_stream(content).read_all().replace_schema_metadata(None)
+        table = ipc.open_stream(answer.content).read_all().replace_schema_metadata(None)
         table.validate(full=True)
         return table if self._writer is None else table.cast(self._writer.schema)
 

@@ -38,9 +38,7 @@ from payoff_client.terminal import Bar
 from payoff_client.transport import (
     PARQUET,
     Awaited,
-    AwaitedWire,
     Blocking,
-    BlockingWire,
     Call,
     Link,
     Linked,
@@ -120,7 +118,7 @@ class Service(Linked[Mode]):
     `transport` is one of httpx. Threads may share a client that blocks.
     """
 
-    _wire: type[BlockingWire | AwaitedWire]
+    _client: type[httpx.Client | httpx.AsyncClient]
 
     def __init__(
         self,
@@ -132,8 +130,8 @@ class Service(Linked[Mode]):
         progress: bool | None = None,
         transport: Any = None,
     ) -> None:
-        wire = self._wire(**_settings(url, key), timeout=timeout, transport=transport)
-        super().__init__(Link(wire, retry_seconds, progress))
+        client = self._client(**_settings(url, key), timeout=timeout, transport=transport)
+        super().__init__(Link(client, retry_seconds, progress))
         self.datasets: Datasets[Mode] = Datasets(self._link)
         options = {"timeout": timeout, "retry_seconds": retry_seconds, "progress": progress, "transport": transport}
         self._made_with = partial(type(self), url, key, **options)
@@ -162,7 +160,6 @@ class Service(Linked[Mode]):
         label: str | Sequence[str] | None = None,
         learner: str | Mapping[str, Any] = "auto",
         name: str,
-        progress: bool | None = None,
         **options: Unpack[TrainOptions],
     ) -> Model[Mode]:
         """Train a model and return the version that was published.
@@ -174,7 +171,7 @@ class Service(Linked[Mode]):
         """
         fields, dataset = await self._stored(data, label, name, options)
         order = {"model": name, "learner": named(learner, "kind"), "data": {"dataset": dataset}, **fields}
-        job = await self._ordered("/train", order, f"training {name}", progress)
+        job = await self._ordered("/train", order, f"training {name}")
         warn(job.get("warnings"))
         return self.model(f"{name}:{job['model']['version']}")
 
@@ -188,7 +185,6 @@ class Service(Linked[Mode]):
         benefits: Benefits,
         label: str | Sequence[str] | None = None,
         chart: bool | None = None,
-        progress: bool | None = None,
         **options: Unpack[CompareOptions],
     ) -> Report:
         """What each learner earns with each rule on the same folds: `table` and `best`, and a chart in notebooks.
@@ -200,7 +196,7 @@ class Service(Linked[Mode]):
         fields, dataset = await self._stored(data, label, None, options)
         kinds = [named(each, "kind") for each in learners]
         order = {"dataset": dataset, "learners": kinds, **stated(benefits=benefits), **fields}
-        job = await self._ordered("/compare", order, "comparing", progress)
+        job = await self._ordered("/compare", order, "comparing")
         return await drawn(self._link, Call("GET", f"/jobs/{job['id']}"), Report(job["result"]), chart)
 
     async def _stored(
@@ -216,7 +212,7 @@ class Service(Linked[Mode]):
         warn(found.get("warnings"))
         return stated(**{key: value for key, value in options.items() if key not in of_file}), found["id"]
 
-    async def _ordered(self, path: str, order: Object, title: str, progress: bool | None) -> Object:
+    async def _ordered(self, path: str, order: Object, title: str) -> Object:
         """The job of an order, once it has succeeded; JobFailed where it fails or is cancelled.
 
         The order has an idempotency key of its own, so that repeating it starts no second job.
@@ -224,13 +220,13 @@ class Service(Linked[Mode]):
         link = self._link
         job = await link.document(post(path, order, {"Idempotency-Key": uuid4().hex}), Job)
         look = Call("GET", f"/jobs/{step(job['id'])}", headers={"Prefer": f"wait={PAUSE}"})
-        with Bar(title, link.progress if progress is None else progress) as bar:
+        with Bar(title, link.progress) as bar:
             while job["status"] in ("queued", "running"):
                 bar.show(job["progress"], job.get("stage"))
                 asked = time.monotonic()
                 job = await link.document(look, Job)
                 if job["status"] in ("queued", "running") and time.monotonic() - asked < PAUSE / 2:
-                    await link.wire.sleep(PAUSE)  # a proxy keeps the service from waiting
+                    await link.sleep(PAUSE)  # a proxy keeps the service from waiting
             if job["status"] != "succeeded":
                 raise of_job(job)
             bar.show(1.0, "done")
@@ -293,13 +289,13 @@ class Service(Linked[Mode]):
     @shared
     async def close(self) -> None:
         """Close the connections."""
-        await self._link.wire.close()
+        await self._link.close()
 
 
 class AsyncPayoff(Service[Awaited]):
     """A client for event loops, whose methods are awaited; its arguments are those of `Payoff`."""
 
-    _wire = AwaitedWire
+    _client = httpx.AsyncClient
 
     async def __aenter__(self) -> Self:
         return self
@@ -309,7 +305,7 @@ class AsyncPayoff(Service[Awaited]):
 
 
 class Payoff(Service[Blocking]):
-    _wire = BlockingWire
+    _client = httpx.Client
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ from typing import Any
 from payoff_client import errors, terminal
 from payoff_client.client import Payoff
 from payoff_client.documents import Written, warn
-from payoff_client.terminal import Unusable, figures_text, say, show, stakes_of, table_text
+from payoff_client.terminal import figures_text, say, show, stakes_of, table_text
 from payoff_client.transport import LOG, __version__
 
 _EXIT: dict[int, tuple[type[Exception], ...]] = {  # the first that fits
@@ -100,7 +100,7 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     """The two sides of an option such as ALIAS=VERSION."""
     name, sign, value = text.partition("=")
     if not (name and sign):
-        raise Unusable(f"{option} takes {form}, not {text!r}")
+        raise ValueError(f"{option} takes {form}, not {text!r}")
     return name, value
 
 
@@ -134,7 +134,7 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
     if not fields.keys() & {"benefits", "cost_matrix", "rule"} and model.card().get("classes") is not None:
         fields["rule"] = "most_probable"
     if chosen.json and chosen.out is None:
-        raise Unusable("--json prints a report on the file of decisions: name one with --out")
+        raise ValueError("--json prints a report on the file of decisions: name one with --out")
     with tempfile.TemporaryDirectory() as folder:
         source, printed = Path(chosen.file), Path(folder) / "decided.csv"
         if chosen.file == "-":
@@ -162,7 +162,7 @@ def _learner(text: str) -> Any:
     try:
         return json.loads(text) if text.lstrip().startswith("{") else text
     except json.JSONDecodeError as error:
-        raise Unusable(f"--learner is not JSON: {error}") from error
+        raise ValueError(f"--learner is not JSON: {error}") from error
 
 
 @command(
@@ -267,7 +267,7 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
     """List all models, or change and show one."""
     if chosen.model is None:
         if chosen.alias or chosen.matrix:
-            raise Unusable("--alias and --matrix need a model")
+            raise ValueError("--alias and --matrix need a model")
         found = client.models()
         show(chosen, found, table_text(found, ["name", "latest", "versions", "aliases"]))
         return
@@ -300,7 +300,7 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
 def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print a report, or what became of the outcomes that were sent."""
     if (chosen.model is None) == (chosen.send is None):
-        raise Unusable("give a model for its report, or --send a file")
+        raise ValueError("give a model for its report, or --send a file")
     if chosen.send:
         sent = client.send_outcomes(Path(chosen.send), **_written(chosen))
         show(chosen, sent, figures_text(sent | {name: len(sent[name]) for name in ("unknown", "conflicts")}))

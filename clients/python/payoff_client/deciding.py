@@ -6,19 +6,17 @@ import io
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 import httpx
 import numpy as np
 
-from payoff_client.documents import Card, Decided, Description, Matrix, adapter
-from payoff_client.errors import Invalid, PayoffError, located
+from payoff_client.documents import Decided, adapter
 from payoff_client.rows import Table, arrow_tools, has_pyarrow, plain, whole
-from payoff_client.transport import ARROW, JSON, NPY, Call, Link, post, query, step
+from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
 SMALL = 2_000  # values: JSON of fewer is as fast as the formats for many
 PART_BYTES = 8 * 2**20  # of a part's numbers; the service takes bodies up to 64 MB unless it is set otherwise
@@ -166,20 +164,18 @@ class Features:
         classes = card.get("classes")
         return cls(f"{card['name']}:{card['version']}", names, texts, None if classes is None else tuple(classes))
 
-    def kept(self, table: Table) -> list[str]:
-        """The columns that the model does not use: they come back."""
-        return [name for name in table.names or () if name not in self.names]
-
-    def refuse_columns(self, table: Table, others: Iterable[str]) -> None:
-        """ValueError where a column that comes back has a name of the result.
+    def kept(self, table: Table, others: Iterable[str]) -> list[str]:
+        """The columns that the model does not use, which come back; ValueError where one has a name of the result.
 
         `others` are names that the result has beside the usual ones; one that ends with a colon begins names.
         """
         usual = ["value"] if self.classes is None else ["decision", "benefit:", *(f"p:{one}" for one in self.classes)]
         own = {*usual, *others}
-        for name in self.kept(table):
+        kept = [name for name in table.names or () if name not in self.names]
+        for name in kept:
             if not own.isdisjoint((name, "".join(name.partition(":")[:2]))):
                 raise ValueError(f"the result has a column {name!r} of its own; rename that of the frame")
+        return kept
 
 
 def stated(**fields: Any) -> dict[str, Any]:
@@ -235,7 +231,7 @@ def _is_per_row(benefits: Any) -> bool:
     return isinstance(first, dict) or (isinstance(first, list) and bool(first) and isinstance(first[0], list))
 
 
-def _form(table: Table, features: Features | None, fields: Mapping[str, Any]) -> str:
+def form_of(table: Table, features: Features | None, fields: Mapping[str, Any]) -> str:
     """The media type of the rows: JSON where they are few, or such as nothing else can carry."""
     width = len(features.names) if features else table.data.shape[1]
     has_other = not fields.keys().isdisjoint(_JSON_ONLY) or any(_is_per_row(fields.get(name)) for name in _MATRICES)
@@ -246,7 +242,7 @@ def _form(table: Table, features: Features | None, fields: Mapping[str, Any]) ->
     return ARROW if table.is_frame and has_pyarrow() else JSON
 
 
-def _rows_at_once(table: Table, width: int, fields: Mapping[str, Any], form: str) -> int:
+def rows_at_once(table: Table, width: int, fields: Mapping[str, Any], form: str) -> int:
     """How many rows go into one request."""
     if are_together(fields):
         return max(len(table), 1)
@@ -257,7 +253,7 @@ def _rows_at_once(table: Table, width: int, fields: Mapping[str, Any], form: str
     return min(max(PART_VALUES // (2 * width + 2 + extra), 1), RECORDED_AT_ONCE)
 
 
-def _of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
+def of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
     """The fields for some of the rows."""
     sent = {
         name: value[start:stop] if name in _MATRICES and _is_per_row(value) else value for name, value in fields.items()
@@ -283,95 +279,3 @@ def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any], accept: 
     sink = io.BytesIO()
     np.save(sink, np.asarray(numbers, dtype=np.float64), allow_pickle=False)
     return Call("POST", path, query(fields), sink.getvalue(), {"Content-Type": NPY, "Accept": accept})
-
-
-class Decider:
-    """Sends rows to a model; `reference` is `name`, `name:3` or `name@alias`."""
-
-    def __init__(self, link: Link, reference: str) -> None:
-        self.link = link
-        self.reference = reference
-        self.name = reference.partition("@")[0].partition(":")[0]
-        self.path = f"/models/{step(self.name)}"
-        self.version_path = f"/models/{step(reference, safe=':@')}"
-        self.known: Features | None = None  # of the version that answered last
-
-    async def card(self) -> Card:
-        """The card of the version."""
-        path = self.version_path
-        if self.reference == self.name:
-            path = f"{path}:{(await self.description())['latest']}"
-        return await self.link.document(Call("GET", path), Card)
-
-    async def description(self) -> Description:
-        """The model with its versions."""
-        return await self.link.document(Call("GET", self.path), Description)
-
-    async def features(self, *, fresh: bool) -> Features:
-        """The features of the version, those that are known already unless they are to be fresh."""
-        if fresh or self.known is None:
-            self.known = Features.of(await self.card())
-        return self.known
-
-    async def records(self) -> bool:
-        """Whether the model records the decisions of requests that do not ask for it."""
-        return (await self.description())["recording"]["record"]
-
-    async def records_nothing(self) -> bool:
-        """Whether it is sure that the model does not."""
-        try:
-            return not await self.records()
-        except PayoffError:
-            return False
-
-    def once(self, call: Call, fields: Mapping[str, Any]) -> Call:
-        """The call, repeated after a lost answer only where that records no decision twice, as with ids."""
-        return call if "record" in fields else replace(call, repeatable=self.records_nothing)
-
-    async def pinned(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with the version that a saved matrix has now, so that several requests use the same."""
-        name = fields.get("benefits")
-        if not isinstance(name, str) or ":" in name:
-            return dict(fields)
-        saved = await self.link.document(Call("GET", f"{self.path}/matrices/{step(name)}"), Matrix)
-        return {**fields, "benefits": f"{name}:{saved['version']}"}
-
-    async def decide(self, table: Table, fields: Mapping[str, Any], others: Collection[str] | None = None) -> Decisions:
-        """The decisions for a table; see `Features.refuse_columns`, which is not asked where `others` is None.
-
-        Columns are refused before anything is sent, because what is recorded stays recorded.
-        """
-        if table.names is None:
-            return await self._decide(table, None, fields, others)
-        features = await self.features(fresh=False)
-        try:
-            return await self._decide(table, features, fields, others)
-        except Invalid:
-            latest = await self.features(fresh=True)
-            if latest == features:
-                raise
-        return await self._decide(table, latest, fields, others)  # the name or the alias has another version now
-
-    async def _decide(
-        self, table: Table, features: Features | None, fields: Mapping[str, Any], others: Collection[str] | None
-    ) -> Decisions:
-        form = _form(table, features, fields)
-        size = _rows_at_once(table, len(features.names) if features else table.data.shape[1], fields, form)
-        model = self.reference
-        if size < len(table):  # several requests: of one version
-            latest = await self.features(fresh=True)
-            model, features = latest.model, latest if features else None
-            fields = await self.pinned(fields)
-        if features is not None and others is not None:
-            features.refuse_columns(table, others)
-        found = []
-        for start in range(0, max(len(table), 1), size):
-            rows = table.part(start, start + size)
-            sent = {"model": model, **_of_part(fields, start, start + size)}
-            try:
-                call = self.once(call_for("/predict", rows, features, sent, form), fields)
-                found.append(await self.link.read(call, partial(decisions_of, rows=len(rows))))
-            except PayoffError as error:
-                columns = features.names if features else ()
-                raise located(error, table.label, columns, before=start, of_table=form != JSON) from None
-        return joined(found)

@@ -67,9 +67,7 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         labels = [_word(y.dtype.type(label)) for label in y]
         rows = [{**row, _LABEL: label} for row, label in zip(self._rows(X), labels, strict=True)]
         options = {"holdout": 0, **(self.options or {})}
-        model = self._client().train(
-            rows, label=_LABEL, learner=self.learner, name=self.name, progress=False, **options
-        )
+        model = self._client().train(rows, label=_LABEL, learner=self.learner, name=self.name, **options)
         self.reference_ = model.reference
         return self
 

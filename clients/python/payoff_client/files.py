@@ -5,23 +5,20 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import math
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 from uuid import uuid4
 
 import httpx
 
-from payoff_client.deciding import Decider, are_together, notes_of
 from payoff_client.documents import Counts, Decided, Object, adapter
 from payoff_client.errors import PayoffError, located
 from payoff_client.rows import Table, arrow_tools, table_of, whole
-from payoff_client.terminal import Bar
-from payoff_client.transport import ARROW, CSV, GZIP, JSON, PARQUET, Call, Link, Repeatable, json_of, query
+from payoff_client.transport import ARROW, CSV, GZIP, JSON, PARQUET, Call, Link, json_of, query
 
 SUFFIXES = {".csv": CSV, ".parquet": PARQUET, ".gz": GZIP}
 PART_SIZE = 8 * 2**20  # characters of text, or as many bytes of Parquet
@@ -29,7 +26,6 @@ OUTCOMES_SIZE = 2**18  # a request has at most 100,000 outcomes, each of three c
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}  # as the service reads them
 _WORDS = ("id", "truth", "action")  # of an outcome
 _OUTCOMES_AT_ONCE = 20_000
-_FIGURES = ("limits", "total", "unlimited_total", "gap", "estimated_priors")  # of all rows together
 
 
 class Part(NamedTuple):
@@ -111,15 +107,15 @@ def _parts_of(
 
 
 class CsvWriter:
-    """Writes answers to a CSV file, gzipped or not, one after the other, with one header."""
+    """Writes answers to a CSV file, one after the other, with one header."""
 
-    def __init__(self, file: BinaryIO, target: Path) -> None:
-        self._file: Any = gzip.GzipFile(fileobj=file, mode="wb") if kind_of(target) == GZIP else file
+    def __init__(self, file: Any) -> None:
+        self._file = file
         self._header: str | None = None
 
-    def rows_of(self, content: bytes) -> tuple[str, str]:
+    def rows_of(self, answer: httpx.Response) -> tuple[str, str]:
         """The header and the rows of an answer; ValueError where they do not fit to those before them."""
-        text = content.decode()
+        text = answer.content.decode()
         lines = io.StringIO(text, newline="\n")
         next(csv.reader(lines), None)
         header, rows = text[: lines.tell()], text[lines.tell() :]
@@ -138,62 +134,27 @@ class CsvWriter:
         self._file.close()
 
 
-async def decide_file(
-    decider: Decider,
-    source: Path,
-    target: Path,
-    fields: dict[str, Any],
-    record: bool | str | None,
-    progress: bool | None,
-) -> dict[str, Any]:
-    """Decide for the rows of `source` and write `target`; see `Model.decide_file`."""
-    features = await decider.features(fresh=True)
-    fields = await decider.pinned({"model": features.model, **fields})
-    if record is not None:
-        fields["record"] = bool(record)
-    if isinstance(record, str):
-        fields["id"] = record
-    repeatable: Repeatable = isinstance(record, str) or record is False
-    repeatable = decider.records_nothing if record is None else repeatable
-    is_csv = kind_of(target) != PARQUET
-    if target.exists() and source.exists() and target.samefile(source):
-        raise ValueError(f"{target} has the cases; name another file for the decisions")
-    notes: list[tuple[list[str], int]] = []
-    rest: Object = {}
-    done = 0
+@contextmanager
+def written(target: Path) -> Iterator[tuple[str, Any]]:
+    """The media type and the writer of the answers that make a file, which appears when it is complete."""
     unfinished = target.with_name(f".{target.name}.{uuid4().hex}.part")
-    with opened(source, fields, math.inf if are_together(fields) else PART_SIZE) as (kind, columns, parts):
-        kept = [name for name in columns if name not in (*features.names, fields.get("id"))]
-        params = query({**_of_parts(fields), **({"keep": kept} if kept else {})})
-        headers = {"Content-Type": kind, "Accept": CSV if is_csv else ARROW}
-        try:
-            with (
-                Bar(f"deciding {source.name}", progress) as bar,
-                unfinished.open("xb") as file,
-                closing(CsvWriter(file, target) if is_csv else arrow_tools().ParquetWriter(file)) as writer,
-            ):
-                for part in parts:
-                    call = Call("POST", "/predict", params, part.content, headers, repeatable)
-                    try:
-                        rest, rows = await decider.link.read(
-                            call, lambda answer: (_rest(answer), writer.rows_of(answer.content))
-                        )
-                    except PayoffError as error:
-                        raise _in_file(error, features.names, done) from None
-                    notes.append((rest.get("warnings") or [], part.rows))
-                    done += part.rows
-                    writer.write(rows)
-                    bar.show(part.share, f"{done:,} rows")
-            if target.exists():
-                shutil.copymode(target, unfinished)
-            unfinished.replace(target)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    figures = {name: rest[name] for name in _FIGURES if name in rest}
-    return {"rows": done, "model": features.model, "warnings": notes_of(notes), **figures}
+    kind = kind_of(target)
+    try:
+        with unfinished.open("xb") as file:
+            if kind == PARQUET:
+                writer = arrow_tools().ParquetWriter(file)
+            else:
+                writer = CsvWriter(gzip.GzipFile(fileobj=file, mode="wb") if kind == GZIP else file)
+            with closing(writer):
+                yield (ARROW if kind == PARQUET else CSV), writer
+        if target.exists():
+            shutil.copymode(target, unfinished)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
-def _rest(answer: httpx.Response) -> Object:
+def rest_of(answer: httpx.Response) -> Object:
     """What an answer has beside its columns."""
     header = answer.headers.get("Payoff-Answer")
     text = header if header is not None else arrow_tools().metadata_of(answer.content)
@@ -213,13 +174,13 @@ async def send_outcomes(link: Link, outcomes: Any, fields: Mapping[str, Any]) ->
         else nullcontext((JSON, table.header(), _parts_of_table(table, fields)))
     )
     with source as (kind, names, parts):
-        params = {} if kind == JSON else query(_of_parts(fields))
+        params = {} if kind == JSON else query(of_parts(fields))
         for part in parts:
             call = Call("POST", "/outcomes", params, part.content, {"Content-Type": kind})
             try:
                 counts = await link.document(call, Counts)
             except PayoffError as error:
-                raise _in_file(error, names, before, int if is_file else table.label, of_table=is_file) from None
+                raise in_file(error, names, before, int if is_file else table.label, of_table=is_file) from None
             total |= {name: total[name] + value if name in total else value for name, value in counts.items()}
             before += part.rows
     return total
@@ -239,11 +200,11 @@ def _parts_of_table(table: Table, fields: Mapping[str, Any]) -> Iterator[Part]:
         yield Part(json_of({**fields, "outcomes": sent}), len(rows), 1.0)
 
 
-def _of_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
+def of_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name != "encoding"}  # parts are in UTF-8
 
 
-def _in_file(
+def in_file(
     error: PayoffError,
     names: Sequence[str],
     before: int,

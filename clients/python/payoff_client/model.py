@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
-from payoff_client.deciding import Decider, Decisions, call_for, named, recorded, stated
+from payoff_client.deciding import (
+    Decisions,
+    Features,
+    are_together,
+    call_for,
+    decisions_of,
+    form_of,
+    joined,
+    named,
+    notes_of,
+    of_part,
+    recorded,
+    rows_at_once,
+    stated,
+)
 from payoff_client.documents import (
     AcquireOptions,
     BenefitOptions,
@@ -28,11 +44,13 @@ from payoff_client.documents import (
     Stakes,
     warn,
 )
-from payoff_client.errors import InvalidAnswer, PayoffError, located
-from payoff_client.files import decide_file
+from payoff_client.errors import Invalid, InvalidAnswer, PayoffError, located
+from payoff_client.files import PART_SIZE, in_file, of_parts, opened, rest_of, written
 from payoff_client.rows import Rows, Table, plain, table_of
-from payoff_client.terminal import in_notebook
-from payoff_client.transport import SVG, Call, Link, Linked, Mode, delete, post, put, shared, step
+from payoff_client.terminal import Bar, in_notebook
+from payoff_client.transport import JSON, SVG, Call, Link, Linked, Mode, T, delete, post, put, query, shared, step
+
+_FIGURES = ("limits", "total", "unlimited_total", "gap", "estimated_priors")  # of all rows of a file together
 
 
 class Matrices(Linked[Mode]):
@@ -85,9 +103,11 @@ class Model(Linked[Mode]):
     def __init__(self, link: Link, reference: str) -> None:
         super().__init__(link)
         self.reference = reference
-        self._decider = Decider(link, reference)
-        self.name = self._decider.name
-        self.matrices: Matrices[Mode] = Matrices(link, self._decider.path)
+        self.name = reference.partition("@")[0].partition(":")[0]
+        self._path = f"/models/{step(self.name)}"
+        self._version_path = f"/models/{step(reference, safe=':@')}"
+        self._known: Features | None = None  # of the version that answered last
+        self.matrices: Matrices[Mode] = Matrices(link, self._path)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reference!r})"
@@ -95,23 +115,23 @@ class Model(Linked[Mode]):
     @shared
     async def card(self) -> Card:
         """The card of the version: learner, features, classes, metrics, digests."""
-        return await self._decider.card()
+        return await self._card()
 
     @shared
     async def describe(self) -> Description:
         """Versions, aliases and the history of the aliases."""
-        return await self._decider.description()
+        return await self._description()
 
     @shared
     async def set_alias(self, alias: str, version: int) -> None:
         """Point an alias at a version."""
-        call = put(f"{self._decider.path}/aliases/{step(alias)}", {"version": version})
+        call = put(f"{self._path}/aliases/{step(alias)}", {"version": version})
         warn((await self._link.document(call, Document)).get("warnings"))
 
     @shared
     async def delete_alias(self, alias: str) -> None:
         """Delete an alias; its version stays."""
-        await self._link.request(delete(f"{self._decider.path}/aliases/{step(alias)}"))
+        await self._link.request(delete(f"{self._path}/aliases/{step(alias)}"))
 
     @shared
     async def answer(
@@ -119,10 +139,10 @@ class Model(Linked[Mode]):
     ) -> Decisions:
         """Decisions as arrays, with all that the service answers beside them: see `decide`."""
         table = table_of(data)
-        return await self._decider.decide(table, _fields(table, stakes, explain=explain, record=record))
+        return await self._decide(table, _fields(table, stakes, explain=explain, record=record))
 
     @shared
-    async def decide(self, data: Any, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]) -> Any:
+    async def decide(self, data: T, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]) -> T:
         """The action with the largest expected benefit for each row.
 
         `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array with the features in
@@ -140,26 +160,28 @@ class Model(Linked[Mode]):
         return await self._table(data, stakes, explain=explain, record=record)
 
     @shared
-    async def explain(self, data: Any, *, record: Record = None, **stakes: Unpack[Stakes]) -> Any:
+    async def explain(self, data: T, *, record: Record = None, **stakes: Unpack[Stakes]) -> T:
         """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
         return await self._table(data, stakes, explain=True, record=record)
 
-    async def _table(self, data: Any, stakes: Stakes, *, explain: bool, record: Any) -> Any:
+    async def _table(self, data: T, stakes: Stakes, *, explain: bool, record: Record) -> T:
         table = table_of(data)
         fields = _fields(table, stakes, explain=explain, record=record)
         others = ["runner_up", "margin", "contribution:"] if explain else []
         others += ["propensity"] if stakes.get("explore") else []
         if record is None and "id" in (table.names or ()):  # asked only where a column would collide
-            others += ["id"] if await self._decider.records() else []
+            others += ["id"] if await self._records() else []
         elif record and not isinstance(record, str):
             others += ["id"]
-        answer = await self._decider.decide(table, fields, others)
+        if table.names is not None:  # refused before anything is sent, because what is recorded stays recorded
+            (await self._features(fresh=False)).kept(table, others)
+        answer = await self._decide(table, fields)
         warn(answer.warnings)
         columns = answer.columns()
         if isinstance(record, str):
             columns.pop("id", None)  # the frame has them
-        kept = [] if table.names is None else (await self._decider.features(fresh=False)).kept(table)
-        return table.result(kept, columns)
+        kept = [] if table.names is None else (await self._features(fresh=False)).kept(table, others)
+        return cast(T, table.result(kept, columns))
 
     @shared
     async def decide_file(
@@ -168,7 +190,6 @@ class Model(Linked[Mode]):
         target: str | Path,
         *,
         record: bool | str | None = None,
-        progress: bool | None = None,
         **stakes: Unpack[FileStakes],
     ) -> dict[str, Any]:
         """Decide for a file of any length, in bounded memory: CSV (also .gz) or Parquet by its suffix.
@@ -178,8 +199,39 @@ class Model(Linked[Mode]):
         twice; the other arguments are those of `decide`, and `delimiter`, `decimal`, `encoding` of a CSV file. Returns
         `rows`, `model` and `warnings`. With limits the file is one request; their figures are returned, too.
         """
-        shown = self._link.progress if progress is None else progress
-        return await decide_file(self._decider, Path(source), Path(target), stated(**stakes), record, shown)
+        source, target = Path(source), Path(target)
+        if target.exists() and source.exists() and target.samefile(source):
+            raise ValueError(f"{target} has the cases; name another file for the decisions")
+        features = await self._features(fresh=True)
+        fields = await self._pinned({"model": features.model, **stated(**stakes)})
+        if record is not None:
+            fields["record"] = bool(record)
+        if isinstance(record, str):
+            fields["id"] = record
+        repeatable = self._records_nothing if record is None else record is not True
+        notes: list[tuple[list[str], int]] = []
+        rest: Object = {}
+        done = 0
+        with (
+            opened(source, fields, math.inf if are_together(fields) else PART_SIZE) as (kind, columns, parts),
+            written(target) as (accept, writer),
+            Bar(f"deciding {source.name}", self._link.progress) as bar,
+        ):
+            kept = [name for name in columns if name not in (*features.names, fields.get("id"))]
+            params = query({**of_parts(fields), **({"keep": kept} if kept else {})})
+            for part in parts:
+                headers = {"Content-Type": kind, "Accept": accept}
+                call = Call("POST", "/predict", params, part.content, headers, repeatable)
+                try:
+                    rest, rows = await self._link.read(call, lambda answer: (rest_of(answer), writer.rows_of(answer)))
+                except PayoffError as error:
+                    raise in_file(error, features.names, done) from None
+                notes.append((rest.get("warnings") or [], part.rows))
+                done += part.rows
+                writer.write(rows)
+                bar.show(part.share, f"{done:,} rows")
+        figures = {name: rest[name] for name in _FIGURES if name in rest}
+        return {"rows": done, "model": features.model, "warnings": notes_of(notes), **figures}
 
     @shared
     async def retrieve(
@@ -197,7 +249,7 @@ class Model(Linked[Mode]):
         as `k_max`.
         """
         table = table_of(data)
-        features = None if table.names is None else await self._decider.features(fresh=True)
+        features = None if table.names is None else await self._features(fresh=True)
         fields = {"model": self.reference, "setting": setting, **stated(loss=named(loss, "name"), **options)}
         try:
             return Report(await self._link.document(call_for("/retrieve", table, features, fields), Object))
@@ -231,7 +283,7 @@ class Model(Linked[Mode]):
             return await self._acquire_many(table, fields)
         values = {str(name): plain(value) for name, value in known.items()}
         while True:
-            call = self._decider.once(post("/acquire", {**fields, "known": values}), fields)
+            call = self._once(post("/acquire", {**fields, "known": values}), fields)
             state = Report(await self._link.document(call, Case))
             state["known"] = dict(values)
             if ask is None or state["status"] != "acquire" or not state.get("next"):
@@ -249,7 +301,7 @@ class Model(Linked[Mode]):
             found = table.objects()
             rows = [{name: value for name, value in row.items() if value is not None} for row in found]
         try:
-            call = self._decider.once(post("/acquire", {**fields, "instances": rows}), fields)
+            call = self._once(post("/acquire", {**fields, "instances": rows}), fields)
             return Report(await self._link.document(call, Object))
         except PayoffError as error:
             raise located(error, table.label, table.names or ()) from None
@@ -263,7 +315,7 @@ class Model(Linked[Mode]):
         `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`. Raises Conflict where
         the version has no hold-out.
         """
-        call = post(f"{self._decider.version_path}/benefit", stated(benefits=benefits, **options))
+        call = post(f"{self._version_path}/benefit", stated(benefits=benefits, **options))
         return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
 
     @shared
@@ -272,8 +324,81 @@ class Model(Linked[Mode]):
 
         Amounts are in the unit of the matrices, per decision.
         """
-        call = Call("GET", f"{self._decider.version_path}/outcomes", stated(by=by, **period))
+        call = Call("GET", f"{self._version_path}/outcomes", stated(by=by, **period))
         return Report(await self._link.document(call, Object))
+
+    async def _card(self) -> Card:
+        """The card of the version."""
+        path = self._version_path
+        if self.reference == self.name:
+            path = f"{path}:{(await self._description())['latest']}"
+        return await self._link.document(Call("GET", path), Card)
+
+    async def _description(self) -> Description:
+        """The model with its versions."""
+        return await self._link.document(Call("GET", self._path), Description)
+
+    async def _features(self, *, fresh: bool) -> Features:
+        """The features of the version, those that are known already unless they are to be fresh."""
+        if fresh or self._known is None:
+            self._known = Features.of(await self._card())
+        return self._known
+
+    async def _records(self) -> bool:
+        """Whether the model records the decisions of requests that do not ask for it."""
+        return (await self._description())["recording"]["record"]
+
+    async def _records_nothing(self) -> bool:
+        """Whether it is sure that the model does not."""
+        try:
+            return not await self._records()
+        except PayoffError:
+            return False
+
+    def _once(self, call: Call, fields: Mapping[str, Any]) -> Call:
+        """The call, repeated after a lost answer only where that records no decision twice, as with ids."""
+        return call if "record" in fields else replace(call, repeatable=self._records_nothing)
+
+    async def _pinned(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields with the version that a saved matrix has now, so that several requests use the same."""
+        name = fields.get("benefits")
+        if not isinstance(name, str) or ":" in name:
+            return dict(fields)
+        saved = await self._link.document(Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix)
+        return {**fields, "benefits": f"{name}:{saved['version']}"}
+
+    async def _decide(self, table: Table, fields: Mapping[str, Any]) -> Decisions:
+        """The decisions for a table."""
+        if table.names is None:
+            return await self._sent(table, None, fields)
+        features = await self._features(fresh=False)
+        try:
+            return await self._sent(table, features, fields)
+        except Invalid:
+            latest = await self._features(fresh=True)
+            if latest == features:
+                raise
+        return await self._sent(table, latest, fields)  # the name or the alias has another version now
+
+    async def _sent(self, table: Table, features: Features | None, fields: Mapping[str, Any]) -> Decisions:
+        form = form_of(table, features, fields)
+        size = rows_at_once(table, len(features.names) if features else table.data.shape[1], fields, form)
+        model = self.reference
+        if size < len(table):  # several requests: of one version
+            latest = await self._features(fresh=True)
+            model, features = latest.model, latest if features else None
+            fields = await self._pinned(fields)
+        found = []
+        for start in range(0, max(len(table), 1), size):
+            rows = table.part(start, start + size)
+            sent = {"model": model, **of_part(fields, start, start + size)}
+            try:
+                call = self._once(call_for("/predict", rows, features, sent, form), fields)
+                found.append(await self._link.read(call, partial(decisions_of, rows=len(rows))))
+            except PayoffError as error:
+                columns = features.names if features else ()
+                raise located(error, table.label, columns, before=start, of_table=form != JSON) from None
+        return joined(found)
 
 
 def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict[str, Any]:

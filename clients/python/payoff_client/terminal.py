@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +14,6 @@ from typing import Any, Self
 import numpy as np
 
 from payoff_client.documents import warn
-
-_SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:[1-9][0-9]*)?")
 
 
 def in_notebook() -> bool:
@@ -54,39 +51,37 @@ def printable(text: str) -> str:
     return "".join(sign for sign in text if sign.isprintable())
 
 
-class Unusable(ValueError):
-    """A file or an argument that cannot be used, and why."""
-
-
 def document_of(path: str) -> Any:
-    """The content of a JSON file; Unusable otherwise."""
+    """The content of a JSON file; ValueError otherwise."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise Unusable(f"{path} is not JSON: {error}") from error
+        raise ValueError(f"{path} is not JSON: {error}") from error
 
 
 def stakes_of(path: str | None) -> dict[str, Any]:
-    """The fields in a file by name, or a benefit matrix alone; or the name of a saved matrix."""
+    """The fields in a file by name, or a benefit matrix alone; what is no file is the name of a saved matrix."""
     if path is None:
         return {}
-    if _SAVED.fullmatch(path) and not Path(path).exists():
+    if not Path(path).exists():
         return {"benefits": path}
     found = document_of(path)
     if not isinstance(found, Mapping | list) or not found:
-        raise Unusable(f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields")
+        raise ValueError(
+            f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields"
+        )
     has_fields = isinstance(found, Mapping) and not {"benefits", "cost_matrix"}.isdisjoint(found)
     return dict(found) if has_fields else {"benefits": found}
 
 
 def value_of(feature: Mapping[str, Any], text: str) -> Any:
-    """A value as the feature has it; None where it is missing. Unusable where it should be a number and is none."""
+    """A value as the feature has it; None where it is missing. ValueError where it should be a number and is none."""
     if not text or feature.get("type") != "numeric":
         return text or None
     try:
         return float(text)
     except ValueError as error:
-        raise Unusable(f"{text[:40]!r} is not a number") from error
+        raise ValueError(f"{text[:40]!r} is not a number") from error
 
 
 def probabilities_of(path: str) -> Any:
@@ -98,7 +93,7 @@ def probabilities_of(path: str) -> Any:
             lines = file.read().splitlines()
         return np.loadtxt(lines[any(sign.isalpha() for sign in "".join(lines[:1])) :], delimiter=",")
     except (ValueError, EOFError) as error:
-        raise Unusable(f"{path} cannot be read: {error}") from error
+        raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
@@ -114,7 +109,7 @@ def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
         answer = input().strip()
         try:
             return value_of(feature, answer)
-        except Unusable as error:
+        except ValueError as error:
             say(str(error))
 
 

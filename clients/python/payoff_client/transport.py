@@ -69,11 +69,6 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: Repeatable = True
 
-    def arguments(self) -> dict[str, Any]:
-        """What httpx takes."""
-        asked = {"method": self.method, "url": self.path, "params": self.params or None}
-        return {**asked, "content": self.content, "headers": self.headers}
-
 
 def json_of(document: Any) -> bytes:
     """The document as JSON; ValueError where it holds NaN or infinity."""
@@ -95,49 +90,31 @@ def delete(path: str) -> Call:
     return Call("DELETE", path, repeatable=False)
 
 
-class BlockingWire:
-    """Sends and waits in the calling thread: its coroutines never suspend."""
-
-    is_blocking = True
-
-    def __init__(self, **settings: Any) -> None:
-        self._client = httpx.Client(**settings)
-
-    async def send(self, call: Call) -> httpx.Response:
-        return self._client.request(**call.arguments())
-
-    async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    async def close(self) -> None:
-        self._client.close()
-
-
-class AwaitedWire:
-    """Sends and waits in the event loop."""
-
-    is_blocking = False
-
-    def __init__(self, **settings: Any) -> None:
-        self._client = httpx.AsyncClient(**settings)
-
-    async def send(self, call: Call) -> httpx.Response:
-        return await self._client.request(**call.arguments())
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-
 class Link:
-    """The service: calls it, and repeats calls that found it busy or unreachable for at most `retry_seconds`."""
+    """The service: calls it, and repeats calls that found it busy or unreachable for at most `retry_seconds`.
 
-    def __init__(self, wire: BlockingWire | AwaitedWire, retry_seconds: float, progress: bool | None) -> None:
-        self.wire = wire
+    With the blocking client of httpx its coroutines never suspend.
+    """
+
+    def __init__(self, client: httpx.Client | httpx.AsyncClient, retry_seconds: float, progress: bool | None) -> None:
+        self._client = client
         self.retry_seconds = retry_seconds
         self.progress = progress
+        self.is_blocking = isinstance(client, httpx.Client)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, without holding up an event loop."""
+        if self.is_blocking:
+            time.sleep(seconds)
+        else:
+            await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if isinstance(self._client, httpx.Client):
+            self._client.close()
+        else:
+            await self._client.aclose()
 
     async def request(self, call: Call) -> httpx.Response:
         """The answer to a call that succeeded; PayoffError otherwise."""
@@ -145,7 +122,10 @@ class Link:
         attempt = 0
         while True:
             try:
-                answer = await self.wire.send(call)
+                sent = self._client.request(
+                    call.method, call.path, params=call.params or None, content=call.content, headers=call.headers
+                )
+                answer = sent if isinstance(sent, httpx.Response) else await sent
                 if answer.is_success:
                     return answer
                 error = _refusal(call, answer)
@@ -161,7 +141,7 @@ class Link:
             if attempt == 0:
                 LOG.warning("%s; it is tried again for at most %.0f s", error, self.retry_seconds)
             attempt += 1
-            await self.wire.sleep(delay)
+            await self.sleep(delay)
 
     async def read(self, call: Call, reader: Callable[[httpx.Response], T]) -> T:
         """What a pure function makes of the answer; InvalidAnswer for whatever it raises."""
@@ -190,12 +170,9 @@ class Link:
         while True:
             page = await self.document(Call("GET", path, params), dict[str, Any])
             found += page.get(name, [])
-            token = page.get("next_page_token")
-            if token is None:
+            if page.get("next_page_token") is None:
                 return found
-            if token == params.get("page_token"):
-                raise InvalidAnswer(f"the list at GET {path} has no end: page_token {token!r} follows itself")
-            params = {**params, "page_token": token}
+            params["page_token"] = page["next_page_token"]
 
 
 def _refusal(call: Call, answer: httpx.Response) -> PayoffError:
@@ -260,7 +237,7 @@ def shared(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> _Me
     @wraps(method)
     def call(owner: Linked[Any], /, *arguments: P.args, **named: P.kwargs) -> Any:
         coroutine = method(owner, *arguments, **named)
-        return _finished(coroutine) if owner._link.wire.is_blocking else coroutine
+        return _finished(coroutine) if owner._link.is_blocking else coroutine
 
     return cast(_Method[P, T], call)
 

@@ -81,7 +81,7 @@ def write(path: Path, rows: pd.DataFrame) -> Path:
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_rows_that_are_decided_together_are_one_request(monkeypatch, tmp_path, suffix, options):
     """A reader of Parquet has a batch for each group of rows where a column has a dictionary."""
-    monkeypatch.setattr(files, "PART_SIZE", 300)
+    monkeypatch.setattr("payoff_client.model.PART_SIZE", 300)
     rows = pd.DataFrame({"x": range(1000), "s": pd.Categorical(["u", "v"] * 500)})
     source = write(tmp_path / f"in.{suffix}", rows)
     service = Service()
@@ -120,7 +120,7 @@ def test_parts_of_a_file_have_the_rows_of_the_whole(tmp_path, text, size, delimi
 @pytest.mark.parametrize("lead", ["", "\ufeff", "\n\n", "\ufeff\r\n"])
 @pytest.mark.parametrize("size", [20, 1000])
 def test_rows_are_counted_as_they_are_decided(monkeypatch, tmp_path, lead, text, size):
-    monkeypatch.setattr(files, "PART_SIZE", size)
+    monkeypatch.setattr("payoff_client.model.PART_SIZE", size)
     (tmp_path / "in.csv").write_text(f"{lead}size,x,s\n{text}", encoding="utf-8", newline="")
     service = Service()
     assert service.model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv")["rows"] == sum(service.asked) == 3
@@ -140,7 +140,7 @@ def test_a_file_without_rows_is_sent_too(tmp_path):
 
 
 def test_empty_lines_at_the_end_are_no_part_and_empty_values_are(monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "PART_SIZE", 2)
+    monkeypatch.setattr("payoff_client.model.PART_SIZE", 2)
     for text, rows in {"s\n1\n2\n\n\n\n\n\n\n\n\n": 2, "s\n1\n \n \n \n \n \n \n": 7}.items():
         (tmp_path / "in.csv").write_text(text)
         service = Service()
