@@ -42,7 +42,7 @@ from tests.effort import THOROUGH, repeated
 from tests.servers.forked import share_template
 
 preload(
-    ["app.jobs.single", "app.jobs.child", *PRELOADED]
+    ["app.jobs.single", "app.jobs.attempt", *PRELOADED]
 )  # whichever test is the first to start a process: those of jobs begin at once
 if "PYTEST_XDIST_WORKER" not in os.environ:
     share_template()

@@ -21,8 +21,8 @@ def loaded(code):
 @pytest.mark.parametrize(
     "modules",
     [
-        ["app.jobs.single", "app.jobs.child", *PRELOADED],
-        ["app.jobs.cluster", "app.jobs.piece"],
+        ["app.jobs.single", "app.jobs.attempt", *PRELOADED],
+        ["app.jobs.cluster"],
         isolated.MODULES,
         ["app.check", "app.metrics", "app.stores"],
     ],

@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from app.api.errors import Problem, problems, stored_problem
 from app.api.guard import guard_of
 from app.api.routing import CallerDep, Limiter, PortsDep
-from app.jobs.job import Job, JobView, unknown_job
+from app.jobs.job import Job, unknown_job
 from app.usecases import jobs as usecase
 from app.usecases.ports import Ports
 
@@ -56,7 +56,7 @@ class JobState(BaseModel):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, job: JobView) -> Self:
+    def of(cls, job: Job) -> Self:
         return cls.model_validate(
             vars(job)
             | {
@@ -80,13 +80,13 @@ class Watching:
     def __init__(self, ports: Ports, stopping: Event) -> None:
         self._ports = ports
         self._stopping = stopping
-        self._jobs: dict[str, JobView | Exception] = {}
+        self._jobs: dict[str, Job | Exception] = {}
         self._clients: Counter[str] = Counter()
         self._looked = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._thread = Limiter(threads=1, waiting=0)
 
-    async def states(self, job: JobView) -> AsyncGenerator[JobView, None]:
+    async def states(self, job: Job) -> AsyncGenerator[Job, None]:
         """The job now and after each look, until it has ended or the service stops; raises what a look has raised."""
         self._jobs[job.id] = job
         self._clients[job.id] += 1
@@ -111,7 +111,7 @@ class Watching:
         while self._clients:
             await asyncio.sleep(_LOOK_SECONDS)
             ids = list(self._jobs)
-            now: dict[str, JobView | Exception] = {job_id: unknown_job(job_id) for job_id in ids}
+            now: dict[str, Job | Exception] = {job_id: unknown_job(job_id) for job_id in ids}
             try:
                 now |= await self._thread.run(None, usecase.views, self._ports, ids)
             except Exception as failure:  # noqa: BLE001 - whatever it is, it is for those who wait
@@ -125,7 +125,7 @@ def watching(request: Request) -> Watching:
     return cast(Watching, request.app.state.watching)
 
 
-Order = Callable[..., Awaitable[JobView]]
+Order = Callable[..., Awaitable[Job]]
 
 
 def ordering(example: str) -> Any:
@@ -149,7 +149,7 @@ def ordering(example: str) -> Any:
     ) -> Order:
         async def order(
             submit: Callable[..., Job], *args: Any, run: Callable[..., Awaitable[Job]] = run_in_threadpool
-        ) -> JobView:
+        ) -> Job:
             job = await run(partial(submit, ports, *args, key=idempotency_key, caller=caller))
             return await accepted(request, response, job, prefer)
 
@@ -164,7 +164,7 @@ def starting(document: type[BaseModel], *statuses: int) -> dict[str, Any]:
     return {"status_code": 202, "response_model": document, "responses": {200: ended, **problems(*statuses)}}
 
 
-async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
+async def accepted(request: Request, response: Response, job: Job, prefer: str | None) -> Job:
     """Set `Location`; with `prefer`, wait, and answer 200 if the job has ended."""
     response.headers["Location"] = f"/{job.kind}/{job.id}"
     response.headers["Retry-After"] = "1"
@@ -174,7 +174,7 @@ async def accepted(request: Request, response: Response, job: JobView, prefer: s
     return job
 
 
-async def wait(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
+async def wait(request: Request, response: Response, job: Job, prefer: str | None) -> Job:
     """The job once it has ended, or as it stands after the seconds that `Prefer: wait=…` names."""
     wanted = re.search(r"\bwait\s*=\s*\"?(\d{1,6})\b", prefer or "", re.IGNORECASE)
     if wanted is None:
@@ -188,11 +188,9 @@ async def wait(request: Request, response: Response, job: JobView, prefer: str |
     return job
 
 
-async def follow(
-    request: Request, job: JobView, document: Callable[[JobView], JobState]
-) -> AsyncIterator[ServerSentEvent]:
+async def follow(request: Request, job: Job, document: Callable[[Job], JobState]) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
-    seen: JobView | None = None
+    seen: Job | None = None
     last: JobState | None = None
     async with aclosing(watching(request).states(job)) as states:
         async for state in states:

@@ -1,10 +1,13 @@
 """One attempt at a job, from its claim until its end is stored: its process and its lease, each watched by a thread.
 
+`main` is what runs in the process.
+
 Nothing that an attempt waits for (its process, the row of its job) holds up another attempt or the worker's loop.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -13,6 +16,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import connection
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from time import monotonic, sleep
 from typing import Any
@@ -20,17 +24,22 @@ from typing import Any
 import psutil
 import structlog
 
-from app import processes
-from app.errors import NotFound, Unavailable
-from app.jobs import child
-from app.jobs.child import Target
-from app.jobs.job import CANCELLED, LOST, Cause, Ending, Event, Job, Problem, Status, again
+from app.errors import NotFound, PayoffError, Unavailable, trace_of
+from app.jobs.job import CANCELLED, LOST, Cause, Died, Ending, Event, Job, Problem, Status, again
 from app.jobs.queue import Beat, Queue
+from app.jobs.threads import cap_threads
+from app.processes import end_with, started
+from app.progress import listen
+
+Target = Callable[[Any, Job], None]
 
 _BEAT_SECONDS = 0.5  # cancelling a job of another process takes this long to be seen
 _RETRY_SECONDS = 0.5
 _TICK_SECONDS = 0.2
 _GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
+_NICENESS = 19  # requests go before training
+_REPORT_SECONDS = 0.05  # between two messages of one stage
+_LONGEST_TRACE = 20_000
 _MAX_MESSAGES = 10_000  # taken at once, so that no flood of reports holds up the rest
 
 log = structlog.get_logger(__name__)
@@ -117,14 +126,14 @@ class Attempt:
         if self._stop is not None:
             return self._stop
         try:
-            with processes.started(child.main, *self._work) as (process, reader):
+            with started(main, *self._work) as (process, reader):
                 self._supervise(process, reader)
         except Exception as error:
             self.log.exception("the process of a job could not be run")
             return again(f"its process could not be run ({type(error).__name__})", Cause.DEATH)
         return self._failure or self._stop or _ending_of(process.exitcode)
 
-    def _supervise(self, process: ForkServerProcess, reader: connection.Connection) -> None:
+    def _supervise(self, process: ForkServerProcess, reader: Connection) -> None:
         """Listen to the process, and stop it where needed, until neither it nor its group is there."""
         pid = process.pid
         assert pid is not None  # it was started
@@ -142,7 +151,7 @@ class Attempt:
         self._receive(reader)
         _clear(pid)
 
-    def _receive(self, reader: connection.Connection) -> None:
+    def _receive(self, reader: Connection) -> None:
         """Read the messages since the last call; the latest report counts."""
         for _ in range(_MAX_MESSAGES):
             try:
@@ -271,3 +280,49 @@ def _resident(pid: int) -> int:
     except psutil.Error:  # one of them ended meanwhile
         pass
     return total
+
+
+# In the process
+
+
+def main(target: Target, argument: Any, job: Job, threads: int, attempt_end: Connection, pipe: Connection) -> None:
+    """Run `target(argument, job)`; what it raises is reported to its `Attempt`."""
+    end_with(attempt_end)
+    os.nice(_NICENESS)
+    cap_threads(threads)
+    reporter = Reporter(pipe)
+    try:
+        with listen(reporter.report):
+            target(argument, job)
+    except Exception as error:  # noqa: BLE001 - the attempt logs it; this process has no log
+        reporter.report_failure(error)
+
+
+class Reporter:
+    """The job's side of the pipe to its `Attempt`; one JSON object per message."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._stage = ""
+        self._silent_until = 0.0
+        os.set_blocking(pipe.fileno(), False)
+
+    def report(self, fraction: float, stage: str) -> None:
+        """Send how far the job is unless that was just done; never waits, a full pipe drops the message."""
+        now = monotonic()
+        if stage == self._stage and now < self._silent_until:
+            return
+        self._stage, self._silent_until = stage, now + _REPORT_SECONDS
+        with contextlib.suppress(BlockingIOError):  # short enough to be written whole or not at all
+            self._send({"fraction": fraction, "stage": stage[:200]})
+
+    def report_failure(self, error: Exception) -> None:
+        """Send why the job failed; or why it has to wait: an outage, not an error of the job."""
+        os.set_blocking(self._pipe.fileno(), True)
+        expected = isinstance(error, PayoffError)
+        trace = "" if expected else trace_of(error)[-_LONGEST_TRACE:]
+        cause = Cause.OUTAGE if isinstance(error, Unavailable) else Cause.DEATH if isinstance(error, Died) else None
+        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "cause": cause})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._pipe.send_bytes(json.dumps(message).encode())

@@ -3,27 +3,33 @@
 joblib brings one of its own. This one differs where that one was seen to fail: pieces run on a cluster of a single
 thread, too, and not in the job's process; data go to every worker, once, so that they are not lost with the one that
 has them; what the cluster loses ends the attempt at the job in clear words; and what is not wanted any more ends.
+
+`run` is what a worker does with a piece: the same as the job's own process would.
 """
 
 from __future__ import annotations
 
 import logging
+import platform
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import Future as LocalFuture
 from contextlib import suppress
-from pickle import dumps
-from typing import Any
+from functools import cache
+from importlib.metadata import version
+from pickle import dumps, loads
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, get_worker
 from joblib.parallel import ParallelBackendBase
 
 from app.errors import TooLarge, Unavailable
-from app.jobs import piece
 from app.jobs.job import Died
+from app.jobs.threads import cap_threads
+from app.progress import interruptible
 
 _CONNECT_SECONDS = 5.0
 _WORKER_SECONDS = 20.0
@@ -32,10 +38,8 @@ _LARGE = 16_384  # bytes from which an array goes to all workers beforehand, ins
 _COPIES = 4  # of the data that a piece makes while it works, at most
 _MB = 2**20
 
-for _name in ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application"):
-    logging.getLogger(_name).handlers.clear()  # Dask would write lines of its own kind between those of the log
-    logging.getLogger(_name).propagate = True
-
+Call = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
+_MUST_AGREE = ("payoff", "scikit-learn", "numpy", "scipy", "numba", "joblib", "distributed")
 Result = Any  # a future of Dask's, or a local one that holds why there is none
 
 
@@ -47,6 +51,9 @@ class Cluster(ParallelBackendBase):
 
     def __init__(self, address: str) -> None:
         super().__init__()
+        for name in ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application"):
+            logging.getLogger(name).handlers.clear()  # Dask would write lines of its own kind between those of the log
+            logging.getLogger(name).propagate = True
         self._address = address
         self._connected: Any = None
         self._waiting: set[Result] = set()
@@ -96,22 +103,20 @@ class Cluster(ParallelBackendBase):
             with suppress(OSError):  # it may be closed
                 self._connected.close(timeout=_CLOSE_SECONDS)
 
-    def _send(self, items: Sequence[piece.Call]) -> Future:
+    def _send(self, items: Sequence[Call]) -> Future:
         arrays: list[Future] = []
 
         def lightened(value: Any) -> Any:
             if not isinstance(value, np.ndarray) or value.nbytes < _LARGE:
                 return value
             arrays.append(self._placed(value))
-            return piece.Elsewhere(len(arrays) - 1)
+            return Elsewhere(len(arrays) - 1)
 
         calls = [(function, list(map(lightened, values)), named) for function, values, named in items]
         name = f"{getattr(calls[0][0], '__name__', 'piece')}-{uuid4().hex}"
         # As bytes: the scheduler reads what it passes on, and need not load all that the workers do.
         pickled = dumps(calls)
-        future: Future = self._client().submit(
-            piece.run, name, pickled, piece.versions(), *arrays, key=name, pure=False
-        )
+        future: Future = self._client().submit(run, name, pickled, versions(), *arrays, key=name, pure=False)
         self._waiting.add(future)
         return future
 
@@ -163,3 +168,59 @@ class _Answering:
                 raise Unavailable("the Dask scheduler does not know Payoff: run it from the same image") from error
             case OSError() | TimeoutError():
                 raise Unavailable("the Dask cluster cannot be reached, or has no workers") from error
+
+
+# On a worker
+
+
+class Elsewhere(NamedTuple):
+    """Stands for an argument that did not come along with the call: the array of this number."""
+
+    number: int
+
+
+class Abandoned(Exception):
+    """The result is no longer needed."""
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What decides whether a result here is the same as elsewhere, to the last bit."""
+    return {"Python": platform.python_version(), **{name: version(name) for name in _MUST_AGREE}}
+
+
+def run(key: str, pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarray) -> list[Any]:
+    """The results of the pickled calls, which may use one thread; Unavailable where versions are not as expected.
+
+    Between two reports of progress it is seen whether anybody still waits for this task, `key`. If not, it ends.
+    """
+    _check(expected)
+    calls: Sequence[Call] = loads(pickled)  # noqa: S301 - a client that can send a task can run any code anyway
+
+    def here(value: Any) -> Any:
+        return arrays[value.number] if isinstance(value, Elsewhere) else value
+
+    cap_threads(1)
+    with interruptible(_go_on_while_wanted(key)):
+        return [function(*map(here, values), **named) for function, values, named in calls]
+
+
+def _check(expected: Mapping[str, str]) -> None:
+    here = versions()
+    for name, wanted in expected.items():
+        if here.get(name) != wanted:
+            raise Unavailable(
+                f"a Dask worker has {name} {here.get(name)} and the job {wanted}: run both from the same image"
+            )
+
+
+def _go_on_while_wanted(key: str) -> Callable[[], None]:
+    """A check for a task: the scheduler notifies its worker when one is released."""
+    tasks = get_worker().state.tasks
+
+    def check() -> None:
+        task = tasks.get(key)
+        if task is None or task.state == "cancelled":
+            raise Abandoned
+
+    return check

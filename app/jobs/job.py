@@ -56,23 +56,28 @@ class Died(PayoffError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobView:
-    """What callers see of a job: its row without what only the work needs, which may be megabytes.
+class Job:
+    """A piece of work that was accepted, as the table has it at one moment.
 
-    `attempt` counts how often it was begun. `client` is the id of the key that ordered it. Times are seconds since 1970
-    by the database's clock.
+    `attempt` counts how often it was begun, and is the fencing token: the process of an earlier attempt can no longer
+    write. `deaths` counts the attempts that were lost to a dead process or machine. `client` is the id of the key that
+    ordered it. Times are seconds since 1970 by the database's clock.
     """
 
     id: str
     kind: str
+    spec: dict[str, Any]
     status: Status
     attempt: int
+    deaths: int
     progress: float
     stage: str
     result: dict[str, Any] | None
     error: dict[str, Any] | None
     notes: dict[str, Any]
     model: str | None
+    dataset: str | None
+    cancel_requested: bool
     created_at: float
     started_at: float | None
     finished_at: float | None
@@ -87,20 +92,6 @@ class JobView:
     def requested(self) -> dict[str, Any] | None:
         """What was ordered, as far as callers are shown it; None where nothing is shown."""
         return self.notes.get("requested")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(JobView):
-    """A piece of work that was accepted, as the table has it at one moment.
-
-    `attempt` is the fencing token: the process of an earlier attempt can no longer write. `deaths` counts the attempts
-    that were lost to a dead process or machine.
-    """
-
-    spec: dict[str, Any]
-    deaths: int
-    dataset: str | None
-    cancel_requested: bool
 
     @property
     def named(self) -> dict[str, Any]:

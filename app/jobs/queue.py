@@ -3,6 +3,11 @@
 A worker owns a job through a lease that it renews, and every write contains the number of its attempt: the writes of a
 worker that was silent for too long no longer count. Each change of a running job holds a lock on its row. All times are
 the database's.
+
+The clients take turns. Each job gets a turn when it is submitted, and jobs begin in the order of their turns
+(start-time fair queueing, P. Goyal, H. M. Vin and H. Cheng, 1997, with jobs of equal cost). A client's jobs have turns
+one apart; the first job of a client that was idle gets the turn that is being served. So a client with 10,000 queued
+jobs delays another client by one job, and claiming is one step in an index.
 """
 
 from __future__ import annotations
@@ -11,24 +16,27 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from structlog import contextvars
 
 from app.database import Database
-from app.errors import Conflict, Invalid
-from app.jobs.job import ENDED, Cause, Ending, Event, Job, JobView, Problem, Status, after, again, unknown_job
-from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_columns, view_of
-from app.jobs.turns import PENDING, admit, next_turn
+from app.errors import Conflict, Invalid, TooMany
+from app.jobs.job import ENDED, Cause, Ending, Event, Job, Problem, Status, after, again, unknown_job
+from app.jobs.tables import JOB_COLUMNS, JOBS, WORKERS, job_of, listed_columns
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
 
 KEY_PLACE = "/headers/Idempotency-Key"
 
+PENDING = JOBS.c.status.in_([status for status in Status if status not in ENDED])
+
+_BEGUN = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED)  # a cancelled job may never have begun
+_RETRY_SECONDS = 5  # jobs end in their own time; asking more often does not help
 _EXPIRED = 500  # rows that one look takes, so that no transaction is long
 _ID = re.compile(r"job_[0-9a-f]{20}")
 
@@ -96,9 +104,9 @@ class Queue:
         row["notes"] = {name: note for name, note in (("request_id", request_id), ("requested", requested)) if note}
         try:
             with self.database.writing() as connection:
-                row["turn"] = next_turn(connection, client)
+                row["turn"] = _next_turn(connection, client)
                 if client is not None and most is not None:
-                    admit(connection, job_id, client, most)
+                    _admit(connection, job_id, client, most)
                 inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
                 job = job_of(inserted.mappings().one())
                 also(connection, job)
@@ -114,17 +122,16 @@ class Queue:
 
     def get(self, job_id: str) -> Job:
         """NotFound where there is no such job."""
-        return job_of(self._row(job_id, JOB_COLUMNS))
+        if (job := self.those([job_id]).get(job_id)) is None:
+            raise unknown_job(job_id)
+        return job
 
-    def view(self, job_id: str) -> JobView:
-        """The job as clients see it; NotFound where there is none."""
-        return view_of(self._row(job_id, VIEW_COLUMNS))
-
-    def views(self, job_ids: Collection[str]) -> dict[str, JobView]:
+    def those(self, job_ids: Iterable[str]) -> dict[str, Job]:
         """Those of the jobs that exist, by id."""
+        possible = list(filter(_ID.fullmatch, job_ids))
         with self.database.reading() as connection:
-            rows = connection.execute(select(*VIEW_COLUMNS).where(JOBS.c.id.in_(job_ids))).mappings()
-            return {row["id"]: view_of(row) for row in rows}
+            rows = connection.execute(select(*JOB_COLUMNS).where(JOBS.c.id.in_(possible))).mappings()
+            return {row["id"]: job_of(row) for row in rows}
 
     def page(
         self,
@@ -136,15 +143,14 @@ class Queue:
         client: str | None = None,
         page_size: int = 50,
         page_token: str | None = None,
-        results_of: Sequence[str] | None = None,
-    ) -> tuple[list[JobView], str | None]:
+        results_of: Sequence[str] = (),
+    ) -> tuple[list[Job], str | None]:
         """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
 
         With `kinds` only jobs of these. With patterns of `models` only the jobs for such models, and those for none
-        that `client` ordered. Of kinds that are not in `results_of` the results, which may be megabytes, are None.
+        that `client` ordered. What may be megabytes is left out: specs, and results but those of kinds in `results_of`.
         """
-        columns = VIEW_COLUMNS if results_of is None else view_columns(results_of)
-        statement = select(*columns).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+        statement = select(*listed_columns(results_of)).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         for column, wanted in ((JOBS.c.status, status), (JOBS.c.model, model)):
             if wanted is not None:
                 statement = statement.where(column == wanted)
@@ -156,7 +162,7 @@ class Queue:
         if (place := place_of(page_token, SEQUENCE_NUMBER)) is not None:
             statement = statement.where(JOBS.c.seq < int(place))
         with self.database.reading() as connection:
-            jobs = [view_of(row) for row in connection.execute(statement).mappings()]
+            jobs = [job_of(row) for row in connection.execute(statement).mappings()]
         return page_of(jobs, page_size, lambda job: job.seq)
 
     def uses_dataset(self, dataset: str) -> bool:
@@ -171,9 +177,8 @@ class Queue:
         A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict. `also` writes in
         the same transaction where that changes something.
         """
-        self.view(job_id)
         with self.database.writing() as connection:
-            job = _held(connection, JOBS.c.id == job_id)
+            job = _held(connection, JOBS.c.id == job_id) if _ID.fullmatch(job_id) else None
             if job is None:
                 raise unknown_job(job_id)
             if job.status is not Status.CANCELLED and not job.cancel_requested:
@@ -186,7 +191,7 @@ class Queue:
 
     def claim(self, worker: str) -> Job | None:
         """Begin the queued job whose turn it is, in one statement, so that no two workers get the same; None without
-        work. A row that cannot be read, as a damaged database has, fails by itself and stops no worker.
+        work.
         """
         queued = JOBS.c.status == Status.QUEUED
         order = (JOBS.c.turn, JOBS.c.seq)
@@ -201,10 +206,8 @@ class Queue:
         }
         statement = update(JOBS).where(JOBS.c.seq == first.scalar_subquery(), queued).values(begun)
         with self.database.writing() as connection:
-            while (seq := connection.execute(statement.returning(JOBS.c.seq)).scalar()) is not None:
-                if (job := self._read(connection, seq)) is not None:
-                    return job
-        return None
+            row = connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
+        return None if row is None else job_of(row)
 
     def beat(self, job: Job, progress: float, stage: str) -> Beat:
         """Renew the lease and store how far the job is; LOST when this attempt does not own the job any more."""
@@ -248,9 +251,9 @@ class Queue:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
-            found = connection.execute(select(JOBS.c.seq).where(silent).with_for_update(skip_locked=True)).scalars()
-            lost = [job for seq in found.all() if (job := self._read(connection, seq)) is not None]
-            return [self._end(connection, job, again("its worker stopped responding", Cause.DEATH)) for job in lost]
+            found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
+            ending = again("its worker stopped responding", Cause.DEATH)
+            return [self._end(connection, job_of(row), ending) for row in found.mappings().all()]
 
     def check_in(self, worker: str) -> None:
         """Record that a worker is alive, and delete those that have been silent for ten leases."""
@@ -329,26 +332,6 @@ class Queue:
             problem = Problem(f"tried {times} times; the last time: {reason}" if times > 1 else reason)
         return self._move(connection, held, Event.FAIL, error=problem.as_dict(), **values)
 
-    def _read(self, connection: Connection, seq: int) -> Job | None:
-        """A running job; None where its row cannot be read: it has failed then, without what was unreadable."""
-        row = JOBS.c.seq == seq
-        try:
-            return job_of(connection.execute(select(*JOB_COLUMNS).where(row)).mappings().one())
-        except ValueError:  # of a column's JSON
-            error = Problem("its row in the database cannot be read").as_dict()
-            lost = {"spec": {}, "notes": {}, "result": None, "error": error, "stage": ""}
-            ended = {"status": Status.FAILED, "worker": None, "lease_until": None, "finished_at": self.database.now}
-            connection.execute(update(JOBS).where(row).values(**lost, **ended))
-            return None
-
-    def _row(self, job_id: str, columns: Sequence[ColumnElement[Any]]) -> RowMapping:
-        if _ID.fullmatch(job_id):
-            with self.database.reading() as connection:
-                row = connection.execute(select(*columns).where(JOBS.c.id == job_id)).mappings().first()
-            if row is not None:
-                return row
-        raise unknown_job(job_id)
-
     def _tell(self) -> None:
         for listener in list(self.listeners):
             listener()
@@ -371,3 +354,40 @@ def _held(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
     found = connection.execute(select(*JOB_COLUMNS).where(fence).with_for_update())
     row = found.mappings().first()
     return None if row is None else job_of(row)
+
+
+def _next_turn(connection: Connection, client: str | None) -> int:
+    """The turn of a job that `client` submits now; O(log n) in the number of jobs.
+
+    Orders of one client wait here for each other until the transaction ends, so that no two get the same turn; on
+    SQLite a writer is alone anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}"))))
+    own = JOBS.c.client.is_(None) if client is None else JOBS.c.client == client
+    served = [_latest(JOBS.c.status == status) for status in _BEGUN]
+    first = select(func.min(JOBS.c.turn)).where(JOBS.c.status == Status.QUEUED).scalar_subquery()
+    last = [_latest(own, JOBS.c.status == status) for status in (*_BEGUN, Status.QUEUED)]
+    row = connection.execute(select(*served, first, *last)).one()
+    now = max((turn for turn in row[: len(served) + 1] if turn is not None), default=0)
+    after = max((turn + 1 for turn in row[len(served) + 1 :] if turn is not None), default=0)
+    return max(now, after)
+
+
+def _admit(connection: Connection, job_id: str, client: str, most: int) -> None:
+    """TooMany where the client has `most` jobs queued or running, unless one of its jobs is `job_id` already.
+
+    To be called after `_next_turn`, which makes the client's other orders wait.
+    """
+    if connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first() is not None:
+        return
+    count = connection.execute(select(func.count()).where(PENDING, JOBS.c.client == client)).scalar_one()
+    if count >= most:
+        raise TooMany(
+            f"{count} jobs of this key are queued or running, and {most} may be: wait for one, or cancel one",
+            seconds=_RETRY_SECONDS,
+        )
+
+
+def _latest(*which: ColumnElement[bool]) -> ScalarSelect[int | None]:
+    return select(func.max(JOBS.c.turn)).where(*which).scalar_subquery()

@@ -24,9 +24,10 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     case,
+    literal,
 )
 
-from app.jobs.job import Job, JobView, Status
+from app.jobs.job import Job, Status
 
 
 class Json(TypeDecorator[Any]):
@@ -84,7 +85,7 @@ JOBS = Table(
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("finished_at", Double),
-    Column("turn", BigInteger, nullable=False, server_default="0"),  # the order of claims, see turns.py
+    Column("turn", BigInteger, nullable=False, server_default="0"),  # the order of claims, see queue.py
     Index("jobs_status_seq", "status", "seq"),
     Index("jobs_status_turn", "status", "turn", "seq"),  # claims take the first queued job
     Index("jobs_client_status_turn", "client", "status", "turn"),  # a client's last job
@@ -99,18 +100,14 @@ WORKERS = Table(
 )
 
 JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
-VIEW_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(JobView))
 
 
-def view_columns(results_of: Collection[str]) -> list[ColumnElement[Any]]:
-    """The columns of a `JobView`; the result is null for kinds that are not in `results_of`."""
+def listed_columns(results_of: Collection[str]) -> list[ColumnElement[Any]]:
+    """The columns of a job with an empty spec, and without its result where its kind is not in `results_of`."""
     result = case((JOBS.c.kind.in_(results_of), JOBS.c.result)).label("result")
-    return [result if column is JOBS.c.result else column for column in VIEW_COLUMNS]
+    light = {"spec": literal({}, Json).label("spec"), "result": result}
+    return [light.get(column.name, column) for column in JOB_COLUMNS]
 
 
 def job_of(row: RowMapping) -> Job:
     return Job(**{**row, "status": Status(row["status"])})
-
-
-def view_of(row: RowMapping) -> JobView:
-    return JobView(**{**row, "status": Status(row["status"])})

@@ -13,8 +13,7 @@ from typing import Any
 
 import structlog
 
-from app.jobs.attempt import Attempt, JobLimits
-from app.jobs.child import Target
+from app.jobs.attempt import Attempt, JobLimits, Target
 from app.jobs.job import RELEASED, Cause, Job, again
 from app.jobs.queue import Queue
 from app.processes import preload
@@ -107,7 +106,7 @@ class Worker:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; whatever goes wrong meanwhile is logged and tried again."""
-        preload(["app.jobs.single", "app.jobs.child", *self._modules])
+        preload(["app.jobs.single", "app.jobs.attempt", *self._modules])
         self._queue.listeners.append(self.wake)
         self._turned_at, self._looping = monotonic(), True
         backoff = 0.0

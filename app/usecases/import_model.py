@@ -185,7 +185,7 @@ def clean_up_files(ports: Ports) -> None:
     for job_id in ports.imports.jobs():
         with contextlib.suppress(NotFound):
             try:
-                over = ports.queue.view(job_id).ended
+                over = ports.queue.get(job_id).ended
             except NotFound:
                 over = ports.imports.is_old(job_id)
             if over:

@@ -7,18 +7,18 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.jobs.job import Job, JobView, unknown_job
+from app.jobs.job import Job, unknown_job
 from app.text import check_text
 from app.usecases.ports import Ports
 from app.usecases.specs import Spec
 
 
-def find_for(caller: Caller, ports: Ports, kinds: Sequence[str], job_id: str) -> JobView:
+def find_for(caller: Caller, ports: Ports, kinds: Sequence[str], job_id: str) -> Job:
     """NotFound where there is no such job of these `kinds` that the caller may see.
 
     A client that learns that a job has ended asks for its model next: this process then knows the new version at once.
     """
-    job = ports.queue.view(job_id)
+    job = ports.queue.get(job_id)
     if job.kind not in kinds or not caller.sees(job.model, job.client):
         raise unknown_job(job_id)
     if job.ended:
@@ -26,9 +26,9 @@ def find_for(caller: Caller, ports: Ports, kinds: Sequence[str], job_id: str) ->
     return job
 
 
-def views(ports: Ports, job_ids: Collection[str]) -> dict[str, JobView]:
+def views(ports: Ports, job_ids: Collection[str]) -> dict[str, Job]:
     """Those of the jobs that exist, by id; see `find_for`."""
-    found = ports.queue.views(job_ids)
+    found = ports.queue.those(job_ids)
     if any(job.ended for job in found.values()):
         ports.registry.refresh()
     return found
@@ -44,7 +44,7 @@ def page(
     page_size: int,
     page_token: str | None,
     results_of: Sequence[str] = (),
-) -> tuple[list[JobView], str | None]:
+) -> tuple[list[Job], str | None]:
     """Jobs of these `kinds` that the caller may see, newest first, and the token of the next page; see `Queue.page`."""
     check_text(model or "", "/model")
     return ports.queue.page(
@@ -59,7 +59,7 @@ def page(
     )
 
 
-def cancel(ports: Ports, caller: Caller, kinds: Sequence[str], job_id: str) -> JobView:
+def cancel(ports: Ports, caller: Caller, kinds: Sequence[str], job_id: str) -> Job:
     """Ask for a job's end, once or again; Conflict where it has succeeded or failed already."""
     job = find_for(caller, ports, kinds, job_id)
     return ports.queue.cancel(job.id, also=ports.audit.entry(caller, "job.cancel", job.id))

@@ -234,7 +234,7 @@ def clean_up_leftovers(ports: Ports, seconds: float = _DAY) -> None:
 def _ended(ports: Ports, job: str | None, seconds: float) -> bool:
     """Whether a job has ended, so long ago; one that is not known any more has."""
     try:
-        view = None if job is None else ports.queue.view(job)
+        view = None if job is None else ports.queue.get(job)
     except NotFound:
         return True
     return view is None or (view.ended and (view.finished_at or 0.0) <= time() - seconds)

@@ -12,7 +12,7 @@ from app.data.dataset import Table
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, TooLarge, Unavailable
 from app.features import Feature, Schema
-from app.jobs import cluster, parallel, piece
+from app.jobs import cluster, parallel
 from app.jobs.attempt import JobLimits
 from app.jobs.job import Died, Status
 from app.jobs.parallel import pieces_run_on
@@ -145,7 +145,7 @@ def test_an_absent_library_is_named_with_what_to_do(monkeypatch):
 
 
 def test_other_versions_on_a_worker_are_refused(dask_cluster, monkeypatch):
-    monkeypatch.setattr(piece, "versions", lambda: {"scikit-learn": "0.1"})
+    monkeypatch.setattr(cluster, "versions", lambda: {"scikit-learn": "0.1"})
     with pieces_run_on(dask_cluster, 1), pytest.raises(Unavailable, match=r"a Dask worker has scikit-learn .* job 0.1"):
         list(pieces.shares(2))
 

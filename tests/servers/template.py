@@ -40,7 +40,7 @@ _MODULES = (
     "app.api.hot_protocol",
     "app.check",
     "app.job_processes",
-    "app.jobs.child",
+    "app.jobs.attempt",
     "app.jobs.cluster",
     "app.metrics",
     "app.migrations",

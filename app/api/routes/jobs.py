@@ -22,7 +22,7 @@ from app.api.routes.replay import ReplayDocument
 from app.api.routes.train import EXAMPLE_KEY, JobDocument
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, limiters
 from app.errors import Conflict
-from app.jobs.job import JobView
+from app.jobs.job import Job
 from app.jobs.queue import id_of_key
 from app.usecases import calibrate, compare, import_model, replay, train
 from app.usecases import jobs as usecase
@@ -46,7 +46,7 @@ class JobPage(BaseModel):
     next_page_token: str | None
 
 
-def document(job: JobView) -> Any:
+def document(job: Job) -> Any:
     """The job as it is answered, an `AnyJob`."""
     return DOCUMENTS[job.kind].of(job)
 
@@ -56,7 +56,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     job_id = Path(openapi_examples={"of POST /train": {"value": id_of_key(EXAMPLE_KEY)}})
     options: dict[str, Any] = {"include_in_schema": shown}
 
-    def existing(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> JobView:
+    def existing(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> Job:
         return usecase.find_for(caller, ports, kinds, job_id)
 
     found = Depends(existing)
@@ -94,7 +94,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         **options,
     )
     @needs(TRAIN)
-    async def get_job(request: Request, response: Response, job: JobView = found, prefer: Prefer = None) -> Any:
+    async def get_job(request: Request, response: Response, job: Job = found, prefer: Prefer = None) -> Any:
         """A comparison with `Accept: image/svg+xml` is a chart of its intervals; 409 while there is none."""
         current = document(await wait(request, response, job, prefer))
         response.headers["Vary"] = "Accept"
@@ -106,7 +106,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
 
     @router.get(f"{prefix}/{{job_id}}/events", response_class=EventSourceResponse, responses=problems(404), **options)
     @needs(TRAIN)
-    async def follow_job(request: Request, job: JobView = found) -> AsyncIterator[ServerSentEvent]:
+    async def follow_job(request: Request, job: Job = found) -> AsyncIterator[ServerSentEvent]:
         """Server-sent events until the job ends, one whenever it has changed: what `GET /jobs/{job_id}` answers."""
         async for event in follow(request, job, document):
             yield event
