@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from retrieval_quality import DATA, logistic, problems
 
-from app.api.charts.drawing import Axis, document, frame, tag, text, through
+from app.api.charts import Axis, document, frame, tag, text, through
 from app.retrieval.losses import Loss, Terms
 from app.retrieval.selection import select
 from tests.reference.losses import am, f_beta, g_mean, g_tp_pr, jaccard

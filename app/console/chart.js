@@ -1,4 +1,4 @@
-/** Live charts, with the scales of the service's own (app/api/charts/drawing.py). */
+/** Live charts, with the scales of the service's own (app/api/charts.py). */
 
 import { h, s } from "./dom.js";
 
@@ -37,27 +37,17 @@ export class Axis {
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = ([1, 2, 5, 10].find((factor) => factor * power >= raw * (1 - 1e-9)) ?? 10) * power;
     const first = Math.ceil(this.low / step - 1e-9), last = Math.floor(this.high / step + 1e-9);
-    const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-    const plain = decimals <= 6 && Math.max(Math.abs(this.low), Math.abs(this.high)) < (decimals ? 1e6 : 1e9);
-    const values = Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
-    const labels = plain ? values.map((value) => value.toLocaleString("en",
-      { minimumFractionDigits: decimals, maximumFractionDigits: decimals }).replace(/^-(?=[0.,]*$)/, "")) : brief(values);
-    return values.map((value, i) => [value, labels[i].replaceAll("-", "−")]);
+    return Array.from({ length: last - first + 1 }, (_, i) => [(first + i) * step, written((first + i) * step)]);
   }
 }
 
-/**
- * In one notation, with at least three digits and as many as tell all apart.
- * @param {number[]} values
- * @returns {string[]}
- */
-function brief(values, digits = 3) {
-  const labels = values.map((value) => {
-    const text = value.toExponential(digits - 1), power = Number(text.split("e")[1]);
-    return power >= -4 && power < digits ? String(Number(text))
-      : Number(text).toExponential().replace(/(\d+)$/, (end) => end.padStart(2, "0"));
-  });
-  return new Set(labels).size < labels.length && digits < 17 ? brief(values, digits + 1) : labels;
+/** With at most twelve digits, and commas between thousands. @param {number} value */
+function written(value) {
+  const rounded = Number(value.toPrecision(12)), size = Math.abs(rounded);
+  const text = size && (size < 1e-4 || size >= 1e12)
+    ? rounded.toExponential().replace(/(\d+)$/, (end) => end.padStart(2, "0"))
+    : rounded.toLocaleString("en", { maximumFractionDigits: 16 });
+  return text.replaceAll("-", "−");
 }
 
 /**

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.api.charts.drawing import Axis
+from app.api.charts import Axis
 from tests.conftest import serving, settings_for
 from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, FEATURES, Site, hostile_rows
 from tests.console.tab import Tab, alike, intervals_of, judged

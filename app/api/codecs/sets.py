@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.charts.reports import retrieval_chart, svg
+from app.api.charts import retrieval_chart, svg
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, SVG
 from app.api.codecs.npy import array_of_npy, npy_response

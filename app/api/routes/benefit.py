@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Request, Response
 
-from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
+from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import VALUE, passage_of

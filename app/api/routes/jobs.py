@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 
-from app.api.charts.reports import SVG_CONTENT, comparison_chart, svg, wants_svg
+from app.api.charts import SVG_CONTENT, comparison_chart, svg, wants_svg
 from app.api.errors import problems
 from app.api.guard import TRAIN, needs
 from app.api.jobs import JobState, JobStatus, Prefer, follow, wait

@@ -12,21 +12,19 @@ from fastapi import Request
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.api.charts.drawing import (
+from app.api.charts import (
     CHARACTER,
     Axis,
+    benefit_chart,
+    comparison_chart,
     escaped,
-    fitted,
-    key,
-    number,
+    retrieval_chart,
     short,
-    shortened,
-    spread,
     tag,
     text,
     through,
+    wants_svg,
 )
-from app.api.charts.reports import benefit_chart, comparison_chart, retrieval_chart, wants_svg
 
 MINUS = "\N{MINUS SIGN}"
 NS = "{http://www.w3.org/2000/svg}"
@@ -57,19 +55,12 @@ def test_labels_say_the_ticks(low, width):
 
 
 def test_round_numbers():
-    assert [label for _, label in Axis(0, 1, 0, 1).ticks(5)] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    assert [label for _, label in Axis(0, 1, 0, 1).ticks(5)] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
     assert [label for _, label in Axis(-7, 12, 0, 1).ticks(4)] == [f"{MINUS}5", "0", "5", "10"]
-    assert number(-0.001, 2) == "0.00"
-    assert [label for _, label in Axis(0, 2e6, 0, 1).ticks(4)] == [
-        "0",
-        "500,000",
-        "1,000,000",
-        "1,500,000",
-        "2,000,000",
-    ]
+    assert [label for _, label in Axis(0, 2e6, 0, 1).ticks(2)] == ["0", "1,000,000", "2,000,000"]
     for value, label in (
         (-12345.678, f"{MINUS}12,300"), (1_234_567, "1,230,000"), (999.6, "1,000"), (123.4, "123"),
-        (0.00012345, "0.000123"), (999_999_999, "1e+09"), (1.5e300, "1.5e+300"), (0, "0"),
+        (0.00012345, "0.000123"), (1.5e300, "1.5e+300"), (0, "0"),
     ):  # fmt: skip
         assert short(value) == label
 
@@ -96,21 +87,6 @@ def test_what_xml_cannot_hold_is_replaced(bad):
     assert bad not in chart
     assert "a\ufffdb" in chart
     assert escaped("tab\t, line\n, and é stay") == "tab\t, line\n, and é stay"
-
-
-def test_wide_words_end_within_their_width():
-    """Sixty W take two and a half times the pixels of sixty letters of a text."""
-    inner = ET.fromstring(fitted(24, 60, 250, "W" * 60, 38, cls="soft"))
-    (shown,) = inner
-    assert (inner.tag, inner.get("x"), inner.get("width")) == ("svg", "24", "250")
-    assert float(inner.get("y")) + float(shown.get("y")) == 60
-    assert (shown.text, shown[0].text) == ("W" * 37 + "…", "W" * 60)
-    assert not list(ET.fromstring(fitted(24, 60, 250, "age", 38))[0])
-
-
-def test_long_words_are_shortened():
-    assert shortened("abcdef", 4) == "abc…"
-    assert shortened("abcd", 4) == "abcd"
 
 
 def standing(rule, value, low, high):
@@ -256,19 +232,12 @@ def test_the_verdict_names_noise():
 @given(spans, st.floats(60, 900))
 def test_labels_side_by_side_do_not_touch(span, width):
     x = Axis.around(span, 0, width)
-    ticks = spread(x, 10)
+    ticks = x.spread()
 
     assert ticks
     assert len({label for _, label in ticks}) == len(ticks)
     for (one, left), (two, right) in pairwise(ticks):
         assert x.at(two) - x.at(one) > (len(left) + len(right)) / 2 * CHARACTER
-
-
-def test_a_key_that_is_too_long_for_one_row_has_several():
-    height, drawn = key([("w" * 40, "line")] * 3, 860, 50)
-    rows = {float(one.get("y1")) for one in ET.fromstring(f"<g>{drawn}</g>").iter("line")}
-
-    assert len(rows) == height / 18 == 2
 
 
 AXES = {

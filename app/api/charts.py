@@ -1,0 +1,386 @@
+"""Charts of answers as SVG: what each threshold earns, a comparison, a loss by size of set; in light and dark viewers.
+
+A chart is panels, one below the other. A panel is its height and its content.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any, NamedTuple, Self
+
+from fastapi import Request, Response
+
+from app.api.codecs.media_types import JSON, SVG
+from app.api.routing import media_type_of_answer
+
+SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}
+CHARACTER = 7.3  # mean width of a character of a wide 12 pixel font; labels are laid out without measuring them
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own
+_WIDTH, _MARGIN, _ROW = 860.0, 24.0, 22.0
+_BELOW = 48.0  # pixels under a plot for labels and the axis' title
+_PLOT = 212.0
+_INDENT, _GAP = 14.0, 20.0
+_APART = 10.0  # pixels between labels
+_LONGEST = 34  # characters of a contender's name
+_FAR = 2.0  # a line farther off than this many ranges would leave the dots no room
+_MOST = 12  # sets of one chart
+_POINTS = 500  # of a curve over sizes: a step each is finer than paper shows
+_NARROWEST = 1e-9  # relative; a range below it is widened: its ticks could not be told apart
+_LEAST = 1e-300  # the same, absolute: below it a sixth of a range, or a twentieth, may be 0
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no escape makes them legal
+_STYLE = """
+text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#1b1f24}
+.heading{font-size:15px;font-weight:600}.group{font-weight:600}
+.soft{fill:#5b6470}.best-text{fill:#0a58b5;font-weight:600}
+.paper{fill:#fff}.grid{stroke:#e4e7eb}.axis{stroke:#8a939e}path{fill:none}.line{stroke:#0a58b5;stroke-width:2}
+.bound{stroke:#008f6b;stroke-width:1.5;stroke-dasharray:6 4}.cut{stroke:#0a58b5;stroke-width:1.5;stroke-dasharray:2 3}
+.posterior{stroke:#b34700;stroke-width:1.5;stroke-dasharray:8 3 2 3}
+.plain{stroke:#8a939e;stroke-width:1.5;stroke-dasharray:2 3}
+.dot{fill:#5b6470}.best{fill:#0a58b5}.posterior-dot{fill:#b34700}.whisker{stroke:#5b6470;stroke-width:1.5}
+.best-whisker{stroke:#0a58b5;stroke-width:2}
+@media (prefers-color-scheme:dark){
+text{fill:#e6e9ed}.soft{fill:#9aa4b0}.best-text{fill:#6cb0ff}
+.paper{fill:#15181c}.grid{stroke:#2a2f36}.axis{stroke:#6b7480}.line{stroke:#6cb0ff}
+.bound{stroke:#3ddbb0}.cut{stroke:#6cb0ff}.posterior{stroke:#ff9a3c}.plain{stroke:#6b7480}
+.dot{fill:#9aa4b0}.best{fill:#6cb0ff}.posterior-dot{fill:#ff9a3c}.whisker{stroke:#9aa4b0}.best-whisker{stroke:#6cb0ff}}
+"""
+
+Points = Sequence[tuple[float, float]]
+Panel = tuple[float, str]
+
+
+class Mark(NamedTuple):
+    """A value to compare with, or a threshold with what it earns; `place` None: only told in words."""
+
+    words: str
+    style: str
+    place: float | None = None
+    height: float | None = None
+
+
+class Dot(NamedTuple):
+    """A contender: its group (or ""), its name, its mean with an interval, and its share of the bound."""
+
+    group: str
+    name: str
+    value: float
+    low: float
+    high: float
+    mu: float | None
+    best: bool
+
+    @property
+    def figures(self) -> str:
+        share = "" if self.mu is None else f", {short(100 * self.mu)} %"
+        return f"{short(self.value)} ({short(self.low)} … {short(self.high)}){share}"
+
+
+class Axis(NamedTuple):
+    """The range from `low` to `high` drawn from pixel `start` to `end` (which may be the smaller one)."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def around(cls, values: Iterable[float], start: float, end: float, room: float = 0.05) -> Self:
+        """A range that holds all finite `values` (at least one) and a little `room` on both sides."""
+        listed = list(values)
+        low, high = min(listed), max(listed)
+        size = max(abs(low), abs(high))
+        alike = high - low <= max(_NARROWEST * size, _LEAST)
+        margin = (size * room if size > _LEAST else 1.0) if alike else (high - low) * room
+        return cls(low - margin, high + margin, start, end)
+
+    def at(self, value: float) -> float:
+        """The pixel of a value; values outside the range are put on its edge."""
+        inside = min(max(value, self.low), self.high)
+        return self.start + (self.end - self.start) * ((inside - self.low) / (self.high - self.low))
+
+    def ticks(self, about: int = 6) -> list[tuple[float, str]]:
+        """Some `about` round numbers within the range, with their labels."""
+        raw = (self.high - self.low) / about
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [(count * step, _written(count * step)) for count in range(first, last + 1)]
+
+    def spread(self) -> list[tuple[float, str]]:
+        """About ten ticks, or as many fewer as their labels side by side leave room for."""
+        for about in range(10, 0, -1):
+            ticks = self.ticks(about)
+            widest = max(len(label) for _, label in ticks) * CHARACTER + _APART
+            if len(ticks) == 1 or self.at(ticks[1][0]) - self.at(ticks[0][0]) >= widest:
+                return ticks
+        return self.ticks(1)[:1]
+
+
+def _written(value: float) -> str:
+    """With at most twelve digits, commas between thousands, and a real minus sign."""
+    return f"{value:,.12g}".replace("-", "\N{MINUS SIGN}")
+
+
+def short(value: float) -> str:
+    """With three significant digits: 0.123, 1,230,000."""
+    return _written(float(f"{value:.3g}"))
+
+
+def escaped(words: str) -> str:
+    """Words for a place between tags or quotes; what XML cannot hold at all becomes U+FFFD."""
+    return escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", words))
+
+
+def tag(element: str, content: str = "", **attributes: float | str) -> str:
+    """An element; `content` is SVG already. Attribute `cls` is `class`, and `_` in a name stands for `-`."""
+    listed = "".join(
+        f' {"class" if name == "cls" else name.replace("_", "-")}="'
+        f'{escaped(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")}"'
+        for name, value in attributes.items()
+    )
+    return f"<{element}{listed}>{content}</{element}>" if content else f"<{element}{listed}/>"
+
+
+def text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> str:
+    return tag("text", escaped(words), x=x, y=y, cls=cls, text_anchor=anchor)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, cls=cls)
+
+
+def document(width: float, height: float, body: str, title: str, description: str) -> str:
+    """A whole picture; `title` and `description` are what screen readers say: all that it shows."""
+    heads = tag("title", escaped(title)) + tag("desc", escaped(description)) + tag("style", _STYLE)
+    paper = tag("rect", width="100%", height="100%", cls="paper")
+    size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
+    return tag("svg", heads + paper + body, xmlns="http://www.w3.org/2000/svg", role="img", **size)
+
+
+def _stacked(panels: Sequence[Panel], title: str, description: str) -> str:
+    parts, top = [], 0.0
+    for height, body in panels:
+        parts.append(tag("g", body, transform=f"translate(0 {top:g})"))
+        top += height
+    return document(_WIDTH, top, "".join(parts), title, description)
+
+
+def frame(x: Axis, y: Axis, across: str, up: str) -> str:
+    """Grid and labels of both axes, with the title `across` of x below it and `up` of y above it."""
+    parts = [text(_MARGIN, y.end - 16, up, cls="soft")]
+    for value, label in y.ticks(5):
+        at = y.at(value)
+        parts += [line(x.start, at, x.end, at, "grid"), text(x.start - 8, at + 4, label, cls="soft", anchor="end")]
+    parts += [line(x.at(value), y.start, x.at(value), y.start + 4, "axis") for value, _ in x.spread()]
+    return "".join([*parts, _scale(x, y.start, across)])
+
+
+def _scale(x: Axis, bottom: float, title: str) -> str:
+    """The line of an axis at the bottom with labels that do not touch, and its title."""
+    parts = [line(x.start, bottom, x.end, bottom, "axis")]
+    for value, label in x.spread():
+        inside = x.end + _MARGIN - len(label) * CHARACTER / 2
+        parts.append(text(min(x.at(value), inside), bottom + 18, label, cls="soft", anchor="middle"))
+    parts.append(text((x.start + x.end) / 2, bottom + 38, title, cls="soft", anchor="middle"))
+    return "".join(parts)
+
+
+def through(x: Axis, y: Axis, points: Points, cls: str, *, steps: bool = False) -> str:
+    """A line through points from left to right; with `steps` each value holds up to the next point."""
+    parts: list[str] = []
+    height = ""
+    for place, (across, up) in enumerate(points):
+        at, before, height = f"{x.at(across):.1f}", height, f"{y.at(up):.1f}"
+        if not place or not steps:
+            parts.append(f"{'L' if place else 'M'}{at} {height}")
+        elif height != before or place == len(points) - 1:
+            parts.append(f"H{at}V{height}")
+    return tag("path", d="".join(parts), cls=cls)
+
+
+def _key(entries: Sequence[Mark], top: float) -> str:
+    """Samples of styles with their words, one a row."""
+    rows = [(top + _ROW * row, entry) for row, entry in enumerate(entries)]
+    return "".join(
+        line(_MARGIN, y - 4, _MARGIN + 26, y - 4, entry.style) + text(_MARGIN + 34, y, entry.words) for y, entry in rows
+    )
+
+
+def _plot(
+    title: str, points: Points, entries: Sequence[Mark], titles: tuple[str, str], bound: float | None = None
+) -> Panel:
+    """A panel: a line through points (x, y), x from 0, a bound across, and the entries of its key with a place.
+
+    With a bound the line is in steps, which pass through the place of the best cut, too.
+    """
+    top = 52 + _ROW * len(entries) + 18
+    marks = [mark for mark in entries if mark.place is not None]
+    y = Axis.around([*(value for _, value in points), *([] if bound is None else [bound])], top + _PLOT, top)
+    left = _MARGIN + max(len(label) for _, label in y.ticks(5)) * CHARACTER + 8
+    x = Axis(0.0, max(points[-1][0], 1.0), left, _WIDTH - _MARGIN)
+    cuts = [(m.place, m.height) for m in marks if m.style == "cut" and m.place is not None and m.height is not None]
+    drawn = points if bound is None else sorted([*points, *cuts])
+    parts = [text(_MARGIN, 24, title, cls="heading"), _key(entries, 52), frame(x, y, *titles)]
+    parts += [] if bound is None else [line(x.start, y.at(bound), x.end, y.at(bound), "bound")]
+    parts += [line(x.at(m.place or 0.0), y.end, x.at(m.place or 0.0), y.start, m.style) for m in marks]
+    parts += [through(x, y, drawn, "line", steps=bound is not None)]
+    dots = {"cut": "best", "posterior": "posterior-dot"}
+    parts += [
+        tag("circle", cx=x.at(m.place or 0.0), cy=y.at(m.height), r=4.5, cls=dots[m.style])
+        for m in marks
+        if m.height is not None
+    ]
+    return y.start + _BELOW, "".join(parts)
+
+
+def _ranked(title: str, notes: Sequence[str], names: str, contenders: Sequence[Dot], lines: Sequence[Mark]) -> Panel:
+    """A panel: one row for each contender, under a row for each group that has a name; lines at values to compare."""
+    rows = [(group, list(members)) for group, members in groupby(contenders, key=lambda one: one.group)]
+    top = 90.0
+    bottom = top + _ROW * (len(contenders) + sum(bool(group) for group, _ in rows))
+    low, high = min(one.low for one in contenders), max(one.high for one in contenders)
+    room = _FAR * max(high - low, 1e-12 * max(abs(low), abs(high)))
+    shown = [(m.place, m.style) for m in lines if m.place is not None and low - room <= m.place <= high + room]
+    left = _MARGIN + _INDENT + max(len(_shortened(one.name)) for one in contenders) * CHARACTER + _GAP
+    right = _WIDTH - _MARGIN - max(len(one.figures) for one in contenders) * CHARACTER - _GAP
+    x = Axis.around([low, high, *(place for place, _ in shown)], left, right)
+    column = "benefit (95 % interval)" + (", share of bound" if any(one.mu is not None for one in contenders) else "")
+    parts = [text(_MARGIN, 24, title, cls="heading")]
+    parts += [text(_MARGIN, 44 + 18 * place, words, cls="soft") for place, words in enumerate(notes)]
+    parts += [text(_WIDTH - _MARGIN, top - 8, column, cls="soft", anchor="end")]
+    parts += [text(_MARGIN, top - 8, names, cls="soft")]
+    parts += [line(x.at(value), top, x.at(value), bottom, "grid") for value, _ in x.spread()]
+    parts += [line(x.at(place), top, x.at(place), bottom, style) for place, style in shown]
+    height = top
+    for group, members in rows:
+        if group:
+            parts.append(text(_MARGIN, height + 15, group, cls="group"))
+            height += _ROW
+        for one in members:
+            y = height + _ROW / 2
+            whisker, dot, words = ("best-whisker", "best", "best-text") if one.best else ("whisker", "dot", "")
+            parts += [
+                text(_MARGIN + _INDENT, y + 4, _shortened(one.name), cls=words),
+                line(x.at(one.low), y, x.at(one.high), y, whisker),
+                tag("circle", cx=x.at(one.value), cy=y, r=4.5 if one.best else 3.5, cls=dot),
+                text(_WIDTH - _MARGIN, y + 4, one.figures, cls=words, anchor="end"),
+            ]
+            height += _ROW
+    parts += [_scale(x, bottom, "benefit per row"), _key(lines, bottom + _BELOW + 10)]
+    return bottom + _BELOW + _ROW * len(lines) + 6, "".join(parts)
+
+
+def _shortened(words: str) -> str:
+    return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
+
+
+def _in_words(contenders: Sequence[Dot]) -> str:
+    """The figures in words, for those who do not see them."""
+    return "; ".join(f"{one.group} {one.name} {one.figures}".lstrip() for one in contenders) + "."
+
+
+def wants_svg(request: Request) -> bool:
+    """Whether `Accept` wants the chart more than JSON, which any wildcard stands for; of equals the first counts."""
+    return media_type_of_answer(request, (SVG, JSON, "application/*", "*/*")) == SVG
+
+
+def svg(content: str) -> Response:
+    return Response(content, media_type=SVG, headers={"Vary": "Accept", "Content-Security-Policy": _POLICY})
+
+
+def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
+    """A benefit report: B(t) where there is one, and every rule with its interval.
+
+    `corrected`: probabilities were corrected for priors, so the posterior threshold is not on the scores' axis.
+    """
+    model, best, bound = report["model"], report["best"], report["upper_bound"]
+    name = "the probabilities sent" if model is None else f"{model['name']}:{model['version']}"
+    contenders = [_dot("", standing, best=standing["rule"] == best["rule"]) for standing in report["rules"]]
+    notes = _verdict(_spaced(best["rule"]), best["runner_up"] and _spaced(best["runner_up"]), best)
+    title = f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})"
+    panels = [_ranked(title, notes, "rule", contenders, [Mark(f"upper bound {short(bound)}", "bound", bound)])]
+    told = [*notes, _in_words(contenders)]
+    if report["curve"] is not None:
+        points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
+        marks = _thresholds(report, corrected=corrected)
+        entries = [Mark("mean benefit B(t) on rows not seen", "line"), Mark(f"upper bound {short(bound)}", "bound")]
+        titles = "threshold t on the score", "mean benefit per row"
+        panels.insert(0, _plot(f"What a cut would earn: {name}", points, [*entries, *marks], titles, bound))
+        ends = (f"{short(benefit)} at threshold {short(threshold)}" for threshold, benefit in (points[0], points[-1]))
+        told.append("; ".join([f"B(t) is {' and '.join(ends)}", *(mark.words for mark in marks)]) + ".")
+    return _stacked(panels, f"Benefit of {name}", " ".join(told))
+
+
+def comparison_chart(result: Mapping[str, Any]) -> str:
+    """The table of a comparison: learners as groups, rules as their rows."""
+    best, bound, same = result["best"], result["upper_bound"], result["same_for_all"]["benefit"]
+    contenders = [
+        _dot(row["learner"] or "no model", row, best=(row["learner"], row["rule"]) == (best["learner"], best["rule"]))
+        for row in result["table"]
+    ]
+    notes = _verdict(_named(best), best["runner_up"] and _named(best["runner_up"]), best)
+    title = f"What each learner earns with each rule, {result['rows']} rows"
+    lines = [
+        Mark(f"upper bound {short(bound)}", "bound", bound),
+        Mark(f"best single action for all {short(same)}", "plain", same),
+    ]
+    panel = _ranked(title, notes, "learner and rule", contenders, lines)
+    return _stacked([panel], "Comparison of learners and rules", " ".join([*notes, _in_words(contenders)]))
+
+
+def retrieval_chart(loss: str, sets: Sequence[tuple[Sequence[float], int]]) -> str:
+    """The expected loss by number of items of the first sets: each its curve, and how many were retrieved."""
+    words = f"Expected loss ({_spaced(loss)}) by number of items"
+    panels, told = [], []
+    for place, (curve, k) in enumerate(sets[:_MOST], 1):
+        size, title = len(curve) - 1, f"{words}: set {place} of {len(sets)}"
+        shown = sorted({k, *(size * point // _POINTS for point in range(_POINTS + 1))})
+        chosen = Mark(f"retrieved: {k} of {size} items, {short(curve[k])}", "cut", k, curve[k])
+        points = [(float(n), curve[n]) for n in shown]
+        panels.append(
+            _plot(title, points, [Mark("expected loss", "line"), chosen], ("items retrieved", "expected loss"))
+        )
+        ends = f"{short(curve[0])} with none, {short(curve[-1])} with all"
+        told.append(f"{title}: {short(curve[k])} with {k} of {size}, {ends}")
+    return _stacked(panels, words, "; ".join(told) + ".")
+
+
+def _dot(group: str, standing: Mapping[str, Any], *, best: bool) -> Dot:
+    low, high = standing["interval"]
+    return Dot(group, _spaced(standing["rule"]), standing["benefit"], low, high, standing["mu"], best)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _named(contender: Mapping[str, Any]) -> str:
+    rule = _spaced(contender["rule"])
+    return rule if contender["learner"] is None else f"{contender['learner']} with {rule}"
+
+
+def _verdict(best: str, runner_up: str | None, lead: Mapping[str, Any]) -> list[str]:
+    if runner_up is None:
+        return [f"Best: {best}.", "All earn the same on every row."]
+    noise = "is more than noise" if lead["significant"] else "may be noise"
+    return [f"Best: {best}.", f"Its lead of {short(lead['difference'])} {noise}; next comes {runner_up}."]
+
+
+def _thresholds(report: Mapping[str, Any], *, corrected: bool) -> list[Mark]:
+    """The best cut and the one that the matrix alone gives, with what they earn."""
+    threshold, posterior, benefit = report["threshold"], report["posterior_threshold"], report["benefit"]
+    if threshold is None:
+        marks = [Mark(f"one action is best throughout: {short(benefit)}", "cut")]
+    else:
+        words = f"t* = {short(threshold)}, best on these rows: {short(benefit)}"
+        marks = [Mark(words, "cut", threshold, benefit)]
+    earned = next((rule["benefit"] for rule in report["rules"] if rule["rule"] == "threshold_posterior"), None)
+    if posterior is not None and earned is not None:
+        is_on_axis = 0 <= posterior <= 1 and not corrected
+        words = f"posterior threshold {short(posterior)}{'' if is_on_axis else ' (off this axis)'}: {short(earned)}"
+        marks.append(Mark(words, "posterior", *((posterior, earned) if is_on_axis else ())))
+    return marks
