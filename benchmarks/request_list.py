@@ -92,7 +92,6 @@ OPTIONS = """
 /predict 3 {"rule": "threshold", "threshold": 0.3}
 /predict 3 {"rule": "beta_delta", "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 7.5, "C_DD": 2}, "actions": null}
 /predict 3 {"rule": "hierarchical", "costs": {"majority": "green", "C_HD": 1, "C_DH": 7.5}, "actions": null}
-/predict 2 {"priors": "estimate"}
 /predict 10 {"explain": true}
 /predict 4 {"limits": {"treat": 1}}
 /predict 3 {"limits": {"treat": {"at_least": 1, "at_most": 3}, "wait": 5}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.text import positions
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
@@ -30,6 +30,21 @@ def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
     return scaled
 
 
+def under_priors(
+    P: np.ndarray, classes: Sequence[object], trained: np.ndarray, priors: Mapping[str, float]
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Class priors as sent (K,), the posteriors P (n, K), made with the priors `trained` (K,), under them, and
+    warnings; Invalid at or below /priors.
+    """
+    names = [str(name) for name in classes]
+    with below("/priors"):
+        used = as_priors(priors, names)
+        unseen = np.flatnonzero((trained <= 0) & (used > 0))
+        never = "the class does not occur in training; its share must be 0"
+        reject((Flaw(pointer(names[k]), never) for k in unseen), "invalid priors")
+    return used, *shift_priors(P, trained, used)
+
+
 def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Posteriors under other class priors than those of training, and warnings: `p_k used_k / trained_k`, renormalised.
 
@@ -37,13 +52,8 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     rule where only the priors differ between training and use (label shift). A class with `used_k = 0` gets 0. A row
     whose probability is on such classes alone has no information about the others: it gets the priors in use, and a
     warning.
-    Raises Invalid at `/k` if class k occurs in use but not in training. O(n K).
+    A class that does not occur in training must not in use. O(n K).
     """
-    unseen = np.flatnonzero((trained <= 0) & (used > 0))
-    reject(
-        (Flaw(pointer(k), "the class does not occur in training; its share must be 0") for k in unseen),
-        "invalid priors",
-    )
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
     shifted = P * ratio
     total = shifted.sum(axis=1, keepdims=True)

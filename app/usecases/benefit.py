@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.decisions.benefit import confusion, mu, realised_benefit, upper_bound
 from app.decisions.folds import stratified_folds
+from app.decisions.priors import under_priors
 from app.decisions.ranking import FEWEST, Judged, Ranking, contest, doubts
 from app.decisions.rules import Rows, Ruled, RuleName, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
@@ -20,7 +21,6 @@ from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion
 from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import HasMatrix, NamedMatrixFields, needed_matrix
 from app.usecases.predict import check_classes
-from app.usecases.priors import shifted
 from app.usecases.rules import sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
@@ -310,7 +310,7 @@ def _by_cut(rows: Evidence, judged: Judged, priors: np.ndarray, bound: float, po
 def _with_priors(
     rows: Evidence, priors: Mapping[str, float], shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    used, P, warnings = shifted(rows.P, rows.classes, rows.priors, priors)
+    used, P, warnings = under_priors(rows.P, rows.classes, rows.priors, priors)
     absent = np.flatnonzero((shares == 0) & (used > 0))
     if absent.size:
         name = rows.classes[absent[0]]

@@ -60,16 +60,6 @@ class Explanation(BaseModel):
     contributions_to: ContributionTarget | None = None
 
 
-class EstimatedPrior(BaseModel):
-    """A class prior, estimated from the batch, with its 95 % interval. Where the batch does not contradict the share in
-    training (`warnings`), `prior` is that share.
-    """
-
-    prior: float
-    low: float
-    high: float
-
-
 class DecisionsAnswer(BaseModel):
     """Columns with one entry per instance; `expected_benefits` has a column per action."""
 
@@ -93,9 +83,6 @@ class DecisionsAnswer(BaseModel):
     gap: float | None = Field(default=None, description="by how much at most other decisions earn more; 0: none do")
     propensities: list[float] | None = Field(default=None, description="with `explore`: the chance of each decision")
     explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
-    estimated_priors: dict[str, EstimatedPrior] | None = Field(
-        default=None, description='with "priors": "estimate": by class'
-    )
     warnings: list[str]
 
 

@@ -20,7 +20,8 @@ from pydantic import Field
 from app import progress
 from app.access.caller import Caller
 from app.decisions.benefit import decide
-from app.errors import Flaw, Invalid, NotFound, PayoffError, pointer, reject
+from app.decisions.priors import as_priors, under_priors
+from app.errors import Flaw, Invalid, NotFound, PayoffError, below, pointer, reject
 from app.evidence.drift import holm
 from app.evidence.intervals import FEWEST
 from app.evidence.truths import Maturity, payoff_range
@@ -41,7 +42,6 @@ from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import THIN, Paired, gain, verdict, way
 from app.usecases.ports import Ports
 from app.usecases.predict import decide_given
-from app.usecases.priors import corrected, stated
 from app.usecases.rules import Costs, Rule, RuleFields, check_fields
 from app.usecases.specs import ReplaySpec
 
@@ -94,7 +94,8 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
         try:
             check_fields(_question(rule))
             if rule.get("priors") is not None:
-                stated(rule["priors"], [str(name) for name in card.classes])
+                with below("/priors"):
+                    as_priors(rule["priors"], [str(name) for name in card.classes])
         except Invalid as error:
             raise error.under(pointer("rules", i)) from error
     spec = ReplaySpec(
@@ -371,7 +372,7 @@ class Replay:
         if wanted is not None:
             if base is None:
                 raise Invalid("the class priors in training are not known any more: the version was deleted")
-            P = corrected(P, classes, np.array(base), wanted).P
+            _, P, _ = under_priors(P, classes, np.array(base), wanted)
         held = _Held(part, rows, P)
         if not (alternative.rule.get("limits") or alternative.rule.get("resources")):
             alternative.decide([held])

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
 from app.decisions.benefit import LARGEST, Decision
+from app.decisions.priors import under_priors
 from app.decisions.rules import beta_delta, hierarchical
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
 from app.errors import Conflict, Flaw, Invalid, below, pointer, reject
@@ -19,7 +20,6 @@ from app.usecases.explain import explanations
 from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
 from app.usecases.limits import LimitedFields, decide_within_limits
 from app.usecases.matrices import MatrixFields, Prepared, best_in_training, check_distinct, read_matrix
-from app.usecases.priors import corrected
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
 _DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes
@@ -56,11 +56,10 @@ class RuleFields(LimitedFields, MatrixFields):
     rule: Rule = "expected_benefit"
     threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
     costs: Costs | None = None
-    priors: Literal["estimate"] | ByClass | None = Field(
+    priors: ByClass | None = Field(
         default=None,
-        description="class priors where the model is used, by class; `estimate`: estimated from the instances of this"
-        " request",
-        examples=[{"healthy": 0.98, "ill": 0.02}, "estimate"],
+        description="class priors where the model is used, by class",
+        examples=[{"healthy": 0.98, "ill": 0.02}],
     )
     explain: StrictBool = Field(default=False, description="say what would change each decision; in JSON answers")
 
@@ -78,7 +77,7 @@ class RuleFields(LimitedFields, MatrixFields):
 
 class Answer(NamedTuple):
     """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected benefits (n, A), and
-    the priors (K,) that the request asked for, in whatever way.
+    the priors (K,) that the request states.
 
     `matrix` is that by which these are expected. `propensities` (n,) are those of the actions, where these were drawn.
     """
@@ -173,10 +172,9 @@ def decide_by(
         return Answer(
             asked.rule, classes, known.actions, best.choice, scores, best.expected_benefits, told, {}, matrix=known
         )
-    P, priors, notes, figures = scores, None, list[str](), dict[str, Any]()
+    P, priors, notes = scores, None, list[str]()
     if asked.priors is not None and model is not None:
-        found = corrected(scores, classes, model.priors, asked.priors)
-        P, priors, notes, figures = found.P, found.priors, found.warnings, found.figures
+        priors, P, notes = under_priors(scores, classes, model.priors, asked.priors)
     matrix = known or _matrix(asked, classes, len(P), model)
     if matrix is not None and matrix.is_named and asked.rule not in _DECIDES_ACTIONS:
         named = some_of([str(name) for name in matrix.actions], _SHOWN)
@@ -185,12 +183,12 @@ def decide_by(
     actions = matrix.actions if matrix is not None else _two_actions(asked.actions) or classes
     decision = None if matrix is None else matrix.decide(P)
     case = _Case(model, classes, asked, scores, priors, P, matrix, actions, decision)
-    choice, more, ruled = _RULES[asked.rule](case)
+    choice, more, figures = _RULES[asked.rule](case)
     explained = None
     if asked.explain and matrix is not None:
         explained = explanations(P, matrix.benefits, choice, classes, actions)
     expected = None if decision is None else decision.expected_benefits
-    told, figures = [*warnings, *notes, *more], {**ruled, **figures}
+    told = [*warnings, *notes, *more]
     return Answer(asked.rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.decisions.priors import as_priors, shift_priors
+from app.decisions.priors import as_priors, shift_priors, under_priors
 from app.errors import Invalid
 
 
@@ -82,9 +82,9 @@ def test_a_row_without_any_mass_left_gets_the_priors_and_a_warning():
 def test_a_class_without_training_rows_cannot_occur_in_use():
     P, trained = np.array([[0.5, 0.5, 0.0]]), np.array([0.5, 0.5, 0.0])
     with pytest.raises(Invalid) as caught:
-        shift_priors(P, trained, np.array([0.5, 0.0, 0.5]))
+        under_priors(P, ["a", "b", 3], trained, {"a": 0.5, "b": 0, "3": 0.5})
 
-    assert [flaw.loc for flaw in caught.value.flaws] == ["/2"]
+    assert [flaw.loc for flaw in caught.value.flaws] == ["/priors/3"]
     assert shift_priors(P, trained, np.array([1.0, 0.0, 0.0]))[0].tolist() == [[1.0, 0.0, 0.0]]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chi2_contingency, false_discovery_control, ks_2samp
 
-from app.evidence.drift import category_change, drifted, histogram_change, holm
+from app.evidence.drift import category_change, drifted, histogram_change, holm, odds_change
 from app.evidence.intervals import Mean, MeanSums
 from app.evidence.truths import Group, Selection, known_shares, payoff_range
 from tests.reference.evidence import known_moments
@@ -205,3 +205,26 @@ def test_two_categories_are_compared_exactly_however_rare():
 )  # fmt: skip
 def test_the_p_value_of_an_interval(interval, expected):
     assert Mean(*interval).p_value == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("shares", "rows", "n"),
+    [
+        ([0.9, 0.1], 150, 2_000),
+        ([0.5, 0.5], 300, 300),
+        ([0.02, 0.98], 1_000, 10_000),
+        ([0.7, 0.2, 0.1], 60, 40),
+        ([0.9, 0.07, 0.02, 0.01], 150, 2_000),
+    ],
+)
+def test_a_small_sample_to_train_on_is_no_change(shares, rows, n):
+    rng = np.random.default_rng(1)
+    found = [category_change(rng.multinomial(n, shares), rng.multinomial(rows, shares)).p_value for _ in range(400)]
+    assert np.mean(np.array(found) < 0.05) < 0.065
+
+
+def test_a_change_of_shares_is_found_and_measured():
+    counts, trained = np.array([180, 1_820]), np.array([400, 1_600])
+    assert category_change(counts, trained).p_value < 1e-6
+    assert odds_change(counts, trained) == pytest.approx(400 / 1_600 * 1_820 / 180, rel=0.01)
+    assert odds_change(np.array([500, 500]), np.array([50, 50])) == 1

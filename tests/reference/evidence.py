@@ -8,18 +8,6 @@ from typing import Any
 import numpy as np
 
 
-def em_of_priors(P, trained, rounds=20_000):
-    """Saerens, Latinne and Decaestecker (2002), as printed."""
-    used = trained.copy()
-    for _ in range(rounds):
-        posterior = P * used / trained
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        if np.abs(posterior.mean(axis=0) - used).max() < 1e-13:
-            break
-        used = posterior.mean(axis=0)
-    return used
-
-
 def known_moments(cases, known):
     """Mean and covariance of the known cases after each action, over all equally likely ways to know so many of all."""
     actions = np.repeat(np.arange(len(cases)), cases)

@@ -14,7 +14,7 @@ class WithMore(PredictRequest):
 
 
 @pytest.mark.parametrize(
-    "extra", [{"priors": "estimate"}, {"explain": True}, {"explore": 0.1}, {"limits": {"a": 1}}, {"more": True}]
+    "extra", [{"priors": {"a": 1}}, {"explain": True}, {"explore": 0.1}, {"limits": {"a": 1}}, {"more": True}]
 )
 def test_any_field_but_those_of_matrix_and_ids_needs_the_whole_way(extra):
     asked = {"model": "m", "instances": [[1]], "benefits": [[0, -1], [-10, 5]], "record": True}

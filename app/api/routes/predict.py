@@ -181,7 +181,7 @@ class Ready(NamedTuple):
         if numbers > _LONG_NUMBERS or slow or (fields.explain and numbers > _EXPLAINED_NUMBERS):
             return "long"
         most = _LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS
-        return "in a thread" if numbers > most or fields.explain or fields.priors == "estimate" else "now"
+        return "in a thread" if numbers > most or fields.explain else "now"
 
 
 def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -> Ready:

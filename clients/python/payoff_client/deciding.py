@@ -220,7 +220,7 @@ def _new_id() -> str:
 
 def are_together(fields: Mapping[str, Any]) -> bool:
     """Whether the decisions depend on all rows together."""
-    return isinstance(fields.get("priors"), str) or not fields.keys().isdisjoint(("limits", "resources"))
+    return not fields.keys().isdisjoint(("limits", "resources"))
 
 
 def _is_per_row(benefits: Any) -> bool:

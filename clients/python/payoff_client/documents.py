@@ -60,7 +60,7 @@ class Stakes(MatrixOptions, total=False):
     rule: str
     threshold: str | float
     costs: Mapping[str, Any]
-    priors: Mapping[str, float] | str  # by class, or `estimate`
+    priors: Mapping[str, float]  # by class
     limits: Mapping[str, Any]
     resources: Sequence[Mapping[str, Any]]
     explore: float

@@ -50,7 +50,7 @@ from payoff_client.rows import Rows, Table, plain, table_of
 from payoff_client.terminal import Bar, in_notebook
 from payoff_client.transport import JSON, SVG, Call, Link, Linked, Mode, T, delete, post, put, query, shared, step
 
-_FIGURES = ("limits", "total", "unlimited_total", "gap", "estimated_priors")  # of all rows of a file together
+_FIGURES = ("limits", "total", "unlimited_total", "gap")  # of all rows of a file together
 
 
 class Matrices(Linked[Mode]):

@@ -22,7 +22,6 @@ CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "features": FEATURES}
 TOGETHER = [
     {"limits": {"t": 100}},
     {"resources": [{"name": "beds", "at_most": 100, "use": {"t": 1}}]},
-    {"priors": "estimate"},
 ]
 
 
