@@ -54,6 +54,7 @@ class JobLimits:
     threads: int = 1
 
 
+@dataclass(eq=False)
 class Attempt:
     """Runs `target(argument, job)` in a process, renews the lease meanwhile, and stores how it ended.
 
@@ -61,29 +62,19 @@ class Attempt:
     job as it is after the attempt, `on_end` is called last. After an outage the job is held for `rest` seconds.
     """
 
-    def __init__(
-        self,
-        queue: Queue,
-        job: Job,
-        target: Target,
-        argument: Any,
-        limits: JobLimits,
-        *,
-        trusted_until: float,
-        tell: Callable[[Job], None],
-        on_end: Callable[[], None],
-        rest: float,
-    ) -> None:
-        self.job = job
-        self.log = log.bind(**job.named)
-        self._queue = queue
-        self._work = (target, argument, job, limits.threads)
-        self._limits = limits
-        self._trusted_until = trusted_until
-        self._tell = tell
-        self._on_end = on_end
-        self._rest = rest
-        self._fraction, self._stage = 0.0, job.stage
+    queue: Queue
+    job: Job
+    target: Target
+    argument: Any
+    limits: JobLimits
+    trusted_until: float
+    tell: Callable[[Job], None]
+    on_end: Callable[[], None]
+    rest: float
+
+    def __post_init__(self) -> None:
+        self.log = log.bind(**self.job.named)
+        self._fraction, self._stage = 0.0, self.job.stage
         self._failure: Ending | None = None  # that the process reported
         self._stop: Ending | None = None
         self._stopped = threading.Event()
@@ -113,11 +104,11 @@ class Attempt:
             ending = self._ending()
             if ending.cause is Cause.OUTAGE and self._stop is None:
                 self._stage = f"waiting to be tried again: {ending.problem.detail}"
-                self._stopped.wait(self._rest)
+                self._stopped.wait(self.rest)
             self._store(ending)
         finally:
             self._over.set()
-            self._on_end()
+            self.on_end()
 
     # The process
 
@@ -126,7 +117,7 @@ class Attempt:
         if self._stop is not None:
             return self._stop
         try:
-            with started(main, *self._work) as (process, reader):
+            with started(main, self.target, self.argument, self.job, self.limits.threads) as (process, reader):
                 self._supervise(process, reader)
         except Exception as error:
             self.log.exception("the process of a job could not be run")
@@ -137,7 +128,7 @@ class Attempt:
         """Listen to the process, and stop it where needed, until neither it nor its group is there."""
         pid = process.pid
         assert pid is not None  # it was started
-        deadline = monotonic() + self._limits.seconds
+        deadline = monotonic() + self.limits.seconds
         kill_at = math.inf
         while not connection.wait([process.sentinel], _TICK_SECONDS):
             self._receive(reader)
@@ -170,8 +161,8 @@ class Attempt:
                     self._fraction = fraction
 
     def _excess(self, pid: int, deadline: float) -> Ending | None:
-        limits = self._limits
-        if monotonic() > self._trusted_until:
+        limits = self.limits
+        if monotonic() > self.trusted_until:
             return LOST
         if monotonic() > deadline:
             return Ending(Event.FAIL, Problem(f"it took longer than the {limits.seconds:g} s allowed"))
@@ -184,11 +175,11 @@ class Attempt:
 
     def _renew(self) -> None:
         """Renew the lease until the attempt is over; where that cannot be done its process ends with the lease."""
-        lease = self._queue.lease_seconds
+        lease = self.queue.lease_seconds
         while not self._over.wait(min(_BEAT_SECONDS, lease / 4)):
             trusted_until = monotonic() + lease
             try:
-                answer = self._queue.beat(self.job, self._fraction, self._stage)
+                answer = self.queue.beat(self.job, self._fraction, self._stage)
             except Unavailable as error:
                 self.log.warning("lease not renewed", error=type(error).__name__)
                 continue
@@ -197,7 +188,7 @@ class Attempt:
                 continue
             match answer:
                 case Beat.GO_ON:
-                    self._trusted_until = trusted_until
+                    self.trusted_until = trusted_until
                 case Beat.CANCEL:
                     self.stop(CANCELLED)
                 case Beat.LOST:
@@ -224,19 +215,19 @@ class Attempt:
     def _settle(self, ending: Ending) -> None:
         """Store the end, unless the process finished the job itself or the job is another worker's by now."""
         job = self.job
-        now = self._queue.end(job, ending)
+        now = self.queue.end(job, ending)
         if now is not None:
             self.log.warning("attempt ended", then=ending.event, why=ending.problem.detail, trace=ending.trace)
-            self._tell(now)
+            self.tell(now)
             return
         try:
-            now = self._queue.get(job.id)
+            now = self.queue.get(job.id)
         except NotFound:
             self.log.warning("the job no longer exists")
             return
         self.log.info("job ended", status=now.status)
         if now.status is Status.SUCCEEDED and now.attempt == job.attempt:
-            self._tell(now)  # else the worker that took the job away does
+            self.tell(now)  # else the worker that took the job away does
 
 
 def _ending_of(code: int | None) -> Ending:

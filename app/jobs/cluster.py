@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 import platform
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import Future as LocalFuture
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pickle import dumps, loads
@@ -64,7 +64,7 @@ class Cluster(ParallelBackendBase):
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """The threads of all workers; two at least, because joblib would run the pieces here if it were one."""
         del n_jobs  # the cluster is as large as it is
-        with _Answering():
+        with _answering():
             client = self._client()
             client.wait_for_workers(1, timeout=_WORKER_SECONDS)
             return int(max(2, sum(client.ncores().values())))
@@ -82,7 +82,7 @@ class Cluster(ParallelBackendBase):
 
     def retrieve_result_callback(self, out: Result) -> Any:
         self._waiting.discard(out)
-        with _Answering():
+        with _answering():
             return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
@@ -150,24 +150,17 @@ class Cluster(ParallelBackendBase):
                 )
 
 
-class _Answering:
+@contextmanager
+def _answering() -> Iterator[None]:
     """An error of Dask as an error of this service."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        match error:
-            case KilledWorker():
-                raise Died("a piece of its work ended several Dask workers in a row (perhaps it needed more memory)")
-            case CancelledError():
-                raise Unavailable("the Dask cluster lost what it was given") from error
-            case ModuleNotFoundError() if str(error.name).startswith("app"):
-                raise Unavailable("a Dask worker does not know Payoff: run it from the same image") from error
-            case RuntimeError() if "deserialization" in str(error):
-                raise Unavailable("the Dask scheduler does not know Payoff: run it from the same image") from error
-            case OSError() | TimeoutError():
-                raise Unavailable("the Dask cluster cannot be reached, or has no workers") from error
+    try:
+        yield
+    except KilledWorker as error:
+        raise Died("a piece of its work ended several Dask workers in a row (perhaps it needed more memory)") from error
+    except CancelledError as error:
+        raise Unavailable("the Dask cluster lost what it was given") from error
+    except OSError as error:
+        raise Unavailable("the Dask cluster cannot be reached, or has no workers") from error
 
 
 # On a worker
@@ -194,7 +187,12 @@ def run(key: str, pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarr
 
     Between two reports of progress it is seen whether anybody still waits for this task, `key`. If not, it ends.
     """
-    _check(expected)
+    own = versions()
+    for name, wanted in expected.items():
+        if own.get(name) != wanted:
+            raise Unavailable(
+                f"a Dask worker has {name} {own.get(name)} and the job {wanted}: run both from the same image"
+            )
     calls: Sequence[Call] = loads(pickled)  # noqa: S301 - a client that can send a task can run any code anyway
 
     def here(value: Any) -> Any:
@@ -203,15 +201,6 @@ def run(key: str, pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarr
     cap_threads(1)
     with interruptible(_go_on_while_wanted(key)):
         return [function(*map(here, values), **named) for function, values, named in calls]
-
-
-def _check(expected: Mapping[str, str]) -> None:
-    here = versions()
-    for name, wanted in expected.items():
-        if here.get(name) != wanted:
-            raise Unavailable(
-                f"a Dask worker has {name} {here.get(name)} and the job {wanted}: run both from the same image"
-            )
 
 
 def _go_on_while_wanted(key: str) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
@@ -13,8 +14,9 @@ from typing import Any
 
 import structlog
 
+from app.errors import Unavailable
 from app.jobs.attempt import Attempt, JobLimits, Target
-from app.jobs.job import RELEASED, Cause, Job, again
+from app.jobs.job import RELEASED, Job
 from app.jobs.queue import Queue
 from app.processes import preload
 
@@ -64,25 +66,20 @@ class Worker:
         self._rest_seconds = rest_seconds
         self._running: list[Attempt] = []
         self._check_in_at = 0.0
-        self._turned_at = 0.0
-        self._failed = ""
+        self._turned_at = -math.inf
         self._awake = threading.Event()
         self._stopping = threading.Event()
-        self._looping = False
         self._thread: threading.Thread | None = None
 
     @property
     def problem(self) -> str:
         """Why it is not alive, as a clause; empty while the loop runs and one of its turns went well recently."""
-        if not self._looping:
-            return "the worker's loop has ended"
-        if self.turn_age < max(_ALIVE_SECONDS, 3 * self._queue.lease_seconds):
-            return ""
-        return f"the worker's loop fails at {self._failed}" if self._failed else "the worker's loop hangs"
+        alive = self.turn_age < max(_ALIVE_SECONDS, 3 * self._queue.lease_seconds)
+        return "" if alive else "the worker's loop fails, hangs or has ended"
 
     @property
     def turn_age(self) -> float:
-        """Seconds since the last turn of the loop that went well, or since the start."""
+        """Seconds since the loop's start or its last turn that went well; infinite while it does not run."""
         return monotonic() - self._turned_at
 
     def wake(self) -> None:
@@ -92,7 +89,7 @@ class Worker:
     def start(self) -> None:
         """Run in a thread."""
         self._stopping.clear()
-        self._turned_at, self._looping = monotonic(), True
+        self._turned_at = monotonic()
         self._thread = threading.Thread(target=self.run, args=(self._stopping,), name=self.name, daemon=True)
         self._thread.start()
 
@@ -108,7 +105,7 @@ class Worker:
         """Work until `stop` is set; whatever goes wrong meanwhile is logged and tried again."""
         preload(["app.jobs.single", "app.jobs.attempt", *self._modules])
         self._queue.listeners.append(self.wake)
-        self._turned_at, self._looping = monotonic(), True
+        self._turned_at = monotonic()
         backoff = 0.0
         try:
             while not stop.is_set():
@@ -116,40 +113,31 @@ class Worker:
                 self._awake.wait(backoff or (_BUSY_SECONDS if self._running else _IDLE_SECONDS))
                 self._awake.clear()
         finally:
-            self._looping = False
+            self._turned_at = -math.inf
             self._queue.listeners.remove(self.wake)
             self._leave()
 
     def _turn(self) -> bool:
-        """Do what is due, each part by itself, so that one that fails holds up no other; whether all went well.
+        """Do what is due; whether all went well.
 
-        A worker checks in only after all else went well: one that does nothing useful is not counted.
+        A worker checks in after all else went well: one that does nothing useful is not counted.
         """
         self._running = [attempt for attempt in self._running if not attempt.over]
         due = monotonic() >= self._check_in_at
-        well = not due or self._try("recover_lost", self._recover_lost)
-        well = self._try("claim", self._claim) and well
-        if due and well and (well := self._try("check_in", lambda: self._queue.check_in(self.name))):
-            self._check_in_at = monotonic() + self._queue.lease_seconds / 4
-        if well:
-            self._turned_at, self._failed = monotonic(), ""
-        return well
-
-    def _try(self, part: str, work: Callable[[], None]) -> bool:
         try:
-            work()
+            for job in self._queue.recover_lost() if due else ():
+                log.warning("the worker of a job stopped responding", status=job.status, **job.named)
+                self._tell(job)
+            self._claim()
+            if due:
+                self._queue.check_in(self.name)
+                self._check_in_at = monotonic() + self._queue.lease_seconds / 4
         except Exception:
-            self._failed = part
             with suppress(Exception):  # a line that cannot be written ends no loop
-                log.exception("worker failed, trying again", worker=self.name, part=part)
+                log.exception("worker failed, trying again", worker=self.name)
             return False
+        self._turned_at = monotonic()
         return True
-
-    def _recover_lost(self) -> None:
-        """Take jobs from workers that stopped responding."""
-        for job in self._queue.recover_lost():
-            log.warning("the worker of a job stopped responding", status=job.status, **job.named)
-            self._tell(job)
 
     def _claim(self) -> None:
         """Claim jobs until all slots are in use or no job is queued."""
@@ -171,11 +159,7 @@ class Worker:
                 on_end=self.wake,
                 rest=min(self._rest_seconds * 2 ** min(job.outages, 10), _LONGEST_REST_SECONDS),
             )
-            try:
-                attempt.start()
-            except RuntimeError:  # this process has as many threads as it may
-                self._queue.end(job, again("its worker could not start a thread", Cause.DEATH))
-                raise
+            attempt.start()
             self._running.append(attempt)
 
     def _tell(self, job: Job) -> None:
@@ -193,4 +177,5 @@ class Worker:
         for attempt in self._running:
             attempt.join(max(until - monotonic(), 0.0))
         self._running.clear()
-        self._try("check_out", lambda: self._queue.check_out(self.name))
+        with suppress(Unavailable):  # its line goes with those of workers that fell silent
+            self._queue.check_out(self.name)
