@@ -382,17 +382,6 @@ def test_a_budget_below_every_tree_leaves_the_prior(task):
         np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
 
 
-def test_weak_learners_answer_as_scikit_learns_trees():
-    """The columns of boosted features are the outputs of the ensemble's own trees."""
-    model, X = fitted("boosted")
-    scorer = model.model_.scorer
-    prepared = scorer.plain.columns(X)
-    told = scorer.weak.outputs(prepared)
-    assert told.shape[1] <= 10
-    assert all(2 <= len(np.unique(column)) <= 4 for column in told.T)
-    np.testing.assert_allclose(scorer.scores(X), told @ scorer.coef + scorer.intercept)
-
-
 def test_evaluation_costs_are_paid_once_on_a_path():
     """With free features only the weak learners cost, each once."""
     X, _, y = table()

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
-from app.acquisition.tree_of_classifiers import Scorer
 from app.learners.design import Design
 from app.learners.linear import Linear
-
-_BATCH = 2000
-
-
-class Map(Protocol):
-    """A fitted feature map phi: raw rows (n, m) to columns (n, T); `uses` (m, T) bool is the paper's F."""
-
-    @property
-    def uses(self) -> np.ndarray: ...
-
-    def columns(self, X: np.ndarray) -> np.ndarray:
-        """The columns (n, T), dense."""
-        ...
-
-    def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> Scorer:
-        """The scores of linear models on phi: coefficients (T, scores), intercepts (scores,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """The prepared features themselves."""
+    """The prepared features themselves; `uses` (m, T) bool, the paper's F: which features a column reads."""
 
     design: Design
     uses: np.ndarray
@@ -48,94 +30,62 @@ class Plain:
         return cls(design, np.arange(X.shape[1])[:, None] == features[None, :])
 
     def columns(self, X: np.ndarray) -> np.ndarray:
+        """The columns (n, T), dense, for rows (n, m)."""
         found = self.design.matrix(X)
         dense: np.ndarray = found if isinstance(found, np.ndarray) else found.toarray()
         return dense
 
     def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
+        """The scores of raw rows by linear models of the columns: coefficients (T, scores), intercepts (scores,)."""
         return self.design.fold(coef.T, intercept)
 
 
 @dataclass(frozen=True, eq=False)
-class WeakLearners:
-    """T small regression trees as arrays (T, nodes): `x <= threshold` of column `feature` goes to `left`.
+class Boosted:
+    """The outputs of a boosted ensemble's trees, centred and scaled to variance 1 (section 3); fields as of `Plain`.
 
-    A leaf's children are itself, so that `depth` steps lead every row to its leaf. Columns compare as float32.
+    `trees` are scikit-learn's fitted `tree_`.
     """
 
-    depth: int
-    feature: np.ndarray
-    threshold: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    value: np.ndarray
-
-    @classmethod
-    def of(cls, trees: Sequence[Any]) -> Self:
-        """From fitted scikit-learn trees (their `tree_`)."""
-        most = max(tree.node_count for tree in trees)
-        arrays = [np.zeros((len(trees), most), dtype) for dtype in (np.intp, float, np.intp, np.intp, float)]
-        for t, tree in enumerate(trees):
-            size, own = tree.node_count, np.arange(tree.node_count)
-            leaf = tree.children_left < 0
-            arrays[0][t, :size] = np.where(leaf, 0, tree.feature)
-            arrays[1][t, :size] = tree.threshold
-            arrays[2][t, :size] = np.where(leaf, own, tree.children_left)
-            arrays[3][t, :size] = np.where(leaf, own, tree.children_right)
-            arrays[4][t, :size] = tree.value[:, 0, 0]
-        return cls(max(tree.max_depth for tree in trees), *arrays)
-
-    def outputs(self, columns: np.ndarray) -> np.ndarray:
-        """What each tree says (n, T) of prepared rows (n, width). O(n T depth)."""
-        X, trees = columns.astype(np.float32), np.arange(len(self.feature))
-        found = np.empty((len(X), len(trees)))
-        for start in range(0, len(X), _BATCH):
-            rows = np.arange(start, min(start + _BATCH, len(X)))[:, None]
-            node = np.zeros((len(rows), len(trees)), dtype=np.intp)
-            for _ in range(self.depth):
-                goes_left = X[rows, self.feature[trees, node]] <= self.threshold[trees, node]
-                node = np.where(goes_left, self.left[trees, node], self.right[trees, node])
-            found[rows[:, 0]] = self.value[trees, node]
-        return found
-
-    def take(self, trees: np.ndarray) -> WeakLearners:
-        """Some of them."""
-        arrays = (self.feature, self.threshold, self.left, self.right, self.value)
-        return WeakLearners(self.depth, *(array[trees] for array in arrays))
-
-
-@dataclass(frozen=True, eq=False)
-class Boosted:
-    """The outputs of a boosted ensemble's trees, centred and scaled to variance 1 (section 3)."""
-
     plain: Plain
-    weak: WeakLearners
+    trees: Sequence[Any]
     means: np.ndarray
     scales: np.ndarray
     uses: np.ndarray
 
     def columns(self, X: np.ndarray) -> np.ndarray:
-        found = self.weak.outputs(self.plain.columns(X))
+        """The columns (n, T) for rows (n, m)."""
+        found = outputs(self.trees, self.plain.columns(X))
         found -= self.means
         found /= self.scales
         return found
 
     def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> BoostedScorer:
+        """As of `Plain`."""
         used = np.flatnonzero(coef.any(axis=1))
         scaled = coef[used] / self.scales[used, None]
-        return BoostedScorer(self.plain, self.weak.take(used), scaled, intercept - self.means[used] @ scaled)
+        trees = [self.trees[t] for t in used.tolist()]
+        return BoostedScorer(self.plain, trees, scaled, intercept - self.means[used] @ scaled)
 
 
 @dataclass(frozen=True, eq=False)
 class BoostedScorer:
-    """Scores from those weak learners that have weight."""
+    """Scores from those trees that have weight."""
 
     plain: Plain
-    weak: WeakLearners
+    trees: Sequence[Any]
     coef: np.ndarray
     intercept: np.ndarray
 
     def scores(self, X: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.weak.outputs(self.plain.columns(X)) @ self.coef
+        found: np.ndarray = outputs(self.trees, self.plain.columns(X)) @ self.coef
         found += self.intercept
         return found
+
+
+def outputs(trees: Sequence[Any], columns: np.ndarray) -> np.ndarray:
+    """What each of scikit-learn's regression trees says (n, T) of prepared rows (n, width)."""
+    X, found = columns.astype(np.float32), np.empty((len(columns), len(trees)))
+    for t, tree in enumerate(trees):
+        found[:, t] = tree.predict(X)[:, 0]
+    return found

@@ -15,7 +15,7 @@ from app.acquisition.session import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import shuffled_groups
-from app.learners.cost_tree.columns import Boosted, Map, Plain, WeakLearners
+from app.learners.cost_tree.columns import Boosted, Plain, outputs
 from app.learners.cost_tree.estimator import CostTree, Point
 from app.learners.cost_tree.hard import HardTree, Rows
 from app.learners.cost_tree.optimise import grow, improve
@@ -67,7 +67,7 @@ class Setting:
     `benefits` (K, A) are in the currency of the prices.
     """
 
-    phi: Map
+    phi: Plain | Boosted
     loss: Loss
     n_classes: int
     prices: Prices
@@ -189,7 +189,7 @@ def train(learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, 
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
     targets = y if K else (y - center) / unit
     with part(0.0, 0.2, "preparing columns"):
-        phi: Map = Plain.fit(X, weights, learner.categorical(), standardise=learner.standardise)
+        phi: Plain | Boosted = Plain.fit(X, weights, learner.categorical(), standardise=learner.standardise)
         if isinstance(phi, Plain) and learner.features == "boosted":
             seed = int(random.randint(2**31 - 1))
             phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
@@ -247,8 +247,7 @@ def boosted(
     uses = np.zeros((plain.uses.shape[0], len(trees)), dtype=np.bool_)
     for t, tree in enumerate(trees):
         uses[:, t] = plain.uses[:, np.unique(tree.feature[tree.feature >= 0])].any(axis=1)
-    weak = WeakLearners.of(trees)
-    found = weak.outputs(columns)
+    found = outputs(trees, columns)
     means = weights @ found / weights.sum()
     scales = np.sqrt(weights @ (found - means) ** 2 / weights.sum()) if learner.standardise else np.ones(len(trees))
-    return Boosted(plain, weak, means, np.where(scales > 0, scales, 1.0), uses)
+    return Boosted(plain, trees, means, np.where(scales > 0, scales, 1.0), uses)
