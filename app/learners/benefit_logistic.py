@@ -11,12 +11,10 @@ from scipy.special import expit, log_expit
 
 from app.decisions.explanations import Contributions
 from app.errors import Flaw, Invalid, pointer
-from app.learners.base import Learner
 from app.learners.design import Design
-from app.learners.linear import Linear, Logit, softmax
+from app.learners.linear import LinearScorer, probabilities
 from app.learners.loading import scikit
-from app.learners.logistic import chosen_transform
-from app.learners.parameters import Calibration, Strength
+from app.learners.logistic import Logistic
 
 
 def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
@@ -68,44 +66,38 @@ def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
 
 
 @dataclass(frozen=True)
-class WeightedLogit(Logit):
-    """Two classes: `linear` scores the unweighted log-odds, `shifts` (1,) = log eta undoes the undoing."""
+class Weighted(LinearScorer):
+    """`linear` scores the unweighted log-odds of the second class, or of each of K classes against the rest.
+
+    `shifts` (1,) or (K,) = log eta undo the undoing.
+    """
 
     shifts: np.ndarray
 
-    def weighted(self, X: np.ndarray) -> np.ndarray:
-        z = self.linear.scores(X) - self.shifts
-        return np.asarray(expit(np.concatenate((-z, z), axis=1)))
-
-
-@dataclass(frozen=True)
-class OneVsRest:
-    """K classes: `linear` scores each one's unweighted log-odds against the rest, `shifts` (K,) = log eta."""
-
-    linear: Linear
-    converged: bool
-    shifts: np.ndarray
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        return softmax(log_expit(self.linear.scores(X)))  # each q divided by their sum, with no 0/0 far out
+    def probabilities(self, Z: np.ndarray) -> np.ndarray:
+        """Each class's own, divided by their sum, with no 0/0 far out."""
+        return probabilities(Z if Z.shape[1] == 1 else log_expit(Z))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
         """To the log-odds of the chosen class against the rest, by its own model."""
+        if len(self.shifts) == 1:
+            return super().contributions(X, chosen)
         rows, typical = np.arange(len(X)), self.linear.typical
         values = (self.linear.terms(X) - typical)[rows, :, chosen]
         base = (self.linear.intercept + typical.sum(axis=0))[chosen]
         return Contributions(values, base, chosen, "log_odds", calibrated=False)
 
     def weighted(self, X: np.ndarray) -> np.ndarray:
-        return np.asarray(expit(self.linear.scores(X) - self.shifts))
+        """The weighted models' own scores (n, K)."""
+        Z = self.linear.scores(X) - self.shifts
+        return probabilities(Z) if Z.shape[1] == 1 else np.asarray(expit(Z))
 
 
-class BenefitLogistic(Learner):
+class BenefitLogistic(Logistic):
     """Logistic regression that weighs training errors by the benefit matrix; one-vs-rest with three or more classes.
 
     `benefits` (K, K): `benefits[i][j]` of calling i j, in the order of the sorted classes; None weighs all alike.
-    `C`: inverse strength of the L2 penalty. `one_vs_rest`: how the rest's benefits are combined (`rest_weights`).
-    `numeric_transform`: as for `logistic.Logistic`.
+    `one_vs_rest`: how the rest's benefits are combined (`rest_weights`). Other parameters as for `Logistic`.
 
     Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`, cut at 1/2:
     `weighted_scores`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other
@@ -115,21 +107,14 @@ class BenefitLogistic(Learner):
 
     needs_benefits: ClassVar = True
 
-    C: Strength = 1.0
-    calibration: Calibration = "auto"
     one_vs_rest: Annotated[
         Literal["normalised", "as_printed"],
         "With three classes or more: how the benefits of the other classes are combined, as means by class shares"
         " (normalised; equals the two-class weight for two classes), or as the sums printed in the paper (as_printed).",
     ] = "normalised"
-    numeric_transform: str = "auto"
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 
-    model_: WeightedLogit | OneVsRest = field(init=False, repr=False)
-
-    @property
-    def converged_(self) -> bool:
-        return self.model_.converged
+    model_: Weighted = field(init=False, repr=False)
 
     @property
     def eta_(self) -> np.ndarray:
@@ -151,12 +136,7 @@ class BenefitLogistic(Learner):
         chosen = self.weighted_scores(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
-    def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(
-            self.numeric_transform, X, codes, weights, self.categorical(), self.C
-        )
-
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> WeightedLogit | OneVsRest:
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Weighted:
         K = len(self.classes_)
         eta = self._eta(codes, weights)
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
@@ -170,8 +150,7 @@ class BenefitLogistic(Learner):
         coef = np.concatenate([model.coef_ for model, _ in fits])
         intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts
         linear = design.fold(coef, intercept).recorded(X, weights)
-        scorer = WeightedLogit if K == 2 else OneVsRest
-        return scorer(linear, all(converged for _, converged in fits), shifts)
+        return Weighted(linear, all(converged for _, converged in fits), shifts)
 
     def _eta(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
         if self.benefits is None:

@@ -11,7 +11,7 @@ import numpy as np
 from app.errors import Invalid, sent
 from app.learners.base import Learner
 from app.learners.design import Design
-from app.learners.linear import Hinges, Linear, Softmax, softmax
+from app.learners.linear import Hinges, Linear, LinearScorer, softmax
 from app.learners.loading import scikit
 from app.learners.logistic import chosen_transform
 from app.learners.parameters import Majority, Range, Strength
@@ -42,7 +42,7 @@ class Kernel:
         K: np.ndarray = A @ B.T
         if self.name == "linear":
             return K
-        if self.name in ("polynomial", "poly"):
+        if self.name == "polynomial":
             K *= self.gamma
             K += 1.0
             np.power(K, self.degree, out=K)
@@ -138,10 +138,7 @@ class KernelLogistic(Learner):
     Benefit-based classification, section on HCSKLR (the cost-blind model by Zhu and Hastie).
     """
 
-    kernel: Annotated[
-        Literal["rbf", "linear", "polynomial", "poly"],
-        "The similarity of two rows; poly is scikit-learn's name for polynomial.",
-    ] = "rbf"
+    kernel: Annotated[Literal["rbf", "linear", "polynomial"], "The similarity of two rows."] = "rbf"
     gamma: Annotated[
         float | None,
         Range(1e-10, 1e10),
@@ -167,7 +164,7 @@ class KernelLogistic(Learner):
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = chosen_transform(self.numeric_transform, X, codes, weights, self.categorical(), 1.0)
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> KernelScorer | Softmax:
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> KernelScorer | LinearScorer:
         solver = scikit().kernel_solver
         K = len(self.classes_)
         reference = most_common(self.classes_, self.majority, codes, weights)
@@ -193,12 +190,12 @@ class KernelLogistic(Learner):
 
     def _fit_linear(
         self, design: Design, X: np.ndarray, Z: Any, Y: np.ndarray, weights: np.ndarray, others: np.ndarray
-    ) -> Softmax:
+    ) -> LinearScorer:
         W = self._solved(np.hstack([dense(Z), np.ones((len(Y), 1))]), Y, weights)
         self.n_components_ = 0
         full = np.zeros((len(others) + 1, len(W)))
         full[others] = W.T
-        return Softmax(design.fold(full[:, :-1], full[:, -1]).recorded(X, weights), self.converged_)
+        return LinearScorer(design.fold(full[:, :-1], full[:, -1]).recorded(X, weights), self.converged_)
 
     def _landmarks(self, Z: Any) -> np.ndarray:
         """Prepared rows (m, width), dense: all, or a draw without replacement."""

@@ -165,10 +165,6 @@ class Linear:
         Z += self.intercept
         return Z
 
-    def plain_score(self, X: np.ndarray) -> float:
-        """As `plain_scores`, for one row and one score (L = 1): a number beats an array."""
-        return float(self._columns(X).dot(self.coef).item() + self.intercept.item())
-
     def _columns(self, X: np.ndarray) -> np.ndarray:
         if self.hinges is not None:
             return self.hinges.apply(X)
@@ -182,50 +178,31 @@ class Linear:
         return scores
 
 
-def _logistic(z: float) -> np.ndarray:
-    P: np.ndarray = expit(np.array(((-z, z),)))
+def probabilities(Z: np.ndarray) -> np.ndarray:
+    """Probabilities of two classes from the log-odds (n, 1) of the second, or of K classes from K scores (n, K)."""
+    if Z.shape[1] > 1:
+        return softmax(Z)
+    P: np.ndarray = expit(np.concatenate((-Z, Z), axis=1))
     return P
 
 
 @dataclass(frozen=True)
-class Logit:
-    """Two classes from one score: probabilities (n, 2) of the first and the second."""
+class LinearScorer:
+    """Two classes from one score, the log-odds of the second, or K classes from K scores."""
 
     linear: Linear
     converged: bool
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        return self._probabilities(self.linear.scores(X))
+        return self.probabilities(self.linear.scores(X))
 
     def plain_posterior(self, X: np.ndarray) -> np.ndarray:
         """`posterior` of rows of numbers that are neither missing nor huge, without categories."""
-        if len(X) == 1:
-            return _logistic(self.linear.plain_score(X))
-        return self._probabilities(self.linear.plain_scores(X))
+        return self.probabilities(self.linear.plain_scores(X))
 
-    def _probabilities(self, z: np.ndarray) -> np.ndarray:
-        if len(z) == 1:
-            return _logistic(z.item())
-        P: np.ndarray = expit(np.concatenate((-z, z), axis=1))
-        return P
-
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-        return self.linear.contributions(X, chosen)
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """K classes from K scores."""
-
-    linear: Linear
-    converged: bool
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        return softmax(self.linear.scores(X))
-
-    def plain_posterior(self, X: np.ndarray) -> np.ndarray:
-        """`posterior` of rows of numbers that are neither missing nor huge, without categories."""
-        return softmax(self.linear.plain_scores(X))
+    def probabilities(self, Z: np.ndarray) -> np.ndarray:
+        """Of scores (n, L), which are overwritten."""
+        return probabilities(Z)
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
         return self.linear.contributions(X, chosen)

@@ -10,7 +10,7 @@ import numpy as np
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.learners.base import Learner
 from app.learners.design import SHAPES, Design
-from app.learners.linear import Logit, Softmax
+from app.learners.linear import LinearScorer
 from app.learners.loading import scikit
 from app.learners.parameters import Calibration, Strength
 from app.learners.unseen import log_losses, near_best, unseen
@@ -33,7 +33,7 @@ class Logistic(Learner):
     calibration: Calibration = "auto"
     numeric_transform: str = "auto"
 
-    model_: Logit | Softmax = field(init=False, repr=False)
+    model_: LinearScorer = field(init=False, repr=False)
 
     @property
     def converged_(self) -> bool:
@@ -44,11 +44,10 @@ class Logistic(Learner):
             self.numeric_transform, X, codes, weights, self.categorical(), self.C
         )
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Logit | Softmax:
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         model, converged = scikit().fit_linear(design.matrix(X), codes, weights, self.C)
-        linear = design.fold(model.coef_, model.intercept_).recorded(X, weights)
-        return Logit(linear, converged) if len(self.classes_) == 2 else Softmax(linear, converged)
+        return LinearScorer(design.fold(model.coef_, model.intercept_).recorded(X, weights), converged)
 
 
 def chosen_transform(

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.special import expit
 
 from app.decisions.calibration import FEW, Calibrator, Isotonic
 from app.decisions.metrics import rank_area
 from app.learners.base import Learner
-from app.learners.linear import softmax
+from app.learners.linear import probabilities
 from app.learners.loading import scikit
 from app.learners.parameters import Calibration
 from app.learners.unseen import first_unbeaten
@@ -35,7 +34,7 @@ class Standardised:
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         Z = np.clip((_differences(X) - self.centres) / self.unit, -_FARTHEST, _FARTHEST)
-        return expit(np.concatenate((-Z, Z), axis=1)) if Z.shape[1] == 1 else softmax(Z)
+        return probabilities(Z)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ LEARNERS = [
     HierarchicalLogistic(),
     HierarchicalLogistic(first=BenefitLogistic(), second=Logistic()),
     HierarchicalLogistic(first=KernelLogistic(kernel="linear"), second=KernelLogistic()),
-    *(KernelLogistic(kernel=name) for name in ("rbf", "linear", "polynomial", "poly")),
+    *(KernelLogistic(kernel=name) for name in ("rbf", "linear", "polynomial")),
     MultilabelForest(n_estimators=5),
     MultilabelLogistic(),
     MultilabelLogistic(chain=True),

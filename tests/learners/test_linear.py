@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.errors import Invalid
 from app.learners.design import Design
-from app.learners.linear import Logit, Softmax
+from app.learners.linear import LinearScorer
 from app.learners.scikit import fit_linear
 from tests.reference.tables import mixed
 
@@ -68,7 +68,7 @@ def test_folded_probabilities_equal_the_pipelines(numbers, words, K, missing):
     new, _, _ = mixed(120, K, 4, numbers=numbers, words=tuple(count + 2 for count in words), missing=0.3)
     design = Design.fit(X, np.ones(250), categorical)
     model, _ = fit_linear(design.matrix(X), y, np.ones(250), 1.0)
-    scorer = (Logit if K == 2 else Softmax)(design.fold(model.coef_, model.intercept_), converged=True)
+    scorer = LinearScorer(design.fold(model.coef_, model.intercept_), converged=True)
     twin = pipeline(X, categorical)
     for rows in (X, new, np.full_like(new, np.nan)):
         expected = model.predict_proba(twin.transform(unseen_as_missing(rows, X, categorical)))
@@ -122,7 +122,7 @@ def test_no_row_overflows(K, row):
     y = np.digitize(X[:, 0], [0.0, 0.7][: K - 1])
     design = Design.fit(X, np.ones(90), [])
     model, _ = fit_linear(design.matrix(X), y, np.ones(90), 1e4)
-    scorer = (Logit if K == 2 else Softmax)(design.fold(model.coef_, model.intercept_), converged=True)
+    scorer = LinearScorer(design.fold(model.coef_, model.intercept_), converged=True)
     P = scorer.posterior(np.array([row]))
     np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
 
@@ -130,7 +130,7 @@ def test_no_row_overflows(K, row):
 def test_small_probabilities_keep_their_digits():
     """Both columns of two classes are computed, not one as 1 minus the other."""
     design = Design.fit(np.array([[-1.0], [1.0]]), np.ones(2), [])
-    scorer = Logit(design.fold(np.array([[1.0]]), np.zeros(1)), converged=True)
+    scorer = LinearScorer(design.fold(np.array([[1.0]]), np.zeros(1)), converged=True)
     np.testing.assert_allclose(scorer.posterior(np.array([[100.0]]))[0, 0], np.exp(-100), rtol=1e-12)
 
 
