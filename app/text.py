@@ -1,17 +1,13 @@
-"""Text from callers: which is accepted, by one rule for names, categories and all other strings; JSON; and numbers."""
+"""Text from callers: which is accepted, by one rule for names, categories and all other strings; and numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
 from urllib.parse import parse_qsl
 
-import numpy as np
-import orjson
-
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Invalid, pointer
 
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 MAX_POSITIONS = 5  # that a message names
@@ -19,15 +15,8 @@ MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and eve
 
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-# How such a character is written in JSON: an escape sequence, or, from DEL on, the UTF-8 of the character itself.
-_ESCAPED = re.compile(rb"\\(?:u00[01789]|[bf])")
-_LONGEST = len(rb"\u001")
-_DEL, _LEAD, _FIRST_PLAIN = 0x7F, 0xC2, 0xA0
 _PART = 1 << 18  # of a text that is searched at a time: other threads wait meanwhile
 _IN_QUERY = re.compile(rb"%[01789][0-9A-Fa-f]|%[Cc]2%[89]|[\x00-\x1f\x7f]")
-
-_AROUND = 10  # characters before and after the place of an error in JSON that a message quotes
-_FOREIGN = re.compile(r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE)  # as Python and JavaScript write values
 
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
@@ -80,49 +69,6 @@ def check_text(text: str, loc: str) -> None:
         raise Invalid.at(loc, message)
 
 
-def document_of(text: bytes) -> Any:
-    """The document in a JSON body, of which the last of values with the same name counts. O(size).
-
-    Invalid where it is not JSON (RFC 8259, UTF-8, nested at most 1,024 deep, without NaN and Infinity), and at text
-    with control characters.
-    """
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
-    check_document(document, text)
-    return document
-
-
-def syntax_error(error: orjson.JSONDecodeError) -> str:
-    """What is wrong with text that is not JSON, with the text around the place; what to send for NaN. O(1)."""
-    text, at = error.doc, error.pos
-    quoted = f", near {text[max(at - _AROUND, 0) : at + _AROUND]!r}" if text else ""
-    found = _FOREIGN.match(text, at - 1 if text[max(at - 1, 0) : at] == "-" else at)
-    return f"{error}{quoted}" + (f"; JSON has no {found[0]}: send null" if found else "")
-
-
-def check_document(document: Any, written: bytes) -> None:
-    """Refuse text in any string or key of a parsed JSON document, of which `written` is the text.
-
-    Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only where
-    its text may contain such a character.
-    """
-    escapes = b"\\" in written
-    if not escapes and b"\x7f" not in written and b"\xc2" not in written:
-        return  # nearly always
-    signs = np.frombuffer(written, np.uint8)
-    for i in range(0, len(signs), _PART):
-        part = signs[i : i + _PART + 1]
-        if (
-            (part == _DEL).any()
-            or ((part[:-1] == _LEAD) & (part[1:] < _FIRST_PLAIN)).any()
-            or (escapes and _ESCAPED.search(written, i, i + _PART + _LONGEST))
-        ):
-            reject(_flaws(document))
-            return
-
-
 def check_query(query: bytes) -> None:
     """Refuse text in the names and values of a query string; Invalid at `/name`. O(length)."""
     if not _IN_QUERY.search(query):
@@ -130,19 +76,3 @@ def check_query(query: bytes) -> None:
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         check_text(name, "")
         check_text(value, pointer(name))
-
-
-def _flaws(document: Any) -> Iterator[Flaw]:
-    waiting: list[tuple[str, Any]] = [("", document)]
-    while waiting:
-        loc, value = waiting.pop()
-        if isinstance(value, str):
-            if message := refused_character(value):
-                yield Flaw(loc, message)
-        elif isinstance(value, list):
-            waiting += [(f"{loc}/{i}", item) for i, item in enumerate(value) if isinstance(item, str | list | dict)]
-        elif isinstance(value, dict):
-            for name, item in value.items():
-                if message := refused_character(name):
-                    yield Flaw(loc + pointer(name), f"in a name: {message}")
-                waiting.append((loc + pointer(name), item))

@@ -33,6 +33,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.session import Prices
+from app.decisions.benefit import Prepared
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree import path as trade_offs
 from app.learners.cost_tree.estimator import CostTree, Point
@@ -42,7 +43,6 @@ from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
 from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.feature_costs import parse_prices
-from app.usecases.matrices import Prepared
 from app.usecases.simulate import report
 from tests.reference.stepwise import from_sklearn, simulate
 

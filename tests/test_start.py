@@ -35,7 +35,7 @@ registry.refresh()
 registry.preloader.look()
 loads = registry.stats().loads
 for name in sys.argv[1:]:
-    registry.cached(f"{name}@live").estimator.posterior(np.zeros((1, 2)))
+    registry.cache.get(f"{name}@live").estimator.posterior(np.zeros((1, 2)))
 print(json.dumps([sorted(sys.modules), loads, registry.stats().loads]))
 """
 

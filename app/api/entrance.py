@@ -17,14 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.caller import Caller
 from app.api.codecs.answers import json_of
-from app.api.codecs.json import INLINE_BYTES
+from app.api.codecs.json import INLINE_BYTES, document_of
 from app.api.codecs.media_types import JSON
 from app.api.gate import SMALL
 from app.api.guard import PREDICT, Guard, Header, Record, announced, request_id_of, secured
 from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
 from app.api.routing import MATRIX_HEADER
 from app.errors import PayoffError
-from app.text import document_of
 from app.usecases.ports import Ports
 from app.usecases.predict import By
 from app.usecases.record import wish_of
@@ -100,11 +99,11 @@ class Entrance:
         """The answer to a request that is decided at once, and not recorded."""
         found = document_of(body)
         name = found.get("model") if isinstance(found, dict) else None
-        model = self._ports.registry.cached(name) if isinstance(name, str) and caller.allows(name) else None
+        model = self._ports.registry.cache.get(name) if isinstance(name, str) and caller.allows(name) else None
         if model is None or not model.inline or model.regression:
             return None
         asked = asked_of_json(found, body)
-        if wish_of(asked.fields.record, self._ports.recorder.defaults.of(model.name)) is not None:
+        if wish_of(self._ports, model, asked.fields.record) is not None:
             return None
         whole = ready(asked, model, self._ports)
         content = usual_answer(model, whole)  # of few rows, for a matrix of few cells
@@ -115,10 +114,10 @@ class Entrance:
             content = json_of(answer)
         if len(content) > SMALL:
             return None
-        request_id, saved = request_id_of(scope), whole.fields.saved
+        request_id = request_id_of(scope)
         own = [(b"content-length", b"%d" % len(content)), _TYPE, (b"x-request-id", request_id.encode())]
-        if saved is not None:
-            own.append((MATRIX_HEADER.encode(), saved.reference.encode()))
+        if whole.saved is not None:
+            own.append((MATRIX_HEADER.encode(), whole.saved.reference.encode()))
         counted = model.name, model.version, len(whole.rows.X)
         return Hot(request_id, [*own, *rate, *_COMMON], content, counted, began)
 

@@ -20,14 +20,13 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from app.access.caller import Caller
-from app.api.codecs.json import INLINE_BYTES, parsed
+from app.api.codecs.json import INLINE_BYTES, check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
 from app.api.errors import flaws_of
 from app.api.gate import passage_of
 from app.api.guard import GuardedRoute
 from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, pointer, reject, unknown
 from app.registry.loaded import Loaded
-from app.text import check_document, syntax_error
 from app.usecases.matrices import HasMatrix
 from app.usecases.ports import Ports
 
@@ -277,7 +276,7 @@ async def loaded(request: Request, reference: str) -> Loaded:
     """
     who(request).need_model(reference)
     registry = ports(request).registry
-    model = registry.cached(reference)
+    model = registry.cache.get(reference)
     return await limiters(request).load.run(registry.load, reference) if model is None else model
 
 

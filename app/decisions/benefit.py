@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -42,15 +43,48 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
     """
     if B.ndim == 3 and len(B) == 1:
         B = B[0]
+    lost = losses(B)
     if B.ndim == 2:
-        return decide_prepared(P, B, losses(B))
-    regrets = np.einsum("nk,nka->an", P, losses(B))
+        return Decision(least(lost.T.dot(P.T), P.shape[1]), P.dot(B))
+    regrets = np.einsum("nk,nka->an", P, lost)
     return Decision(least(regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
 
 
-def decide_prepared(P: np.ndarray, B: np.ndarray, lost: np.ndarray) -> Decision:
-    """`decide` for one matrix B (K, A) whose `losses` are known. O(n K A)."""
-    return Decision(least(lost.T.dot(P.T), P.shape[1]), P.dot(B))
+@dataclass(frozen=True)
+class Prepared:
+    """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked, kept for the next request.
+
+    `actions` name its columns; they are the classes where it is not `is_named`. `best` are the actions that were best
+    for the classes in training. Not `stated`: it is the one that reaches a target, in no unit of the caller's, and no
+    answer contains it.
+    """
+
+    benefits: np.ndarray
+    actions: Sequence[int | str]
+    is_named: bool = True
+    classes: Sequence[int | str] = ()
+    best: Sequence[object] = ()
+    stated: bool = True
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What looks like a mistake in it."""
+        return oddities(self.benefits, self.actions, self.classes, self.best)
+
+    @cached_property
+    def notes(self) -> dict[str, Any]:
+        """What others keep as long as it."""
+        return {}
+
+    @cached_property
+    def _losses_by_action(self) -> np.ndarray:
+        return losses(self.benefits).T
+
+    def decide(self, P: np.ndarray) -> Decision:
+        """`decide` for each row of posteriors P (n, K)."""
+        if self.benefits.ndim == 3:
+            return decide(P, self.benefits)
+        return Decision(least(self._losses_by_action.dot(P.T), P.shape[1]), P.dot(self.benefits))
 
 
 def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -80,7 +114,7 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
     return [f"{which} is at least as good as every other for every class: decisions do not depend on the data"]
 
 
-def namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:
+def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:
     """The column of the action that has each class's name; empty unless every class has one."""
     if actions is classes:
         return tuple(range(len(classes)))
@@ -91,17 +125,23 @@ def namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int
 def oddities(
     B: np.ndarray,
     actions: Sequence[object] | None = None,
-    own: Sequence[int] = (),
-    owned: str = "the one of the same name",
+    classes: Sequence[object] = (),
+    before: Sequence[object] = (),
 ) -> list[str]:
     """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or in no class the best
-    action is that of its column in `own`, which is called `owned`; or some action is never better than another one
-    (of 32 actions at most).
+    action is that of the same name, or, where actions have names of their own, that which was the best `before`, in
+    training; or some action is never better than another one (of 32 actions at most).
 
-    Shapes and names as in `irrelevance`; one matrix per instance is only searched for the first two. O(K A^2).
+    Shapes and names as in `irrelevance`; without `actions` the columns are the `classes` where they are as many. One
+    matrix per instance is only searched for the first two. O(K A^2).
     """
+    if actions is None and B.shape[-1] == len(classes):
+        actions = classes
     if found := irrelevance(B, actions):
         return found
+    own, owned = () if actions is None else _namesakes(actions, classes), "the one of the same name"
+    if not own and before and actions is not None:
+        own, owned = _namesakes(actions, before), "the one which was the best in training"
     best = losses(B) == 0
     if len(own) and not (hits := best[..., np.arange(len(own)), own].any(axis=-1)).all():
         where = f" in {int((~hits).sum())} of {len(B)} matrices" if B.ndim == 3 else ""

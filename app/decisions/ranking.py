@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import irrelevance, namesakes, oddities, row_benefits
+from app.decisions.benefit import irrelevance, oddities, row_benefits
 from app.decisions.threshold import posterior_threshold
 from app.errors import Invalid
 from app.text import counted
@@ -343,7 +343,7 @@ def doubts(
     B = judged.B
     if actions is None and B.shape[0] == B.shape[1]:
         actions = classes
-    warnings = oddities(B, actions, () if actions is None else namesakes(actions, classes))
+    warnings = oddities(B, actions, classes)
     if B.shape == (2, 2) and not irrelevance(B):
         warnings += posterior_threshold(B, actions or classes).warnings
     if bound <= 0:

@@ -16,7 +16,7 @@ class Defaults:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._models: dict[str, bool] = {}
+        self.models: dict[str, bool] = {}  # whether their instances are recorded, too
         self._unfollow: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -28,12 +28,8 @@ class Defaults:
     def stop(self) -> None:
         self._unfollow()
 
-    def of(self, model: str) -> bool | None:
-        """Whether instances are recorded, too; None where nothing of the model is without being asked for."""
-        return self._models.get(model)
-
     def set(self, model: str, default: bool | None, also: Callable[[Connection], None]) -> None:
-        """Change what `of` returns; `also` is called within the transaction."""
+        """Change it, None for no default; `also` is called within the transaction."""
         with self._database.writing() as connection:
             self.remove(connection, model)
             if default is not None:
@@ -47,7 +43,7 @@ class Defaults:
         connection.execute(delete(RECORDING).where(RECORDING.c.model == model))
 
     def _learn(self, models: dict[str, bool]) -> None:
-        self._models = models
+        self.models = models
 
 
 def _ask(connection: Connection) -> dict[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -130,6 +130,7 @@ class Cache(Generic[K, V]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.meant: Mapping[str, K] = {}  # by references, in this process
         self.loads = 0
         self.failures = 0
         self.evictions = 0
@@ -138,9 +139,11 @@ class Cache(Generic[K, V]):
         self._admitted: dict[K, int] = {}
         self._lock = Condition()
 
-    def get(self, key: K | None) -> V | None:
-        """What is kept under `key`, without waiting: no lock is taken, since dict look-ups are atomic."""
-        entry = self._entries.get(key)
+    def get(self, reference: str) -> V | None:
+        """What is kept under the key that `reference` means, without waiting: no lock is taken, since dict look-ups are
+        atomic.
+        """
+        entry = self._entries.get(self.meant.get(reference))
         if entry is None:
             return None
         entry.used = monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -45,10 +45,10 @@ class Stats:
 class Registry:
     """Published models: their index in a database, their files below a URL, and those that are loaded in memory.
 
-    Publishing is `stage`, and `index.add` in the transaction that also ends the job. Answering is `cached`, which does
-    no input or output, and where that has nothing, `load`. Between `start` and `stop` the view of what exists is never
-    older than a second while the database answers, and a version that was in memory under an alias or a name goes on
-    answering until the one that replaces it is loaded, too.
+    Publishing is `stage`, and `index.add` in the transaction that also ends the job. Answering is `cache.get`, which
+    does no input or output, and where that has nothing, `load`. Between `start` and `stop` the view of what exists is
+    never older than a second while the database answers, and a version that was in memory under an alias or a name goes
+    on answering until the one that replaces it is loaded, too.
     """
 
     def __init__(self, index: Index, files: Files, cache: Cache[Key, Loaded]) -> None:
@@ -57,7 +57,6 @@ class Registry:
         self.storage = files.storage
         self.cache = cache
         self._snapshot = Snapshot()
-        self._meant: Mapping[str, Key] = {}  # by references, in this process
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
         self._unfollow: Callable[[], None] = lambda: None
@@ -83,10 +82,6 @@ class Registry:
         if not self.ready:
             raise NotReady("the registry has not been read yet")
         return self._snapshot.resolve(reference)
-
-    def cached(self, reference: str) -> Loaded | None:
-        """The model if it is in memory: two dict look-ups, nothing that could wait."""
-        return self.cache.get(self._meant.get(reference))
 
     def load(self, reference: str) -> Loaded:
         """The model, read from its files where it is not in memory; blocks, so not for the event loop.
@@ -237,20 +232,20 @@ class Registry:
             snapshot = self.index.snapshot(self._snapshot)
             if snapshot is not self._snapshot:
                 self._snapshot = snapshot
-                self._meant = self._meanings()
+                self.cache.meant = self._meanings()
                 self.cache.retain(snapshot.digests)
                 self.preloader.wake()
             self._confirmed_at = began
 
     def _settle(self) -> None:
         with self._refreshing:
-            self._meant = self._meanings()
+            self.cache.meant = self._meanings()
 
     def _meanings(self) -> dict[str, Key]:
         """What each reference means in this process."""
         snapshot, cache = self._snapshot, self.cache
         meant = dict(snapshot.references)
-        for reference, before in self._meant.items():
+        for reference, before in self.cache.meant.items():
             key = meant.get(reference, before)
             waits = key != before and key not in cache and self.preloader.will_load(key)
             if waits and before in cache and before in snapshot.digests:
@@ -260,7 +255,7 @@ class Registry:
     def _behind(self) -> list[str]:
         """References that do not mean here what they mean by the index."""
         means = self._snapshot.references
-        return [reference for reference, key in self._meant.items() if means.get(reference) != key]
+        return [reference for reference, key in self.cache.meant.items() if means.get(reference) != key]
 
     def _told(self, revision: int) -> None:
         if revision == self._snapshot.revision:

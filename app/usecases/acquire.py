@@ -13,14 +13,14 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.acquisition.session import Prices, States
 from app.acquisition.stopping import at_stake
-from app.decisions.benefit import Decision
+from app.decisions.benefit import Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import OUTSIDE, Schema, is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import CarriedIds, ModelVersion, NamedMatrix, Names, Text
-from app.usecases.matrices import MatrixFields, Prepared
+from app.usecases.matrices import MatrixFields
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField
 

@@ -12,12 +12,13 @@ import numpy as np
 
 from app.acquisition.session import Prices, StepwiseModel
 from app.acquisition.stopping import Experience, Worth, parse_target, size_for
+from app.decisions.benefit import Prepared
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid, below
 from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
-from app.usecases.matrices import HasMatrix, Prepared, check_few_actions, read_matrix
+from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found

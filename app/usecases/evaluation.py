@@ -11,6 +11,7 @@ import numpy as np
 from app import progress
 from app.acquisition.session import Prices
 from app.data.dataset import Table
+from app.decisions.benefit import Prepared
 from app.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
 from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from app.jobs.job import Job
@@ -20,7 +21,6 @@ from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, Learn
 from app.registry.loaded import Holdout
 from app.usecases import simulate
 from app.usecases.acquisition_model import AcquisitionModel
-from app.usecases.matrices import Prepared
 from app.usecases.specs import TrainSpec
 
 FEW_ROWS = 500  # of which a quarter gives an accuracy with a standard error of up to 0.045

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated, Any
 
 import orjson
@@ -151,7 +152,7 @@ class CarriedIds(CarriedFields):
         default=None, description="one for each instance, in their order; they come back"
     )
 
-    @property
+    @cached_property
     def carries(self) -> bool:
         """Whether anything comes back."""
         return bool(self.ids is not None or self.id is not None or self.keep)

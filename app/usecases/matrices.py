@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
 
-from app.decisions.benefit import Decision, as_benefits, decide, decide_prepared, losses, namesakes, oddities
+from app.decisions.benefit import as_benefits
 from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Checked, Saved, unsaved
@@ -264,62 +262,6 @@ def best_in_training(model: Loaded) -> Sequence[object]:
     B = np.array(model.card.benefits)
     names = model.card.actions or (model.classes if B.shape[0] == B.shape[1] else ())
     return [names[a] for a in B.argmax(axis=1)] if names else []
-
-
-def oddities_of(
-    B: np.ndarray,
-    actions: Sequence[int | str] | None,
-    classes: Sequence[int | str],
-    before: Sequence[object] = (),
-) -> list[str]:
-    """What looks like a mistake in benefits B; without `actions` the columns are the classes where they are as many.
-
-    `before` are the actions that were best for the classes in training; they are compared where actions have names of
-    their own.
-    """
-    if actions is None and B.shape[-1] == len(classes):
-        actions = classes
-    own, owned = () if actions is None else namesakes(actions, classes), "the one of the same name"
-    if not own and before and actions is not None:
-        own, owned = namesakes(actions, before), "the one which was the best in training"
-    return oddities(B, actions, own, owned)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked.
-
-    `actions` name its columns; they are the classes where it is not `is_named`. `best` are the actions that were best
-    for the classes in training. Not `stated`: it is the one that reaches a target, in no unit of the caller's, and no
-    answer contains it.
-    """
-
-    benefits: np.ndarray
-    actions: Sequence[int | str]
-    is_named: bool = True
-    classes: Sequence[int | str] = ()
-    best: Sequence[object] = ()
-    stated: bool = True
-
-    @cached_property
-    def warnings(self) -> list[str]:
-        """What looks like a mistake in it."""
-        return oddities_of(self.benefits, self.actions, self.classes, self.best)
-
-    @cached_property
-    def notes(self) -> dict[str, Any]:
-        """What others keep as long as it."""
-        return {}
-
-    @cached_property
-    def _losses(self) -> np.ndarray:
-        return losses(self.benefits)
-
-    def decide(self, P: np.ndarray) -> Decision:
-        """The best action for each row of posteriors P (n, K)."""
-        if self.benefits.ndim == 3:
-            return decide(P, self.benefits)
-        return decide_prepared(P, self.benefits, self._losses)
 
 
 _Sent = TypeVar("_Sent", bound=MatrixFields)

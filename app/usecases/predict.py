@@ -15,6 +15,7 @@ from pydantic import Field, StrictBool, WithJsonSchema
 
 from app.access.caller import Caller
 from app.arrays import TILE
+from app.decisions.benefit import Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.features import Schema
 from app.outcomes.decision import Batch
@@ -22,7 +23,6 @@ from app.registry.loaded import Loaded
 from app.text import positions
 from app.usecases.explain import contributions
 from app.usecases.fields import INSTANCES, PROBABILITIES, CarriedFields, CarriedIds, ClassNames, Text
-from app.usecases.matrices import Prepared
 from app.usecases.ports import Ports
 from app.usecases.record import (
     RecordField,
@@ -122,7 +122,7 @@ def predict(
 
     Raises Invalid with the place of what does not fit, and what `By.reserve` raises.
     """
-    wish = wish_of(asked.record, None if model is None else by.ports.recorder.defaults.of(model.name))
+    wish = wish_of(by.ports, model, asked.record)
     if by.reserve is not None and (needed := _bytes(model, asked, rows, records=wish is not None)) > _FEW_BYTES:
         by.reserve(needed)
     if model is None:
@@ -163,7 +163,7 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     beyond the model's own work.
     """
     usual = model.once(Usual)
-    known = usual.known(key)
+    known = usual.matrices.get(key)
     if known is None:
         check_classes(model)
         check_fields(asked)
@@ -279,7 +279,7 @@ class Usual:
 
     def __init__(self, model: Loaded) -> None:
         self._model = model
-        self._matrices: dict[bytes, Prepared] = {}
+        self.matrices: dict[bytes | None, Prepared] = {}  # by what tells the fields from others; need no check again
         self._lock = Lock()
         self._bounds: tuple[list[float], list[float]] | None = None
         numbers = not model.schema.categorical and bool(model.classes) and model.inline
@@ -301,29 +301,25 @@ class Usual:
         width = 8 * len(least)
         packed = bytearray(width * len(instances))
         for i, instance in enumerate(instances):
-            values = self._model.schema.in_order(instance)
+            values = instance if type(instance) is list else self._model.schema.in_order(instance)
             if values is None:
                 return None
             try:
                 if any(map(gt, least, values)) or any(map(lt, greatest, values)):
                     return None
                 self._pack(packed, width * i, *values)
-            except (TypeError, struct.error, OverflowError):  # a null, text, a list, a huge integer
+            except (TypeError, struct.error, OverflowError):  # a null, text, a list, a huge integer, more or fewer
                 return None
         return np.ndarray((len(instances), len(least)), buffer=packed)
 
-    def known(self, key: bytes | None) -> Prepared | None:
-        """The matrix of fields that were asked before, and so need no check; `key` tells these from all others."""
-        return None if key is None else self._matrices.get(key)
-
     def keep(self, key: bytes, matrix: Prepared) -> None:
-        """Have `known` find it, unless it is large."""
+        """Have it in `matrices`, unless it is large."""
         if matrix.benefits.ndim > 2 or matrix.benefits.size > _MAX_KEPT_CELLS:
             return
         with self._lock:
-            if len(self._matrices) >= _MAX_MATRICES:
-                del self._matrices[next(iter(self._matrices))]  # the oldest
-            self._matrices[key] = matrix
+            if len(self.matrices) >= _MAX_MATRICES:
+                del self.matrices[next(iter(self.matrices))]  # the oldest
+            self.matrices[key] = matrix
 
 
 def strange_values(model: Loaded, X: np.ndarray) -> list[str]:

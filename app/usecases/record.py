@@ -68,7 +68,7 @@ class RecordingDocument(BaseModel):
 
     @classmethod
     def of(cls, default: bool | None) -> RecordingDocument:
-        """The default of a model, as `Defaults.of` has it."""
+        """The default of a model, as `Defaults.models` has it."""
         return cls(record=default is not None, instances=bool(default))
 
 
@@ -98,11 +98,12 @@ class Wish(NamedTuple):
         return self._replace(ids=list(map(str, ids)), place=pointer(field))
 
 
-def wish_of(sent: bool | Recording | None, default: bool | None) -> Wish | None:
-    """What the field `record` says, without it the model's `default` (see `Defaults.of`); None for nothing."""
+def wish_of(ports: Ports, model: Loaded | None, sent: bool | Recording | None) -> Wish | None:
+    """What the field `record` says, without it the model's default; None for nothing."""
     if isinstance(sent, Recording):
         return Wish(sent.ids, sent.instances, sent.at)
     if sent is None:
+        default = None if model is None else ports.recorder.defaults.models.get(model.name)
         return None if default is None else Wish(instances=default)
     return Wish() if sent else None
 

@@ -29,7 +29,7 @@ def recorded(
     One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `Wish.under` has
     them. Raises Invalid and Forbidden at the field that does not fit.
     """
-    wish = wish_of(asked.record, ports.recorder.defaults.of(model.name))
+    wish = wish_of(ports, model, asked.record)
     if wish is None:
         return None, None
     wish = wish.under(own_ids)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
-from app.decisions.benefit import LARGEST, Decision
+from app.decisions.benefit import LARGEST, Decision, Prepared
 from app.decisions.priors import under_priors
 from app.decisions.rules import beta_delta, hierarchical
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
@@ -19,7 +19,7 @@ from app.text import some_of
 from app.usecases.explain import explanations
 from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
 from app.usecases.limits import LimitedFields, decide_within_limits
-from app.usecases.matrices import MatrixFields, Prepared, best_in_training, check_distinct, read_matrix
+from app.usecases.matrices import MatrixFields, best_in_training, check_distinct, read_matrix
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
 _DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes

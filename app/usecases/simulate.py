@@ -13,7 +13,7 @@ from app.access.caller import Caller
 from app.acquisition.session import Prices, Trajectories, check_budget
 from app.acquisition.stopping import at_stake
 from app.data.dataset import Table
-from app.decisions.benefit import LARGEST, row_benefits
+from app.decisions.benefit import LARGEST, Prepared, row_benefits
 from app.errors import Flaw, Invalid, below, pointer, reject
 from app.features import is_float
 from app.registry.loaded import Loaded
@@ -23,7 +23,7 @@ from app.usecases.datasets import find_named
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import INSTANCES, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
-from app.usecases.matrices import NamedMatrixFields, Prepared
+from app.usecases.matrices import NamedMatrixFields
 from app.usecases.ports import Ports
 
 MAX_ROWS = 10_000

@@ -17,6 +17,7 @@ from app.access.caller import Caller
 from app.acquisition.session import Prices
 from app.data.dataset import Dataset, Table
 from app.data.store import Draft
+from app.decisions.benefit import oddities
 from app.errors import Invalid, NotFound, below
 from app.jobs.job import Job
 from app.learners import catalogue
@@ -36,7 +37,7 @@ from app.usecases.evaluation import (
 from app.usecases.feature_costs import FeatureCosts, parse_prices
 from app.usecases.fields import Name, Names, Text, WireModel
 from app.usecases.learner_schema import learner_schema
-from app.usecases.matrices import MatrixFields, Stakes, oddities_of, read_matrix
+from app.usecases.matrices import MatrixFields, Stakes, read_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes, rare_classes, repeated_rows
@@ -244,7 +245,7 @@ def _odd_matrix(card: Card) -> list[str]:
     """Warnings about the matrix of training; the card does not keep them, as decisions may take another matrix."""
     if card.benefits is None or card.classes is None:
         return []
-    return oddities_of(np.array(card.benefits), card.actions, card.classes)
+    return oddities(np.array(card.benefits), card.actions, card.classes)
 
 
 def placed(error: Invalid, learner: str = "/learner", features: Sequence[str] = ()) -> Invalid:

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from app.api.entrance import Entrance
 from app.api.hot_protocol import HotProtocol
-from app.usecases.matrices import Prepared
+from app.decisions.benefit import Prepared
 from tests.conftest import settings_for
 from tests.servers import zoo
 from tests.servers.direct import ask, direct

@@ -33,18 +33,11 @@ def test_the_card_has_the_order_as_a_staircase(service, chain):
 
 
 def test_a_target_shows_no_benefits_over_http(service, chain):
-    """In JSON null or absent, in a table no column."""
+    """They are null or absent."""
     body = {"model": chain, "known": {}, "target": {"cost": 2}}
     one = service.post("/acquire", json=body).json()
     assert one["decision"] in one["probabilities"]
     assert not {"expected_benefits", "expected_gain"} & one.keys()
-    rows = service.post(
-        "/acquire", params={"model": chain, "target": '{"cost": 2}'}, content=b"age\n50\n",
-        headers={"Content-Type": "text/csv", "Accept": "text/csv"},
-    )  # fmt: skip
-    columns = rows.text.replace('"', "").splitlines()[0].split(",")
-    assert "decision" in columns
-    assert not [name for name in columns if name == "expected_gain" or name.startswith("benefit:")]
     fresh = two_class_rows(15, seed=3)
     simulation = {"model": chain, "rows": fresh["rows"], "labels": fresh["labels"], "budgets": [3]}
     way = service.post("/acquire/simulate", json=simulation | {"target": {"cost": 2}}).json()["budgets"][0]

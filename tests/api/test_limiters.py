@@ -72,7 +72,7 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
 def test_work_has_threads_of_its_own(app, route, monkeypatch):
     """With no place left at its limiter alone the route is told to come again."""
     askable = SimpleNamespace(card=SimpleNamespace(fitted={"acquire": ACQUIRES}))
-    monkeypatch.setattr(app.state.ports.registry, "cached", lambda _: askable)  # every model is in memory
+    monkeypatch.setattr(app.state.ports.registry.cache, "get", lambda _: askable)  # every model is in memory
     limiter, options = COMPUTING[route]
     method, path = route.removesuffix("?limits").split(" ")
     app.state.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})

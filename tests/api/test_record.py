@@ -415,7 +415,7 @@ def test_a_default_is_known_in_every_process_and_none_starts_without_it(database
     other = Defaults(database)
     other.start()
     default(record=True)
-    eventually(lambda: other.of("plain") is False)
+    eventually(lambda: other.models.get("plain") is False)
     other.stop()
     monkeypatch.setattr(database, "reading", lambda: (_ for _ in ()).throw(DatabaseAway("down")))
 
@@ -486,9 +486,7 @@ def test_of_many_cases_the_decided_ones_are_recorded(client, database):
     assert (terms.actions[row.choice], row.expected) == (answer["results"][1]["prediction"], None)
 
     ids = [fresh(), fresh()]
-    table = f"case,age,pulse,pain\n{ids[0]},58,77.5,mild\n{ids[1]},58,,\n"
-    query = {"model": "woods", "id": "case", "record": "true"}
-    assert client.post("/acquire", params=query, content=table, headers=CSV).status_code == 200
+    acquire(client, instances=[known | {"case": ids[0]}, {"age": 58, "case": ids[1]}], **fields, id="case")
     assert stored(database, ids[:1])
 
 

@@ -84,7 +84,7 @@ def test_other_forms_of_a_request_may_name_one(client):
     answer = client.post("/predict", params={"model": "woods", "benefits": "lists"}, content=table, headers=csv)
     assert answer.status_code == 200, answer.text
     assert (answer.json()["decisions"], answer.headers[HEADER]) == (decisions, "lists:1")
-    asked = client.post("/acquire", params={"model": "woods", "benefits": "lists"}, content=table, headers=csv)
+    asked = client.post("/acquire", json={"model": "woods", "instances": [{"age": 50}], "benefits": "lists"})
     assert (asked.status_code, asked.headers[HEADER]) == (200, "lists:1")
     columns = [{"name": n, "datatype": "BYTES" if j == 2 else "FP64", "shape": [3], "data": [r[j] for r in ROWS]}
                for j, n in enumerate(("age", "pulse", "pain"))]  # fmt: skip

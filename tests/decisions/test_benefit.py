@@ -17,7 +17,6 @@ from app.decisions.benefit import (
     decide,
     irrelevance,
     mu,
-    namesakes,
     oddities,
     realised_benefit,
     row_benefits,
@@ -303,13 +302,15 @@ def test_whatever_is_sent_is_a_clean_matrix_or_an_error_with_a_place(value, n_cl
 
 def test_oddities_show_matrices_that_are_turned_or_negated():
     plain = np.array([[1.0, -5.0], [-3.0, 2.0]])
-    own = namesakes(["a", "b"], ["a", "b"])
-    assert oddities(plain, ["a", "b"], own) == []
-    assert "same name" in oddities(-plain, ["a", "b"], own)[0]
-    assert "same name" in oddities(plain, ["b", "a"], namesakes(["b", "a"], ["a", "b"]))[0]
-    assert oddities(-plain, ["x", "y"], namesakes(["x", "y"], ["a", "b"])) == []
-    assert "same name in 1 of 2 matrices" in oddities(np.array([plain, -plain]), ["a", "b"], own)[0]
-    assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), ["a", "b"], own) == irrelevance(np.zeros((2, 2)), ["a", "b"])
+    classes = ["a", "b"]
+    assert oddities(plain, classes, classes) == oddities(plain, None, classes) == []
+    assert "same name" in oddities(-plain, ["a", "b"], classes)[0]
+    assert "same name" in oddities(-plain, None, classes)[0]
+    assert "same name" in oddities(plain, ["b", "a"], classes)[0]
+    assert oddities(-plain, ["x", "y"], classes) == []
+    assert "best in training" in oddities(-plain, ["x", "y"], classes, ["x", "y"])[0]
+    assert "same name in 1 of 2 matrices" in oddities(np.array([plain, -plain]), ["a", "b"], classes)[0]
+    assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), classes, classes) == irrelevance(np.zeros((2, 2)), classes)
     unsure = np.array([[1.0, -5.0, 0.5], [-3.0, 2.0, 0.5]])
     assert oddities(unsure, ["a", "b", "ask"]) == []
     assert oddities(unsure - [0, 0, 4], ["a", "b", "ask"]) == [

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from app.acquisition.session import Prices
+from app.decisions.benefit import Prepared
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners import automatic
@@ -16,7 +17,6 @@ from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
 from app.progress import listen
 from app.usecases.acquisition_model import AcquisitionModel
-from app.usecases.matrices import Prepared
 from app.usecases.simulate import report
 from tests.conftest import trained, two_class_rows
 

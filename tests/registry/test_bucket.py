@@ -173,7 +173,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way,
         assert not replica.preloader.complete
         way.start()
         assert _soon(lambda: replica.preloader.complete)
-        assert replica.cached("triage").version == 1
+        assert replica.cache.get("triage").version == 1
     finally:
         replica.stop()
 

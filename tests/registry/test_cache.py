@@ -12,11 +12,18 @@ from app.errors import NotReady
 from app.registry.loaded import Cache
 
 
+def cache_of(limit):
+    """A cache in which each key is meant by its own name."""
+    cache = Cache(limit)
+    cache.meant = {key: key for key in ("a", "b", "c", "big", *range(9))}
+    return cache
+
+
 def test_what_was_loaded_is_kept():
-    cache = Cache(10)
+    cache = cache_of(10)
 
     assert cache.get("a") is None
-    assert cache.get(None) is None
+    assert cache.get("unknown") is None
     assert cache.load("a", lambda: ("A", 4)) == "A"
     assert cache.get("a") == "A"
     assert cache.load("a", lambda: ("B", 4)) == "A"
@@ -24,7 +31,7 @@ def test_what_was_loaded_is_kept():
 
 
 def test_the_least_recently_used_goes_first():
-    cache = Cache(10)
+    cache = cache_of(10)
     for key in "ab":
         cache.load(key, lambda: ("value", 5))
 
@@ -37,7 +44,7 @@ def test_the_least_recently_used_goes_first():
 
 def test_a_value_bigger_than_the_bound_is_kept_alone():
     """It would otherwise be loaded for every request, in the same memory."""
-    cache = Cache(10)
+    cache = cache_of(10)
     cache.load("a", lambda: ("A", 3))
     cache.load("big", lambda: ("BIG", 30))
 
@@ -49,7 +56,7 @@ def test_a_value_bigger_than_the_bound_is_kept_alone():
 @given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 30)), max_size=40))
 def test_the_bound_gives_way_to_the_biggest_value_only(limit, loads):
     sizes = {}
-    cache = Cache(limit)
+    cache = cache_of(limit)
     for key, size in loads:
         sizes.setdefault(key, size)
         assert cache.load(key, lambda key=key: (key, sizes[key])) == key
@@ -106,7 +113,7 @@ def test_a_failure_reaches_all_who_wait_and_is_forgotten():
 
 
 def test_what_is_no_longer_wanted_is_dropped():
-    cache = Cache(10)
+    cache = cache_of(10)
     for key in "abc":
         cache.load(key, lambda: ("value", 1))
 

@@ -54,13 +54,13 @@ def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(re
 
     replica = preloaded()
 
-    loaded = {reference for reference in ("triage@live", "triage", "other") if replica.cached(reference)}
+    loaded = {reference for reference in ("triage@live", "triage", "other") if replica.cache.get(reference)}
     assert loaded == {"triage@live", "triage", "other"}
-    assert replica.cached("triage:2") is None
+    assert replica.cache.get("triage:2") is None
     registry.set_alias("triage", "live", 2, "ann")
-    assert soon(lambda: replica.cached("triage:2"))
+    assert soon(lambda: replica.cache.get("triage:2"))
     newest = publish(registry).version
-    assert soon(lambda: replica.cached(f"triage:{newest}"))
+    assert soon(lambda: replica.cache.get(f"triage:{newest}"))
 
 
 @pytest.mark.parametrize("harm", ["damaged", "missing", "unsigned", "skewed", "too big", "cannot be unpickled"])
@@ -91,7 +91,7 @@ def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(registry, p
     assert replica.ready
     if harm != "unsigned":
         assert list(refused) == [("bad", 1)]
-        assert replica.cached("sound")
+        assert replica.cache.get("sound")
 
 
 def test_aliases_go_before_bare_names_where_not_all_fit(registry, preloaded):
@@ -100,8 +100,8 @@ def test_aliases_go_before_bare_names_where_not_all_fit(registry, preloaded):
 
     replica = preloaded(cache_bytes=sizes[0] + sizes[2] - 1)
 
-    assert replica.cached("triage@live")
-    assert replica.cached("triage") is None
+    assert replica.cache.get("triage@live")
+    assert replica.cache.get("triage") is None
     assert "PAYOFF_CACHE_MB" in replica.preloader.refused["triage", 3]
     assert replica.load("triage").version == 3  # who asks for it gets it
 
@@ -185,9 +185,9 @@ def test_a_version_goes_on_answering_until_the_one_that_follows_is_loaded(regist
     registry.set_alias("triage", "live", 2, "ann")
 
     assert soon(lambda: replica.resolve("triage@live") == ("triage", 2))
-    assert [replica.cached(reference).version for reference in ("triage", "triage@live")] == [1, 1]
+    assert [replica.cache.get(reference).version for reference in ("triage", "triage@live")] == [1, 1]
     free.set()
-    assert soon(lambda: replica.cached("triage@live").version == replica.cached("triage").version == 2)
+    assert soon(lambda: replica.cache.get("triage@live").version == replica.cache.get("triage").version == 2)
 
 
 def test_who_changes_an_alias_or_sees_that_a_job_has_ended_meets_what_that_means(registry, preloaded):
@@ -197,10 +197,10 @@ def test_who_changes_an_alias_or_sees_that_a_job_has_ended_meets_what_that_means
     publish(registry)
 
     replica.set_alias("triage", "live", 2, "ann")
-    assert replica.cached("triage@live").version == 2
+    assert replica.cache.get("triage@live").version == 2
     publish(registry)
     replica.refresh()  # as where a job is looked at
-    assert replica.cached("triage").version == 3
+    assert replica.cache.get("triage").version == 3
 
 
 def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answering(registry, held, models):
@@ -209,13 +209,13 @@ def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answ
     registry.set_alias("triage", "live", 2, "ann")
     registry.delete_version("triage", 1)
     assert soon(lambda: replica.resolve("triage") == ("triage", 2))
-    assert replica.cached("triage@live") is None
+    assert replica.cache.get("triage@live") is None
     free.set()
-    assert soon(lambda: replica.cached("triage@live"))
+    assert soon(lambda: replica.cache.get("triage@live"))
     damaged = publish(registry).version
     (models / "triage" / str(damaged) / "model.joblib").write_bytes(b"damaged")
     assert soon(lambda: ("triage", damaged) in replica.preloader.refused)
-    assert soon(lambda: replica.cached("triage") is None)
+    assert soon(lambda: replica.cache.get("triage") is None)
     with pytest.raises(Damaged):
         replica.load("triage")
 
@@ -228,6 +228,6 @@ def test_while_the_store_is_away_the_version_before_answers(registry, preloaded,
     publish(registry)
     replica.refresh()
 
-    assert replica.cached("triage").version == 1
+    assert replica.cache.get("triage").version == 1
     monkeypatch.setattr(replica.files, "load", load)
-    assert soon(lambda: replica.cached("triage").version == 2)
+    assert soon(lambda: replica.cache.get("triage").version == 2)

@@ -21,7 +21,7 @@ from tests.registry.making import HOLDOUT, make_card, make_estimator, open_regis
 def test_a_published_model_answers_as_the_fitted_one(registry):
     publish(registry)
 
-    assert registry.cached("triage") is None
+    assert registry.cache.get("triage") is None
     loaded = registry.load("triage")
 
     X = np.array([[0.5, 1], [2.5, 0]])
@@ -32,8 +32,8 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
     assert loaded.classes == ("healthy", "ill")
     assert loaded.named == {"name": "triage", "version": 1} == {"name": loaded.name, "version": loaded.version}
     assert loaded.schema.names == ("age", "sex")
-    assert registry.cached("triage") is loaded
-    assert registry.cached("triage:1") is loaded
+    assert registry.cache.get("triage") is loaded
+    assert registry.cache.get("triage:1") is loaded
 
 
 def test_a_model_without_hold_out_has_none(registry):
@@ -81,7 +81,7 @@ def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
     assert not registry.ready
     with pytest.raises(NotReady):
         registry.resolve("triage")
-    assert registry.cached("triage") is None
+    assert registry.cache.get("triage") is None
 
 
 def test_staged_files_are_invisible_until_they_are_added(registry, another):
@@ -236,8 +236,8 @@ def test_the_cache_is_bounded_by_the_bytes_of_the_files(registry, another):
     view.load("b")
     view.load("c")
 
-    assert view.cached("a") is None
-    assert view.cached("b") is not None
+    assert view.cache.get("a") is None
+    assert view.cache.get("b") is not None
     stats = view.stats()
     assert (stats.models, stats.bytes, stats.loads, stats.failures, stats.evictions) == (2, sum(sizes[1:]), 3, 0, 1)
     assert held.estimator.predict([[0.0, 0.0]]).size == 1  # who holds it goes on
@@ -249,7 +249,7 @@ def test_deleted_models_leave_memory_and_disk_but_not_the_requests_that_hold_the
 
     registry.delete_version("triage", 1)
 
-    assert registry.cached("triage") is None
+    assert registry.cache.get("triage") is None
     assert registry.stats().models == 0
     assert not (models / "triage" / "1").exists()
     with pytest.raises(NotFound):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.access.caller import ANYBODY
 from app.acquisition.session import Prices
 from app.acquisition.stopping import size_for
+from app.decisions.benefit import Prepared
 from app.errors import Invalid, TooLarge, pointer
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
@@ -22,7 +23,6 @@ from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquisition_model import AcquisitionModel, asker
-from app.usecases.matrices import Prepared
 from app.usecases.simulate import SimulateRequest, evenly, report
 from app.usecases.simulate import simulate as simulated
 from tests.registry.making import make_card

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 from fastapi import Response
 
 from app.api.codecs.json import json_bytes
@@ -15,7 +14,6 @@ from app.api.codecs.npy import npy_response
 from app.api.codecs.rows import NOTHING, Carried
 from app.api.codecs.tables import table_response
 from app.registry.loaded import Loaded
-from app.usecases.matrices import Prepared
 from app.usecases.rules import Answer
 
 WRITTEN = (JSON, NPY, *TABULAR)
@@ -108,24 +106,6 @@ def json_of(answered: Answered) -> bytes:
     }
     more = {**answered.explained(), "warnings": answered.warnings}
     return json_bytes({**answered.rest(), **carried, **columns, **more})
-
-
-class Frame(NamedTuple):
-    """How the JSON of every answer of a model by one matrix begins and ends, where the matrix alone decides."""
-
-    head: bytes
-    tail: bytes
-
-    @classmethod
-    def of(cls, model: Loaded, matrix: Prepared) -> Frame:
-        head = {"model": model.named, "rule": "expected_benefit", "classes": model.classes, "actions": matrix.actions}
-        warnings = [*model.card.warnings, *matrix.warnings]
-        return cls(json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:])
-
-    def around(self, names: list[int | str], P: np.ndarray, expected: np.ndarray) -> bytes:
-        """The document that `json_of` makes."""
-        columns = {"decisions": names, "probabilities": P.tolist(), "expected_benefits": expected.tolist()}
-        return b"%b%b%b" % (self.head, orjson.dumps(columns)[1:-1], self.tail)  # of a few rows, lists are faster
 
 
 def _array(columns: Sequence[Column]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""JSON: measured before it is parsed; long lists of rows are read straight into one array, and written in parts."""
+"""JSON: measured before it is parsed, its text checked; long lists of rows go straight into one array."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 import orjson
 
 from app.api.gate import VALUE, Reserve
-from app.errors import Invalid, TooLarge
-from app.text import document_of
+from app.decisions.benefit import Prepared
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject
+from app.registry.loaded import Loaded
+from app.text import refused_character
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
@@ -25,12 +27,75 @@ _NAME = b'"instances"'
 _BEGIN = re.compile(_NAME + rb"\s{0,100}:\s{0,100}(?=\[\[)")
 _MARK = "rows that were cut out"  # in their place: found at the top level, they came from there
 _MARKER = b'["%b"]' % _MARK.encode()
-_READ_PART = 1 << 18  # bytes that are parsed at a time
+_READ_PART = 1 << 18  # bytes that are parsed or searched at a time: other threads wait meanwhile
 _NO_NUMBER = (b"{", b"n", b"t", b"f")  # of objects, null, true and false: the ordinary parser reads these
+_AROUND = 10  # characters before and after the place of an error that a message quotes
+_FOREIGN = re.compile(r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE)  # as Python and JavaScript write values
+# How a character that no text may contain is written: an escape sequence, or, from DEL on, its own UTF-8.
+_ESCAPED = re.compile(rb"\\(?:u00[01789]|[bf])")
+_LONGEST = len(rb"\u001")
+_DEL, _LEAD, _FIRST_PLAIN = 0x7F, 0xC2, 0xA0
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 # Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
 _PART = 50_000
 _MAX_HEADER = 16_000  # bytes: proxies and clients refuse longer headers
+
+
+def document_of(text: bytes) -> Any:
+    """The document in a JSON body, of which the last of values with the same name counts. O(size).
+
+    Invalid where it is not JSON (RFC 8259, UTF-8, nested at most 1,024 deep, without NaN and Infinity), and at text
+    with control characters.
+    """
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
+    if b"\\" in text or b"\x7f" in text or b"\xc2" in text:  # hardly ever
+        check_document(document, text)
+    return document
+
+
+def syntax_error(error: orjson.JSONDecodeError) -> str:
+    """What is wrong with text that is not JSON, with the text around the place; what to send for NaN. O(1)."""
+    text, at = error.doc, error.pos
+    quoted = f", near {text[max(at - _AROUND, 0) : at + _AROUND]!r}" if text else ""
+    found = _FOREIGN.match(text, at - 1 if text[max(at - 1, 0) : at] == "-" else at)
+    return f"{error}{quoted}" + (f"; JSON has no {found[0]}: send null" if found else "")
+
+
+def check_document(document: Any, written: bytes) -> None:
+    """Refuse text in any string or key of a parsed JSON document, of which `written` is the text.
+
+    Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only where
+    its text may contain such a character.
+    """
+    escapes, signs = b"\\" in written, np.frombuffer(written, np.uint8)
+    for i in range(0, len(signs), _READ_PART):
+        part = signs[i : i + _READ_PART + 1]
+        if (
+            (part == _DEL).any()
+            or ((part[:-1] == _LEAD) & (part[1:] < _FIRST_PLAIN)).any()
+            or (escapes and _ESCAPED.search(written, i, i + _READ_PART + _LONGEST))
+        ):
+            reject(_refused(document))
+            return
+
+
+def _refused(document: Any) -> Iterator[Flaw]:
+    waiting: list[tuple[str, Any]] = [("", document)]
+    while waiting:
+        loc, value = waiting.pop()
+        if isinstance(value, str):
+            if message := refused_character(value):
+                yield Flaw(loc, message)
+        elif isinstance(value, list):
+            waiting += [(f"{loc}/{i}", item) for i, item in enumerate(value) if isinstance(item, str | list | dict)]
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                if message := refused_character(name):
+                    yield Flaw(loc + pointer(name), f"in a name: {message}")
+                waiting.append((loc + pointer(name), item))
 
 
 def parsed(body: bytes, reserve: Reserve) -> Any:
@@ -147,6 +212,24 @@ def _written(value: Any) -> bytes:
     step = max(_PART * len(value) // value.size, 1)
     parts = (orjson.dumps(value[i : i + step], option=_DUMP)[1:-1] for i in range(0, len(value), step))
     return b"[" + b",".join(parts) + b"]"
+
+
+class Frame(NamedTuple):
+    """How the JSON of every answer of a model by one matrix begins and ends, where the matrix alone decides."""
+
+    head: bytes
+    tail: bytes
+
+    @classmethod
+    def of(cls, model: Loaded, matrix: Prepared) -> Frame:
+        head = {"model": model.named, "rule": "expected_benefit", "classes": model.classes, "actions": matrix.actions}
+        warnings = [*model.card.warnings, *matrix.warnings]
+        return cls(json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:])
+
+    def around(self, names: list[int | str], P: np.ndarray, expected: np.ndarray) -> bytes:
+        """The document that `answers.json_of` makes."""
+        columns = {"decisions": names, "probabilities": P.tolist(), "expected_benefits": expected.tolist()}
+        return b"%b%b%b" % (self.head, orjson.dumps(columns)[1:-1], self.tail)  # of a few rows, lists are faster
 
 
 def in_header(rest: Any) -> str:

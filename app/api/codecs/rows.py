@@ -13,9 +13,8 @@ from app.api.gate import Reserve
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
-from app.registry.loaded import Loaded
 from app.usecases.fields import CarriedFields, CarriedIds
-from app.usecases.predict import Rows, Usual
+from app.usecases.predict import Rows
 
 _VALUES = (str, int, float, bool, type(None))
 MAX_CELL = 1000  # characters of a cell that comes back and is no id
@@ -131,18 +130,6 @@ def _checked_ids(wire: CarriedIds, instances: Any) -> list[Any]:
     if _ID in wire.keep:
         raise Invalid.at("/keep", f"with 'ids' no other column can be called {_ID!r}")
     return wire.ids
-
-
-def rows_of_json(instances: list[Any], model: Loaded, *, booleans_possible: bool, carried: Carried = NOTHING) -> Rows:
-    """Instances as parsed, encoded; places below /instances."""
-    if carried.columns:
-        instances = without(instances, carried, model.schema.names)
-    if not booleans_possible and (usual := model.once(Usual).rows(instances)) is not None:
-        return Rows(usual, [], instances, usual=True)
-    try:
-        return Rows(*model.schema.encode(instances, booleans_possible=booleans_possible), instances)
-    except Invalid as error:
-        raise error.under("/instances") from error
 
 
 def rows_of_npy(body: bytes | bytearray, schema: Schema, reserve: Reserve) -> Rows:

@@ -332,7 +332,7 @@ def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response
                 **vars(page),
                 "latest": page.versions[0].version if page.versions else None,
                 "shadows": ports.shadows.read(name),
-                "recording": RecordingDocument.of(ports.recorder.defaults.of(name)),
+                "recording": RecordingDocument.of(ports.recorder.defaults.models.get(name)),
                 "alias_history": page.history,
             }
         )

@@ -10,11 +10,11 @@ import numpy as np
 import orjson
 from fastapi import Request, Response
 
-from app.api.codecs.answers import WRITTEN, Answered, Frame, encode
-from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, measured, split
+from app.api.codecs.answers import WRITTEN, Answered, encode
+from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Frame, document_of, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import array_of_npy, changeable_body
-from app.api.codecs.rows import NOTHING, Carried, carried_of_json, rows_of_json, rows_of_npy
+from app.api.codecs.rows import NOTHING, Carried, carried_of_json, rows_of_npy, without
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.errors import problems
 from app.api.gate import passage_of
@@ -34,10 +34,10 @@ from app.api.routing import (
     run,
     who,
 )
-from app.errors import Invalid
+from app.errors import Invalid, below
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.text import document_of
+from app.registry.saved_matrices import Checked
 from app.usecases import predict as usecase
 from app.usecases.labelled_rows import as_probabilities
 from app.usecases.matrices import with_saved
@@ -111,7 +111,12 @@ def _checked(found: Any, *, instances: bool) -> PredictRequest:
 
 
 def _encoded(instances: Any, booleans: bool, carried: Carried, model: Loaded) -> tuple[Rows, Carried]:
-    return rows_of_json(instances, model, booleans_possible=booleans, carried=carried), carried
+    if carried.columns:
+        instances = without(instances, carried, model.schema.names)
+    if not booleans and (usual := model.once(Usual).rows(instances)) is not None:
+        return Rows(usual, [], instances, usual=True), carried
+    with below("/instances"):
+        return Rows(*model.schema.encode(instances, booleans_possible=booleans), instances), carried
 
 
 def _asked_of_long(body: bytes) -> Asked | None:
@@ -159,13 +164,14 @@ def _probabilities(sheet: Sheet, classes: list[int | str]) -> tuple[np.ndarray, 
 
 
 class Ready(NamedTuple):
-    """A request with its rows; the same `key` stands for the same fields."""
+    """A request with its rows, and the saved matrix that it names; the same `key` stands for the same fields."""
 
     fields: PredictFields
     model: Loaded | None
     rows: Rows
     carried: Carried
     key: bytes | None
+    saved: Checked | None
 
     @property
     def numbers(self) -> int:
@@ -186,17 +192,18 @@ class Ready(NamedTuple):
 
 def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -> Ready:
     """The request with its rows, and with the saved matrix that it names."""
-    fields, key = asked.fields, asked.key
-    if model is not None and not model.multilabel:
+    fields, key, saved = asked.fields, asked.key, None
+    if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
         fields = with_saved(stores, fields, model.name, model.classes)
-        if key is not None and fields.saved is not None:
-            key += fields.saved.reference.encode()  # a version of a matrix never changes
+        saved = fields.saved
+        if key is not None and saved is not None:
+            key += saved.reference.encode()  # a version of a matrix never changes
     made = asked.given if model is None or asked.rows is None else asked.rows(model)
     assert made is not None
     rows, carried = made
     if form == JSON and model is not None and not rows.usual:  # the other forms are for many rows, fast
         rows.warnings.extend(strange_values(model, rows.X))
-    return Ready(fields, model, rows, carried, key)
+    return Ready(fields, model, rows, carried, key, saved)
 
 
 def answer_to(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
@@ -218,7 +225,7 @@ def usual_answer(model: Loaded, found: Ready) -> bytes | None:
     decided before; None for all others. Nothing is recorded.
     """
     usual = model.once(Usual)
-    matrix = usual.known(found.key)
+    matrix = usual.matrices.get(found.key)
     if matrix is None or not (found.rows.usual and found.fields.is_plain) or found.carried.columns:
         return None
     P = usual.posterior(found.rows.X)

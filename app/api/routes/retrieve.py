@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from fastapi import Request, Response
 
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import NPY, SVG
-from app.api.codecs.rows import rows_of_json, rows_of_npy
+from app.api.codecs.rows import rows_of_npy
 from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
 from app.api.errors import problems
 from app.api.gate import NUMBER, passage_of
@@ -24,7 +25,7 @@ from app.api.routing import (
     read_query,
     refuse_query_of_json,
 )
-from app.errors import Invalid
+from app.errors import Invalid, below
 from app.registry.loaded import Loaded
 from app.usecases.predict import Rows
 from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
@@ -77,7 +78,12 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
         raise Invalid.at("/probabilities", "'probabilities' and 'model' are mutually exclusive")
     if wire.model is not None and wire.instances is None:
         raise Invalid.at("/instances", "'instances' are required with a 'model'")
-    return wire, sets, partial(rows_of_json, wire.instances or [], booleans_possible=True)
+    return wire, sets, partial(_encoded, wire.instances or [])
+
+
+def _encoded(instances: list[Any], model: Loaded) -> Rows:
+    with below("/instances"):
+        return Rows(*model.schema.encode(instances))
 
 
 def _answer(
