@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import Field
 
 from app import progress
 from app.access.caller import Caller
@@ -23,13 +23,10 @@ from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
-from app.learners.catalogue import SCORE_CALIBRATOR
 from app.usecases import jobs
 from app.usecases.benefit import lead_of, standings_of
-from app.usecases.calibrate import drafted
 from app.usecases.datasets import EXAMPLE_ID, find_named
-from app.usecases.fields import PROBABILITIES, ClassNames, Text
-from app.usecases.labelled_rows import as_probabilities, class_codes
+from app.usecases.fields import Text
 from app.usecases.matrices import MatrixFields, needed_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import FOLDS, SEED, LearnerSpec, Spec
@@ -37,25 +34,13 @@ from app.usecases.train import Learner, built, checked_posterior, fit, placed
 
 KIND = "compare"
 _INCOMPARABLE = "the learners cannot be compared"
-_FORMS = ("dataset", "learners"), ("probabilities", "classes", "labels")
 
 
 class CompareRequest(MatrixFields):
     """What to compare, on what, and what is at stake."""
 
-    dataset: Text | None = Field(default=None, examples=[EXAMPLE_ID], description="with `learners`")
-    learners: Annotated[list[Learner], Field(min_length=1, max_length=20)] | None = Field(
-        default=None, description="or `probabilities`, of which the rules alone are compared"
-    )
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
-        default=None,
-        description="in place of data set and learners: a row per instance, a column for each of `classes`",
-    )
-    classes: ClassNames | None = Field(default=None, description="with `probabilities`")
-    labels: Annotated[list[StrictInt | Text] | None, Field(fail_fast=True)] = Field(
-        default=None, description="with `probabilities`: the true class of each row"
-    )
-    normalize: StrictBool = Field(default=False, description="with `probabilities`: divide each row by its sum")
+    dataset: Text = Field(examples=[EXAMPLE_ID])
+    learners: Annotated[list[Learner], Field(min_length=1, max_length=20)]
     folds: int = Field(
         default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
     )
@@ -83,9 +68,6 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
-    _check_form(asked)
-    if asked.dataset is None or asked.learners is None:
-        return _submit_given(ports, asked, key=key, caller=caller)
     dataset = find_named(ports, asked.dataset, "/dataset", caller)
     if dataset.classes is None or len(dataset.labels) > 1:
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
@@ -101,36 +83,6 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
         seed=asked.seed,
     )
     return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
-
-
-def _check_form(asked: CompareRequest) -> None:
-    """Invalid unless there are a data set and learners, or probabilities, classes and labels."""
-    needed, others = _FORMS if asked.probabilities is None else _FORMS[::-1]
-    reject(Flaw(pointer(name), f"{name!r} is required") for name in needed if getattr(asked, name) is None)
-    either = "send 'dataset' and 'learners', or 'probabilities', 'classes' and 'labels', not both"
-    reject(Flaw(pointer(name), either) for name in others if getattr(asked, name) is not None)
-    if asked.normalize and asked.probabilities is None:
-        raise Invalid.at("/normalize", "this goes with 'probabilities'")
-
-
-def _submit_given(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:
-    """Submit a comparison of the rules on probabilities and labels, which are kept as a data set."""
-    classes, labels = asked.classes or [], asked.labels or []
-    P = as_probabilities(asked.probabilities, classes, normalize=asked.normalize)
-    class_codes(labels, classes, len(P))
-    draft = drafted(ports, P, labels, classes, caller.owner)
-    B, actions = needed_matrix(asked, classes)
-    parameters = {"calibration": "none", "input": "probabilities", "classes": list(classes)}
-    spec = CompareSpec(
-        dataset=draft.content,
-        learners=[LearnerSpec(kind=SCORE_CALIBRATOR.name, parameters=parameters)],
-        benefits=B.tolist(),
-        actions=actions,
-        folds=asked.folds,
-        seed=asked.seed,
-    )
-    ports.datasets.keep(draft)
-    return jobs.submit(ports, caller, KIND, spec, dataset=draft.dataset.id, key=key)
 
 
 def names(learners: Sequence[LearnerSpec]) -> list[str]:
@@ -181,8 +133,6 @@ def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[i
 
 
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
-    if kind == SCORE_CALIBRATOR.name:
-        return "probabilities"
     _, defaults = catalogue.resolve({"kind": kind})
     changed = [f"{name}={_worded(value)}" for name, value in parameters.items() if value != defaults[name]]
     return f"{kind}({', '.join(changed)})" if changed else kind
@@ -200,8 +150,6 @@ def run(ports: Ports, job: Job) -> None:
     with progress.part(0.0, 0.02, "reading data"):
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = ports.datasets.table(spec.dataset)
-        if "classes" in spec.learners[0].parameters:  # probabilities, whose columns the request put in order
-            table = table.with_classes(spec.learners[0].parameters["classes"])
     fold = stratified_folds(table.y, spec.folds, spec.seed)  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
         trials = trials_of(table, fold, spec)

@@ -99,7 +99,7 @@ async def compare(
     """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside.
 
     A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
-    left. The best action for all, which needs no model, is the table's last row. With `probabilities`,
-    `classes` and `labels` in place of `dataset` and `learners`, the rules are compared on those of another system.
+    left. The best action for all, which needs no model, is the table's last row. `POST /benefit` compares the rules
+    on the probabilities of another system.
     """
     return CompareDocument.of(await job_of(usecase.submit, body))
