@@ -21,7 +21,6 @@ from app.api import documentation, errors, routes
 from app.api.entrance import Door, Entrance
 from app.api.gate import Budget, Gate
 from app.api.guard import BodyLimits, Guard, Record, guard_routes
-from app.api.jobs import Watching
 from app.api.routes import console
 from app.api.routing import DirectRoute, Limiters
 from app.jobs.worker import Worker
@@ -88,7 +87,6 @@ def create_app(service: Service) -> FastAPI:
     app.state.shadow = ShadowDecider(service.ports.registry, service.ports.shadows)
     app.state.limiters = Limiters()
     app.state.stopping = threading.Event()
-    app.state.watching = Watching(service.ports, app.state.stopping)
     errors.install(app)
     if service.console:
         console.install(app)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from contextvars import Context
 from datetime import UTC, datetime
 from functools import partial
-from threading import Event
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Depends, Header, Request, Response
 from fastapi.sse import ServerSentEvent
@@ -20,10 +17,9 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.errors import Problem, problems, stored_problem
 from app.api.guard import guard_of
-from app.api.routing import CallerDep, Limiter, PortsDep
-from app.jobs.job import Job, unknown_job
+from app.api.routing import CallerDep, PortsDep, limiters
+from app.jobs.job import Job
 from app.usecases import jobs as usecase
-from app.usecases.ports import Ports
 
 _LOOK_SECONDS = 0.25  # between two looks at the job table
 _LONGEST_WAIT = 60.0
@@ -74,55 +70,16 @@ class JobState(BaseModel):
         return {}
 
 
-class Watching:
-    """The jobs that clients of this process wait for, as they were at the last look: one look serves them all."""
+async def _states(request: Request, job: Job) -> AsyncGenerator[Job, None]:
+    """The job now and after each look, until it has ended or the service stops; NotFound once it is gone.
 
-    def __init__(self, ports: Ports, stopping: Event) -> None:
-        self._ports = ports
-        self._stopping = stopping
-        self._jobs: dict[str, Job | Exception] = {}
-        self._clients: Counter[str] = Counter()
-        self._looked = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
-        self._thread = Limiter(threads=1, waiting=0)
-
-    async def states(self, job: Job) -> AsyncGenerator[Job, None]:
-        """The job now and after each look, until it has ended or the service stops; raises what a look has raised."""
-        self._jobs[job.id] = job
-        self._clients[job.id] += 1
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(), context=Context())  # it serves all, not this request
-        try:
-            yield job
-            while not (job.ended or self._stopping.is_set()):
-                await self._looked.wait()
-                found = self._jobs[job.id]
-                if isinstance(found, Exception):
-                    raise found
-                job = found
-                yield job
-        finally:
-            self._clients[job.id] -= 1
-            if not self._clients[job.id]:
-                del self._clients[job.id], self._jobs[job.id]
-
-    async def _look(self) -> None:
-        """Until no client waits."""
-        while self._clients:
-            await asyncio.sleep(_LOOK_SECONDS)
-            ids = list(self._jobs)
-            now: dict[str, Job | Exception] = {job_id: unknown_job(job_id) for job_id in ids}
-            try:
-                now |= await self._thread.run(None, usecase.views, self._ports, ids)
-            except Exception as failure:  # noqa: BLE001 - whatever it is, it is for those who wait
-                now = dict.fromkeys(ids, failure)
-            self._jobs |= {job_id: job for job_id, job in now.items() if job_id in self._clients}
-            looked, self._looked = self._looked, asyncio.Event()
-            looked.set()
-
-
-def watching(request: Request) -> Watching:
-    return cast(Watching, request.app.state.watching)
+    All who follow a job share its looks, which one thread makes.
+    """
+    yield job
+    while not (job.ended or request.app.state.stopping.is_set()):
+        await asyncio.sleep(_LOOK_SECONDS)
+        job = await limiters(request).looks.run(usecase.look, request.app.state.ports, job.id)
+        yield job
 
 
 Order = Callable[..., Awaitable[Job]]
@@ -182,7 +139,7 @@ async def wait(request: Request, response: Response, job: Job, prefer: str | Non
     seconds = min(float(wanted[1]), _LONGEST_WAIT)
     response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds), aclosing(watching(request).states(job)) as states:
+        async with asyncio.timeout(seconds), aclosing(_states(request, job)) as states:
             async for state in states:
                 job = state
     return job
@@ -192,7 +149,7 @@ async def follow(request: Request, job: Job, document: Callable[[Job], JobState]
     """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
     seen: Job | None = None
     last: JobState | None = None
-    async with aclosing(watching(request).states(job)) as states:
+    async with aclosing(_states(request, job)) as states:
         async for state in states:
             if not guard_of(request.scope).holds(request.scope):
                 return

@@ -362,8 +362,8 @@ class Once:
 class Limiters:
     """`health` for probes, `metrics` for `/metrics`, which may wait for the job table, `retrieve` for
     `/retrieve`, `long` for work that takes seconds: simulations, reports on a hold-out, charts, parsing long bodies;
-    `upload` for reading data sets, `load` for models that are not in memory. All other work shares the framework's
-    forty threads: short work, and waiting for the database or the stores.
+    `upload` for reading data sets, `load` for models that are not in memory, `looks` for jobs that are followed. All
+    other work shares the framework's forty threads: short work, and waiting for the database or the stores.
     """
 
     health: Limiter = field(default_factory=lambda: Limiter(2, 200))
@@ -372,6 +372,7 @@ class Limiters:
     long: Limiter = field(default_factory=lambda: Limiter(2, 16))
     upload: Limiter = field(default_factory=lambda: Limiter(2, 30))  # each with a process that reads the file
     load: Once = field(default_factory=lambda: Once(8))
+    looks: Once = field(default_factory=lambda: Once(1))
 
 
 def limiters(request: Request) -> Limiters:

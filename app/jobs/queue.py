@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -122,16 +122,13 @@ class Queue:
 
     def get(self, job_id: str) -> Job:
         """NotFound where there is no such job."""
-        if (job := self.those([job_id]).get(job_id)) is None:
+        if not _ID.fullmatch(job_id):
             raise unknown_job(job_id)
-        return job
-
-    def those(self, job_ids: Iterable[str]) -> dict[str, Job]:
-        """Those of the jobs that exist, by id."""
-        possible = list(filter(_ID.fullmatch, job_ids))
         with self.database.reading() as connection:
-            rows = connection.execute(select(*JOB_COLUMNS).where(JOBS.c.id.in_(possible))).mappings()
-            return {row["id"]: job_of(row) for row in rows}
+            row = connection.execute(select(*JOB_COLUMNS).where(JOBS.c.id == job_id)).mappings().first()
+        if row is None:
+            raise unknown_job(job_id)
+        return job_of(row)
 
     def page(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
@@ -14,24 +14,22 @@ from app.usecases.specs import Spec
 
 
 def find_for(caller: Caller, ports: Ports, kinds: Sequence[str], job_id: str) -> Job:
-    """NotFound where there is no such job of these `kinds` that the caller may see.
+    """NotFound where there is no such job of these `kinds` that the caller may see."""
+    job = look(ports, job_id)
+    if job.kind not in kinds or not caller.sees(job.model, job.client):
+        raise unknown_job(job_id)
+    return job
+
+
+def look(ports: Ports, job_id: str) -> Job:
+    """A job as it stands, or NotFound.
 
     A client that learns that a job has ended asks for its model next: this process then knows the new version at once.
     """
     job = ports.queue.get(job_id)
-    if job.kind not in kinds or not caller.sees(job.model, job.client):
-        raise unknown_job(job_id)
     if job.ended:
         ports.registry.refresh()
     return job
-
-
-def views(ports: Ports, job_ids: Collection[str]) -> dict[str, Job]:
-    """Those of the jobs that exist, by id; see `find_for`."""
-    found = ports.queue.those(job_ids)
-    if any(job.ended for job in found.values()):
-        ports.registry.refresh()
-    return found
 
 
 def page(
