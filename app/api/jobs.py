@@ -73,11 +73,12 @@ class JobState(BaseModel):
 async def _states(request: Request, job: Job) -> AsyncGenerator[Job, None]:
     """The job now and after each look, until it has ended or the service stops; NotFound once it is gone.
 
-    All who follow a job share its looks, which one thread makes.
+    All who follow a job look at the same moments, so one thread looks once for all of them.
     """
+    now = asyncio.get_running_loop().time
     yield job
     while not (job.ended or request.app.state.stopping.is_set()):
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_LOOK_SECONDS - now() % _LOOK_SECONDS)
         job = await limiters(request).looks.run(usecase.look, request.app.state.ports, job.id)
         yield job
 

@@ -120,12 +120,13 @@ class Queue:
         self._tell()
         return job
 
-    def get(self, job_id: str) -> Job:
-        """NotFound where there is no such job."""
+    def get(self, job_id: str, *, spec: bool = True) -> Job:
+        """NotFound where there is no such job. Its spec, which may be megabytes, is empty unless it is wanted."""
+        columns = JOB_COLUMNS if spec else listed_columns()
         if not _ID.fullmatch(job_id):
             raise unknown_job(job_id)
         with self.database.reading() as connection:
-            row = connection.execute(select(*JOB_COLUMNS).where(JOBS.c.id == job_id)).mappings().first()
+            row = connection.execute(select(*columns).where(JOBS.c.id == job_id)).mappings().first()
         if row is None:
             raise unknown_job(job_id)
         return job_of(row)

@@ -102,9 +102,9 @@ WORKERS = Table(
 JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
 
 
-def listed_columns(results_of: Collection[str]) -> list[ColumnElement[Any]]:
+def listed_columns(results_of: Collection[str] | None = None) -> list[ColumnElement[Any]]:
     """The columns of a job with an empty spec, and without its result where its kind is not in `results_of`."""
-    result = case((JOBS.c.kind.in_(results_of), JOBS.c.result)).label("result")
+    result = JOBS.c.result if results_of is None else case((JOBS.c.kind.in_(results_of), JOBS.c.result)).label("result")
     light = {"spec": literal({}, Json).label("spec"), "result": result}
     return [light.get(column.name, column) for column in JOB_COLUMNS]
 

@@ -26,7 +26,7 @@ def look(ports: Ports, job_id: str) -> Job:
 
     A client that learns that a job has ended asks for its model next: this process then knows the new version at once.
     """
-    job = ports.queue.get(job_id)
+    job = ports.queue.get(job_id, spec=False)
     if job.ended:
         ports.registry.refresh()
     return job
