@@ -210,9 +210,10 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
     asked = question | {"setting": "binary", "positive": sought, "loss": {"name": "f_beta", "beta": beta}}
     print(f"POST /retrieve   which test cases to review, so that few that are {sought} are missed:")
     print(f"   Measured by F{beta}; 1 if exactly these are found; recall counts {beta} times as much as precision.")
-    wordings = {"expected_loss": "the set with the largest expected", "half": "those above 1/2, regardless of"}
-    for method, what in wordings.items():
-        found = post(client, "/retrieve", asked | {"method": method})["sets"][0]
+    best = post(client, "/retrieve", asked | {"marginals": True})["sets"][0]
+    above = sum(p > 0.5 for p in best["marginals"])
+    plain = post(client, "/retrieve", asked | {"k_min": above, "k_max": above})["sets"][0]
+    for found, what in ((best, "the set with the largest expected"), (plain, "those above 1/2, regardless of")):
         hits = int(actual[found["selected"]].sum())
         real = (1 + beta**2) * hits / (beta**2 * actual.sum() + found["k"])
         scores = f"F{beta} ({1 - found['expected_loss']:.3f}; in truth {real:.3f})"
