@@ -88,15 +88,10 @@ def told_path(path: str) -> str:
 
 
 def write_request(line: dict[str, Any]) -> None:
-    """Write a line for one request, in the form of all others; structlog would take a fifth of a prediction's time."""
-    _write(_line(line))
+    """Write a line for one request, in the next turn of the event loop, which calls this: the answer goes first.
 
-
-def write_request_soon(line: dict[str, Any]) -> None:
-    """Write a line in the next turn of the event loop, which calls this: the answer goes first.
-
-    Lines of one turn are written together. A process that is killed loses those of the turn at most, one that is
-    stopped loses none.
+    structlog would take a fifth of a prediction's time. Lines of one turn are written together. A process that is
+    killed loses those of the turn at most, one that is stopped loses none.
     """
     loop = asyncio.get_running_loop()
     if not _waiting or loop is not _Output.loop:  # the one before may have ended

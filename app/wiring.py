@@ -5,8 +5,7 @@ from __future__ import annotations
 from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
 from app.api.app import Service
-from app.api.gate import Budget, default_limit
-from app.api.guard import BodyLimits
+from app.api.memory import BodyLimits, Memory, default_limit
 from app.data import isolated
 from app.job_processes import make_worker
 from app.processes import preload
@@ -34,7 +33,7 @@ def wire(settings: Settings) -> Service:
         keyring,
         limits,
         access_log,
-        memory=Budget(memory),
+        memory=Memory(memory),
         hosts=tuple(listed(settings.hosts)),
         console=settings.console,
     )

@@ -18,7 +18,7 @@ def test_lines_of_a_turn_are_made_and_written_together_in_the_next(monkeypatch):
     async def run():
         lines = [{"number": number} for number in (1, 2)]
         for line in lines:
-            logs.write_request_soon(line)
+            logs.write_request(line)
         before = list(written), "timestamp" in lines[0]
         await asyncio.sleep(0)
         return before
@@ -42,7 +42,7 @@ def test_lines_that_cannot_be_written_do_not_hold_up_later_ones(monkeypatch):
     async def run():
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         for number in (1, 2):
-            logs.write_request_soon({"number": number})
+            logs.write_request({"number": number})
             await asyncio.sleep(0)
 
     asyncio.run(run())
@@ -56,7 +56,7 @@ def test_a_loop_that_ended_before_it_wrote_holds_up_no_other(monkeypatch):
     for number in (1, 2):
         loop = asyncio.new_event_loop()
         loop.call_soon(loop.stop)
-        loop.call_soon(logs.write_request_soon, {"number": number})
+        loop.call_soon(logs.write_request, {"number": number})
         loop.run_forever()  # this turn alone
         if number == 2:
             loop.run_until_complete(asyncio.sleep(0))
@@ -65,12 +65,17 @@ def test_a_loop_that_ended_before_it_wrote_holds_up_no_other(monkeypatch):
 
 
 FULL = """
-import logging, sys, structlog
+import asyncio, logging, sys, structlog
 from app import logs
 logs.configure("info")
 structlog.get_logger("payoff").error("of structlog")
 logging.getLogger("app.jobs").error("of the standard library")
-logs.write_request({"number": 1})
+
+async def answered():
+    logs.write_request({"number": 1})
+    await asyncio.sleep(0)
+
+asyncio.run(answered())
 sys.stderr.write(str(logs.dropped()))
 """
 

@@ -19,12 +19,11 @@ from app import __version__, processes
 from app.access.caller import Keyring
 from app.api import documentation, errors, routes
 from app.api.entrance import Door, Entrance
-from app.api.gate import Budget, Gate
-from app.api.guard import BodyLimits, Guard, Record, guard_routes
+from app.api.gate import Gate, install
+from app.api.memory import BodyLimits, Memory
 from app.api.routes import console
 from app.api.routing import DirectRoute, Limiters
 from app.jobs.worker import Worker
-from app.logs import write_request_soon
 from app.metrics import Metrics
 from app.usecases.ports import Ports
 from app.usecases.shadow import ShadowDecider
@@ -61,7 +60,7 @@ class Service:
     keyring: Keyring
     limits: BodyLimits
     access_log: bool
-    memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
+    memory: Memory = field(default_factory=lambda: Memory(512 * 2**20))
     hosts: tuple[str, ...] = ()
     console: bool = True
 
@@ -91,11 +90,16 @@ def create_app(service: Service) -> FastAPI:
     if service.console:
         console.install(app)
     _include_routes(app)
-    guard = Guard(service.keyring, service.limits, service.hosts)
-    guard_routes(app, guard)
-    record = Record(metrics.requests, service.access_log)
-    app.add_middleware(Gate, record=record, budget=service.memory)
-    app.state.entrance = Entrance(guard, service.ports, app.state.shadow, record._replace(write=write_request_soon))
+    gate = Gate(
+        service.keyring,
+        service.limits,
+        service.memory,
+        metrics.requests,
+        hosts=service.hosts,
+        access_log=service.access_log,
+    )
+    install(app, gate)
+    app.state.entrance = Entrance(gate, service.ports, app.state.shadow, metrics.requests)
     app.add_middleware(Door, entrance=app.state.entrance)
     return app
 

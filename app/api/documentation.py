@@ -25,7 +25,7 @@ from starlette.types import Scope
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import INFERENCE, MEDIA_TYPE, STATUS, InferenceError, Problem
-from app.api.guard import KEY_HEADER, OPEN, SCHEME, OpenMount, needs
+from app.api.gate import KEY_HEADER, OPEN, SCHEME, GatedMount, needs
 from app.api.routing import StrictRoute
 
 LAST_TAG = "delete"
@@ -43,7 +43,7 @@ def install(app: FastAPI, documents: Sequence[type[BaseModel]]) -> None:
     """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read them raw); and the
     scripts of its page.
     """
-    app.router.routes.append(OpenMount(_STATIC, _Files(directory=_FILES), name="static-offline-docs"))
+    app.router.routes.append(GatedMount(_STATIC, _Files(directory=_FILES), name="static-offline-docs"))
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -2,7 +2,7 @@
 
 It decides nothing itself: a request that is plain by its headers is decoded, decided and encoded by the functions of
 the route. What needs more than these, or is answered with an error, goes through all layers as if nothing had
-happened, counted once. The rules for keys and rates are the guard's.
+happened, counted once. The rules for keys and rates are the gate's.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from app.access.caller import Caller
 from app.api.codecs.answers import json_of
 from app.api.codecs.json import INLINE_BYTES, document_of
 from app.api.codecs.media_types import JSON
-from app.api.gate import SMALL
-from app.api.guard import PREDICT, Guard, Header, Record, announced, request_id_of, secured
+from app.api.gate import PREDICT, Gate, Header, announced, request_id_of, secured
+from app.api.memory import SMALL
 from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
 from app.api.routing import MATRIX_HEADER
 from app.errors import PayoffError
+from app.metrics import RequestMetrics
 from app.usecases.ports import Ports
 from app.usecases.predict import By
 from app.usecases.record import wish_of
@@ -59,12 +60,12 @@ class Hot(NamedTuple):
 class Entrance:
     """Answers short requests: those that the server hands over (`HotProtocol`) before it starts a task for them."""
 
-    def __init__(self, guard: Guard, ports: Ports, shadow: ShadowDecider, record: Record) -> None:
-        self._guard = guard
+    def __init__(self, gate: Gate, ports: Ports, shadow: ShadowDecider, metrics: RequestMetrics) -> None:
+        self._gate = gate
         self._ports = ports
         self._shadow = shadow
-        self._record = record
-        self._most = min(INLINE_BYTES, guard.most_bytes)
+        self._metrics = metrics
+        self._most = min(INLINE_BYTES, gate.limits.default)
 
     def plain_head(self, scope: Scope) -> Head | None:
         """The headers of a request that is plain as far as they tell: JSON in and out, a short body, none twice."""
@@ -83,11 +84,11 @@ class Entrance:
         began = perf_counter()
         scope.setdefault("state", {})[_TRIED] = True
         try:
-            caller = self._guard.caller(scope, head)
+            caller = self._gate.caller(scope, head)
             caller.need(PREDICT.scopes)
             if caller.client is None and b"x-forwarded-for" in head:
                 return None  # the server reads the address, for which it counts, further in
-            rate, wait = self._guard.take(caller, scope)
+            rate, wait = self._gate.take(caller, scope)
             return None if wait else self._decided(scope, caller, rate, body, began)
         except PayoffError:
             return None
@@ -123,8 +124,8 @@ class Entrance:
 
     def count(self, scope: Scope, hot: Hot) -> None:
         """Count an answer, and write its line."""
-        self._record.metrics.decided(*hot.decided)
-        self._record(scope, _PATH, hot.request_id, 200, perf_counter() - hot.began)
+        self._metrics.decided(*hot.decided)
+        self._gate.record(scope, _PATH, hot.request_id, 200, perf_counter() - hot.began)
 
 
 _COMMON = secured([])

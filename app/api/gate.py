@@ -1,270 +1,399 @@
 """The gate: what happens to every request before its route is asked, and to every answer on its way out.
 
-`Gate` is the ASGI layer around all requests that the entrance does not answer. On the way in a request gets an id and,
-unless it is a health check, a place among those in progress. Which route it is for is known only where it is
-dispatched: there the guard says who asks, and whether they may. `Passage` bounds the body in bytes and time, and puts
-on the headers of every answer. At the end come the log line and the metrics. Slow clients, connections, sizes of
-headers and TLS are for the server and the balancer in front.
-
-Memory is charged twice. `Passage` charges a body by its bytes as it arrives, and an answer until the client has read
-it. Before a body is decoded, and before an answer is computed, the number of their values is charged:
-
-    passage_of(request).reserve(rows * columns * VALUE)
-
-All of it is given back when the answer has been sent.
+`Gate.around` is ASGI middleware around all requests that the entrance does not answer: a request gets an id, a place
+among those in progress, and at the end its line in the log and in the metrics. Each route declares what it asks of its
+caller (`needs`), and asks `Gate.admit` where it is dispatched; nothing is derived from the text of a path. A route that
+declares nothing, a method that a path does not have and a path without a route need `admin`. `Exchange` bounds the body
+and charges for it (`app.api.memory`). Slow clients, connections, sizes of headers and TLS are for the server and the
+balancer in front.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from threading import Lock
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
 from time import perf_counter
-from typing import cast
+from typing import Any, TypeVar, cast
 
-import psutil
 import structlog
-from fastapi import Request
+from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute, Mount, iter_route_contexts
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as ASGIScope
 
+from app.access.caller import Caller, Keyring, Scope, WrongKey
+from app.access.rates import Windows, whole
 from app.api.errors import in_form, problem, respond
-from app.api.guard import Record, length_of_body, request_id_of, route_of, secured, too_large
-from app.errors import Busy, PayoffError, TooLarge, TooSlow
+from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
+from app.errors import Busy, Invalid, KeyMissing, PayoffError, Refused, TooLarge, TooMany, TooSlow, Unsupported
+from app.logs import told_path, write_request
+from app.metrics import RequestMetrics
+from app.text import check_query
 
 MAX_AT_ONCE = 1_000  # event streams and requests that wait for a thread are among them
 BODY_SECONDS = 300.0  # for a whole body; the balancer in front reads slow ones before it passes them on
 CLIENT_GONE = 499  # the client disconnected before the response; logged only
-SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
-NUMBER = 16  # bytes of memory: a float64, and once more while it is converted
-VALUE = 120  # of an object: a number takes 32, a list 80, a dictionary 230; rows are copied once
-_BODY_FACTOR = 2  # a body is in memory twice while its parts are joined
-_RETRY_SECONDS = 2
+KEY_HEADER = "X-API-Key"
+SCHEME = "key"  # the name of the security scheme in the OpenAPI document
+Header = tuple[bytes, bytes]
+_KEYS, _SITES = (KEY_HEADER, "Authorization"), ("Host", "Origin", "Sec-Fetch-Site")
+_MARK = "__payoff_access__"
 _HEALTH = "/health/"
-_MB = 2**20
-_MAX = 2048 * _MB
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_MAX_DIGITS = 20  # of 2⁶⁴; `int` refuses thousands, of which all but the last may be zeros
 _log = structlog.get_logger("payoff.request")
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
-Reserve = Callable[[int], None]  # is called with a number of bytes of memory; raises where there are no more
+
+# What routes ask of their callers
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may call a route: holders of one of the `scopes`; of any key if there are none; everybody if it `is_open`.
+
+    `uploads` says that the route's bodies may be as large as a data set, and go to disk as they arrive; `counted` that
+    requests take one off the caller's rate.
+    """
+
+    scopes: frozenset[Scope]
+    is_open: bool = False
+    uploads: bool = False
+    counted: bool = True
+
+
+OPEN = Access(frozenset(), is_open=True)
+ANY_KEY = Access(frozenset())
+CHECK = replace(ANY_KEY, counted=False)
+PREDICT = Access(frozenset({Scope.PREDICT}))
+TRAIN = Access(frozenset({Scope.TRAIN}))
+UPLOAD = replace(TRAIN, uploads=True)
+METRICS = Access(frozenset({Scope.METRICS}))
+PREDICT_OR_TRAIN = Access(PREDICT.scopes | TRAIN.scopes)
+ADMIN = Access(frozenset({Scope.ADMIN}))
+INSTALL = replace(ADMIN, uploads=True)
+
+
+def needs(access: Access) -> Callable[[_Endpoint], _Endpoint]:
+    """Declare what a route asks of its caller, directly at its function."""
+
+    def declare(endpoint: _Endpoint) -> _Endpoint:
+        setattr(endpoint, _MARK, access)
+        return endpoint
+
+    return declare
+
+
+class GatedRoute(APIRoute):
+    """A route that asks the gate before anything of the request is read."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.access: Access = getattr(endpoint, _MARK, ADMIN)
+        alternatives = [[scope.value] for scope in Scope if scope in self.access.scopes] or [[]]
+        security = [] if self.access.is_open else [{SCHEME: scopes} for scopes in alternatives]
+        extra = {"security": security, **(options.pop("openapi_extra", None) or {})}
+        options["generate_unique_id_function"] = lambda route: route.name  # clients name a method as it is named here
+        super().__init__(path, endpoint, openapi_extra=extra, **options)
+
+    async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        scope["app"].state.gate.admit(self.access if scope["method"] in (self.methods or ()) else ADMIN, scope)
+        await super().handle(scope, receive, send)
+
+
+class GatedMount(Mount):
+    """Files for everybody to read; any other method needs `admin`."""
+
+    async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        scope["app"].state.gate.admit(OPEN if scope["method"] in ("GET", "HEAD") else ADMIN, scope)
+        await super().handle(scope, receive, send)
+
+
+def install(app: FastAPI, gate: Gate) -> None:
+    """Put `gate` around `app`, and before each of its routes; TypeError if a route would not ask it."""
+    for context in iter_route_contexts(app.routes):
+        if not isinstance(context.original_route, GatedRoute | GatedMount):
+            raise TypeError(f"{context.path} does not ask the gate: use GatedRoute or GatedMount")
+    absent = app.router.not_found
+
+    async def unmatched(scope: ASGIScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            gate.admit(ADMIN, scope)
+        await absent(scope, receive, send)
+
+    app.state.gate = gate
+    app.router.default = unmatched
+    app.add_middleware(gate.around)
 
 
 class Gate:
-    """ASGI middleware around everything else."""
+    """What all requests have in common: keys, rates, sites, places, memory, figures and log."""
 
-    def __init__(self, app: ASGIApp, record: Record, budget: Budget, most: int = MAX_AT_ONCE) -> None:
-        self._app = app
-        self._record = record
-        self._budget = budget
-        self._most = most
+    def __init__(
+        self,
+        keyring: Keyring,
+        limits: BodyLimits,
+        memory: Memory,
+        metrics: RequestMetrics,
+        *,
+        hosts: Iterable[str] = (),
+        access_log: bool = False,
+    ) -> None:
+        self.limits = limits
+        self._keyring, self._memory, self._metrics, self._access_log = keyring, memory, metrics, access_log
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._rates = Windows()
         self._running = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = perf_counter()
-        passage = Passage(scope, receive, send, self._budget)
-        structlog.contextvars.bind_contextvars(request_id=passage.request_id)
-        try:
-            with self._place(scope["path"]):
-                await self._app(scope, passage.receive, passage.send)
-            passage.complete()
-        except ClientDisconnect:
-            pass
-        except Exception as error:
-            if isinstance(error, PayoffError):  # that no layer further in has answered
-                response = respond(error)
-            else:
-                _log.exception("unexpected error")
-                words = f"unexpected error; see the log for request {passage.request_id}"
-                response = problem(500, "Internal Server Error", words)
-            if passage.status:
-                raise  # the answer has begun: all that is left is to break the connection off
-            await in_form(scope, response)(scope, receive, passage.send)
-        finally:
-            passage.close()
-            seconds = perf_counter() - began
-            self._record(scope, route_of(scope), passage.request_id, passage.status or CLIENT_GONE, seconds)
-            structlog.contextvars.clear_contextvars()
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """`app` with the gate around it."""
 
-    @contextmanager
-    def _place(self, path: str) -> Iterator[None]:
-        """A place among the requests in progress; Busy where there is none, except for health checks."""
-        if path.startswith(_HEALTH):
-            yield
-            return
-        if self._running >= self._most:
-            raise Busy(f"{self._most:,} requests are in progress; try again later", seconds=1)
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
+        async def gated(scope: ASGIScope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            began = perf_counter()
+            exchange = Exchange(self._memory, scope, receive, send)
+            structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+            takes_place = not scope["path"].startswith(_HEALTH)
+            self._running += takes_place
+            try:
+                if takes_place and self._running > MAX_AT_ONCE:
+                    full = Busy(f"{MAX_AT_ONCE:,} requests are in progress; try again later")
+                    await in_form(scope, respond(full))(scope, receive, exchange.send)
+                else:
+                    await app(scope, exchange.receive, exchange.send)
+            except ClientDisconnect:
+                pass
+            except Exception as error:
+                if isinstance(error, PayoffError):  # that no layer further in has answered
+                    response = respond(error)
+                else:
+                    _log.exception("unexpected error")
+                    words = f"unexpected error; see the log for request {exchange.request_id}"
+                    response = problem(500, "Internal Server Error", words)
+                if exchange.status:
+                    raise  # the answer has begun: all that is left is to break the connection off
+                await in_form(scope, response)(scope, receive, exchange.send)
+            finally:
+                self._running -= takes_place
+                if exchange.held:
+                    self._memory.give_back(exchange.held)
+                route = getattr(scope.get("route"), "path", "unmatched")  # the template, of which there are few
+                status, seconds = exchange.status or CLIENT_GONE, perf_counter() - began
+                self.record(scope, route, exchange.request_id, status, seconds)
+                structlog.contextvars.clear_contextvars()
+
+        return gated
+
+    def admit(self, access: Access, scope: ASGIScope) -> None:
+        """Raise the PayoffError to be answered where the request is not allowed, before anything of it is read.
+
+        Leaves the `caller` in the request's state.
+        """
+        if not scope["path"].isprintable():
+            raise Invalid.at("", "the path has a control character or another that cannot be printed: leave it out")
+        headers, state = scope["headers"], scope["state"]
+        head, exchange = dict(headers), state["exchange"]
+        if head.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
+        if not access.is_open:
+            for name in (*_KEYS, *_SITES) if len(head) != len(headers) else ():
+                if sum(sent == name.lower().encode() for sent, _ in headers) > 1:  # readers differ in which one counts
+                    raise (KeyMissing if name in _KEYS else Refused)(f"the header {name!r} is sent twice; send it once")
+            try:
+                caller = state["caller"] = self.caller(scope, head)
+            except WrongKey:
+                self._keyring.count_wrong_key(_address(scope))
+                raise
+            if access.counted and caller.rate is not None:
+                exchange.headers, wait = self.take(caller, scope)
+                if wait:
+                    words = f"more than {caller.rate.amount} requests in {caller.rate.seconds} s"
+                    raise TooMany(words, seconds=whole(wait))
+            caller.need(access.scopes)
+        check_query(scope.get("query_string", b""))
+        exchange.streams = access.uploads
+        exchange.most = self.limits.upload if access.uploads else self.limits.default
+        if (announced(head.get(b"content-length", b"")) or 0) > exchange.most:
+            raise _too_large(exchange.most)
+
+    def caller(self, scope: ASGIScope, head: Mapping[bytes, bytes]) -> Caller:
+        """Who asks, `head` being the headers; raises the PayoffError to be answered otherwise. Counts nothing."""
+        key = head.get(b"x-api-key")
+        if key is None:
+            scheme, _, token = head.get(b"authorization", b"").partition(b" ")
+            key = token.strip() if scheme.lower() == b"bearer" else None
+        caller = self._keyring.caller(key)
+        if caller is self._keyring.anybody:
+            check_site(scope["method"], head, self._hosts)
+        return caller
+
+    def take(self, caller: Caller, scope: ASGIScope) -> tuple[list[Header], float]:
+        """Take this request off the caller's rate, once: what the answer's headers say of it, and the seconds to wait.
+
+        Seconds are 0 where the rate allows the request. One with many instances is one.
+        """
+        rate, state = caller.rate, scope["state"]
+        if rate is None:
+            return [], 0.0
+        if "rate" in state:  # the entrance has asked, and could not answer
+            return cast(tuple[list[Header], float], state["rate"])
+        allowed = self._rates.take(caller.client or _address(scope), rate)
+        name = b'"key"' if caller.client else b'"address"'
+        policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
+        left = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))
+        state["rate"] = [policy, left], allowed.wait
+        return [policy, left], allowed.wait
+
+    def record(self, scope: ASGIScope, route: str, request_id: str, status: int, seconds: float) -> None:
+        """Count a request that was answered, and write its line."""
+        self._metrics.count(scope["method"], route, status, seconds)
+        if self._access_log:
+            line = {"request_id": request_id, "method": scope["method"], "path": told_path(scope["path"])}
+            write_request({**line, "status": status, "ms": round(seconds * 1e3, 3)})
 
 
-class Passage:
-    """One request: its body on the way in, its answer on the way out. `Guard.admit` sets `most`, the largest body in
-    bytes, and `streams` where the body goes to disk as it arrives, and is not charged.
+# What a service without keys accepts: requests for this machine, and no writes from pages of other sites. A browser
+# sends requests for any page: by DNS rebinding a foreign name becomes this machine's address, which only Host shows; a
+# form on a foreign page can post here, which Origin and Sec-Fetch-Site show.
 
-    Of an answer that comes in parts, such as a file, only one part is in memory at a time, and charged.
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]{1,253})(?::\d{1,5})?")
+_LOOPBACK = re.compile(r"(.+\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]", re.ASCII)  # RFC 6761, section 6.3
+_PORTS = {"http": ":80", "https": ":443"}
+_SHOWN = 80  # characters of a header that an error repeats
+
+
+def check_site(method: str, head: Mapping[bytes, bytes], hosts: frozenset[str]) -> None:
+    """Refused where the request is not for one of `hosts` or loopback, or is a write from another site's page."""
+    host = head.get(b"host", b"").decode("latin-1").lower()
+    if not _is_ours(host, hosts):
+        raise Refused(
+            "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
+            f" {host[:_SHOWN]!r}: add the host name there, without a port, or configure keys"
+        )
+    origin = head.get(b"origin")
+    if method in ("GET", "HEAD", "OPTIONS") or (origin is None and b"sec-fetch-site" not in head):
+        return
+    scheme, _, site = (f"://{host}" if origin is None else origin.decode("latin-1").lower()).partition("://")
+    implied = _PORTS.get(scheme, "")  # ports that the scheme implies may be left out
+    foreign = head.get(b"sec-fetch-site", b"").lower() in (b"cross-site", b"same-site")
+    if foreign or site.removesuffix(implied) != host.removesuffix(implied):
+        raise Refused(
+            f"without keys only pages of {host[:_SHOWN]!r} may change anything, not a page of another site: configure"
+            " keys, or send the request without a browser; a reverse proxy has to pass on the Host header that it"
+            " received, and PAYOFF_HOSTS has to contain that host"
+        )
+
+
+@lru_cache(maxsize=100)
+def _is_ours(host: str, hosts: frozenset[str]) -> bool:
+    found = _HOST.fullmatch(host)
+    return found is not None and (found[1] in hosts or _LOOPBACK.fullmatch(found[1]) is not None)
+
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_PROCESS = secrets.token_hex(4)  # ids need to be unique, not secret, and random bytes are a system call each
+_numbers = count(1)
+_ALWAYS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_UNLESS_OWN: tuple[Header, ...] = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),  # answers hold data, and what is true only now
+)
+
+
+class Exchange:
+    """One request and its answer. `Gate.admit` sets `most`, the largest body in bytes, `streams` where the body goes to
+    disk as it arrives, and is not charged, and `headers` that the answer gets.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, budget: Budget) -> None:
+    def __init__(self, memory: Memory, scope: ASGIScope, receive: Receive, send: Send) -> None:
         self.request_id = request_id_of(scope)
         self.status = 0  # of the answer, once it has begun
-        self.most = 0
-        self.streams = False
-        self._scope, self._receive, self._send = scope, receive, send
-        self._budget = budget
-        self._held = 0  # bytes of memory, of which these are the body's
-        self._body = 0
-        self._announced = length_of_body(scope)
+        self.held = 0  # bytes of memory
+        self.most, self.streams = 0, False
+        self.headers: list[Header] = []
+        self._memory, self._receive, self._send = memory, receive, send
         self._seen = 0
         self._until: float | None = None
         self._read = False
-        self._start: Message | None = None  # of a long answer, until its first part tells whether it comes whole
-        self._refused: PayoffError | None = None
-        scope.setdefault("state", {}).update(request_id=self.request_id, passage=self)
+        scope.setdefault("state", {})["exchange"] = self
 
-    def reserve(self, count: int) -> None:
-        """Hold `count` bytes more, until the answer is sent; raises what `Budget.take` raises."""
-        self._budget.take(count)
-        self._held += count
-
-    def close(self) -> None:
-        """Give all memory back."""
-        self._budget.give_back(self._held)
-        self._held = 0
+    def charge(self, count: int, each: int = VALUE) -> None:
+        """Hold memory until the answer is sent, see `Charge`; from any thread."""
+        if count * each > SMALL:
+            self._hold(count * each)
 
     async def receive(self) -> Message:
         """The next part of the body; TooLarge, TooSlow, or Busy where it does not fit into memory now."""
         if self._read:
             return await self._receive()
-        charged = not self.streams and (self._announced is None or self._announced > SMALL)
-        if self._until is None:
-            self._until = asyncio.get_running_loop().time() + BODY_SECONDS
-            if charged:
-                self._budget.check(_BODY_FACTOR * (self._announced or 0))  # before it is read
+        self._until = self._until or asyncio.get_running_loop().time() + BODY_SECONDS
         try:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError as error:
             raise TooSlow(f"the body did not arrive within {BODY_SECONDS:g} s") from error
         self._read = not message.get("more_body", False)
-        if message["type"] == "http.request":
-            size = len(message.get("body", b""))
-            self._seen += size
-            if self._seen > self.most:
-                raise too_large(self.most)
-            if charged:
-                self.reserve(_BODY_FACTOR * size)
-                self._body += size
+        size = len(message.get("body", b""))
+        self._seen += size
+        if self._seen > self.most:
+            raise _too_large(self.most)
+        if self._seen > SMALL and not self.streams:
+            self._hold(size * BODY)
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer. A long one is charged before it begins, and counts as sent once the client has
-        read it; where it does not fit, `complete` answers.
-        """
-        if self._refused is not None:
-            return
         if message["type"] == "http.response.start":
-            if int(dict(message["headers"]).get(b"content-length", 0)) > SMALL:
-                self._start = message
-            else:
-                await self._begin(message)
-            return
-        size = len(message.get("body", b""))
-        if self._start is not None:
-            try:
-                self._charge_answer(size)
-            except PayoffError as error:
-                self._refused = error
-                return
-            start, self._start = self._start, None
-            await self._begin(start)
-        if size > SMALL and not message.get("more_body", False):
-            await self._send({**message, "more_body": True})
-            message = {"type": "http.response.body"}  # the server takes it when the client has read nearly all
+            self.status = message["status"]
+            own = (b"x-request-id", self.request_id.encode())
+            message["headers"] = secured([*message["headers"], own, *self.headers])
         await self._send(message)
 
-    def complete(self) -> None:
-        """Raise what the answer was refused for."""
-        if self._refused is not None:
-            refused, self._refused, self._start = self._refused, None, None
-            raise refused
-
-    def _charge_answer(self, count: int) -> None:
-        """Hold the body and an answer of `count` bytes, and nothing else: the work is done."""
-        change = self._body + count - self._held
-        if change > 0:
-            self.reserve(change)
-        else:
-            self._held += change
-            self._budget.give_back(-change)
-
-    async def _begin(self, start: Message) -> None:
-        self.status = start["status"]
-        own = (b"x-request-id", self.request_id.encode())
-        start["headers"] = secured([*start["headers"], own, *self._scope["state"].get("headers", ())])
-        await self._send(start)
+    def _hold(self, size: int) -> None:
+        self._memory.take(size, self.held)
+        self.held += size
 
 
-def passage_of(request: Request) -> Passage:
-    """The request's passage."""
-    return cast(Passage, request.scope["state"]["passage"])
+def charge_of(request: Request) -> Charge:
+    """What charges for the memory that the request needs."""
+    return cast(Exchange, request.scope["state"]["exchange"]).charge
 
 
-# The memory for requests
+def request_id_of(scope: ASGIScope) -> str:
+    """The id that the request brings where it is one, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return f"{_PROCESS}{next(_numbers):08x}"
 
 
-class Budget:
-    """Counts the bytes of all requests in flight, at most `limit`; safe to use from any thread."""
+def secured(headers: list[Header]) -> list[Header]:
+    """The headers with those that are to be on every answer, unless it has its own.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._used = 0
-        self._lock = Lock()
-
-    @property
-    def used(self) -> int:
-        return self._used
-
-    def check(self, count: int) -> None:
-        """Raise what `take` would raise, and take nothing."""
-        if count > self.limit:
-            raise TooLarge(
-                f"the request needs about {_mb(count)} MB of memory; the service has {_mb(self.limit)} MB for requests"
-            )
-        if self._used + count > self.limit:
-            raise Busy("the requests in progress use all memory; try again later", seconds=_RETRY_SECONDS)
-
-    def take(self, count: int) -> None:
-        """Take `count` bytes; TooLarge (413) where they can never fit, Busy (503) where they do not fit now."""
-        with self._lock:
-            self.check(count)
-            self._used += count
-
-    def give_back(self, count: int) -> None:
-        with self._lock:
-            self._used -= count
+    That browsers shall come by TLS only is for whoever ends TLS to say, in front of the service.
+    """
+    names = {name for name, _ in headers}
+    return [*headers, *_ALWAYS, *(header for header in _UNLESS_OWN if header[0] not in names)]
 
 
-def _mb(count: int) -> int:
-    return -(-count // _MB)
+def announced(length: bytes) -> int | None:
+    """The number in a header Content-Length; None where it is none, and where it is too long to be read quickly."""
+    return int(length) if length.isdigit() and len(length) <= _MAX_DIGITS else None
 
 
-def default_limit() -> int:
-    """A third of the memory of the container or machine, at most `_MAX`: the rest is for models and jobs."""
-    return min(min(_memory_sizes()) // 3, _MAX)
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"a body may have at most {limit:,} bytes here")
 
 
-def _memory_sizes() -> Iterator[int]:
-    yield psutil.virtual_memory().total
-    for path in _CGROUP_LIMITS:
-        try:
-            yield int(path.read_text())
-        except (OSError, ValueError):  # absent, or the word "max"
-            continue
+def _address(scope: ASGIScope) -> str:
+    """The address that a request counts for; behind trusted proxies the server has put the client's there."""
+    return scope["client"][0] if scope.get("client") else ""

@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.api.errors import Problem, problems, stored_problem
-from app.api.guard import guard_of
 from app.api.routing import CallerDep, PortsDep, limiters
 from app.jobs.job import Job
 from app.usecases import jobs as usecase
@@ -152,7 +151,7 @@ async def follow(request: Request, job: Job, document: Callable[[Job], JobState]
     last: JobState | None = None
     async with aclosing(_states(request, job)) as states:
         async for state in states:
-            if not guard_of(request.scope).holds(request.scope):
+            if not request.app.state.service.keyring.holds(request.state.caller):
                 return
             now = document(state) if state is not seen else last
             if now != last:

@@ -23,8 +23,7 @@ from app.access.caller import Caller
 from app.api.codecs.json import INLINE_BYTES, check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
 from app.api.errors import flaws_of
-from app.api.gate import passage_of
-from app.api.guard import GuardedRoute
+from app.api.gate import GatedRoute, charge_of
 from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.usecases.matrices import HasMatrix
@@ -41,7 +40,7 @@ _Body = TypeVar("_Body", bound=BaseModel)
 _Result = TypeVar("_Result")
 
 
-class StrictRoute(GuardedRoute):
+class StrictRoute(GatedRoute):
     """A route that takes the query parameters and the JSON body that it documents, and nothing else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -74,7 +73,7 @@ class _ReadRequest(Request):
         return self._document
 
 
-class DirectRoute(GuardedRoute):
+class DirectRoute(GatedRoute):
     """A documented route whose function is given the request itself: no dependency injection on the way.
 
     `body_type` and `examples` document its JSON body, `others` the media types of the other bodies and answers, and
@@ -157,7 +156,7 @@ async def read(request: Request, body_type: type[_Body]) -> _Body:
     """The JSON body, checked; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
     media_type_of_body(request)
     body = await request.body()
-    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, passage_of(request).reserve)))
+    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge_of(request))))
 
 
 Pace = Literal["now", "in a thread", "long"]
@@ -252,7 +251,7 @@ async def caller(request: Request) -> Caller:
 
 
 def who(request: Request) -> Caller:
-    """Who asks, as the guard found out."""
+    """Who asks, as the gate found out."""
     return cast(Caller, request.scope["state"]["caller"])
 
 

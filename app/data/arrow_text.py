@@ -34,10 +34,10 @@ def _check_extent(table: pa.Table, size: int) -> None:
         raise TooLarge(f"the stream states {max(table.num_rows, longest):,} values in {size:,} bytes")
 
 
-def plain(table: pa.Table, size: int, reserve: Callable[[int], None]) -> pa.Table:
+def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.Table:
     """The table of a stream of `size` bytes checked in full, with text as strings or dictionaries of strings.
 
-    `reserve` is told how many bytes the text of a column takes that has to be converted, before it is read. Raises
+    `charge` is told how many of what bytes the text of a column takes that has to be converted, before it is. Raises
     Invalid at a column that cannot be text, TooLarge for more values than so many bytes can stand for, and what pyarrow
     raises for a table that is not valid.
     """
@@ -52,7 +52,8 @@ def plain(table: pa.Table, size: int, reserve: Callable[[int], None]) -> pa.Tabl
         for name, column in zip(names, columns, strict=True)
     ]
     for column in columns:
-        reserve(_COPIES * _text_bytes(column) + _OFFSET_BYTES * len(column))
+        charge(_text_bytes(column), _COPIES)
+        charge(len(column), _OFFSET_BYTES)
     pa.Table.from_arrays(columns, names).validate(full=True)
     columns = [_as_strings(column, name) for name, column in zip(names, columns, strict=True)]
     return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)

@@ -133,19 +133,19 @@ class DatasetStore:
     def arrow_of_parquet(
         self,
         content: BinaryIO,
-        reserve: Callable[[int], None],
+        charge: Callable[[int, int], None],
         most_rows: int | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> bytes:
         """A Parquet file from anywhere as an Arrow stream, read like an upload; nothing is kept.
 
-        `reserve` is told how many bytes it has. Raises Invalid at `/file`, or TooLarge beyond the limits of data sets,
-        and for more than `most_rows` before any is read.
+        `charge` is told that it has so many of one byte. Raises Invalid at `/file`, or TooLarge beyond the limits of
+        data sets, and for more than `most_rows` before any is read.
         """
         limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
         with tempfile.TemporaryFile() as sink:
             unpack_isolated(content, cast(BinaryIO, sink), limits, is_cancelled)
-            reserve(sink.seek(0, 2))
+            charge(sink.seek(0, 2), 1)
             sink.seek(0)
             return sink.read()
 

@@ -44,9 +44,7 @@ _MAX_KEPT_CELLS = 1_000  # of a matrix that is kept
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
 _FEW_ROWS = 16  # with more an array is faster
 _HUGE = 1e100  # bounds below it keep sums and products far from overflow
-# Bytes of memory: for each number from the rows to the answer; for each number of an instance that is explained or
-# recorded; for each decision until it is stored. What is less than a few is not asked for.
-_BYTES_PER_NUMBER, _BYTES_PER_CELL, _BYTES_PER_RECORD, _FEW_BYTES = 130, 200, 1500, 64 * 1024
+_KEPT, _RECORDED = 2, 12  # values for each number of an instance that is explained or recorded, and for each decision
 _FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain", "explore")
 
 
@@ -89,14 +87,14 @@ class Rows(NamedTuple):
 
 
 class By(NamedTuple):
-    """Who asks, with the stores; what makes challengers decide as well (`ShadowDecider.watched`), and what is told of
-    memory where that has to be asked for.
+    """Who asks, with the stores; what makes challengers decide as well (`ShadowDecider.watched`), and what charges
+    for so many values where they need more memory than a short request's.
     """
 
     ports: Ports
     watched: Callable[..., Batch]
     caller: Caller
-    reserve: Callable[[int], None] | None = None
+    charge: Callable[[int], None] | None = None
 
 
 class Predicted(NamedTuple):
@@ -120,11 +118,11 @@ def predict(
 ) -> Predicted:
     """Answer a request by a model, or by the probabilities in it; `own_ids` are those that the request has already.
 
-    Raises Invalid with the place of what does not fit, and what `By.reserve` raises.
+    Raises Invalid with the place of what does not fit, and what `By.charge` raises.
     """
     wish = wish_of(by.ports, model, asked.record)
-    if by.reserve is not None and (needed := _bytes(model, asked, rows, records=wish is not None)) > _FEW_BYTES:
-        by.reserve(needed)
+    if by.charge is not None:
+        by.charge(_values(model, asked, rows, records=wish is not None))
     if model is None:
         if asked.record or asked.explore is not None:
             place = "/record" if asked.record is not None else "/explore"
@@ -149,11 +147,10 @@ def predict(
     return Predicted(answer, answer.warnings, ids.ids, batch)
 
 
-def _bytes(model: Loaded | None, asked: PredictFields, rows: Rows, *, records: bool) -> int:
-    """About how much memory the work takes, by what is declared; bodies and answers are charged as they come and go."""
+def _values(model: Loaded | None, asked: PredictFields, rows: Rows, *, records: bool) -> int:
+    """About how many values the work and its answer take, by what is declared."""
     numbers = extent(asked.classes or () if model is None else model.classes, asked, len(rows.X))
-    needed = numbers * _BYTES_PER_NUMBER + rows.X.size * _BYTES_PER_CELL * (asked.explain or records)
-    return needed + len(rows.X) * _BYTES_PER_RECORD * records
+    return numbers + rows.X.size * _KEPT * (asked.explain or records) + len(rows.X) * _RECORDED * records
 
 
 def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:

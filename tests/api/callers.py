@@ -1,4 +1,4 @@
-"""Applications that are asked by somebody, without the guard that finds out who it is."""
+"""Applications that are asked by somebody, without the gate that finds out who it is."""
 
 from __future__ import annotations
 
@@ -9,34 +9,29 @@ import httpx
 from fastapi import FastAPI
 
 from app.access.caller import ANYBODY
-from app.api.gate import Budget, Passage
+from app.api.gate import Exchange
+from app.api.memory import Memory
 
 
 class Admitting:
-    """A guard that lets everything through, as `caller`, with a budget of its own where there is none."""
+    """A gate that lets everything through, as `caller`, with memory of its own where there is none."""
 
     def __init__(self, caller):
         self._caller = caller
 
-    def admit(self, _access, scope):
+    def admit(self, access, scope):
         state = scope.setdefault("state", {})
         state["caller"] = self._caller
-        if "passage" not in state:
-            Passage(scope, None, None, Budget(2**30))
-        state["passage"].most = 2**30
-
-    def holds(self, _scope):
-        return True
-
-    def address(self, scope):
-        return scope["client"][0]
+        if "exchange" not in state:
+            Exchange(Memory(2**30), scope, None, None)
+        state["exchange"].most, state["exchange"].streams = 2**30, access.uploads
 
 
 def called_by(app, caller=ANYBODY):
     """The ASGI application, with `caller` in the state of each request."""
 
     async def called(scope, receive, send):
-        app.state.guard = Admitting(caller)
+        app.state.gate = Admitting(caller)
         await app(scope, receive, send)
 
     return called

@@ -11,13 +11,13 @@ from app.api.codecs.media_types import ARROW
 from app.api.codecs.tables import Sheet, TableFields
 
 
-def free(_count: int) -> None:
+def free(_count: int, _each: int = 1) -> None:
     """Memory without a budget."""
 
 
-def rows_of_arrow(body, schema, reserve=free):
+def rows_of_arrow(body, schema, charge=free):
     """What the routes make of an Arrow stream with this schema: rows and warnings."""
-    return Sheet(ARROW, body, TableFields(), reserve).rows(schema)[0]
+    return Sheet(ARROW, body, TableFields(), charge).rows(schema)[0]
 
 
 def npy(rows) -> bytes:

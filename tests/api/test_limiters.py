@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 
 from app.api.app import create_app
-from app.api.guard import GuardedRoute
+from app.api.gate import GatedRoute
 from app.api.routing import Limiter, Limiters, limiters
 from app.learners.catalogue import ACQUIRES
 from app.wiring import wire
@@ -57,7 +57,7 @@ def app(tmp_path_factory) -> Iterator[FastAPI]:
 
 def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
     """Those that the documentation lists. One that computes is `async`, and runs its work in one of `Limiters`."""
-    routes = [route for route in app.state.routes if isinstance(route, GuardedRoute)]
+    routes = [route for route in app.state.routes if isinstance(route, GatedRoute)]
     plain = {
         f"{method} {template_of(route.path)}"
         for route in routes

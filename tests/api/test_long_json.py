@@ -171,9 +171,9 @@ def test_nothing_is_parsed_that_was_not_measured(monkeypatch, values):
     parsed = []
     monkeypatch.setattr(json_codec, "document_of", parsed.append)
 
-    def reserve(_count):
+    def charge(_count):
         raise Busy("no memory")
 
     with pytest.raises((Busy, TooLarge)):
-        json_codec.measured(body, reserve)
+        json_codec.measured(body, charge)
     assert parsed == []

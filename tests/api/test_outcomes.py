@@ -17,7 +17,8 @@ from sqlalchemy import select
 
 from app.access.caller import Caller, Scope
 from app.api.app import create_app
-from app.api.gate import Passage
+from app.api.gate import Exchange
+from app.api.memory import VALUE
 from app.api.routing import Limiter
 from app.outcomes.decision import DAY, Terms, id_digest, new_ids
 from app.outcomes.rows import SealedFile
@@ -443,13 +444,13 @@ def test_ids_of_tables_are_measured_in_characters_as_in_json(app, written):
 
 
 @pytest.mark.parametrize("written", [as_arrow, as_parquet])
-def test_what_a_table_is_spelt_out_to_is_reserved(app, monkeypatch, written):
+def test_what_a_table_is_spelt_out_to_is_charged(app, monkeypatch, written):
     """Short words, too, are more than the body: 50,000 ids of 500 bytes."""
-    reserved = []
-    monkeypatch.setattr(Passage, "reserve", lambda _, count: reserved.append(count))
+    charged = []
+    monkeypatch.setattr(Exchange, "charge", lambda _, count, each=VALUE: charged.append(count * each))
     body = written(bomb("id", 50_000, "\U0001f600" * 125))
     sent_table(app, *body)
-    assert sum(reserved) > 50_000 * 500
+    assert sum(charged) > 50_000 * 500
 
 
 def test_many_outcomes_and_many_wrong_ones_are_short_work(app, database, monkeypatch):
@@ -522,7 +523,7 @@ def test_tables_are_read_by_a_process_that_has_read_none():
         "table = pa.table({'id': words, 'truth': words})\n"
         "writer = pa.ipc.new_stream(sink, table.schema)\n"
         "writer.write_table(table), writer.close()\n"
-        "print(len(outcomes_of(OutcomesTable(), ARROW, sink.getvalue(), lambda _: None)))\n"
+        "print(len(outcomes_of(OutcomesTable(), ARROW, sink.getvalue(), lambda *_: None)))\n"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert found.stdout == "1\n", found.stderr

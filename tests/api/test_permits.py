@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from app.access.caller import Scope
-from app.api import guard
 from app.api.app import create_app
-from app.api.guard import GuardedRoute, needs
+from app.api.gate import OPEN as EVERYBODY
+from app.api.gate import GatedRoute, install, needs
 from app.wiring import wire
 from tests.api.callers import Admitting
 from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected, template_of
@@ -56,7 +56,7 @@ class Doors:
                 return
             await Response(template_of(route.path), 299)(scope, receive, send)
 
-        monkeypatch.setattr(APIRoute, "handle", reached)  # behind the guard's check
+        monkeypatch.setattr(APIRoute, "handle", reached)  # behind the gate's check
         monkeypatch.setattr(Mount, "handle", reached)
 
     def knock(self, method: str, path: str, key: bytes | None, root: str = "") -> int | str:
@@ -189,12 +189,12 @@ def test_the_document_lists_the_scopes_that_are_checked(doors):
 
 
 def test_a_route_that_declares_nothing_needs_admin():
-    router = APIRouter(route_class=GuardedRoute)
+    router = APIRouter(route_class=GatedRoute)
 
     @router.get("/forgotten")
     def forgotten() -> None: ...
 
-    @needs(guard.OPEN)  # in the wrong place: the route was made before
+    @needs(EVERYBODY)  # in the wrong place: the route was made before
     @router.get("/misplaced")
     def misplaced() -> None: ...
 
@@ -202,11 +202,11 @@ def test_a_route_that_declares_nothing_needs_admin():
     assert not any(route.access.is_open for route in router.routes)
 
 
-def test_a_route_that_would_not_ask_the_guard_is_refused_at_start():
+def test_a_route_that_would_not_ask_the_gate_is_refused_at_start():
     app = FastAPI(openapi_url=None)
     router = APIRouter()
     router.add_api_route("/plain", lambda: None)
     app.include_router(router)
 
-    with pytest.raises(TypeError, match="/plain is not a guarded route"):
-        guard.guard_routes(app, Admitting(None))
+    with pytest.raises(TypeError, match="/plain does not ask the gate"):
+        install(app, Admitting(None))

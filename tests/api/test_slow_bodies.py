@@ -16,7 +16,7 @@ HEAD = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\
 @pytest.fixture
 def client(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, "BODY_SECONDS", 0.5)
-    monkeypatch.setattr(gate.Gate.__init__, "__defaults__", (3,))
+    monkeypatch.setattr(gate, "MAX_AT_ONCE", 3)
     with serving(settings_for(tmp_path, workers=0)) as client:
         yield client
 

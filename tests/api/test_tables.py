@@ -13,7 +13,8 @@ from pyarrow import csv
 
 from app.api import routes
 from app.api.codecs.media_types import JSON
-from app.api.gate import Passage
+from app.api.gate import Exchange
+from app.api.memory import VALUE
 from tests.api.column_bodies import arrow, npy
 from tests.conftest import two_class_rows
 
@@ -284,11 +285,13 @@ def sent_in(kind, query):
 
 
 @pytest.mark.parametrize(("path", "query"), READING)
-def test_every_format_is_reserved_on_every_route(service, forest, monkeypatch, path, query):
+def test_every_format_is_charged_on_every_route(service, forest, monkeypatch, path, query):
     """The matrix at least; the body and the answer are counted apart."""
     held: list[int] = []
-    reserve = Passage.reserve
-    monkeypatch.setattr(Passage, "reserve", lambda self, count: (held.append(count), reserve(self, count))[1])
+    charge = Exchange.charge
+    monkeypatch.setattr(
+        Exchange, "charge", lambda self, n, each=VALUE: (held.append(n * each), charge(self, n, each))[1]
+    )
     for kind in KINDS[path]:
         if kind == NPY and "model" in query:
             continue  # a model with words

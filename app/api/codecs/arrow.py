@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
-from app.api.gate import Reserve
+from app.api.memory import Charge
 from app.data.arrow_text import plain
 from app.data.csv_text import FIRST_ROW, CsvText, check_text, clean, first_word, numbers
 from app.data.upload_request import Dialect
@@ -24,16 +24,16 @@ _MAX_COLUMNS = 20_000
 _MAX_SHOWN = 40  # characters of a wrong cell
 
 
-def table_of_arrow(body: bytes, reserve: Reserve) -> pa.Table:
+def table_of_arrow(body: bytes, charge: Charge) -> pa.Table:
     """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body.
 
-    Text that has to be converted can take more, of which `reserve` is told before it is read. TooLarge where the stream
+    Text that has to be converted can take more, which is charged before it is read. TooLarge where the stream
     states more rows than its bytes can stand for.
     """
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
             _check_plain(message.type, bytes(message.metadata))
-        return plain(pa.ipc.open_stream(body).read_all(), len(body), reserve)
+        return plain(pa.ipc.open_stream(body).read_all(), len(body), charge)
     except (Invalid, TooLarge):
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:

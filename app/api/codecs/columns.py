@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from app.api.codecs.rows import MAX_CELL, Carried, finite
 from app.api.codecs.tables import Sheet, Words
-from app.api.gate import VALUE
+from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
@@ -27,11 +27,12 @@ _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
 Classes = Sequence[int | str]
 
 
-def memory_of(table: pa.Table, each: int) -> int:
-    """How many bytes of memory it takes to read a table: for `each` number, and for texts, dictionaries spelt out."""
+def charge_for(table: pa.Table, charge: Charge) -> None:
+    """Charge for reading a table: for its numbers, and for its texts, dictionaries spelt out."""
     texts = [column for column in table.columns if is_text(column.type)]
-    spelt_out: int = sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts)
-    return int(table.num_rows) * (each * int(table.num_columns) + VALUE * len(texts)) + 3 * spelt_out
+    charge(table.num_rows * table.num_columns, NUMBER)
+    charge(table.num_rows * len(texts), VALUE)
+    charge(sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts), TEXT)
 
 
 def carried_of_table(wire: CarriedFields, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:

@@ -16,7 +16,7 @@ from app.api.codecs.answers import Answered, Words
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.codecs.rows import finite
-from app.api.gate import NUMBER, VALUE, Reserve
+from app.api.memory import NUMBER, VALUE, Charge
 from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
@@ -114,7 +114,7 @@ def split(body: bytes, length: str | None) -> tuple[bytes, bytes]:
     return body[: int(length)], body[int(length) :]
 
 
-def tensors(inputs: Sequence[TensorDocument], block: bytes, reserve: Reserve) -> list[Tensor]:
+def tensors(inputs: Sequence[TensorDocument], block: bytes, charge: Charge) -> list[Tensor]:
     """The inputs with their data from JSON or, in their order, from the binary `block`; Invalid where they disagree."""
     names = [sent.name for sent in inputs]
     if len(set(names)) < len(names):
@@ -131,7 +131,7 @@ def tensors(inputs: Sequence[TensorDocument], block: bytes, reserve: Reserve) ->
     for number, (sent, size) in enumerate(zip(inputs, sizes, strict=True)):
         try:
             if size is not None:
-                reserve(min(math.prod(sent.shape), size) * (VALUE if sent.datatype == BYTES else NUMBER))
+                charge(min(math.prod(sent.shape), size), VALUE if sent.datatype == BYTES else NUMBER)
             values = _of_json(sent) if size is None else _of_binary(sent, block[at : at + size])
         except Invalid as error:
             raise error.under(pointer("inputs", number)) from error

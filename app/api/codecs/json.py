@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from app.api.gate import VALUE, Reserve
+from app.api.memory import Charge
 from app.decisions.benefit import Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
@@ -98,18 +98,18 @@ def _refused(document: Any) -> Iterator[Flaw]:
                 waiting.append((loc + pointer(name), item))
 
 
-def parsed(body: bytes, reserve: Reserve) -> Any:
+def parsed(body: bytes, charge: Charge) -> Any:
     """The document in a JSON body, `measured` before it is parsed; raises what that and `document_of` raise."""
-    measured(body, reserve)
+    measured(body, charge)
     return document_of(body)
 
 
-def measured(body: bytes, reserve: Reserve) -> None:
-    """Tell `reserve` how many bytes of memory the values of a long body will take; TooLarge above the limits."""
+def measured(body: bytes, charge: Charge) -> None:
+    """Charge for the values of a long body; TooLarge above the limits."""
     if len(body) > _SMALL:
         if (escapes := count(body, b"\\")) > _MAX_ESCAPES:
             raise TooLarge(f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}")
-        reserve(_extent(body) * VALUE)
+        charge(_extent(body))
 
 
 def _extent(body: bytes) -> int:

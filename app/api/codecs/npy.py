@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from app.api.codecs.json import in_header
 from app.api.codecs.media_types import NPY
-from app.api.gate import NUMBER, Reserve
+from app.api.memory import NUMBER, Charge
 from app.errors import Invalid
 
 _MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
@@ -27,10 +27,10 @@ async def changeable_body(request: Request) -> bytearray:
     return body
 
 
-def array_of_npy(body: bytes | bytearray, reserve: Reserve) -> np.ndarray:
+def array_of_npy(body: bytes | bytearray, charge: Charge) -> np.ndarray:
     """A .npy file of integers or floats, of any shape, as float64. Never unpickles; checks the shape against the size.
 
-    `reserve` gets the number of bytes of memory. The numbers of a bytearray are not copied if they need not be.
+    The numbers of a bytearray are not copied if they need not be.
     """
     try:
         file = io.BytesIO(body[:_MAX_NPY_HEADER])
@@ -45,7 +45,7 @@ def array_of_npy(body: bytes | bytearray, reserve: Reserve) -> np.ndarray:
         raise Invalid.at(
             "", f"the header of the array has the shape {list(shape)} of '{kind}', but {there} bytes follow"
         )
-    reserve(count * NUMBER)
+    charge(count, NUMBER)
     flat = np.require(np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE"))
     try:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

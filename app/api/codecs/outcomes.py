@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
-from app.api.gate import VALUE, Reserve
+from app.api.memory import Charge
 from app.data.arrow_text import first_longer, floats, is_number, is_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
@@ -21,11 +21,11 @@ _WORDS = FIELDS[:3]
 _LONGEST = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
 
 
-def outcomes_of(fields: DialectFields, kind: str, body: bytes, reserve: Reserve) -> Sent:
+def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -> Sent:
     """The columns of a table; Invalid at a column, or at a cell of it."""
     dialect = TableFields(**fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
     words = dict.fromkeys(_WORDS, MISSING)  # an id, and a class, may be NA
-    table, _ = Sheet(kind, body, dialect, reserve).read({"benefit"}, FIELDS, words, VALUE)
+    table, _ = Sheet(kind, body, dialect, charge).read({"benefit"}, FIELDS, words)
     check_count(table.num_rows)
     if not table.num_rows:
         raise Invalid.at("", "the table has no row; at least one outcome is required")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.api.codecs.npy import array_of_npy
-from app.api.gate import Reserve
+from app.api.memory import Charge
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
@@ -132,13 +132,13 @@ def _checked_ids(wire: CarriedIds, instances: Any) -> list[Any]:
     return wire.ids
 
 
-def rows_of_npy(body: bytes | bytearray, schema: Schema, reserve: Reserve) -> Rows:
+def rows_of_npy(body: bytes | bytearray, schema: Schema, charge: Charge) -> Rows:
     """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
     if schema.categorical:
         raise Invalid.at(
             "", "the model has categorical features, which an array of numbers cannot contain; send JSON or Arrow"
         )
-    X = array_of_npy(body, reserve)
+    X = array_of_npy(body, charge)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
         raise Invalid.at("", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]")
     return Rows(finite(np.ascontiguousarray(X)), [])

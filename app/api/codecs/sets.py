@@ -14,7 +14,7 @@ from app.api.charts import retrieval_chart, svg
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, SVG
 from app.api.codecs.npy import array_of_npy, npy_response
-from app.api.gate import Reserve
+from app.api.memory import Charge
 from app.errors import Flaw, Invalid, pointer
 from app.registry.loaded import Loaded
 from app.usecases.retrieve_request import RANGE, SAMPLED, RetrieveFields, Sets, check_extent
@@ -51,9 +51,9 @@ def sets_of_list(value: Any) -> Sets:
     raise Invalid.of(_flaws(value))
 
 
-def sets_of_npy(body: bytes, reserve: Reserve) -> Sets:
+def sets_of_npy(body: bytes, charge: Charge) -> Sets:
     """A .npy file: one dimension is one set, two are a set per row."""
-    array = array_of_npy(body, reserve)
+    array = array_of_npy(body, charge)
     if array.ndim not in (1, 2):
         raise Invalid.at(
             pointer(FIELD), f"the array has {array.ndim} dimensions; it must have one (one set) or two (a set per row)"

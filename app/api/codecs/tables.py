@@ -13,7 +13,8 @@ from fastapi import Request, Response
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.rows import Carried
 from app.api.codecs.uploads import run_while_connected
-from app.api.gate import NUMBER, Reserve, passage_of
+from app.api.gate import charge_of
+from app.api.memory import NUMBER, Charge
 from app.api.routing import ports
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
@@ -64,28 +65,28 @@ class Sheet:
     kind: str
     body: bytes
     fields: TableFields
-    reserve: Reserve
+    charge: Charge
 
     def read(
-        self, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS, each: int = NUMBER
+        self, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS
     ) -> tuple[pa.Table, Carried]:
         """The columns, and those of them that come back with the answer.
 
         Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text,
         where a cell such as NA is missing if it is none of the column's `words`.
-        `each` number takes so many bytes of memory. Raises Invalid, or what `reserve` raises.
+        Raises Invalid, or what `charge` raises.
         """
         from app.api.codecs import arrow, columns  # noqa: PLC0415 - 40 MB that few services need
 
         if self.kind == CSV:
             dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
             as_sent = dict.fromkeys(self.fields.carried_names, MISSING)  # an id may be NA
-            self.reserve(len(self.body) // 2 * NUMBER)  # each number has a digit and a delimiter
+            self.charge(len(self.body) // 2, NUMBER)  # each number has a digit and a delimiter
             table = arrow.table_of_csv(self.body, numbers, dialect, {**as_sent, **words})
         else:
             self.fields.refuse_dialect()
-            table = arrow.table_of_arrow(self.body, self.reserve)
-        self.reserve(columns.memory_of(table, each))
+            table = arrow.table_of_arrow(self.body, self.charge)
+        columns.charge_for(table, self.charge)
         return columns.carried_of_table(self.fields, table, features)
 
     def rows(self, schema: Schema) -> tuple[Rows, Carried]:
@@ -103,10 +104,10 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
     """
     if kind != PARQUET:
         return kind, body
-    content, reserve = io.BytesIO(body), passage_of(request).reserve
+    content, charge = io.BytesIO(body), charge_of(request)
     try:
         stream = await run_while_connected(
-            request, ports(request).datasets.arrow_of_parquet, content, reserve, most_rows
+            request, ports(request).datasets.arrow_of_parquet, content, charge, most_rows
         )
     except Invalid as error:  # the body itself is the file
         raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error

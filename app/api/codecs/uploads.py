@@ -44,7 +44,7 @@ class Upload:
 
 @asynccontextmanager
 async def received(request: Request) -> AsyncIterator[Upload]:
-    """The upload that `request` carries, removed afterwards; the guard bounds the body. Raises Invalid."""
+    """The upload that `request` carries, removed afterwards; the gate bounds the body. Raises Invalid."""
     content_type = request.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == FORM:

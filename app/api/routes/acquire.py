@@ -16,8 +16,7 @@ from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
 from app.api.codecs.rows import NOTHING, Carried, carried_of_json, without
 from app.api.errors import problems
-from app.api.gate import VALUE, passage_of
-from app.api.guard import PREDICT, needs
+from app.api.gate import PREDICT, charge_of, needs
 from app.api.routing import (
     DirectRoute,
     Pace,
@@ -102,7 +101,7 @@ def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
     asked = with_saved(ports(request), sent, model.name, model.classes)
     cases, carried = _cases(asked, model)
     if asked.instances is not None:
-        passage_of(request).reserve(VALUE * usecase.extent(model, len(cases), asked.width()))
+        charge_of(request)(usecase.extent(model, len(cases), asked.width()))
     place = (lambda _: "/known") if asked.instances is None else partial(pointer, "instances")
     states = usecase.acquire(model, cases, asked, place)
     own = carried.own_ids if carried.columns else None

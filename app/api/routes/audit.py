@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.errors import problems
-from app.api.guard import ADMIN, needs
+from app.api.gate import ADMIN, needs
 from app.api.routing import PageSize, PageToken, PortsDep, StrictRoute
 
 router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
-from app.api.gate import VALUE, passage_of
-from app.api.guard import PREDICT_OR_TRAIN, needs
+from app.api.gate import PREDICT_OR_TRAIN, charge_of, needs
 from app.api.routing import StrictRoute, limiters, loaded_by_path, naming, ports
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
@@ -88,7 +87,7 @@ def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
-    passage_of(request).reserve(VALUE * usecase.extent(len(rows.y), len(rows.classes), body.width()))
+    charge_of(request)(usecase.extent(len(rows.y), len(rows.classes), body.width()))
     version = None if model is None else ModelVersion(**model.named)
     report = BenefitReport(model=version, **usecase.report(rows, body, body.priors, body.points))
     if wants_svg(request):

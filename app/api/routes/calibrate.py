@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body
 
-from app.api.guard import TRAIN, needs
+from app.api.gate import TRAIN, needs
 from app.api.jobs import Order, ordering, starting
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute

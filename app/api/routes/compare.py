@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field
 
-from app.api.guard import TRAIN, needs
+from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import StrictRoute
 from app.decisions.rules import RuleName

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app import console
-from app.api.guard import OPEN, OpenMount, needs
+from app.api.gate import OPEN, GatedMount, needs
 from app.api.routing import StrictRoute
 
 PATH = "/console"
@@ -36,7 +36,7 @@ router = APIRouter(route_class=StrictRoute, include_in_schema=False)
 
 def install(app: FastAPI) -> None:
     """Serve the console from `app`."""
-    app.router.routes.append(OpenMount(PATH, _Files(directory=_FILES, html=True), name="console"))
+    app.router.routes.append(GatedMount(PATH, _Files(directory=_FILES, html=True), name="console"))
 
 
 @router.get("/")

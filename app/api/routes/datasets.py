@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
 from app.api.codecs.uploads import received, run_while_connected
 from app.api.errors import problems
-from app.api.guard import TRAIN, UPLOAD, needs
+from app.api.gate import TRAIN, UPLOAD, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
 from app.data.upload_request import Decimal, Delimiter, Encoding, UploadRequest
 from app.errors import Invalid, pointer

@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
 from app.api.errors import problems
-from app.api.guard import CHECK, METRICS, OPEN, needs
+from app.api.gate import CHECK, METRICS, OPEN, needs
 from app.api.routing import PortsDep, StrictRoute, limiters
 from app.errors import NotReady
 from app.usecases.ports import Ports

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import FORM
 from app.api.codecs.uploads import read_form, upload_of
-from app.api.gate import passage_of
-from app.api.guard import INSTALL, needs
+from app.api.gate import INSTALL, charge_of, needs
 from app.api.jobs import Order, ordering, starting
+from app.api.memory import BYTE
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute, checked, limiters, need_model
@@ -56,7 +56,7 @@ async def import_version(
     form = await read_form(request, field_bytes=_FIELD_BYTES)
     try:
         upload = upload_of(form, ImportRequest.model_fields)
-        passage_of(request).reserve(upload.content.seek(0, SEEK_END))  # it is kept
+        charge_of(request)(upload.content.seek(0, SEEK_END), BYTE)  # it is kept
         asked = checked(ImportRequest, _values(upload.fields, request))
         run = partial(limiters(request).upload.run, request)
         job = await job_of(usecase.submit, name, asked, upload.content, run=run)
@@ -79,6 +79,6 @@ def _values(sent: Mapping[str, list[str]], request: Request) -> dict[str, Any]:
 
 def _document(key: str, text: str, request: Request) -> Any:
     try:
-        return parsed(text.encode(), passage_of(request).reserve)
+        return parsed(text.encode(), charge_of(request))
     except Invalid as error:
         raise error.under(pointer(key)) from error

@@ -35,8 +35,7 @@ from app.api.codecs.json import parsed
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.codecs.rows import NOTHING, Carried
 from app.api.errors import problems
-from app.api.gate import passage_of
-from app.api.guard import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
+from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
 from app.api.routes.predict import Asked, answered
@@ -159,11 +158,11 @@ async def _infer(request: Request, ref: str) -> Response:
 
 
 def _read(request: Request, ref: str, body: bytes) -> Asked:
-    reserve = passage_of(request).reserve
+    charge = charge_of(request)
     text, block = split(body, request.headers.get(HEADER_LENGTH))
-    sent = checked(InferRequest, parsed(text, reserve))
+    sent = checked(InferRequest, parsed(text, charge))
     fields = sent.question()
-    inputs = tensors(sent.inputs, block, reserve)
+    inputs = tensors(sent.inputs, block, charge)
     outputs = sent.outputs or []
     if len({wanted.name for wanted in outputs}) < len(outputs):
         raise Invalid.at("/outputs", "two outputs have the same name")

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from app.api.charts import SVG_CONTENT, comparison_chart, svg, wants_svg
 from app.api.errors import problems
-from app.api.guard import TRAIN, needs
+from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, JobStatus, Prefer, follow, wait
 from app.api.routes.compare import CompareDocument
 from app.api.routes.replay import ReplayDocument

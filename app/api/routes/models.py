@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.errors import problems
-from app.api.guard import PREDICT_OR_TRAIN, TRAIN, needs
+from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, need_model
 from app.registry.card import NAME, Card
 from app.registry.saved_matrices import Saved

@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
-from app.api.gate import passage_of
-from app.api.guard import TRAIN, needs
+from app.api.gate import TRAIN, charge_of, needs
 from app.api.routing import PortsDep, StrictRoute, limiters, need_model
 from app.errors import Invalid
 from app.registry.card import NAME
@@ -23,7 +22,7 @@ from app.usecases.ports import Ports
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
-_BYTES = 100 << 20  # columns of a part of a day, and the values that are kept
+_VALUES = 900_000  # columns of a part of a day, and the values that are kept
 
 Verdict = Literal["within_10_percent", "over_promises", "under_promises", "undecided"]
 
@@ -154,7 +153,7 @@ async def outcome_report(
 
     Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
     """
-    passage_of(request).reserve(_BYTES)
+    charge_of(request)(_VALUES)
     return await limiters(request).long.run(request, _answer, ports, ref, period, by)
 
 

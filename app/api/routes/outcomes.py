@@ -14,8 +14,7 @@ from app.api.codecs.media_types import JSON, TABULAR
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
 from app.api.errors import problems
-from app.api.gate import passage_of
-from app.api.guard import ADMIN, PREDICT, TRAIN, needs
+from app.api.gate import ADMIN, PREDICT, TRAIN, charge_of, needs
 from app.api.routes.datasets import DatasetDocument
 from app.api.routing import (
     CallerDep,
@@ -99,15 +98,15 @@ async def send_outcomes(request: Request) -> Response:
 
 def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]:
     """The outcomes, and whether they are corrections."""
-    reserve = passage_of(request).reserve
+    charge = charge_of(request)
     if kind == JSON:
         refuse_query_of_json(request, OutcomesTable.model_fields)
-        wire = checked(usecase.OutcomesRequest, parsed(body, reserve))
+        wire = checked(usecase.OutcomesRequest, parsed(body, charge))
         return wire.columns(), wire.correct
     asked = read_query(request, OutcomesTable, DIALECT_FIELDS)
     from app.api.codecs.outcomes import outcomes_of  # noqa: PLC0415 - with pyarrow
 
-    return outcomes_of(asked, kind, body, reserve), asked.correct
+    return outcomes_of(asked, kind, body, charge), asked.correct
 
 
 _EXAMPLE = {

@@ -17,8 +17,7 @@ from app.api.codecs.npy import array_of_npy, changeable_body
 from app.api.codecs.rows import NOTHING, Carried, carried_of_json, rows_of_npy, without
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.errors import problems
-from app.api.gate import passage_of
-from app.api.guard import PREDICT, needs
+from app.api.gate import PREDICT, charge_of, needs
 from app.api.routing import (
     DirectRoute,
     Pace,
@@ -140,18 +139,18 @@ def _asked_of_long(body: bytes) -> Asked | None:
 
 def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> Asked:
     """A body of columns, the other fields being query parameters."""
-    reserve = passage_of(request).reserve
+    charge = charge_of(request)
     sent = read_query(request, PredictTable, _TEXT_FIELDS)
     if kind == NPY:
         sent.refuse_for_numbers()
-    sheet = Sheet(kind, bytes(body), sent, reserve) if kind != NPY else None
+    sheet = Sheet(kind, bytes(body), sent, charge) if kind != NPY else None
     check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
-        P, carried = (array_of_npy(body, reserve), NOTHING) if sheet is None else _probabilities(sheet, sent.classes)
+        P, carried = (array_of_npy(body, charge), NOTHING) if sheet is None else _probabilities(sheet, sent.classes)
         return Asked(sent, given=(Rows(as_probabilities(P, sent.classes, normalize=sent.normalize), []), carried))
     if sheet is not None:
         return Asked(sent, lambda model: sheet.rows(model.schema))
-    return Asked(sent, lambda model: (rows_of_npy(body, model.schema, reserve), NOTHING))
+    return Asked(sent, lambda model: (rows_of_npy(body, model.schema, charge), NOTHING))
 
 
 def _probabilities(sheet: Sheet, classes: list[int | str]) -> tuple[np.ndarray, Carried]:
@@ -240,7 +239,7 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
     model = None if fields.model is None else await loaded(request, fields.model)
-    by = By(ports(request), request.app.state.shadow.watched, who(request), passage_of(request).reserve)
+    by = By(ports(request), request.app.state.shadow.watched, who(request), charge_of(request))
     form = media_type_of_answer(request, asked.forms)
     found, pace = None, pace_of(size)
     if pace == "now" and (model is None or model.inline):
@@ -289,7 +288,7 @@ async def predict(request: Request) -> Response:
 
 def _asked_of_json(request: Request, body: bytes) -> Asked:
     refuse_query_of_json(request, PredictTable.model_fields)
-    measured(body, passage_of(request).reserve)
+    measured(body, charge_of(request))
     if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:
         return asked
     return asked_of_json(document_of(body), body)

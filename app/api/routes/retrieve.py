@@ -13,8 +13,8 @@ from app.api.codecs.media_types import NPY, SVG
 from app.api.codecs.rows import rows_of_npy
 from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
 from app.api.errors import problems
-from app.api.gate import NUMBER, passage_of
-from app.api.guard import PREDICT, needs
+from app.api.gate import PREDICT, charge_of, needs
+from app.api.memory import NUMBER
 from app.api.routing import (
     DirectRoute,
     checked,
@@ -62,13 +62,13 @@ _RowsOf = Callable[[Loaded], Rows]
 
 def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Sets | None, _RowsOf]:
     """The request, read as far as possible without the model: it has either sets, or a model for its rows."""
-    reserve = passage_of(request).reserve
+    charge = charge_of(request)
     if kind == NPY:
         asked = read_query(request, RetrieveFields, _TEXT_FIELDS)
-        sets = None if asked.model else sets_of_npy(body, reserve)
-        return asked, sets, lambda model: rows_of_npy(body, model.schema, reserve)
+        sets = None if asked.model else sets_of_npy(body, charge)
+        return asked, sets, lambda model: rows_of_npy(body, model.schema, charge)
     refuse_query_of_json(request, RetrieveFields.model_fields)
-    wire = checked(RetrieveRequest, parsed(body, reserve))
+    wire = checked(RetrieveRequest, parsed(body, charge))
     sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
     if wire.model is None and sets is None:
         raise Invalid.at("/probabilities", "'probabilities', or 'model' and 'instances', are required")
@@ -108,7 +108,7 @@ def _answer(
 def _charge(request: Request, asked: RetrieveFields, sets: int, items: int) -> None:
     """Hold the memory for the work on so many sets with so many items in all."""
     numbers = _PER_SET * sets + (_PER_ITEM + _PER_MARGINAL * asked.marginals) * items
-    passage_of(request).reserve(NUMBER * (numbers + _VECTORS * (asked.method == "sampled")))
+    charge_of(request)(numbers + _VECTORS * (asked.method == "sampled"), NUMBER)
 
 
 _PATIENTS = {

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Request, Response
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
-from app.api.guard import PREDICT, needs
+from app.api.gate import PREDICT, needs
 from app.api.routing import PortsDep, StrictRoute, limiters, loaded, naming, who
 from app.registry.loaded import Loaded
 from app.usecases import simulate as usecase
