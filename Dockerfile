@@ -7,15 +7,14 @@ WORKDIR /build
 RUN python3 -m venv /opt/payoff
 ENV PATH=/opt/payoff/bin:$PATH
 COPY requirements-scale.lock ./
-# A third of what arrives is not used here: tests, headers, Arrow's own clients of stores and of Flight, Amazon's other
-# services, and bytecode of modules that nothing imports.
+# A third of what arrives is not used here: tests, headers, Arrow's own clients of stores and of Flight, and bytecode of
+# modules that nothing imports.
 RUN pip install --no-cache-dir --no-compile --disable-pip-version-check --require-hashes -r requirements-scale.lock \
  && cd /opt/payoff/lib/python3.*/site-packages \
  && find . -type d -name tests -prune -exec rm -r {} + \
  && find . -type f -name '*.py[ixd]' -delete \
  && find . -type f -name '*.pxd' -delete \
- && rm -r pyarrow/include pyarrow/*flight* pyarrow/*s3* \
- && find botocore/data -mindepth 1 -maxdepth 1 -type d ! -name s3 ! -name sts ! -name 'sso*' -exec rm -r {} +
+ && rm -r pyarrow/include pyarrow/*flight* pyarrow/*s3*
 COPY pyproject.toml README.md ./
 COPY app app
 COPY clients/python clients/python
@@ -29,7 +28,7 @@ WORKDIR /
 RUN cd /opt/payoff/lib/python3.*/site-packages \
  && python3 -m compileall -q -f --invalidation-mode unchecked-hash app \
  && python3 -m app.kernels \
- && python3 -c "import app.api.app, app.cli, app.wiring, distributed.cli.dask_worker, opentelemetry.exporter.otlp.proto.http.trace_exporter, psycopg, s3fs"
+ && python3 -c "import app.api.app, app.cli, app.wiring, distributed.cli.dask_worker, opentelemetry.exporter.otlp.proto.http.trace_exporter, psycopg"
 
 FROM $PYTHON
 # The group is root's, as everywhere: whoever runs the container as somebody else finds the folders writable all the same.

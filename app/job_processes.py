@@ -61,7 +61,6 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
         modules=(
             *PRELOADED,
             *(("app.postgres",) if not ports.database.is_sqlite else ()),
-            *(("s3fs",) if "s3://" in settings.models + settings.datasets + settings.decisions else ()),
             *(("app.jobs.cluster",) if settings.dask else ()),
         ),
     )

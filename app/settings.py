@@ -24,14 +24,14 @@ class Settings(BaseSettings):
     """Folder for all state except models: the database and the data sets."""
 
     models: str = "models"
-    """Where models are stored: a folder or an fsspec URL."""
+    """Where models are stored: a folder or an object store's URL."""
 
     datasets: str = ""
-    """Where data sets are stored: a folder or an fsspec URL; by default `datasets` in the home folder."""
+    """Where data sets are stored: a folder or an object store's URL; by default `datasets` in the home folder."""
 
     decisions: str = ""
-    """Where days of recorded decisions are stored: a folder or an fsspec URL; by default `decisions` in the home \
-folder."""
+    """Where days of recorded decisions are stored: a folder or an object store's URL; by default `decisions` in the \
+home folder."""
 
     database: str = ""
     """SQLAlchemy URL of the job table and registry index; by default SQLite in the home folder."""

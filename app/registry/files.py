@@ -1,4 +1,4 @@
-"""Models at rest: a folder for each version, sealed by its card, under any fsspec URL.
+"""Models at rest: a folder for each version, sealed by its card, on a disk or in an object store.
 
 WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whatever code it names. So whoever can write
 into the registry's folder can run code as this service. Without a signing key the digests in the card only guard

@@ -1,8 +1,8 @@
 """Folders in an object store, which has no rename: the seal is written last and removed first.
 
-Every object of a folder is created, never overwritten, as far as the store can (`If-None-Match: *`): of two writers of
-one folder the second gets a Conflict. An object that exists with the same bytes counts as written: a writer that
-repeats a call after a lost answer finds it.
+Every object of a folder is created, never overwritten (`If-None-Match: *`): of two writers of one folder the second
+gets a Conflict. An object that exists with the same bytes counts as written: a writer that repeats a call after a lost
+answer finds it.
 
 A publication ends with a check that all objects exist, a removal with a check that none does; otherwise they begin
 again. So a folder that is published and removed at the same time ends whole or not at all.
@@ -10,65 +10,63 @@ again. So a folder that is published and removed at the same time ends whole or 
 
 from __future__ import annotations
 
-import errno
-import io
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from datetime import datetime
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from functools import cache
+from tempfile import TemporaryFile
 from time import sleep, time
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, cast
 
-import fsspec
-from fsspec.asyn import AsyncFileSystem
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import ObjectStore, from_url
+from pydantic import HttpUrl, TypeAdapter
 
 from app.disks import Obstacle
 from app.errors import Conflict, Unavailable, Unusable
-from app.storage.store_calls import StoreBreaker, code_of
+from app.storage.store_calls import StoreBreaker
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ClientConfig
 
 T = TypeVar("T")
 
 _ROUNDS = 5  # of publishing and removing against each other
 _MAX_REMOVED = 1000
-_PART_BYTES = 16 * 2**20  # of uploads in parts
-_BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
+_AT_ONCE = 16  # requests, where many objects are read
+_CONNECT_SECONDS = 2.0
 _SECONDS = 4.0  # for an answer, twice, since all is tried again
+_LONGEST_SECONDS = 3600.0  # for a whole answer that does not stop
 _LEAST_BYTES_PER_SECOND = 2**20
-# Trying again is StoreBreaker's part alone, so that the waits of several layers do not multiply.
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "s3": {"config_kwargs": {"connect_timeout": 2, "read_timeout": _SECONDS, "retries": {"total_max_attempts": 1}}},
-}
-_ONE_REQUEST: dict[str, dict[str, Any]] = {"s3": {"max_concurrency": 1}}  # does not ask for the size before
-_IN_PARTS: dict[str, dict[str, Any]] = {"s3": {"chunksize": _PART_BYTES}}
 
 
 class Objects:
-    """Files under any fsspec URL that is no folder of this machine; what is absent raises FileNotFoundError."""
+    """Files below `s3://bucket/path` and the like; what is absent raises FileNotFoundError."""
 
     def __init__(self, url: str, seal: str, name: str, retry_seconds: float = 0.0) -> None:
         self._seal = seal
-        self._name = name
         self._breaker = StoreBreaker(name, retry_seconds)
-        scheme = url.split(":", 1)[0]
-        if scheme in {"http", "https"}:
-            raise Unusable(f"{name} is {scheme}://…: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
-        self._reading, self._writing = _ONE_REQUEST.get(scheme, {}), _IN_PARTS.get(scheme, {})
-        try:  # an instance of its own, and no listing remembered from before another process wrote
-            self._fs, root = fsspec.core.url_to_fs(
-                url, use_listings_cache=False, skip_instance_cache=True, **_OPTIONS.get(scheme, {})
-            )
-        except ImportError as error:
-            package = "an extra: pip install 'payoff[s3]'" if scheme == "s3" else f"a package: {error}"
-            raise Unusable(f"{name} is {scheme}://…, which needs {package}") from error
+        if url.startswith(("http:", "https:", "memory:")):
+            raise Unusable(f"{name} is {url}: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
+        try:  # the library panics at what is no URL
+            TypeAdapter(HttpUrl).validate_python(os.environ.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com")
         except ValueError as error:
-            raise Unusable(f"{name}: {error}") from error
-        self._fs.retries = 1
-        self._root = root.rstrip("/")
+            raise Unusable(f"the store of {name} cannot be used (AWS_ENDPOINT_URL is not a URL of http)") from error
+        try:
+            self._store = _client(url, _LONGEST_SECONDS, _SECONDS)
+        except (BaseError, ValueError) as error:
+            raise Unusable(f"{name}: {str(error).splitlines()[0]}") from error
+        # No other limit than that for all of a request holds while it is being sent.
+        self._sender = cache(lambda seconds: _client(url, seconds, seconds))
 
     def check(self) -> None:
-        with suppress(FileNotFoundError):  # the answer of a store that can be used
-            self.read(self._seal)
+        self._ask(lambda: obstore.list_with_delimiter(self._store))
 
     def obstacle(self) -> Obstacle | None:
         return None  # it is known when it is asked
@@ -85,33 +83,39 @@ class Objects:
         raise Unavailable(f"{folder} is being removed by another process; try again later")
 
     def read(self, path: str) -> bytes:
-        return bytes(self._ask(lambda: self._fs.cat_file(self._at(path), **self._reading)))
+        return self._ask(lambda: self._get(path))
 
     def read_many(self, paths: list[str]) -> dict[str, bytes]:
-        names = {self._at(path): path for path in paths}
+        def read(path: str) -> bytes | None:
+            with suppress(FileNotFoundError):
+                return self._get(path)
+            return None
 
-        def read() -> dict[str, bytes]:
-            found = self._fs.cat(list(names), recursive=False, on_error="return", **self._reading)
-            for content in found.values():
-                if isinstance(content, Exception) and not _absent(content):
-                    raise content
-            return {names[name]: bytes(content) for name, content in found.items() if not _absent(content)}
-
-        return self._ask(read) if paths else {}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = self._ask(lambda: list(pool.map(read, paths)))
+        return {path: content for path, content in zip(paths, found, strict=True) if content is not None}
 
     def open(self, path: str) -> BinaryIO:
-        file = self._ask(lambda: self._fs.open(self._at(path), "rb", block_size=_BLOCK_BYTES))
-        return cast(BinaryIO, _Watched(file, self._breaker))
+        """A copy on this machine: what goes wrong on the network does so here, and not while it is read."""
+
+        def fetch() -> BinaryIO:
+            found = obstore.get(self._store, path)
+            with ExitStack() as opened:
+                file = cast(BinaryIO, opened.enter_context(TemporaryFile()))
+                for part in found.stream():
+                    file.write(part)
+                file.seek(0)
+                opened.pop_all()
+                return file
+
+        return self._ask(fetch)
 
     def write(self, path: str, content: bytes) -> None:
-        self._ask(lambda: self._put(path, content))
+        self._ask(lambda: self._put(path, content, "overwrite"))
 
     def folders(self, under: str) -> list[str]:
-        try:
-            entries = self._ask(lambda: self._fs.ls(self._at(under), detail=True, refresh=True))
-        except FileNotFoundError:
-            return []
-        return [entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry["type"] == "directory"]
+        listed = self._ask(lambda: obstore.list_with_delimiter(self._store, under or None))
+        return [path.rpartition("/")[2] for path in listed["common_prefixes"]]
 
     def remove(self, folder: str) -> None:
         seal = f"{folder}/{self._seal}"
@@ -128,17 +132,15 @@ class Objects:
 
         The store's own clock counts, known from the newest of its files: this machine's may be hours ahead.
         """
-        files: dict[str, dict[str, Any]] = defaultdict(dict)
-        now = 0.0
+        written: dict[str, dict[str, float]] = defaultdict(dict)
         for path, info in self._find("").items():
             folder, _, name = path.rpartition("/")
-            now = max(now, _written(info))
-            if folders.fullmatch(folder):
-                files[folder][name] = info
+            written[folder][name] = info["last_modified"].timestamp()
+        now = min(time(), max((at for files in written.values() for at in files.values()), default=0.0))
         removed = 0
-        for folder, found in files.items():
-            old = max(_written(info) for info in found.values()) < min(now, time()) - age
-            if old and self._seal not in found and removed < _MAX_REMOVED:
+        for folder, files in written.items():
+            half = folders.fullmatch(folder) and self._seal not in files and max(files.values()) < now - age
+            if half and removed < _MAX_REMOVED:
                 self.remove(folder)
                 removed += 1
         return removed
@@ -147,37 +149,29 @@ class Objects:
         """Write an object that is not there; Conflict where another one is."""
         for pause in (0.0, 0.1, 0.3):
             sleep(pause)
-            if self._ask(lambda: self._put_new(path, content)):
-                return
             try:
-                if self.read(path) == content:
-                    return
-            except FileNotFoundError:  # it is being written, or was removed meanwhile
-                continue
+                return self._ask(lambda: self._put(path, content, "create"))
+            except AlreadyExistsError:
+                try:
+                    if self.read(path) == content:
+                        return None
+                except FileNotFoundError:  # it is being written, or was removed meanwhile
+                    continue
             break
         raise Conflict(f"{path} is being written by another process, or was left half-written; try again later")
 
-    def _put_new(self, path: str, content: bytes) -> bool:
-        try:
-            self._put(path, content, mode="create")
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if code_of(error) == "ConditionalRequestConflict":
-                return False
-            if error.errno != errno.ENOSYS:
-                raise
-            self._put(path, content)  # this store has no conditional writes
-        return True
+    def _put(self, path: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
+        seconds = _SECONDS
+        while (seconds - _SECONDS) * _LEAST_BYTES_PER_SECOND < len(content):
+            seconds *= 2
+        obstore.put(self._sender(seconds), path, content, mode=mode, use_multipart=False)
 
-    def _put(self, path: str, content: bytes, **how: Any) -> None:
-        if isinstance(self._fs, AsyncFileSystem):  # no other limit holds while a request is being sent
-            how["timeout"] = _SECONDS + len(content) / _LEAST_BYTES_PER_SECOND
-        self._fs.pipe_file(self._at(path), content, **how, **self._writing)
+    def _get(self, path: str) -> bytes:
+        return bytes(obstore.get(self._store, path).bytes())
 
     def _drop(self, path: str) -> None:
         with suppress(FileNotFoundError):  # another process removes it, too
-            self._ask(lambda: self._fs.rm_file(self._at(path)))
+            self._ask(lambda: obstore.delete(self._store, path))
 
     def _has(self, path: str) -> bool:
         try:
@@ -186,58 +180,22 @@ class Objects:
             return False
         return True
 
-    def _find(self, under: str) -> dict[str, dict[str, Any]]:
-        """All objects below `under`, by their paths from the root."""
-        found = self._ask(lambda: self._fs.find(self._at(under), detail=True))
-        return {path[len(self._root) + 1 :]: info for path, info in found.items()}
+    def _find(self, under: str) -> dict[str, ObjectMeta]:
+        """All objects below `under`, by their paths."""
+        pages = self._ask(lambda: list(obstore.list(self._store, under or None)))
+        return {info["path"]: info for page in pages for info in page}
 
     def _ask(self, work: Callable[[], T]) -> T:
         return self._breaker.call(work)
 
-    def _at(self, path: str) -> str:
-        return f"{self._root}/{path}" if path else self._root
 
-
-class _Watched(io.RawIOBase):
-    """A file of a store; what goes wrong while it is read is a failure of the store as well."""
-
-    def __init__(self, file: Any, breaker: StoreBreaker) -> None:
-        super().__init__()
-        self._file = file
-        self._breaker = breaker
-
-    def read(self, size: int = -1) -> bytes:
-        place = self._file.tell()
-
-        def again() -> bytes:
-            self._file.seek(place)
-            return bytes(self._file.read(size))
-
-        return self._breaker.call(again)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-def _absent(content: object) -> bool:
-    return isinstance(content, FileNotFoundError) and code_of(content) != "NoSuchBucket"
-
-
-def _written(info: Mapping[str, Any]) -> float:
-    """When an object was written, seconds since 1970; now, if the store does not report it."""
-    at = info.get("LastModified") or info.get("created")
-    return at.timestamp() if isinstance(at, datetime) else time()
+def _client(url: str, seconds: float, quiet_seconds: float) -> ObjectStore:
+    """A client whose requests take so long at most, and their answers no longer pause than `quiet_seconds`."""
+    options: ClientConfig = {
+        "allow_http": True,
+        "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
+        "timeout": timedelta(seconds=seconds),
+        "read_timeout": timedelta(seconds=quiet_seconds),
+    }
+    # Trying again is StoreBreaker's part alone, so that the waits of several layers do not multiply.
+    return from_url(url, client_options=options, retry_config={"max_retries": 0})

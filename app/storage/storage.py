@@ -1,4 +1,4 @@
-"""Folders that exist whole or not at all, under any fsspec URL.
+"""Folders that exist whole or not at all, on a disk or in an object store.
 
 A folder exists when its seal does, the file named `seal`: on a local disk a folder appears with one rename, in an
 object store its seal is written last and removed first. So readers read the seal first, and then the rest.
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Storage:
-    """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, `memory://models`, …).
+    """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, …).
 
     `name` is what the place is called in messages: the setting that names it. Calls to a store on the network may
     wait up to about eight seconds, or `retry_seconds` where that is more, and then raise Unavailable; so do writes to a

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 from time import monotonic, sleep
 from typing import TypeVar
 
+from obstore.exceptions import AlreadyExistsError, BaseError
+
 from app.circuit_breaker import CircuitBreaker
-from app.errors import PayoffError, Unavailable, Unusable
+from app.errors import Unavailable, Unusable
 
 T = TypeVar("T")
 
 _FIRST_PAUSE = 0.2  # seconds before the second try, doubled before each further one
 _LONGEST_PAUSE = 5.0
 _REST_SECONDS = 1.0  # after a failure
-# What waiting does not fix, by the store's code or the class of the library's error: reported at once, ends a start.
+# What waiting does not fix, by the store's code: reported at once, and ends a start.
 _REFUSALS = frozenset({
     "NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed", "InvalidAccessKeyId",
-    "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled", "403", "NoCredentialsError", "ProfileNotFound",
-    "PartialCredentialsError", "ParamValidationError", "EndpointResolutionError", "InvalidRegionError",
-    "ConfigParseError",
+    "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled",
 })  # fmt: skip
+_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 FAILURES: Counter[str] = Counter()
 """How often a call failed in this process, by the name of the store."""
@@ -49,14 +51,14 @@ class StoreBreaker(CircuitBreaker):
         self._retry_seconds = retry_seconds
 
     def call(self, work: Callable[[], T]) -> T:
-        """What `work` returns; it may be done twice. FileNotFoundError and FileExistsError are answers, too."""
+        """What `work` returns; it may be done twice. FileNotFoundError and AlreadyExistsError are answers, too."""
         until, pause, first = monotonic() + self._retry_seconds, _FIRST_PAUSE, True
         with self.passing(Unavailable):
             while True:
                 try:
                     result = work()
                 except Exception as error:
-                    failure = failure_of(self._name, error)
+                    failure = _failure_of(self._name, error)
                     if failure is None:
                         self.reset()
                         raise
@@ -72,29 +74,21 @@ class StoreBreaker(CircuitBreaker):
 
     def _rest(self, failure: Unavailable, error: Exception) -> None:
         if not self.reason:
-            _log.warning("%s", f"{failure.detail}: {type(error).__name__} {code_of(error)}".rstrip())
+            _log.warning("%s: %s", failure.detail, _code_of(error) or str(error).partition("\n")[0])
         self.trip(failure.detail, _REST_SECONDS)
 
 
-def failure_of(name: str, error: Exception) -> Unavailable | None:
+def _failure_of(name: str, error: Exception) -> Unavailable | None:
     """The failure of the store that `error` stands for; None if it is an answer, or a bug in this service."""
-    reason = next((each for each in (code_of(error), type(error).__name__) if each in _REFUSALS), "")
-    if isinstance(error, ValueError) and str(error).startswith("Invalid endpoint"):  # botocore has no class for it
-        reason = "AWS_ENDPOINT_URL is not a URL"
-    if reason:
-        return Unusable(f"the store of {name} cannot be used ({reason})")
-    answer = isinstance(error, FileNotFoundError | FileExistsError | PayoffError)
-    if answer and code_of(error) != "NoSuchUpload":  # an upload in parts that was broken off
+    code = _code_of(error)
+    if code in _REFUSALS:
+        return Unusable(f"the store of {name} cannot be used ({code})")
+    if isinstance(error, FileNotFoundError | AlreadyExistsError) or not isinstance(error, OSError | BaseError):
         return None
-    if isinstance(error, OSError) or type(error).__module__ != "builtins":  # of the libraries below, whichever it is
-        return Unavailable(f"the store of {name} does not answer at the moment")
-    return None
+    return Unavailable(f"the store of {name} does not answer at the moment")
 
 
-def code_of(error: BaseException) -> str:
-    """The store's own code, such as NoSuchBucket; it contains no secrets."""
-    for source in (error, error.__cause__):
-        response = getattr(source, "response", None)
-        if isinstance(response, dict):
-            return str(response.get("Error", {}).get("Code", ""))
-    return ""
+def _code_of(error: Exception) -> str:
+    """The store's own code, such as NoSuchBucket; unlike the whole answer it contains no secrets."""
+    found = _CODE.search(str(error))
+    return found[1] if found else ""

@@ -8,31 +8,28 @@ from threading import Event
 
 import httpx
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
+from app.storage.disk import Disk
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
 
 @pytest.fixture
 def client(tmp_path) -> Iterator[httpx.Client]:
-    """A service with two versions in an object store, of which it reads the second ahead of any request."""
+    """A service with two versions, of which it reads the second ahead of any request."""
     with serving(settings_for(tmp_path)) as maker:
         for _ in range(2):
             trained(maker, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows()})
-    store = MemoryFileSystem()
-    store.put(f"{tmp_path}/models/", "/hanging/", recursive=True)
-    with serving(settings_for(tmp_path, models="memory://hanging", workers=0)) as client:
+    with serving(settings_for(tmp_path, workers=0)) as client:
         yield client
-    store.rm("/hanging", recursive=True)
 
 
 def test_a_store_that_hangs_holds_no_thread_that_answers(client, monkeypatch):
     """Sixty requests for one version waited in the forty threads, and all that lists or is long waited with them."""
-    go, read = Event(), MemoryFileSystem.cat_file
+    go, read = Event(), Disk.read
 
-    def hang(self, *args, **options):
+    def hang(self, path):
         go.wait(30)
-        return read(self, *args, **options)
+        return read(self, path)
 
     def question(reference: str) -> dict:
         return {"model": reference, "instances": two_class_rows(3)["rows"], "benefits": [[0, -1], [-5, 2]]}
@@ -68,7 +65,7 @@ def test_a_store_that_hangs_holds_no_thread_that_answers(client, monkeypatch):
             return quick, await asyncio.gather(*waiting)
 
     assert client.post("/retrieve", json=retrieval("ward:2")).status_code == 200  # compiled
-    monkeypatch.setattr(MemoryFileSystem, "cat_file", hang)
+    monkeypatch.setattr(Disk, "read", hang)
     quick, waited = asyncio.run(ask())
 
     assert [response.status_code for response in quick] == [200] * len(quick)

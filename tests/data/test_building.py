@@ -15,10 +15,10 @@ from tests.messages import says
 
 
 @pytest.mark.parametrize("column", [["1.5", "", "-2.5", "0", "1e300"], ["u", "", "v", "u", "w"]])
-def test_identity_knows_no_batches(limits, monkeypatch, column):
+def test_identity_knows_no_batches(tmp_path, limits, monkeypatch, column):
     """However a file is cut, its table is the same; it changes with any value, also a missing one."""
     content = "a,b,y\n" + "".join(f"{value},{i},{i % 2}\n" for i, value in enumerate(column * 4))
-    store = DatasetStore("memory://batches", limits)
+    store = DatasetStore(str(tmp_path), limits)
     whole = kept(store, io.BytesIO(content.encode()), ["y"])
     monkeypatch.setattr(csv_text, "_BLOCK", 24)
     assert kept(store, io.BytesIO(content.encode()), ["y"]) == whole
@@ -36,13 +36,13 @@ def test_places_count_on_over_batches(store, monkeypatch):
     assert list(caught.value.flaws) == [says("/file/a", "row 32", "inf"), says("/file/b", "row 37", "-inf")]
 
 
-def test_many_row_groups(limits, monkeypatch):
+def test_many_row_groups(tmp_path, limits, monkeypatch):
     """A table of many row groups with growing dictionaries loads as it was."""
     monkeypatch.setattr(building, "CELLS", 12)
     monkeypatch.setattr(columns, "CELLS", 12)
     words = ["u", "v", "w", None, "x", "a"] * 5
     rows = [[i, words[i]] for i in range(30)]
-    store = DatasetStore("memory://groups", limits)
+    store = DatasetStore(str(tmp_path), limits)
     dataset = store.keep(store.draft_inline(["a", "b"], rows, [i % 2 for i in range(30)]))
 
     found = store.table(dataset.id)

@@ -44,10 +44,10 @@ def quoted(word):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.none() | NUMBERS, st.none() | WORDS, st.integers(-9, 9)), min_size=1, max_size=12))
-def test_round_trip(rows):
+def test_round_trip(tmp_path_factory, rows):
     """What stands in a file is what the table holds: numbers to the last bit, words, classes, missing values."""
     rows = [*rows, *rows, (1.5, "w", 10), (None, "w", 10)]
-    store = DatasetStore("memory://round-trip", DataLimits(1000, 100, 100, 10**6))
+    store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6))
     lines = [
         f"{'' if number is None else repr(number)},{'NA' if word is None else quoted(word)},{label}"
         for number, word, label in rows
@@ -307,9 +307,9 @@ def test_damaged_gzip(store, cut):
 
 @settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=60) | st.text('aby01,"\n\r ;\x00\ufeff', max_size=40).map(str.encode))
-def test_any_bytes_are_a_data_set_or_a_problem(content):
+def test_any_bytes_are_a_data_set_or_a_problem(tmp_path_factory, content):
     """Whatever is sent: a data set, or one of our errors."""
-    store = DatasetStore("memory://any-bytes", DataLimits(20, 10, 10, 10**5))
+    store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(20, 10, 10, 10**5))
     for prefix in (b"", b"a,y\n1,0\n2,1\n"):
         try:
             found = table(store, prefix + content)

@@ -19,8 +19,8 @@ LABELS = ["u", "v"] * (ROWS // 2)
 
 
 @pytest.fixture
-def store():
-    return DatasetStore("memory://findings", DataLimits(1_000_000, 100, 50, 10**8))
+def store(tmp_path):
+    return DatasetStore(str(tmp_path), DataLimits(1_000_000, 100, 50, 10**8))
 
 
 def csv(delimiter=",", **columns) -> bytes:

@@ -48,10 +48,10 @@ def test_same_as_an_upload(store):
         max_size=10,
     )
 )
-def test_round_trip(rows):
+def test_round_trip(tmp_path_factory, rows):
     """Strings are taken as they are, also empty ones: what is missing in JSON is null."""
     rows = [*rows, *rows, (1, "w", "x"), (2, "w", "x")]
-    store = DatasetStore("memory://inline", DataLimits(1000, 100, 100, 10**6))
+    store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6))
 
     found = store.table(add_inline(store, ["a", "b"], [row[:2] for row in rows], [row[2] for row in rows]).id)
 

@@ -129,7 +129,7 @@ def test_long_words_within_the_limits_are_refused_for_their_length(tmp_path):
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 @pytest.mark.thorough
-def test_metadata_that_lies(data):
+def test_metadata_that_lies(tmp_path_factory, data):
     """Numbers of the metadata replaced by any others: a data set or a refusal, in bounded time."""
     columns = {"a": np.arange(300) % 7 / 2, "b": ["u", "v", "w"] * 100, "y": [0, 1, 0] * 100}
     content = bytearray(hostile.written(columns, compression=data.draw(st.sampled_from(["none", "zstd", "snappy"]))))
@@ -137,7 +137,9 @@ def test_metadata_that_lies(data):
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(footer if data.draw(st.booleans()) else 4, len(content) - 1))
         content[place : place + 4] = data.draw(st.binary(min_size=1, max_size=4))
-    store = DatasetStore("memory://lies", DataLimits(1000, 100, 100, 10**6, reader_bytes=64 * MB, reader_seconds=30))
+    store = DatasetStore(
+        str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6, reader_bytes=64 * MB, reader_seconds=30)
+    )
     try:
         found = upload(store, bytes(content))
     except (Invalid, TooLarge):

@@ -143,13 +143,13 @@ def test_text_that_is_not_utf8_is_refused(store):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_damaged_files_are_problems(data):
+def test_damaged_files_are_problems(tmp_path_factory, data):
     """A file with bytes changed or cut off is a data set or one of our errors."""
     content = bytearray(parquet({"a": [1.0, 2.0, 3.0, 4.0], "b": ["u", "v", "u", "v"], "y": Y}).getvalue())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
     content = content[: data.draw(st.integers(4, len(content))) if data.draw(st.booleans()) else None]
-    store = DatasetStore("memory://damaged", DataLimits(1000, 100, 100, 10**6))
+    store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6))
     try:
         found = kept(store, io.BytesIO(bytes(content)), ["y"])
     except (Invalid, TooLarge):

@@ -116,10 +116,9 @@ def test_damaged_record(store, tmp_path, damage):
     assert add(store) == store.find(dataset.id)
 
 
-@pytest.mark.parametrize("url", ["memory://paging", None])
-def test_pages(tmp_path, limits, url):
+def test_pages(tmp_path, limits):
     """Newest first, each once, also when data sets come and go between two pages."""
-    store = DatasetStore(url or str(tmp_path), limits)
+    store = DatasetStore(str(tmp_path), limits)
     added = [add(store, CSV.replace(b"4,", b"%d," % i)).id for i in range(7)]
 
     first, token = store.page(3)

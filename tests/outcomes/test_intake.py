@@ -22,8 +22,13 @@ from tests.outcomes.records import LOAN, decided
 BAD, GOOD = Outcome(0), Outcome(1)
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 def archive(database):
-    return Archive(database, "memory://test-intake")
+    return Archive(database, "archive")
 
 
 def sent(database, outcomes, *, correct=False, resolve=None, also=lambda _: None):

@@ -1,6 +1,5 @@
 """Registries over a folder and a database of the test's own."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,8 +23,6 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Remote:
     """Where models are: a folder, unless `everywhere` asks for each kind of place."""
     match getattr(request, "param", "folder"):
-        case "memory":
-            return Remote(f"memory://{uuid.uuid4().hex}")
         case "s3":
             return Remote(f"{request.getfixturevalue('bucket')}/models")
         case _:

@@ -15,7 +15,7 @@ from app.registry.loaded import Cache, Holdout
 from app.registry.registry import Registry
 
 KEY = b"a key for the tests"
-everywhere = pytest.mark.parametrize("models", ["folder", "memory", "s3"], indirect=True)
+everywhere = pytest.mark.parametrize("models", ["folder", "s3"], indirect=True)
 
 
 def make_card(name: str = "triage", version: int = 1, **changes: object) -> Card:

@@ -1,10 +1,11 @@
-"""A folder in memory or in a bucket, used in tests as pathlib uses one on a disk."""
+"""A folder in a bucket, used in tests as pathlib uses one on a disk."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import fsspec
+import obstore
+from obstore.store import ObjectStore, from_url
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,17 @@ class Remote:
         return self.url
 
     def read_bytes(self) -> bytes:
-        files, path = self._place()
-        return files.cat_file(path)
+        place, name = self._place()
+        return bytes(obstore.get(place, name).bytes())
 
     def write_bytes(self, content: bytes) -> None:
-        files, path = self._place()
-        files.pipe_file(path, content)
+        place, name = self._place()
+        obstore.put(place, name, content)
 
     def unlink(self) -> None:
-        files, path = self._place()
-        files.rm_file(path)
+        place, name = self._place()
+        obstore.delete(place, name)
 
-    def _place(self) -> tuple[fsspec.AbstractFileSystem, str]:
-        return fsspec.core.url_to_fs(self.url, use_listings_cache=False)
+    def _place(self) -> tuple[ObjectStore, str]:
+        folder, _, name = self.url.rpartition("/")
+        return from_url(folder, client_options={"allow_http": True}), name

@@ -32,10 +32,10 @@ def emptied(database):
 class Changes(RuleBasedStateMachine):
     """The registry beside the plainest model of it: dicts."""
 
-    def __init__(self, database, other):
+    def __init__(self, database, other, folder):
         super().__init__()
         self.database, self.other = emptied(database), other
-        self.url = f"memory://{uuid.uuid4().hex}"
+        self.url = f"{folder}/{uuid.uuid4().hex}"
         self.registry = open_registry(self.url, database)
         self.registry.refresh()
         self.given: dict[str, int] = {}
@@ -160,6 +160,6 @@ def test_any_order_of_changes_leaves_what_the_model_says(database_url, tmp_path)
     migrate(database)
     migrate(other)
     times = settings(max_examples=repeated(25 if database.is_sqlite else 6), stateful_step_count=20, deadline=None)
-    run_state_machine_as_test(lambda: Changes(database, other), settings=times)
+    run_state_machine_as_test(lambda: Changes(database, other, tmp_path), settings=times)
     database.close()
     other.close()

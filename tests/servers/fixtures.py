@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import botocore.session
+import obstore
 import pytest
 from sqlalchemy import make_url
 
@@ -68,9 +67,7 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
 def object_store() -> Iterator[ObjectStore]:
     server = ObjectStore()
     server.start()
-    with pytest.MonkeyPatch.context() as patch:  # each new client would read a megabyte of JSON about S3 again
-        patch.setattr("botocore.session.create_loader", functools.cache(botocore.session.create_loader))
-        yield server
+    yield server
     server.close()
 
 
@@ -82,13 +79,11 @@ def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
     return object_store.create_bucket()
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
+@pytest.fixture(params=["folder", "s3"])
 def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh empty place: a folder, memory, or a bucket on a real server."""
+    """A fresh empty place: a folder, or a bucket on a real server."""
     if request.param == "folder":
         return str(tmp_path / "root")
-    if request.param == "memory":
-        return f"memory://{uuid.uuid4().hex}"
     return f"{request.getfixturevalue('bucket')}/root"
 
 
@@ -101,10 +96,28 @@ def way(object_store: ObjectStore) -> Iterator[Proxy]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second instead of four for an answer of the store, and a short rest; other numbers are the real ones."""
-    config = objects._OPTIONS["s3"]["config_kwargs"]
-    monkeypatch.setitem(objects._OPTIONS["s3"], "config_kwargs", config | {"connect_timeout": 0.5, "read_timeout": 0.5})
+    monkeypatch.setattr(objects, "_CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(objects, "_SECONDS", 0.5)
     monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.2)
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The requests to object stores that this process makes from now on, with their paths."""
+    made: list[tuple[str, str]] = []
+
+    def count(name: str) -> None:
+        ask = getattr(obstore, name)
+
+        def counted(store: Any, path: str | None = None, *arguments: Any, **named: Any) -> Any:
+            made.append((name, path or ""))
+            return ask(store, path, *arguments, **named)
+
+        monkeypatch.setattr(obstore, name, counted)
+
+    for name in ("get", "put", "list", "list_with_delimiter", "delete"):
+        count(name)
+    return made
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import functools
 import importlib
 import json
 import multiprocessing.util
@@ -29,7 +28,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-import botocore.session
 import dask.config
 
 _MODULES = (
@@ -49,7 +47,6 @@ _MODULES = (
     "distributed.cli.dask_worker",
     "moto.s3.responses",
     "moto.server",
-    "s3fs",
     "sklearn.linear_model",
     "sklearn.model_selection",
     "sklearn.pipeline",
@@ -66,7 +63,6 @@ def main() -> None:
     """Import and listen; a fork of this process serves, and the process itself ends."""
     for module in _MODULES:
         importlib.import_module(module)
-    _read_descriptions_of_s3()
     threads = len(list(Path("/proc/self/task").iterdir()))
     assert threads == 1, f"{threads} threads: an import started one"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -75,14 +71,6 @@ def main() -> None:
         if os.fork() == 0:
             os.setsid()  # Ctrl+C is for the owner
             _serve(listener, os.pidfd_open(int(sys.argv[2])))
-
-
-def _read_descriptions_of_s3() -> None:
-    """Once for all forks: each first client would read a megabyte of JSON."""
-    botocore.session.create_loader = functools.cache(botocore.session.create_loader)
-    botocore.session.get_session().create_client(
-        "s3", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-"
-    )
 
 
 def _serve(listener: socket.socket, owner: int) -> NoReturn:

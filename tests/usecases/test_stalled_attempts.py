@@ -35,7 +35,7 @@ context = get_context("forkserver")
 def fork_server():
     """A new one, which has imported what the processes here run: each would take seconds for it."""
     with LOCK:
-        preload(["tests.usecases.stalling", "app.postgres", "s3fs", *PRELOADED])
+        preload(["tests.usecases.stalling", "app.postgres", *PRELOADED])
         forkserver._forkserver._stop()
         forkserver.ensure_running()
 
