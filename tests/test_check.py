@@ -196,6 +196,7 @@ def test_the_exit_code_says_whether_something_is_wrong(broken, code, tmp_path, m
 
 def test_settings_that_cannot_be_are_findings_too(monkeypatch, capsys):
     """All of them, also as a document, for whoever reads that."""
+    monkeypatch.delenv("PAYOFF_TESTS", raising=False)  # is no setting
     for name, value in {"WORKERS": "many", "LOG_LEVEL": "loud", "ADMINKEY": "s3cret"}.items():
         monkeypatch.setenv(f"PAYOFF_{name}", value)
     try:
