@@ -46,7 +46,9 @@ class Unpublished(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """One line of the alias history: `alias` went from one version to another; None is nowhere."""
+    """One line of the alias history: `alias` went from one version to another, null being nowhere. `who` is the name of
+    the API key.
+    """
 
     at: datetime
     who: str
@@ -57,21 +59,19 @@ class Move:
 
 @dataclass(frozen=True)
 class ModelLine:
-    """A model in the list of models; versions newest first."""
+    """A model in the list of models; versions newest first. `latest` is what the bare name means; null: all were
+    deleted.
+    """
 
     name: str
+    latest: int | None
     versions: list[int]
     aliases: dict[str, int]
-
-    @property
-    def latest(self) -> int | None:
-        """The version that the bare name means; None where all were deleted."""
-        return max(self.versions, default=None)
 
 
 @dataclass(frozen=True)
 class VersionLine:
-    """A version in the list of a model's versions; the metrics are single numbers."""
+    """A version in the list of a model's versions: `kind` of the learner, and those metrics that are single values."""
 
     version: int
     kind: str
@@ -244,7 +244,7 @@ class Index:
             theirs = select(aliases.c.name, aliases.c.alias, aliases.c.version).where(aliases.c.name.in_(names))
             for name, alias, version in connection.execute(theirs.order_by(aliases.c.alias)):
                 pointing[name][alias] = version
-        return [ModelLine(name, numbers[name], pointing[name]) for name in names]
+        return [ModelLine(name, max(numbers[name], default=None), numbers[name], pointing[name]) for name in names]
 
     def model(self, name: str) -> ModelPage:
         """NotFound where there is no such model; one whose versions were all deleted is there, and empty."""

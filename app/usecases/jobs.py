@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.jobs.job import Job, unknown_job
-from app.text import check_text
 from app.usecases.ports import Ports
 from app.usecases.specs import Spec
 
@@ -30,31 +29,6 @@ def look(ports: Ports, job_id: str) -> Job:
     if job.ended:
         ports.registry.refresh()
     return job
-
-
-def page(
-    ports: Ports,
-    caller: Caller,
-    kinds: Sequence[str],
-    *,
-    status: str | None,
-    model: str | None = None,
-    page_size: int,
-    page_token: str | None,
-    results_of: Sequence[str] = (),
-) -> tuple[list[Job], str | None]:
-    """Jobs of these `kinds` that the caller may see, newest first, and the token of the next page; see `Queue.page`."""
-    check_text(model or "", "/model")
-    return ports.queue.page(
-        kinds=kinds,
-        status=status,
-        model=model,
-        models=caller.models,
-        client=caller.client,
-        page_size=page_size,
-        page_token=page_token,
-        results_of=results_of,
-    )
 
 
 def cancel(ports: Ports, caller: Caller, kinds: Sequence[str], job_id: str) -> Job:

@@ -24,6 +24,7 @@ from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRout
 from app.errors import Conflict
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
+from app.text import check_text
 from app.usecases import calibrate, compare, import_model, replay, train
 from app.usecases import jobs as usecase
 
@@ -74,12 +75,13 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     ) -> Any:
         """Newest first."""
         wanted = kinds if kind is None else [each for each in kinds if each == kind]
-        jobs, token = usecase.page(
-            ports,
-            caller,
-            wanted,
+        check_text(model or "", "/model")
+        jobs, token = ports.queue.page(
+            kinds=wanted,
             status=status,
             model=model,
+            models=caller.models,
+            client=caller.client,
             page_size=page_size,
             page_token=page_token,
             results_of=PUBLISHING,

@@ -10,13 +10,14 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, Field, StrictBool
 
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, need_model
 from app.registry.card import NAME, Card
+from app.registry.index import ModelLine, Move, VersionLine
 from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
@@ -44,45 +45,11 @@ MatrixReference = Annotated[
 ]
 
 
-class _Wire(BaseModel):
-    """Read from what the registry answers."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-class ModelSummary(_Wire):
-    """A model in the list of models."""
-
-    name: str = Field(examples=["triage"])
-    latest: int | None = Field(description="the version that the bare name means; null: all were deleted")
-    versions: list[int] = Field(description="newest first")
-    aliases: dict[str, int] = Field(description="the version that each one points at")
-
-
 class ModelList(BaseModel):
     """A page of models, by name."""
 
-    models: list[ModelSummary]
+    models: list[ModelLine]
     next_page_token: str | None
-
-
-class VersionSummary(_Wire):
-    """A version in the list of a model's versions."""
-
-    version: int
-    kind: str = Field(description="of the learner", examples=["logistic"])
-    created_at: datetime
-    metrics: dict[str, Any] = Field(description="those hold-out metrics that are single values")
-
-
-class AliasMove(_Wire):
-    """One line of the alias history."""
-
-    at: datetime
-    who: str = Field(description="the name of the API key")
-    alias: str
-    from_version: int | None = Field(description="null: the alias was new")
-    to_version: int | None = Field(description="null: the alias was deleted")
 
 
 class ModelDocument(BaseModel):
@@ -90,11 +57,11 @@ class ModelDocument(BaseModel):
 
     name: str
     latest: int | None
-    versions: list[VersionSummary]
+    versions: list[VersionLine]
     aliases: dict[str, int]
     shadows: dict[str, list[str]] = Field(description="by alias: versions that decide in the background")
     recording: RecordingDocument
-    alias_history: list[AliasMove]
+    alias_history: list[Move]
 
 
 class AliasTarget(WireModel):
@@ -177,7 +144,7 @@ def list_models(
     page_token: PageToken = None,
 ) -> ModelList:
     lines, token = usecase.page(ports, caller, page_size=page_size, page_token=page_token)
-    return ModelList.model_validate({"models": lines, "next_page_token": token})
+    return ModelList(models=lines, next_page_token=token)
 
 
 @router.put("/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422))
