@@ -239,15 +239,6 @@ def test_without_keys_all_is_one_clients(app: FastAPI) -> None:
             "/calibrate",
             {"model": "b-inline", "scores": [1, 2, 3, 4] * 9, "labels": [0, 1, 0, 1] * 9, "classes": [0, 1]},
         ),
-        (
-            "/compare",
-            {
-                "probabilities": [[0.5, 0.5], [0.2, 0.8]] * 9,
-                "labels": [0, 1] * 9,
-                "classes": [0, 1],
-                "benefits": BENEFITS,
-            },
-        ),
     ],
 )
 def test_tables_sent_with_an_order_are_the_clients(app: FastAPI, path: str, order: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Classes of a foreign model in another order than its own are refused, and the order that fits is named."""
+"""Classes of a foreign model in another order than its own are refused."""
 
 import numpy as np
 import pytest
@@ -21,26 +21,24 @@ def answers(order, n=300, seed=0):
 
 
 @pytest.mark.parametrize("order", [["b", "a"], ["b", "a", "c"], ["c", "a", "b"], ["b", "c", "a"]])
-def test_another_order_is_refused_and_the_right_one_named(order):
+def test_another_order_is_refused(order):
     P, y = answers(order)
     names = NAMES[: len(order)]
     with pytest.raises(Invalid, match="another order") as caught:
-        check_order(P, y, names, order)
+        check_order(P, y, names)
     assert [flaw.loc for flaw in caught.value.flaws] == ["/classes"]
-    right = [repr(name) for name in names]
-    assert f"{', '.join(right[:-1])} and {right[-1]} fit" in caught.value.detail
 
 
 @pytest.mark.parametrize("shift", [-3.0, 0.0, 3.0])
 def test_a_model_that_prefers_a_class_has_its_order(shift):
     P, y = answers(["a", "b", "c"])
     tilted = P * np.exp([shift, 0.0, 0.0])
-    check_order(tilted / tilted.sum(axis=1, keepdims=True), y, NAMES, NAMES)
+    check_order(tilted / tilted.sum(axis=1, keepdims=True), y, NAMES)
 
 
 def test_a_model_that_knows_nothing_has_any_order():
     rng = np.random.default_rng(1)
     for _ in range(200):
         p = rng.random(40)
-        check_order(np.column_stack((p, 1 - p)), rng.integers(0, 2, 40), ["a", "b"], ["a", "b"])
-    check_order(np.full((40, 2), 0.5), np.arange(40) % 2, ["a", "b"], ["a", "b"])
+        check_order(np.column_stack((p, 1 - p)), rng.integers(0, 2, 40), ["a", "b"])
+    check_order(np.full((40, 2), 0.5), np.arange(40) % 2, ["a", "b"])

@@ -19,12 +19,12 @@ def test_files_are_kept_as_long_as_their_jobs_may_need_them(tmp_path):
     assert not files.keep(RUNNING, b"other")
     (tmp_path / OLD / "upload.json").write_text(json.dumps({"at": 0}))
 
-    def view(job: str) -> SimpleNamespace:
+    def get(job: str) -> SimpleNamespace:
         if job in (NEW, OLD):
             raise NotFound(job)
         return SimpleNamespace(ended=job == ENDED)
 
-    clean_up_files(SimpleNamespace(imports=files, queue=SimpleNamespace(view=view)))
+    clean_up_files(SimpleNamespace(imports=files, queue=SimpleNamespace(get=get)))
 
     assert files.jobs() == [RUNNING, NEW]
     assert files.read(RUNNING) == b"model"
