@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from app import __version__
-from app.access import cli
 
 _OF_CLIENT = {  # of `payoff_client.commands`, which is imported for them alone
     "predict": "decide for a file of cases",
@@ -20,14 +20,8 @@ _OF_CLIENT = {  # of `payoff_client.commands`, which is imported for them alone
     "models": "list models, show one, move an alias",
     "outcomes": "report or send what became of recorded decisions",
 }
-_RUN = {  # imported for the command that runs: a worker needs no HTTP server, a service no client
-    "serve": "app.serving:run",
-    "worker": "app.commands:worker",
-    "demo": "app.demo:run",
-    "check": "app.check:run",
-    "keys": "app.commands:keys",
-    "rebuild": "app.commands:rebuild",
-}
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,20 +46,43 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--url", help="URL of a running service to use instead of starting one")
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
     examined = commands.add_parser("check", help="check settings and stores, and print how to fix what is wrong")
-    examined.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     examined.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
-    cli.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
+    _describe_keys(commands.add_parser("keys", help="make, list and revoke API keys"))
     commands.add_parser("rebuild", help="publish the stored models that the database does not know")
     for name, purpose in _OF_CLIENT.items():
         commands.add_parser(name, help=f"{purpose} (a client's command)", add_help=False)
     return parser
 
 
+def _describe_keys(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True)
+    create = actions.add_parser("create", help="create a key and print it; it is shown only once")
+    create.add_argument("--name", required=True, help="owner of the key; shown in logs and in the audit log")
+    create.add_argument("--scope", action="append", default=[], help="predict, train, metrics or admin; repeatable")
+    create.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="restrict the key to models that match, such as 'heart-*'; repeatable",
+    )
+    create.add_argument(
+        "--expires", type=_span, metavar="90d", help="validity in m(inutes), h(ours), d(ays) or w(eeks)"
+    )
+    create.add_argument(
+        "--rate", metavar="100/second", help="maximum number of requests per second, minute, hour or day"
+    )
+    create.add_argument("--jobs", type=int, help="maximum number of queued and running jobs")
+    actions.add_parser("list", help="list all keys without their secrets")
+    revoke = actions.add_parser("revoke", help="revoke a key; takes effect in every process within a second")
+    revoke.add_argument("key", help="id or name of the key")
+
+
 def _run(chosen: argparse.Namespace) -> int:
-    module, _, name = _RUN[chosen.command].partition(":")
     if chosen.command == "serve":
         gc.disable()  # until it has started: what is imported stays, and searching it takes a tenth of the time
-    code: int = getattr(import_module(module), name)(chosen)
+    # The one that runs: a worker needs no HTTP server, and a client nothing of the service.
+    code: int = import_module(f"app.commands.{chosen.command}").run(chosen)
     return code
 
 
@@ -87,6 +104,15 @@ def _number(low: int, high: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def _span(text: str) -> float:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a duration; expected a number and a unit, such as 90d, 12h, 30m or 4w"
+        )
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import psutil
 from tests.conftest import free_port
 
 TOUR = """
-from app.demo import service
+from app.commands.demo import service
 with service({port}):
     print("began", flush=True)
     import time; time.sleep(60)

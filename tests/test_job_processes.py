@@ -24,7 +24,7 @@ def loaded(code):
         ["app.jobs.single", "app.jobs.attempt", *PRELOADED],
         ["app.jobs.cluster"],
         isolated.MODULES,
-        ["app.check", "app.metrics", "app.stores"],
+        ["app.commands.check", "app.metrics", "app.stores"],
     ],
 )
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import Metric
 
-from app.check import check
+from app.commands.check import check
 from app.jobs.job import Status
 from app.metrics import Metrics, of_worker
 from app.outcomes.intake import Outcome

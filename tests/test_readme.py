@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.demo import cases, tell
+from app.commands.demo import cases, tell
 from tests.conftest import serving, settings_for
 
 ROOT = Path(__file__).parents[1]

@@ -12,12 +12,12 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from app import allocator
 from app.data import parquet_file, reading
 from app.data.dataset import DataLimits, to_json
 from app.data.source import FILE
 from app.data.upload_request import UploadRequest
 from app.errors import EXHAUSTED, UNWRITABLE, Invalid, PayoffError, TooLarge, trace_of
+from app.processes import return_freed_memory
 
 _NICENESS = 10  # requests go before
 
@@ -55,7 +55,7 @@ def confine(limits: DataLimits) -> None:
     """Bound memory and processor time; the kernel enforces both, whatever the code does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
-    allocator.return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
+    return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

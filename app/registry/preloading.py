@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from app.allocator import trim
 from app.errors import NotReady, PayoffError, Unavailable
 from app.polling import Poller
+from app.processes import trim
 from app.registry.snapshot import Key, Snapshot
 
 log = logging.getLogger(__name__)

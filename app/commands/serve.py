@@ -8,10 +8,10 @@ import sys
 
 import uvicorn
 
-from app import allocator
 from app.api.app import create_app
 from app.api.hot_protocol import HotProtocol
 from app.logs import configure
+from app.processes import keep_freed_memory
 from app.settings import Settings
 from app.stores import starting
 from app.wiring import wire
@@ -25,7 +25,7 @@ def run(chosen: argparse.Namespace) -> int:
     with starting():
         settings = Settings()
         configure(settings.log_level)
-    allocator.keep_freed_memory()
+    keep_freed_memory()
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

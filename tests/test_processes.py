@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from app import allocator
+from app import processes
 
 PROGRAM = """
 import json, resource, sys
 import numpy as np
-from app import allocator
+from app import processes
 if sys.argv[1] == "kept":
-    allocator.keep_freed_memory()
+    processes.keep_freed_memory()
 
 def request(blocks, mb=6):
     held = [np.ones(mb << 17) for _ in range(blocks)]  # eight bytes each
@@ -54,16 +54,16 @@ def test_an_operators_choice_goes_before():
     assert measured("kept", MALLOC_TRIM_THRESHOLD_="131072")["faults"] > 10 * measured("kept")["faults"]
 
 
-@pytest.mark.parametrize("function", [allocator.keep_freed_memory, allocator.return_freed_memory])
+@pytest.mark.parametrize("function", [processes.keep_freed_memory, processes.return_freed_memory])
 def test_another_c_library_is_left_alone(monkeypatch, function):
-    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _name: object())
+    monkeypatch.setattr(processes.ctypes, "CDLL", lambda _name: object())
     function()
 
 
 def test_a_trim_gives_back_what_is_kept():
     code = (
         PROGRAM.split("request(5)\nbefore", maxsplit=1)[0]
-        + "request(5)\nkept = resident()\nallocator.trim()\nprint(kept - resident())"
+        + "request(5)\nkept = resident()\nprocesses.trim()\nprint(kept - resident())"
     )
     done = subprocess.run([sys.executable, "-c", code, "kept"], capture_output=True, check=True, timeout=60)
     assert int(done.stdout) > 20  # of 30 MB

@@ -1,4 +1,4 @@
-"""The commands that need the stores and no HTTP server: `payoff worker`, `keys` and `rebuild`."""
+"""`payoff worker`: run jobs of the shared job table until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from types import FrameType
 
 from prometheus_client import start_http_server
 
-from app.access import cli
 from app.job_processes import make_worker
 from app.logs import configure
 from app.metrics import of_worker
 from app.settings import Settings
-from app.stores import make_ports, make_tables, starting
+from app.stores import make_ports, starting
 
 
-def worker(chosen: argparse.Namespace) -> int:
-    """Run jobs until SIGTERM or SIGINT."""
+def run(chosen: argparse.Namespace) -> int:
     with starting():
         settings = Settings()
         configure(settings.log_level)
@@ -34,19 +32,4 @@ def worker(chosen: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     working.run(stop)
-    return 0
-
-
-def keys(chosen: argparse.Namespace) -> int:
-    """Make, list and revoke keys."""
-    configure("warning")  # standard output is the key's alone
-    with starting():
-        return cli.run(chosen, make_tables(Settings()).keys)
-
-
-def rebuild(_chosen: argparse.Namespace) -> int:
-    """Publish the stored models that the database does not know."""
-    with starting():
-        found = make_ports(Settings()).registry.rebuild()
-    print(f"{found} versions published")
     return 0
