@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, BinaryIO, Literal
 
@@ -28,7 +28,7 @@ from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import Names, Text
 from app.usecases.matrices import MatrixFields, read_matrix
 from app.usecases.ports import Ports
-from app.usecases.specs import IMPORTED, SEED, LearnerSpec, Spec, TrainSpec
+from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.train import listed_costs, publish
 from app.usecases.training_warnings import rare_classes
 
@@ -65,32 +65,19 @@ class ImportRequest(MatrixFields):
     feature_costs: FeatureCosts = None
 
 
-class ImportSpec(Spec):
-    """What to import: `file` is the SHA-256 of the model's file, which is kept for the job; the rest as in TrainSpec.
+class ImportSpec(TrainSpec):
+    """What to import: `file` is the SHA-256 of the model's file, which is kept for the job.
 
     `classes` name the columns of the model's probabilities, where the model does not.
     """
 
-    model: str
+    learner: LearnerSpec = LearnerSpec(kind="imported")
+    holdout: float = 0.0
+    refit: bool = False
     format: Format
     file: str
-    dataset: str
     calibration: Calibration = "none"
     classes: list[str] | None = None
-    benefits: list[list[float]] | None = None
-    actions: list[str] | None = None
-    feature_costs: list[dict[str, Any]] | None = None
-    seed: int = SEED
-
-    def trained(self, parameters: Mapping[str, Any]) -> TrainSpec:
-        """An order to train with these fields, for what a card and its metrics need of it."""
-        learner = LearnerSpec(kind=IMPORTED, parameters={"format": self.format, **parameters})
-        return TrainSpec(
-            learner=learner,
-            holdout=0.0,
-            refit=False,
-            **self.model_dump(exclude={"format", "file", "calibration", "classes"}),
-        )
 
 
 def submit(
@@ -230,11 +217,12 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
             P = model.calibrate(method, P, table.y, spec.seed)
         evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
     holdout, split = Holdout(P, table.y), Split(rows, rows)
-    order = spec.trained({"estimator": model.facts["estimator"], "calibration": method})
+    made = {"format": spec.format, "estimator": model.facts["estimator"], "calibration": method}
+    spec = spec.model_copy(update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)})
     with progress.part(0.6, 1.0, "computing metrics"):
-        metrics = metrics_of(model, holdout, order, table, rows)
+        metrics = metrics_of(model, holdout, spec, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
-    card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
+    card = card_of(model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})
     said = [_DUTY]

@@ -14,7 +14,6 @@ from app.usecases.feature_costs import parse_prices
 HOLDOUT = 0.25
 FOLDS = 5
 SEED = 0
-IMPORTED = "imported"  # the kind of a learner that was trained elsewhere
 
 
 class Spec(BaseModel):
