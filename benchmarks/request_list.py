@@ -362,7 +362,8 @@ def predict(r: random.Random, n: int, sent: Sent) -> Sent:
     elif r.random() < 0.1:
         columns, rows = [*columns, "patient"], [[*one, f"p{i}"] for i, one in enumerate(rows)]
         fields |= {"id": "patient", "keep": ["patient"]}
-    kinds = (JSON, JSON, JSON, CSV, ARROW, PARQUET, *([NPY] * (len(columns) < 3 and "id" not in fields)))
+    kinds = (CSV, ARROW, PARQUET, *((JSON, JSON, JSON) if "id" not in fields else ()))
+    kinds += (NPY,) * (len(columns) < 3 and "id" not in fields)
     name = "ward@champion" if name == "ward" and r.random() < 0.3 else name
     return framed(
         r, replace(sent, about=sent.about or name), {"model": name, **fields}, "instances", columns, rows, kinds

@@ -19,7 +19,7 @@ from app.features import OUTSIDE, Schema, is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import CarriedIds, ModelVersion, NamedMatrix, Names, Text
+from app.usecases.fields import ModelVersion, NamedMatrix, Names, OwnIds, Text
 from app.usecases.matrices import MatrixFields
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField
@@ -47,7 +47,7 @@ Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
 
 
-class AcquireRequest(MatrixFields, CarriedIds, RecordField):
+class AcquireRequest(MatrixFields, OwnIds, RecordField):
     """All that is known so far, and what the rest may cost; prices, budget, target and benefits are checked where the
     model is known.
     """
@@ -125,11 +125,10 @@ class BatchAnswer(BaseModel):
     """The answer to `instances`, in their order."""
 
     model: ModelVersion
-    ids: list[int | float | str | None] | None = Field(
+    ids: list[int | str | None] | None = Field(
         default=None,
-        description="with `ids`, `id` or `record`, in the order of the instances; null where more is asked for",
+        description="with `ids` or `record`, in the order of the instances; null where more is asked for",
     )
-    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
     results: list[CaseState]
     warnings: list[str]
 

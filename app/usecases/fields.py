@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Annotated, Any
 
-import orjson
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -21,12 +19,10 @@ from pydantic import (
     model_validator,
 )
 
-from app.errors import Flaw, pointer, reject
 from app.text import MAX_NAME, is_number
 
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
 _MAX_CLASSES = 10_000  # of an object that has a value for each class
-_MAX_KEPT = 100
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
 Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature, or a reference to a model or data set
@@ -111,51 +107,12 @@ class ModelVersion(BaseModel):
     version: int
 
 
-def _split(sent: Any) -> Any:
-    """In a query several names are separated by commas, or they are a list in JSON."""
-    if not isinstance(sent, str):
-        return sent
-    try:
-        return orjson.loads(sent) if sent.startswith("[") else sent.split(",")
-    except orjson.JSONDecodeError as error:
-        raise ValueError("send names separated by commas, or a list of them as JSON") from error
-
-
-class CarriedFields(WireModel):
-    """Names of columns that come back."""
-
-    id: Text | None = Field(
-        default=None, description="the column, or the member of the instances, that comes back as `ids`"
-    )
-    keep: Annotated[Names, Field(max_length=_MAX_KEPT), BeforeValidator(_split)] = Field(
-        default=[], description="more of them, which come back under `kept`; in a query separated by commas"
-    )
-
-    def refuse_carried(self) -> None:
-        """Invalid where a column is named, for bodies of numbers alone."""
-        reject(
-            Flaw(pointer(name), "arrays and tensors of numbers have no such columns; send JSON or a table")
-            for name in ("id", "keep")
-            if name in self.model_fields_set
-        )
-
-    @property
-    def carried_names(self) -> list[str]:
-        """All that are named, once each."""
-        return list(dict.fromkeys([*([] if self.id is None else [self.id]), *self.keep]))
-
-
-class CarriedIds(CarriedFields):
-    """What comes back with the answer: columns by name, or the ids themselves."""
+class OwnIds(WireModel):
+    """Ids that come back with the answer."""
 
     ids: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] = Field(
         default=None, description="one for each instance, in their order; they come back"
     )
-
-    @cached_property
-    def carries(self) -> bool:
-        """Whether anything comes back."""
-        return bool(self.ids is not None or self.id is not None or self.keep)
 
 
 _FIRST, _END = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999

@@ -22,7 +22,7 @@ from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.text import positions
 from app.usecases.explain import contributions
-from app.usecases.fields import INSTANCES, PROBABILITIES, CarriedFields, CarriedIds, ClassNames, Text
+from app.usecases.fields import INSTANCES, PROBABILITIES, ClassNames, OwnIds, Text
 from app.usecases.ports import Ports
 from app.usecases.record import (
     RecordField,
@@ -48,7 +48,7 @@ _KEPT, _RECORDED = 2, 12  # values for each number of an instance that is explai
 _FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain", "explore")
 
 
-class PredictFields(RuleFields, CarriedFields, RecordField):
+class PredictFields(RuleFields, RecordField):
     """All of a request but its instances or probabilities."""
 
     model: Text | None = Field(
@@ -60,7 +60,7 @@ class PredictFields(RuleFields, CarriedFields, RecordField):
     )
 
 
-class PredictRequest(PredictFields, CarriedIds):
+class PredictRequest(PredictFields, OwnIds):
     """Instances of a model, or probabilities of classes, and what is at stake."""
 
     instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(

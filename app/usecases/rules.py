@@ -37,7 +37,7 @@ class Costs(WireModel):
     )
 
 
-_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids", "id", "keep"})
+_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids"})
 
 
 class RuleFields(LimitedFields, MatrixFields):

@@ -13,6 +13,7 @@ import pytest
 from app.api.codecs.tables import Sheet, TableFields
 from app.features import Feature, Schema
 from app.text import MISSING
+from tests.api.column_bodies import free
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
@@ -177,7 +178,7 @@ def test_a_first_line_of_delimiters_is_not_skipped(service):
 def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     schema = Schema([Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))])
     body = f"a,b\n{word},{word}\nx,x\n{word},\n,y\n".encode()
-    sheet = Sheet("text/csv", body, TableFields(), lambda _bytes: None)
+    sheet = Sheet("text/csv", body, TableFields(), free)
 
     (X, warnings, *_), _ = sheet.rows(schema)
     np.testing.assert_array_equal(X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])

@@ -254,7 +254,7 @@ STAKES = [
     {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]},
     {"benefits": [[1, 1], [2, 2]]},
     {"cost_matrix": {"healthy": {"a": 1, "b": 2, "c": 1}, "ill": {"a": 1, "b": 0, "c": 1}}},
-    {"benefits": [[0, -1], [-10, 5]], "record": False, "keep": []},
+    {"benefits": [[0, -1], [-10, 5]], "record": False},
     {"benefits": [[0, -1], [-10, 5]], "limits": {"ill": 1}},
     {"rule": "most_probable", "priors": {"healthy": 0.5, "ill": 0.5}},
     {"benefits": [[0, -1], [-10, 5]], "ids": ["one"]},

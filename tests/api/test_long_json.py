@@ -33,7 +33,7 @@ FIELDS = (
     b'"benefits":[[0,-1],[-10,5]],"actions":["instances","b"]', b'"instances":[[1,2,3,4]]',
     b'"probabilities":[[1,0]]', b'"benefits":[[0,-1],[-10,5]],"explain":true',
     b'"benefits":[[0,-1],[-10,5]],"benefits":1', b'"rule":"\\u0061"',
-    b'"benefits":[[0,-1],[-10,5]],"priors":{"healthy":0.5,"ill":0.5}', b'"keep":["age"],"benefits":[[0,-1],[-10,5]]',
+    b'"benefits":[[0,-1],[-10,5]],"priors":{"healthy":0.5,"ill":0.5}',
 )  # fmt: skip
 
 

@@ -122,8 +122,10 @@ def test_an_instance_is_stored_on_request_alone(client, database, instance):
 
 def test_what_is_kept_is_not_part_of_the_instance(client, database):
     id_ = fresh()
-    sent = {**NAMED, "patient": id_, "name": "Ann"}
-    answer = predict(client, instances=[sent], id="patient", keep=["name"], record={"instances": True})
+    names, cells = zip(*{**NAMED, "patient": id_, "name": "Ann"}.items(), strict=True)
+    table = f"{','.join(names)}\n{','.join(map(str, cells))}\n"
+    query = {"model": "ward", "benefits": json.dumps(MATRIX), "id": "patient", "keep": "name"}
+    answer = client.post("/predict", params=query | {"record": '{"instances":true}'}, content=table, headers=CSV).json()
 
     assert (answer["ids"], answer["kept"]) == ([id_], {"name": ["Ann"]})
     assert json.loads(stored(database, [id_])[0][0].instance) == NAMED
@@ -152,11 +154,17 @@ def test_a_repeat_is_accepted_and_another_decision_is_a_conflict(client, databas
 
 
 def test_a_conflict_of_a_column_of_ids_is_at_the_field_that_names_it(client):
-    cases = [NAMED | {"visit": fresh()} for _ in range(2)]
-    predict(client, instances=cases, id="visit", record=True)
-    problem = predict(client, 409, instances=cases, id="visit", benefits=[[0, 1], [0, 1]], record=True)
+    table = "visit,age,pulse,pain\n" + "".join(f"{fresh()},58,77.5,mild\n" for _ in range(2))
 
-    assert {error["loc"] for error in problem["errors"]} == {"/id"}
+    def sent(benefits):
+        query = {"model": "ward", "benefits": json.dumps(benefits), "id": "visit", "record": "true"}
+        return client.post("/predict", params=query, content=table, headers=CSV)
+
+    assert sent(MATRIX).status_code == 200
+    conflict = sent([[0, 1], [0, 1]])
+
+    assert conflict.status_code == 409
+    assert {error["loc"] for error in conflict.json()["errors"]} == {"/id"}
 
 
 def test_what_was_not_recorded_is_not_counted(client):
@@ -228,8 +236,6 @@ def test_terms_hold_what_the_rule_used(client, database, fields, figures):
         ({"record": {"ids": ["same", "same"]}, "instances": [ROW, ROW]}, "/record/ids"),
         ({"record": {"ids": ["a"]}, "ids": ["b"]}, "/record/ids"),
         ({"record": True, "ids": ["x" * 129]}, "/ids/0"),
-        ({"record": True, "id": "n", "instances": [{**NAMED, "n": None}]}, "/id"),
-        ({"record": True, "keep": ["id"], "instances": [{**NAMED, "id": 1}]}, "/keep"),
         (
             {"record": True, "model": None, "instances": None, "probabilities": [[0.5, 0.5]], "classes": ["a", "b"]},
             "/record",
@@ -486,7 +492,7 @@ def test_of_many_cases_the_decided_ones_are_recorded(client, database):
     assert (terms.actions[row.choice], row.expected) == (answer["results"][1]["prediction"], None)
 
     ids = [fresh(), fresh()]
-    acquire(client, instances=[known | {"case": ids[0]}, {"age": 58, "case": ids[1]}], **fields, id="case")
+    acquire(client, instances=[known, {"age": 58}], **fields, ids=ids)
     assert stored(database, ids[:1])
 
 

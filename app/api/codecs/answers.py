@@ -1,8 +1,9 @@
-"""Decisions and predicted numbers in answers: JSON, NumPy arrays and tables."""
+"""Decisions and predicted numbers in answers, and what comes back with them: JSON, NumPy arrays and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +12,80 @@ from fastapi import Response
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
-from app.api.codecs.rows import NOTHING, Carried
-from app.api.codecs.tables import table_response
+from app.errors import Flaw, Invalid, pointer, reject
+from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
 from app.usecases.rules import Answer
 
 WRITTEN = (JSON, NPY, *TABULAR)
 _FEW_COLUMNS = 16  # of an answer
+_ID = "id"  # the column of ids that came without a name
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Columns by name, as lists or Arrow columns; the one called `id` holds the ids."""
+
+    id: str | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+    kept: Sequence[str] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The fields of a JSON answer."""
+        ids = {} if self.id is None else {"ids": _listed(self.columns[self.id])}
+        return ids | ({"kept": {name: _listed(self.columns[name]) for name in self.kept}} if self.kept else {})
+
+    @property
+    def own_ids(self) -> tuple[str, list[Any]] | None:
+        """The field that has the ids or names their column, and the ids as JSON has them; None without any."""
+        return None if self.id is None else ("ids" if self.id == _ID else "id", _listed(self.columns[self.id]))
+
+    def with_ids(self, ids: Sequence[str | None]) -> Carried:
+        """With the ids of the decisions, where the request has none of its own."""
+        if self.id is not None:
+            return self
+        if _ID in self.columns:
+            raise Invalid.at("/keep", f"with 'record' no other column can be called {_ID!r}")
+        return Carried(_ID, {_ID: list(ids)} | self.columns, self.kept)
+
+    def before(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """These columns, then those of an answer; Invalid at /keep for a name that both have."""
+        for name in self.columns.keys() & columns.keys():
+            raise Invalid.at("/id" if name == self.id else "/keep", f"the answer has a column {name!r} of its own")
+        return self.columns | columns
+
+    def refuse_numbers_only(self) -> None:
+        """Invalid where there is anything, for answers that hold numbers alone."""
+        if self.columns:
+            place = "/keep" if self.id is None else "/id" if self.id != _ID else "/ids"
+            raise Invalid.at(place, "an array of numbers has no place for this; ask for JSON or a table")
+
+
+NOTHING = Carried()
+
+
+def carried_of_ids(ids: Any, instances: Sequence[Any] | np.ndarray) -> Carried:
+    """The ids of a JSON body, one for each instance; Invalid at or below /ids."""
+    if ids is None:
+        return NOTHING
+    if type(ids) is not list:
+        raise Invalid.at("/ids", "'ids' is a list of texts or integers")
+    reject(
+        Flaw(pointer("ids", i), f"an id is an integer, or text of at most {MAX_ID} characters")
+        for i, each in enumerate(ids)
+        if type(each) is not int and not (type(each) is str and len(each) <= MAX_ID)
+    )
+    if len(ids) != len(instances):
+        raise Invalid.at("/ids", f"there are {len(ids):,} ids for {len(instances):,} instances")
+    return Carried(_ID, {_ID: ids})
+
+
+def _listed(column: Any) -> list[Any]:
+    """Values as JSON has them: dates and decimals are text."""
+    if isinstance(column, list):
+        return column
+    as_text = str(column.type).startswith(("decimal", "date", "timestamp"))
+    return list((column.cast("string") if as_text else column).to_pylist())
 
 
 class Words(NamedTuple):
@@ -95,7 +163,9 @@ def encode(form: str, answered: Answered) -> Response:
     if form == NPY:
         answered.carried.refuse_numbers_only()
         return npy_response([_array(columns)], rest)
-    return table_response(form, answered.carried.before(_table(columns)), rest)
+    from app.api.codecs import arrow  # noqa: PLC0415 - with pyarrow, which takes 40 MB
+
+    return arrow.table_response(form, answered.carried.before(arrow.table_columns(columns)), rest)
 
 
 def json_of(answered: Answered) -> bytes:
@@ -121,17 +191,3 @@ def _array(columns: Sequence[Column]) -> np.ndarray:
     for j, column in enumerate(flat):
         copied[:, j] = column
     return copied
-
-
-def _table(columns: Sequence[Column]) -> dict[str, Any]:
-    import pyarrow as pa  # noqa: PLC0415
-
-    table: dict[str, Any] = {}
-    for _, values, short, labels in columns:
-        if isinstance(values, Words):
-            words = pa.array([str(word) for word in values.names])
-            table[short] = pa.DictionaryArray.from_arrays(pa.array(values.choice, pa.int32()), words)
-        else:
-            names = [short] if labels is None else [f"{short}:{label}" for label in labels]
-            table |= dict(zip(names, map(np.ascontiguousarray, np.atleast_2d(values.T)), strict=True))
-    return table

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from fastapi import Response
 from pyarrow import csv, parquet
 
+from app.api.codecs.answers import Column, Words
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.memory import Charge
@@ -74,7 +76,7 @@ def _field(message: bytes, table: int, field: int) -> int:
     return place + int(struct.unpack_from("<I", message, place)[0])
 
 
-def arrow_response(table: pa.Table, rest: Any) -> Response:
+def _arrow_response(table: pa.Table, rest: Any) -> Response:
     """An Arrow IPC stream; the rest is JSON in its metadata (`payoff`)."""
     table = table.replace_schema_metadata({"payoff": ascii_json(rest)})
     sink = pa.BufferOutputStream()
@@ -83,19 +85,22 @@ def arrow_response(table: pa.Table, rest: Any) -> Response:
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-def parquet_response(table: pa.Table, rest: Any) -> Response:
+def _parquet_response(table: pa.Table, rest: Any) -> Response:
     """A Parquet file; the rest is JSON in its metadata (`payoff`)."""
     sink = pa.BufferOutputStream()
     parquet.write_table(table.replace_schema_metadata({"payoff": ascii_json(rest)}), sink)
     return Response(sink.getvalue().to_pybytes(), media_type=PARQUET)
 
 
-def table_of(columns: Mapping[str, Any]) -> pa.Table:
-    """Columns of an answer: lists, arrays or Arrow's."""
-    return pa.table({name: array_of(values) for name, values in columns.items()})
+def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response:
+    """Columns of an answer, lists, arrays or Arrow's, in a format of `TABULAR`; the rest is JSON in the metadata, or in
+    the header `Payoff-Answer`.
+    """
+    writers = {ARROW: _arrow_response, CSV: _csv_response, PARQUET: _parquet_response}
+    return writers[kind](pa.table({name: _array_of(values) for name, values in columns.items()}), rest)
 
 
-def array_of(values: Any) -> Any:
+def _array_of(values: Any) -> Any:
     """A column of a table; values of several kinds become text."""
     if not isinstance(values, list):
         return values
@@ -140,9 +145,22 @@ def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Arr
     return found
 
 
-def csv_response(table: pa.Table, rest: Any) -> Response:
+def _csv_response(table: pa.Table, rest: Any) -> Response:
     """A CSV file with a header; the rest is JSON in the `Payoff-Answer` header, TooLarge where it is too long."""
     header = in_header(rest)
     sink = pa.BufferOutputStream()
     csv.write_csv(table, sink)
     return Response(sink.getvalue().to_pybytes(), media_type=CSV, headers={"Payoff-Answer": header})
+
+
+def table_columns(columns: Sequence[Column]) -> dict[str, Any]:
+    """The columns of an answer by their names in tables."""
+    table: dict[str, Any] = {}
+    for _, values, short, labels in columns:
+        if isinstance(values, Words):
+            words = pa.array([str(word) for word in values.names])
+            table[short] = pa.DictionaryArray.from_arrays(pa.array(values.choice, pa.int32()), words)
+        else:
+            names = [short] if labels is None else [f"{short}:{label}" for label in labels]
+            table |= dict(zip(names, map(np.ascontiguousarray, np.atleast_2d(values.T)), strict=True))
+    return table

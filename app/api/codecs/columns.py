@@ -10,18 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.api.codecs.rows import MAX_CELL, Carried, finite
-from app.api.codecs.tables import Sheet, Words
+from app.api.codecs.answers import Carried
+from app.api.codecs.npy import finite
+from app.api.codecs.tables import Sheet, TableFields, Words
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_POSITIONS, refused_category
-from app.usecases.fields import CarriedFields
 from app.usecases.predict import Rows
 
-_MOST_BYTES = 4 * MAX_CELL  # of a text that is not refused
+_MAX_CELL = 1000  # characters of a cell that comes back and is no id
+_MOST_BYTES = 4 * _MAX_CELL  # of a text that is not refused
 _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
 
 Classes = Sequence[int | str]
@@ -35,22 +36,22 @@ def charge_for(table: pa.Table, charge: Charge) -> None:
     charge(sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts), TEXT)
 
 
-def carried_of_table(wire: CarriedFields, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
+def carried_of_table(fields: TableFields, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
     """The table without the columns that only come back and those of pandas' index, and what comes back."""
-    names = wire.carried_names
+    names = fields.carried_names
     reject(
         Flaw(
-            pointer("id" if name == wire.id else "keep"),
+            pointer("id" if name == fields.id else "keep"),
             f"the table has the column {name!r} twice" if count else unknown("column", name, table.column_names),
         )
         for name in names
         if (count := table.column_names.count(name)) != 1
     )
-    columns = {name: _column(table.column(name), name, is_id=name == wire.id) for name in names}
+    columns = {name: _column(table.column(name), name, is_id=name == fields.id) for name in names}
     ignored = index_columns(table.schema).union(names).difference(features)
     rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
     rest = table.select(rest) if len(rest) < table.num_columns else table
-    return rest, Carried(wire.id, columns, wire.keep)
+    return rest, Carried(fields.id, columns, fields.keep)
 
 
 def _column(column: pa.ChunkedArray, name: str, *, is_id: bool) -> pa.ChunkedArray:
@@ -62,7 +63,7 @@ def _column(column: pa.ChunkedArray, name: str, *, is_id: bool) -> pa.ChunkedArr
         or pa.types.is_timestamp(column.type)
     ):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
-    most = MAX_ID if is_id else MAX_CELL
+    most = MAX_ID if is_id else _MAX_CELL
     if is_text(column.type) and (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 from app.api.codecs.answers import Answered, Words
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import BINARY, JSON
-from app.api.codecs.rows import finite
+from app.api.codecs.npy import finite
 from app.api.memory import NUMBER, VALUE, Charge
 from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
@@ -44,7 +44,7 @@ _MAX_ID = 1000  # characters
 _BINARY_OUTPUT = "binary_data_output"
 _OF_CODECS = frozenset({"content_type", "headers"})  # what MLServer's clients add; they have no effect
 _TEXT_FIELDS = ("rule",)
-_FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes", "normalize", "id", "keep"}
+_FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes", "normalize"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {_BINARY_OUTPUT: {"type": "boolean"}},

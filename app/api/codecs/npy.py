@@ -13,7 +13,9 @@ from fastapi import Request, Response
 from app.api.codecs.json import in_header
 from app.api.codecs.media_types import NPY
 from app.api.memory import NUMBER, Charge
-from app.errors import Invalid
+from app.errors import Flaw, Invalid, pointer, reject
+from app.features import Schema
+from app.usecases.predict import Rows
 
 _MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -51,6 +53,27 @@ def array_of_npy(body: bytes | bytearray, charge: Charge) -> np.ndarray:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
     except ValueError as error:  # more dimensions, or with no items longer ones, than there are
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
+
+
+def rows_of_npy(body: bytes | bytearray, schema: Schema, charge: Charge) -> Rows:
+    """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
+    if schema.categorical:
+        raise Invalid.at(
+            "", "the model has categorical features, which an array of numbers cannot contain; send JSON or Arrow"
+        )
+    X = array_of_npy(body, charge)
+    if X.ndim != 2 or X.shape[1] != len(schema.names):
+        raise Invalid.at("", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]")
+    return Rows(finite(np.ascontiguousarray(X)), [])
+
+
+def finite(X: np.ndarray, under: str = "") -> np.ndarray:
+    """`X`; Invalid below `under` at each infinite number."""
+    infinite = np.isinf(X)
+    if infinite.any():
+        message = "infinity is not allowed; use NaN or null for a missing value"
+        reject(Flaw(under + pointer(i, j), message) for i, j in np.argwhere(infinite))
+    return X
 
 
 def npy_response(arrays: Sequence[np.ndarray], rest: Any) -> Response:

@@ -6,12 +6,14 @@ import io
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Request, Response
+import orjson
+from fastapi import Request
+from pydantic import BeforeValidator, Field
 
+from app.api.codecs.answers import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
-from app.api.codecs.rows import Carried
 from app.api.codecs.uploads import run_while_connected
 from app.api.gate import charge_of
 from app.api.memory import NUMBER, Charge
@@ -21,7 +23,7 @@ from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
 from app.text import MISSING
-from app.usecases.fields import CarriedFields, WireModel
+from app.usecases.fields import Names, Text, WireModel
 from app.usecases.predict import Rows
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
@@ -31,6 +33,7 @@ Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""
 NO_WORDS: Words = MappingProxyType({})
 DIALECT_FIELDS = Dialect._fields
+_MAX_KEPT = 100
 
 
 class DialectFields(WireModel):
@@ -49,13 +52,28 @@ class DialectFields(WireModel):
         )
 
 
-class TableFields(CarriedFields, DialectFields):
-    """Query parameters beside a table."""
+def _split(sent: Any) -> Any:
+    """Several names are separated by commas, or they are a list in JSON."""
+    if not isinstance(sent, str):
+        return sent
+    try:
+        return orjson.loads(sent) if sent.startswith("[") else sent.split(",")
+    except orjson.JSONDecodeError as error:
+        raise ValueError("send names separated by commas, or a list of them as JSON") from error
 
-    def refuse_for_numbers(self) -> None:
-        """Invalid where anything is named, for bodies of numbers alone."""
-        self.refuse_carried()
-        self.refuse_dialect()
+
+class TableFields(DialectFields):
+    """Query parameters beside a table: how it is to be read, and which of its columns come back."""
+
+    id: Text | None = Field(default=None, description="the column that comes back as `ids`")
+    keep: Annotated[Names, Field(max_length=_MAX_KEPT), BeforeValidator(_split)] = Field(
+        default=[], description="more columns, which come back under `kept`; separated by commas"
+    )
+
+    @property
+    def carried_names(self) -> list[str]:
+        """All columns that come back, once each."""
+        return list(dict.fromkeys([*([] if self.id is None else [self.id]), *self.keep]))
 
 
 @dataclass(frozen=True)
@@ -112,11 +130,3 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
     except Invalid as error:  # the body itself is the file
         raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error
     return ARROW, stream
-
-
-def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response:
-    """The columns in a format of `TABULAR`; the rest is JSON in the metadata, or in the header `Payoff-Answer`."""
-    from app.api.codecs import arrow  # noqa: PLC0415 - with pyarrow
-
-    writers = {ARROW: arrow.arrow_response, CSV: arrow.csv_response, PARQUET: arrow.parquet_response}
-    return writers[kind](arrow.table_of(columns), rest)

@@ -12,9 +12,9 @@ from weakref import WeakSet
 import orjson
 from fastapi import Request, Response
 
+from app.api.codecs.answers import carried_of_ids
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
-from app.api.codecs.rows import NOTHING, Carried, carried_of_json, without
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
 from app.api.routing import (
@@ -65,6 +65,8 @@ async def acquire(request: Request) -> Response:
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
     if asked.instances is not None and type(asked.instances) is not list:
         raise Invalid.at("/instances", "instances are a list of objects of known values")
+    if asked.instances is None and asked.ids is not None:
+        raise Invalid.at("/known", "ids go with 'instances'")
     model = await loaded(request, asked.model)
     small = _is_small(asked, len(await request.body()), model)
     answer = partial(_timed if small else _answer, request, asked, model)
@@ -99,7 +101,8 @@ def _timed(request: Request, asked: AcquireRequest, model: Loaded) -> _Answered:
 
 def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
     asked = with_saved(ports(request), sent, model.name, model.classes)
-    cases, carried = _cases(asked, model)
+    cases: Sequence[Any] = [asked.known] if asked.instances is None else asked.instances
+    carried = carried_of_ids(asked.ids, cases)
     if asked.instances is not None:
         charge_of(request)(usecase.extent(model, len(cases), asked.width()))
     place = (lambda _: "/known") if asked.instances is None else partial(pointer, "instances")
@@ -114,16 +117,6 @@ def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
         content = orjson.dumps({**head, "warnings": states.warnings}, option=_DUMP)
         content = content[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
     return naming(Response(content, media_type=JSON), asked), batch
-
-
-def _cases(asked: AcquireRequest, model: Loaded) -> tuple[Sequence[Any], Carried]:
-    """The cases, and what comes back with them."""
-    if asked.instances is None:
-        if asked.carries:
-            raise Invalid.at("/known", "ids and what is kept go with 'instances'")
-        return [asked.known], NOTHING
-    carried = carried_of_json(asked, asked.instances) if asked.carries else NOTHING
-    return without(asked.instances, carried, model.schema.names), carried
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
-from app.api.codecs.answers import Answered
+from app.api.codecs.answers import NOTHING, Answered, Carried
 from app.api.codecs.inference import (
     BYTES,
     HEADER_LENGTH,
@@ -33,7 +33,6 @@ from app.api.codecs.inference import (
 )
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import BINARY, JSON
-from app.api.codecs.rows import NOTHING, Carried
 from app.api.errors import problems
 from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
 from app.api.routes.health import check_ready

@@ -10,11 +10,10 @@ import numpy as np
 import orjson
 from fastapi import Request, Response
 
-from app.api.codecs.answers import WRITTEN, Answered, encode
+from app.api.codecs.answers import NOTHING, WRITTEN, Answered, Carried, carried_of_ids, encode
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Frame, document_of, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR
-from app.api.codecs.npy import array_of_npy, changeable_body
-from app.api.codecs.rows import NOTHING, Carried, carried_of_json, rows_of_npy, without
+from app.api.codecs.npy import array_of_npy, changeable_body, rows_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
@@ -86,13 +85,13 @@ class Asked(NamedTuple):
 
 def asked_of_json(found: Any, body: bytes) -> Asked:
     """The document `found` in a body; raises what the fields raise."""
-    instances = found.get("instances") if isinstance(found, dict) else None
+    instances: Any = found.get("instances") if isinstance(found, dict) else None
     key = key_of(found) if isinstance(instances, list) else None
     sent = _checked(found, instances=instances is not None) if key is None else fields_of(key)
     if sent.probabilities is not None:
         P = as_probabilities(sent.probabilities, sent.classes or (), normalize=sent.normalize)
-        return Asked(sent, given=(Rows(P, []), carried_of_json(sent, sent.probabilities) if sent.carries else NOTHING))
-    carried = carried_of_json(sent, instances) if sent.carries else NOTHING
+        return Asked(sent, given=(Rows(P, []), carried_of_ids(sent.ids, P)))
+    carried = NOTHING if sent.ids is None else carried_of_ids(sent.ids, instances)
     booleans = b"true" in body or body.count(b"false") > (sent.record is False)
     return Asked(sent, partial(_encoded, instances, booleans, carried), key=key)
 
@@ -110,8 +109,6 @@ def _checked(found: Any, *, instances: bool) -> PredictRequest:
 
 
 def _encoded(instances: Any, booleans: bool, carried: Carried, model: Loaded) -> tuple[Rows, Carried]:
-    if carried.columns:
-        instances = without(instances, carried, model.schema.names)
     if not booleans and (usual := model.once(Usual).rows(instances)) is not None:
         return Rows(usual, [], instances, usual=True), carried
     with below("/instances"):
@@ -125,7 +122,7 @@ def _asked_of_long(body: bytes) -> Asked | None:
         sent = None if parts is None else checked(PredictRequest, parts.fields)
     except Invalid:
         return None
-    if parts is None or sent is None or sent.carries or sent.probabilities is not None or sent.model is None:
+    if parts is None or sent is None or sent.ids is not None or sent.probabilities is not None or sent.model is None:
         return None
     check_source(sent, given=False, instances=True)
 
@@ -140,10 +137,12 @@ def _asked_of_long(body: bytes) -> Asked | None:
 def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> Asked:
     """A body of columns, the other fields being query parameters."""
     charge = charge_of(request)
-    sent = read_query(request, PredictTable, _TEXT_FIELDS)
+    sent: PredictFields
     if kind == NPY:
-        sent.refuse_for_numbers()
-    sheet = Sheet(kind, bytes(body), sent, charge) if kind != NPY else None
+        sent, sheet = read_query(request, PredictFields, _TEXT_FIELDS), None
+    else:
+        sent = beside = read_query(request, PredictTable, _TEXT_FIELDS)
+        sheet = Sheet(kind, bytes(body), beside, charge)
     check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
         P, carried = (array_of_npy(body, charge), NOTHING) if sheet is None else _probabilities(sheet, sent.classes)

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import NPY, SVG
-from app.api.codecs.rows import rows_of_npy
+from app.api.codecs.npy import rows_of_npy
 from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
