@@ -1,4 +1,4 @@
-"""What can go wrong, named after the fact. Nothing here knows HTTP."""
+"""What can go wrong, named after the fact, with the HTTP status and the title that it is answered with."""
 
 from __future__ import annotations
 
@@ -68,27 +68,25 @@ class Flaw:
 
 
 class PayoffError(Exception):
-    """An error that the caller can be told about; the docstring of its family is the title.
+    """An error that the caller can be told about: the first `MAX_ERRORS` of the flaws.
 
-    It takes the first `MAX_ERRORS` of the flaws, and does not look at the rest.
+    A class that declares a `status` has its docstring as title; others have both from the class above them.
     """
+
+    status = 500
+    title = "Error"
+
+    def __init_subclass__(cls, *, status: int = 0) -> None:
+        if status:
+            cls.status, cls.title = status, str(cls.__doc__)
 
     def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
         super().__init__(detail)
         self.detail = detail
         self.flaws = tuple(islice(flaws, MAX_ERRORS))
 
-    @property
-    def family(self) -> type[PayoffError]:
-        """The nearest class of this module; those defined elsewhere share its title and status."""
-        return next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
 
-    @property
-    def title(self) -> str:
-        return (self.family.__doc__ or "Error").strip()
-
-
-class Invalid(PayoffError, ValueError):
+class Invalid(PayoffError, ValueError, status=422):
     """Invalid request"""
 
     @classmethod
@@ -122,7 +120,7 @@ def reject(flaws: Iterable[Flaw], detail: str = "") -> None:
         raise Invalid(detail or found[0].msg, found)
 
 
-class NotFound(PayoffError):
+class NotFound(PayoffError, status=404):
     """Not found"""
 
     def __init__(self, detail: str, flaws: Iterable[Flaw] = (), *, hint: str = "") -> None:
@@ -143,7 +141,7 @@ class NotFound(PayoffError):
         return NotFound(self.detail.removesuffix(self._ending), cut)
 
 
-class Conflict(PayoffError):
+class Conflict(PayoffError, status=409):
     """The request conflicts with the present state"""
 
     @classmethod
@@ -152,31 +150,31 @@ class Conflict(PayoffError):
         return cls(msg, [Flaw(loc, msg)])
 
 
-class TooLarge(PayoffError):
+class TooLarge(PayoffError, status=413):
     """More was sent than this service accepts"""
 
 
-class Unsupported(PayoffError):
+class Unsupported(PayoffError, status=415):
     """Unsupported content type"""
 
 
-class KeyMissing(PayoffError):
+class KeyMissing(PayoffError, status=401):
     """An API key is needed"""
 
 
-class Forbidden(PayoffError):
+class Forbidden(PayoffError, status=403):
     """The API key does not allow this"""
 
 
-class Refused(Forbidden):
+class Refused(Forbidden, status=403):
     """Without API keys this is not allowed from elsewhere"""
 
 
-class TooSlow(PayoffError):
+class TooSlow(PayoffError, status=408):
     """The request was not received in time"""
 
 
-class TooMany(PayoffError):
+class TooMany(PayoffError, status=429):
     """Too many requests"""
 
     def __init__(self, detail: str, *, seconds: int = 1) -> None:
@@ -184,7 +182,7 @@ class TooMany(PayoffError):
         self.seconds = seconds  # until it is worth trying again
 
 
-class NotReady(PayoffError):
+class NotReady(PayoffError, status=503):
     """The service is not ready"""
 
     def __init__(self, detail: str, *, seconds: int = 1) -> None:
@@ -192,17 +190,17 @@ class NotReady(PayoffError):
         self.seconds = seconds  # until it is worth trying again
 
 
-class Busy(NotReady):
+class Busy(NotReady, status=503):
     """Too many requests are in progress"""
 
 
-class Unavailable(NotReady):
+class Unavailable(NotReady, status=503):
     """A part of the service cannot be reached"""
 
 
-class Unusable(Unavailable):
+class Unusable(Unavailable, status=503):
     """A part of the service is set up wrongly"""
 
 
-class Damaged(PayoffError):
+class Damaged(PayoffError, status=409):
     """A stored file is not what was published"""

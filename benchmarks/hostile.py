@@ -29,7 +29,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -162,25 +161,21 @@ def many_actions(target: Target) -> None:
     target.together(4, lambda _: target.send("POST", "/models/ward/benefit", f'{{"benefits":[{rows}]}}'.encode(), JSON))
 
 
-def _wide_question(rows: int, actions: int) -> tuple[str, bytes]:
-    """A path with a long query, and an array: the answer has a number for each row and action."""
-    buffer = io.BytesIO()
-    np.save(buffer, np.random.default_rng(0).normal(60, 5, (rows, 2)))
-    benefits = json.dumps([[3] * actions, [7] * actions], separators=(",", ":"))
-    names = json.dumps([f"{i}" for i in range(actions)], separators=(",", ":"))
-    return f"/predict?model=ward&benefits={benefits}&actions={quote(names, safe='[],')}", buffer.getvalue()
+def _wide_question(rows: int, actions: int) -> bytes:
+    """A short body whose answer has a number for each row and action."""
+    stakes = {"benefits": [[3] * actions, [7] * actions], "actions": [f"{i}" for i in range(actions)]}
+    return json.dumps({"model": "ward", "instances": [[60, 5]] * rows, **stakes}, separators=(",", ":")).encode()
 
 
 def long_answers(target: Target) -> None:
-    path, body = _wide_question(1000, 4000)
-    kind = {"Content-Type": "application/x-npy"}
-    target.together(6, lambda _: target.send("POST", path, body, kind))
+    body = _wide_question(1000, 3000)
+    target.together(6, lambda _: target.send("POST", "/predict", body, JSON))
 
 
 def unread_answers(target: Target) -> None:
-    path, body = _wide_question(1000, 2000)
-    lines = ("Content-Type: application/x-npy", f"Content-Length: {len(body)}")
-    with target.connections(10, head("POST", path, *lines) + body) as opened:
+    body = _wide_question(1000, 2000)
+    lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+    with target.connections(10, head("POST", "/predict", *lines) + body) as opened:
         time.sleep(12)
         for connection in opened:
             target.seen.add(_status(connection))

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from app.access.caller import Scope
-from app.api.errors import STATUS
+from app.api.errors import STATUSES
 from app.learners.catalogue import KINDS
 from app.retrieval.losses import LOSSES
 from app.settings import Settings
@@ -52,7 +52,7 @@ def test_every_setting_is_listed_with_its_default():
 
 def test_every_status_is_listed():
     page = (REFERENCE / "errors.md").read_text()
-    for status in {*STATUS.values(), 400, 405, 408, 431}:  # the last come from the framework and from the server
+    for status in {*STATUSES, 400, 405, 408, 431}:  # the last come from the framework and from the server
         assert f"| {status} |" in page
 
 

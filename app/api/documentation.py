@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app.api.codecs.media_types import JSON
-from app.api.errors import INFERENCE, MEDIA_TYPE, STATUS, InferenceError, Problem
+from app.api.errors import INFERENCE, MEDIA_TYPE, STATUSES, InferenceError, Problem
 from app.api.gate import KEY_HEADER, OPEN, SCHEME, GatedMount, needs
 from app.api.routing import StrictRoute
 
@@ -75,7 +75,7 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
             titled.pop("title", None)  # its name again
     components["responses"] = {
         _name_of_error(status, in_inference=in_inference): _error(status, in_inference=in_inference)
-        for status in {400, *STATUS.values()}
+        for status in {400, *STATUSES}
         for in_inference in (False, True)
     }
     components["securitySchemes"] = {

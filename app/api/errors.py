@@ -26,20 +26,8 @@ _MAX_CHARACTERS = 1000  # characters of a message or pointer
 _MAX_JOINED = 3  # flaws in a text
 _OF_THE_BODY = frozenset({"content-type", "content-length"})
 
-_INVALID = 422
-STATUS: dict[type[errors.PayoffError], int] = {
-    errors.Invalid: _INVALID,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
-    errors.Damaged: 409,
-    errors.TooLarge: 413,
-    errors.Unsupported: 415,
-    errors.KeyMissing: 401,
-    errors.Forbidden: 403,
-    errors.TooSlow: 408,
-    errors.TooMany: 429,
-    errors.NotReady: 503,
-}
+_INVALID = errors.Invalid.status
+STATUSES = {kind.status for kind in errors.PayoffError.__subclasses__()} - {500}
 
 
 class FlawDocument(BaseModel):
@@ -110,8 +98,7 @@ def problem(
 def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
     """The problem document of an error that ended a job, from what the job table has of it (`app.jobs.job.Problem`)."""
     flaws = tuple(errors.Flaw(**flaw) for flaw in stored["errors"])
-    family = getattr(errors, stored.get("family", ""), errors.PayoffError)
-    return _document(_status(family), stored["title"], stored["detail"], flaws)
+    return _document(stored["status"], stored["title"], stored["detail"], flaws)
 
 
 def _document(status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...]) -> dict[str, Any]:
@@ -142,16 +129,10 @@ def _near(loc: str) -> str:
 
 def respond(error: errors.PayoffError) -> Response:
     """The response for one of our own errors."""
-    status = _status(type(error))
-    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(status)
+    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(error.status)
     if isinstance(error, errors.TooMany | errors.NotReady):
         headers = {"Retry-After": str(error.seconds)}
-    return problem(status, error.title, error.detail, error.flaws, headers)
-
-
-def _status(kind: type[errors.PayoffError]) -> int:
-    """The status of the nearest family of an error's class, 500 without one."""
-    return next((STATUS[family] for family in kind.__mro__ if family in STATUS), 500)
+    return problem(error.status, error.title, error.detail, error.flaws, headers)
 
 
 def in_form(scope: Scope, response: Response) -> Response:

@@ -111,19 +111,19 @@ def unknown_job(job_id: str) -> NotFound:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a job failed, for the client that submitted it; `family` is the name of the nearest class in app.errors."""
+    """Why a job failed, for the client that submitted it, as an answer with this status would say it."""
 
     detail: str
     title: str = "The job failed"
     errors: tuple[dict[str, str], ...] = ()
-    family: str = ""
+    status: int = PayoffError.status
 
     @classmethod
     def of(cls, error: Exception) -> Self:
         """The message of an error made for callers, otherwise no more than the name of its class."""
         if isinstance(error, PayoffError):
             flaws = tuple({"loc": flaw.loc, "msg": flaw.msg} for flaw in error.flaws)
-            return cls(error.detail, error.title, flaws, error.family.__name__)
+            return cls(error.detail, error.title, flaws, error.status)
         return cls(f"an unexpected {type(error).__name__} ended the job; the service's log has the details")
 
     def as_dict(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def test_an_error_made_for_callers_fails_the_job_in_its_own_words(queue, start):
         "title": "Invalid request",
         "detail": "must be positive",
         "errors": [{"loc": "/learner/C", "msg": "must be positive"}],
-        "family": "Invalid",
+        "status": 422,
     }
 
 
