@@ -33,7 +33,6 @@ from app.database import Database
 from app.jobs.job import Job, Status
 from app.jobs.queue import QueueStatus
 from app.jobs.worker import Worker
-from app.outcome_metrics import OutcomeMetrics
 from app.registry.registry import Registry
 from app.storage.store_calls import FAILURES
 from app.usecases.ports import Ports
@@ -256,7 +255,8 @@ class Metrics:
         ProcessMetrics(self.registry, ports.database)
         ModelMetrics(ports.registry, self.registry)
         StorageMetrics(self.registry)
-        OutcomeMetrics(ports.recorder.totals, self.registry, lambda: ports.shadows.dropped)
+        ports.recorder.totals.register(self.registry)
+        self.registry.register(ports.shadows.dropped)
         QueueMetrics(ports, self.registry)
         if worker is not None:
             _watch(worker, self.registry)

@@ -15,7 +15,7 @@ from app.metrics import Metrics, of_worker
 from app.outcomes.intake import Outcome
 from app.wiring import wire
 from tests.conftest import settings_for
-from tests.test_outcome_metrics import GRANTED
+from tests.outcomes.test_totals import GRANTED
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENT = (PROJECT / "docs" / "how-to" / "operation.md").read_text()

@@ -15,8 +15,8 @@ from app.database import Database, DatabaseAway
 from app.errors import Busy, Conflict, Invalid, TooLarge, Unavailable
 from app.outcomes.decision import Batch, Row
 from app.outcomes.defaults import Defaults
-from app.outcomes.intake import Totals
 from app.outcomes.row_store import Locate, RowStore
+from app.outcomes.totals import Totals
 
 MAX_ROWS = 50_000  # of one request: so long do others wait
 _MAX_PENDING = 200_000  # rows, about 1 kB of memory each
@@ -107,7 +107,8 @@ class Recorder:
 
     def _count(self, batch: Batch, result: BaseException | Sequence[Row]) -> None:
         if isinstance(result, BaseException):
-            self.totals.failures += not isinstance(result, Conflict | Invalid)
+            if not isinstance(result, Conflict | Invalid):
+                self.totals.failures.inc()
             return
         self.totals.add(result)
         if batch.stored is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from prometheus_client import Counter
 from sqlalchemy import Connection, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -20,7 +21,8 @@ class Shadows:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.dropped = 0  # decisions without a shadow: too many waited, or a challenger could not decide
+        missed = "Decisions that a challenger did not make: it cannot keep up, or failed"
+        self.dropped = Counter("payoff_shadow_dropped", missed, registry=None)
         self._of: Challengers = {}
         self._unfollow: Callable[[], None] = lambda: None
 

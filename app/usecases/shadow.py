@@ -139,7 +139,7 @@ class ShadowDecider:
         """Have the challengers decide soon; never waits."""
         with self._lock:
             if self._stopped or self._numbers + offered.numbers > _MOST_NUMBERS:
-                self._shadows.dropped += len(offered.ids)
+                self._shadows.dropped.inc(len(offered.ids))
                 return
             self._numbers += offered.numbers
             self._waiting.append(offered)
@@ -165,12 +165,12 @@ class ShadowDecider:
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist())
         except (PayoffError, SQLAlchemyError) as error:
-            self._shadows.dropped += len(offered.ids)
+            self._shadows.dropped.inc(len(offered.ids))
             _log.warning("%s could not decide in the background: %s", challenger, error)
             if not isinstance(error, Invalid):
                 self._pause()
         except Exception:  # noqa: BLE001 - whatever it is, the next request may succeed
-            self._shadows.dropped += len(offered.ids)
+            self._shadows.dropped.inc(len(offered.ids))
             _log.exception("unexpected error of %s in the background", challenger)
 
     def _pause(self) -> None:

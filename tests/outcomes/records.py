@@ -7,6 +7,7 @@ from itertools import cycle, islice
 from time import time
 
 import numpy as np
+from prometheus_client import Counter, Gauge
 from sqlalchemy import insert
 
 from app.database import Database
@@ -126,3 +127,9 @@ def told(
     if rows:
         with database.writing() as connection:
             connection.execute(insert(OUTCOMES), rows)
+
+
+def value_of(metric: Counter | Gauge) -> float:
+    """The value of a metric that has one line."""
+    (told,) = metric.collect()
+    return told.samples[0].value

@@ -15,7 +15,7 @@ from app.usecases import models, shadow
 from app.usecases.rules import RuleFields
 from app.usecases.shadow import Offered, ShadowDecider
 from tests.jobs.waiting import eventually
-from tests.outcomes.records import LOAN, decided
+from tests.outcomes.records import LOAN, decided, value_of
 from tests.registry.making import make_card, publish
 
 BY = Caller("somebody")
@@ -96,7 +96,7 @@ def test_nothing_is_kept_of_decisions_that_are_gone(ports, decider):
 def test_what_cannot_keep_up_is_left_out(ports, decider, monkeypatch):
     monkeypatch.setattr(shadow, "_MOST_NUMBERS", 5)
     decider.offer(offered(ports))
-    assert ports.shadows.dropped == 3
+    assert value_of(ports.shadows.dropped) == 3
     decider.offer(offered(ports, ROWS[:2], ids=("d", "e")))
     eventually(lambda: [row[0] for row in kept(ports)] == ["d", "e"])
 
@@ -104,7 +104,7 @@ def test_what_cannot_keep_up_is_left_out(ports, decider, monkeypatch):
 def test_a_challenger_that_fails_stops_no_other(ports, decider):
     decider.offer(offered(ports, challengers=("triage:9", "triage:2")))
     eventually(lambda: len(kept(ports)) == 3, seconds=20)
-    assert ports.shadows.dropped == 3
+    assert value_of(ports.shadows.dropped) == 3
 
 
 def test_challengers_are_known_within_a_second_until_their_alias_ends(ports, decider):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.outcome_metrics import OutcomeMetrics
 from app.outcomes.archive import Located, moments
 from app.outcomes.decision import Terms
-from app.outcomes.intake import Outcome, Totals
+from app.outcomes.intake import Outcome
+from app.outcomes.totals import Totals
 from tests.outcomes.records import LOAN
 from tests.servers.fixtures import absent
 
@@ -22,13 +22,13 @@ BAD, GOOD = 0, 1
 GRANTED = Located("loan", 1, 20_000, LOAN, at=1_000.0, choice=GRANT, expected=0.25)
 P = np.array([0.125, 0.875])
 GRANTED = replace(GRANTED, moments=moments(LOAN, GRANT, P.tobytes()))
-ALERTS = Path(__file__).parents[1] / "deploy" / "alerts.yml"
+ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yml"
 
 
 @pytest.fixture
 def told():
     registry, totals = CollectorRegistry(), Totals()
-    OutcomeMetrics(totals, registry)
+    totals.register(registry)
 
     def ask(name, **labels):
         return registry.get_sample_value(name, {"model": "loan", "version": "1", **labels})
@@ -111,7 +111,7 @@ def heard(version, rng, *, gain, p, n, factor=1.0):
     made = Located("loan", version, 20_000, terms, at=1.0, choice=1, expected=p * gain - 1,
                    moments=moments(terms, 1, np.array([1 - p, p]).tobytes()))  # fmt: skip
     registry, totals = CollectorRegistry(), Totals()
-    OutcomeMetrics(totals, registry)
+    totals.register(registry)
     totals.hear([(made, Outcome(int(truth))) for truth in rng.random(n) < p * factor], 2.0)
     return [
         sample
@@ -152,9 +152,3 @@ def test_the_alert_is_silent_where_gains_are_rare_and_loud_where_a_promise_is_br
         ["promtool", "test", "rules", tmp_path / "alerts_test.yml"], capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stdout + found.stderr
-
-
-def test_decisions_that_challengers_did_not_make_are_counted():
-    registry = CollectorRegistry()
-    OutcomeMetrics(Totals(), registry, lambda: 3)
-    assert registry.get_sample_value("payoff_shadow_dropped_total") == 3
