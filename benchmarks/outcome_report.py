@@ -30,8 +30,8 @@ from app.database import Database
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
-from app.outcomes.sealed_files import GROUP, Draft, decision_schema, new_name
-from app.outcomes.sealed_files import OUTCOMES as OUTCOME_SCHEMA
+from app.outcomes.sealed import GROUP, Draft, decision_schema, new_name
+from app.outcomes.sealed import OUTCOMES as OUTCOME_SCHEMA
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES
 from app.usecases.outcome_report.report import Read, document, matured
 

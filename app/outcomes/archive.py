@@ -18,8 +18,7 @@ from sqlalchemy import Connection, Select, delete, insert, select
 from app.database import Database
 from app.errors import Damaged, Invalid, Unavailable
 from app.outcomes import rows
-from app.outcomes.cases import COLUMNS, Asked, Cases
-from app.outcomes.decision import DAY, Terms, day_of, day_of_id, id_digest
+from app.outcomes.decision import COLUMNS, DAY, Asked, Cases, Terms, day_of, day_of_id, id_digest
 from app.outcomes.rows import OUTCOME, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.storage import Storage
@@ -31,6 +30,8 @@ ROUNDS = 5  # of reading again what others change meanwhile
 _ARRIVALS = ("at", "terms", "truth", "outcome_at", "received_at")
 _BY_ID = (DECISIONS, OUTCOMES, SHADOW_DECISIONS, SEALED_IDS)
 _LOCATED = ("at", "choice", "expected", "digest", "probabilities", "terms")
+Allows = Callable[[str], bool]
+"""Whether the caller may see a model."""
 _MOST = 1e300  # of a third moment: sums of many stay finite
 
 
@@ -66,15 +67,9 @@ class Located:
     moments: tuple[float, float] = 0.0, 0.0  # the second and the third of the benefit, central, see `moments`
 
 
-@dataclass(frozen=True)
-class Reach:
-    """Which sealed days may be looked into: those of models that `allows` is true of, at most so many."""
-
-    allows: Callable[[str], bool] = lambda _: True
-    days: int | None = None
-
-
-EVERYWHERE = Reach()
+def any_model(_model: str) -> bool:
+    """Allows all."""
+    return True
 
 
 class Archive:
@@ -126,17 +121,17 @@ class Archive:
             within = {day for day in sealed if first < (day + 1) * DAY and day * DAY < last}
             return sorted(within.union(rows.days_of(connection, model, since, until)))
 
-    def locate(self, ids: Collection[str], reach: Reach = EVERYWHERE) -> dict[str, Located]:
-        """Where decisions are, by their ids; those that are nowhere are left out, and sealed ones out of reach.
+    def locate(self, ids: Collection[str], allows: Allows = any_model, most_days: float = inf) -> dict[str, Located]:
+        """Where decisions are, by their ids; those that are nowhere are left out.
 
-        Damaged where a file that may have one of them is missing or damaged, and no other has it; Invalid beyond the
-        reach.
+        Files are read of at most so many days, of the models that `allows` is true of. Invalid for more days; Damaged
+        where a file that may have one of them is missing or damaged, and no other has it.
         """
         missing = ""
         for attempt in count(1):
             try:
                 with self.database.reading(without_timeout=True) as connection:
-                    return self._locate(connection, ids, reach)
+                    return self._locate(connection, ids, allows, most_days)
             except Replaced as replaced:
                 again(attempt, replaced.file, missing)
                 missing = replaced.file
@@ -146,7 +141,7 @@ class Archive:
         self,
         id_: str,
         *,
-        allowed: Callable[[str], bool] = lambda _: True,
+        allowed: Allows = any_model,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> bool:
         """Remove a decision and all of it everywhere; False where there is none, or its model is not `allowed`.
@@ -182,7 +177,7 @@ class Archive:
             with ExitStack() as opened:
                 with self.database.reading(without_timeout=True) as connection:
                     try:
-                        found = self.sealer.day(opened, connection, asked, day)
+                        found = self.sealer.files.day(opened, connection, asked, day)
                     except Replaced as replaced:
                         again(attempt, replaced.file, missing)
                         missing = replaced.file
@@ -197,14 +192,16 @@ class Archive:
             return
         raise AssertionError("unreachable")
 
-    def _locate(self, connection: Connection, ids: Collection[str], reach: Reach) -> dict[str, Located]:
+    def _locate(
+        self, connection: Connection, ids: Collection[str], allows: Allows, most_days: float
+    ) -> dict[str, Located]:
         found = _in_tables(connection, ids)
         places = _places(connection, [id_ for id_ in ids if id_ not in found])
         files: dict[Day, list[SealedFile]] = {}
         for days in chunks({day for _, day in places.values()}.union(each.day for each in found.values())):
             files |= sealed_files(connection, SEALED_FILES.c.day.in_(days))
         if files and places:
-            sealed = self._in_files(files, places, reach)
+            sealed = self._in_files(files, places, allows, most_days)
             gone = rows.erased(connection, sealed)
             found |= {id_: each for id_, each in sealed.items() if id_ not in gone}
         by_day: defaultdict[Day, list[str]] = defaultdict(list)
@@ -216,16 +213,20 @@ class Archive:
         return found
 
     def _in_files(
-        self, files: Mapping[Day, Sequence[SealedFile]], places: Mapping[str, tuple[str | None, int]], reach: Reach
+        self,
+        files: Mapping[Day, Sequence[SealedFile]],
+        places: Mapping[str, tuple[str | None, int]],
+        allows: Allows,
+        most_days: float,
     ) -> dict[str, Located]:
         """The decisions of days that may have them."""
         by_place: defaultdict[tuple[str | None, int], list[str]] = defaultdict(list)
         for id_, place in places.items():
             by_place[place].append(id_)
         fitting = {(model, day): [*by_place[model, day], *by_place[None, day]] for model, day in files}
-        days = [(of_day, some) for of_day, some in fitting.items() if some and reach.allows(of_day[0])]
-        if reach.days is not None and len(days) > reach.days:
-            raise Invalid(f"the ids are of {len(days):,} sealed days; at most {reach.days} at a time: send fewer days")
+        days = [(of_day, some) for of_day, some in fitting.items() if some and allows(of_day[0])]
+        if len(days) > most_days:
+            raise Invalid(f"the ids are of {len(days):,} sealed days; at most {most_days} at a time: send fewer days")
         found: dict[str, Located] = {}
         unread: list[tuple[Exception, list[str]]] = []
         for of_day, some in days:
@@ -234,7 +235,7 @@ class Archive:
                     if file.kind == "decisions":
                         found |= {
                             row["id"]: _located(*of_day, read_terms(row["terms"]), row)
-                            for row in self.sealer.find(file, some, _LOCATED)
+                            for row in self.sealer.files.find(file, some, _LOCATED)
                         }
             except (Damaged, Replaced) as error:
                 unread.append((error, some))
@@ -247,7 +248,7 @@ class Archive:
         """The last outcomes of decisions in the files of their day."""
         found: dict[str, Told] = {}
         for file in files:
-            for row in self.sealer.find(file, ids, OUTCOME) if file.kind == "outcomes" else ():
+            for row in self.sealer.files.find(file, ids, OUTCOME) if file.kind == "outcomes" else ():
                 if row["id"] not in found or found[row["id"]].revision < row["revision"]:
                     found[row["id"]] = Told(*(row[name] for name in OUTCOME))
         return found

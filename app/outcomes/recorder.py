@@ -1,21 +1,30 @@
-"""Decisions are recorded before they are answered: by one thread, in one transaction for all that wait."""
+"""Decisions are recorded before they are answered: by one thread, in one transaction for all that wait, by the driver's
+own statements, so that one is stored in about the time that its commit takes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from time import monotonic, time
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
 
 from app.database import Database, DatabaseAway
-from app.errors import Busy, Conflict, Invalid, TooLarge, Unavailable
-from app.outcomes.decision import Batch, Row
+from app.errors import MAX_ERRORS, Busy, Conflict, Flaw, Invalid, PayoffError, TooLarge, Unavailable
+from app.outcomes.archive import Allows, Located
+from app.outcomes.decision import Batch, Row, Terms, day_of, day_of_id, id_digest, place_of
 from app.outcomes.defaults import Defaults
-from app.outcomes.row_store import Locate, RowStore
+from app.outcomes.rows import chunks
+from app.outcomes.tables import DECISIONS
 from app.outcomes.totals import Totals
 
 MAX_ROWS = 50_000  # of one request: so long do others wait
@@ -23,6 +32,24 @@ _MAX_PENDING = 200_000  # rows, about 1 kB of memory each
 _GROUP_ROWS = 2_000  # of one transaction, unless one request has more
 _LARGE = 500  # rows of a request from which on others go first
 _STOP_SECONDS = 6.0
+_TERMS_SECONDS = 3000.0  # before the terms' time is written again: `used_at` is true to within an hour
+_MAX_TERMS = 10_000  # remembered
+_MAX_DAYS = 31  # sealed ones that the ids of a request may be of: other requests wait while their files are read
+_PART = 300  # ids in a query, which has each three times: SQLite has at least 999 parameters
+_TOGETHER = 64  # rows in a statement
+_ATTEMPTS = 3
+_LONG_SECONDS = 5.0  # after which nothing is tried again: a locked file was waited for
+_COLUMNS = ", ".join(f'"{name}"' for name in Row._fields)
+_TYPES: Mapping[type, str] = {  # of the columns in JSON
+    Boolean: "bool", Integer: "int", BigInteger: "int8", Double: "float8", String: "text", Text: "text",
+    LargeBinary: "text",
+}  # fmt: skip
+_ERASED = "erased"
+_KNOWN = (
+    "SELECT id, digest FROM decisions WHERE id {0} UNION ALL SELECT id, digest FROM sealed_ids WHERE id {0}"
+    " UNION ALL SELECT id_digest, NULL FROM erased_decisions WHERE id_digest {0}"
+)
+Locate = Callable[[Collection[str], Allows, float], Mapping[str, Located]]
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +129,7 @@ class Recorder:
         with self._lock:
             self.pending -= sum(len(waiting.batch.rows) for waiting in group)
         for loop, told in answers.items():
-            with contextlib.suppress(RuntimeError):  # the loop was closed: no client waits any more
+            with suppress(RuntimeError):  # the loop was closed: no client waits any more
                 loop.call_soon_threadsafe(_tell, told)
 
     def _count(self, batch: Batch, result: BaseException | Sequence[Row]) -> None:
@@ -182,3 +209,208 @@ def _tell(answers: Sequence[tuple[asyncio.Future[None], BaseException | None]]) 
             answer.set_result(None)
         else:
             answer.set_exception(error)
+
+
+class IdsTaken(Conflict):
+    """Ids that stand for other decisions already"""
+
+
+class Taken(Exception):
+    """One of the ids came in between, from another process."""
+
+
+class RowStore:
+    """One connection, of one thread; not one of the pool's. It is opened again where it was lost.
+
+    `locate` finds sealed decisions.
+    """
+
+    def __init__(self, database: Database, locate: Locate) -> None:
+        self._database = database
+        self._locate = locate
+        self._connection: Connection | None = None
+        self._driver: Any = None
+        self._known_terms: dict[str, float] = {}
+        mark = "?" if database.is_sqlite else "%s"
+        marks = ", ".join([mark] * len(Row._fields))
+        columns = ", ".join(f'"{name}" {_TYPES[type(DECISIONS.c[name].type)]}' for name in Row._fields)
+        values = _COLUMNS.replace('"probabilities"', "decode(probabilities, 'hex')")
+        self._insert = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({marks})"  # noqa: S608 - of constants
+        self._insert_many = (
+            f"INSERT INTO decisions ({_COLUMNS}) SELECT {values} FROM json_to_recordset(%s::json) AS ({columns})"  # noqa: S608
+        )
+        self._insert_terms = (
+            f"INSERT INTO decision_terms (digest, content, used_at) VALUES ({mark}, {mark}, {mark})"  # noqa: S608
+            " ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at"
+        )
+
+    def write(self, batches: Sequence[Batch]) -> list[PayoffError | Sequence[Row]]:
+        """What became of each batch, durable: the rows that are new, or why none of it is stored, such as IdsTaken.
+
+        A batch whose ids all stand for the same decisions already is accepted. DatabaseAway where the database does not
+        answer; then nothing, or all, of it may be stored, and may be sent again. Another error where a row cannot be
+        stored: nothing of the batches is.
+        """
+        doubtful = False  # whether rows of ours may be there, or such of another process
+        began = monotonic()
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._write(batches, doubtful=doubtful)
+            except Taken:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            except Exception as error:
+                away = error if isinstance(error, DatabaseAway) else self._database.away(error)
+                self.close()
+                if away is None:
+                    raise
+                if isinstance(error, DatabaseAway) or attempt or monotonic() - began > _LONG_SECONDS:
+                    raise away from error
+            doubtful = True
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        connection, self._connection, self._driver = self._connection, None, None
+        self._known_terms.clear()  # the next connection may lead to another database: a standby, or a restored one
+        if connection is not None:
+            with suppress(Exception):  # it may be broken
+                connection.close()
+
+    def _write(self, batches: Sequence[Batch], *, doubtful: bool) -> list[PayoffError | Sequence[Row]]:
+        if self._driver is None:
+            self._connection = self._database.own_connection()
+            self._driver = self._connection.connection.dbapi_connection
+        asked = [row.id for batch in batches if doubtful or batch.given for row in batch.rows]
+        stored = self._stored(asked) if asked else {}
+        results = [self._judged(batch, stored) if doubtful or batch.given else batch.rows for batch in batches]
+        rows = [row for result in results if not isinstance(result, PayoffError) for row in result]
+        if rows:
+            self._store(rows, self._new_terms(batches, rows))
+        return results
+
+    def _new_terms(self, batches: Sequence[Batch], rows: Sequence[Row]) -> list[Terms]:
+        now, known = time(), self._known_terms  # by that clock terms are deleted; another one may stand still
+        needed = {row.terms for row in rows}
+        return [
+            terms
+            for digest in needed
+            if digest not in known or abs(now - known[digest]) >= _TERMS_SECONDS
+            for terms in [next(batch.terms[digest] for batch in batches if digest in batch.terms)]
+        ]
+
+    def _store(self, rows: Sequence[Row], terms: Sequence[Terms]) -> None:
+        now = time()
+        described = [(each.digest, each.content, now) for each in sorted(terms, key=lambda each: each.digest)]
+        if self._database.is_sqlite:
+            self._store_in_sqlite(rows, described)
+        else:
+            self._store_in_postgres(rows, described)
+        if described:
+            if len(self._known_terms) > _MAX_TERMS:
+                self._known_terms.clear()
+            self._known_terms.update((digest, now) for digest, _, _ in described)
+
+    def _store_in_sqlite(self, rows: Sequence[Row], terms: Sequence[tuple[Any, ...]]) -> None:
+        driver = self._driver
+        try:
+            if len(rows) <= _TOGETHER and not terms:
+                driver.execute(*self._inserting(rows))  # a transaction of its own
+                return
+            driver.execute("BEGIN IMMEDIATE")
+            try:
+                driver.executemany(self._insert_terms, terms)
+                for part in chunks(rows, _TOGETHER):
+                    driver.execute(*self._inserting(part))
+                driver.execute("COMMIT")
+            except BaseException:
+                if driver.in_transaction:
+                    driver.execute("ROLLBACK")
+                raise
+        except driver.IntegrityError as error:
+            raise Taken from error
+
+    def _inserting(self, rows: Sequence[Row]) -> tuple[str, Sequence[Any]]:
+        """One statement for the rows: the interpreter's lock, which others hold, is waited for once."""
+        values = self._insert.rpartition("VALUES")[2]
+        return self._insert + f",{values}" * (len(rows) - 1), list(chain.from_iterable(rows))
+
+    def _store_in_postgres(self, rows: Sequence[Row], terms: Sequence[tuple[Any, ...]]) -> None:
+        """Each statement commits itself; terms without decisions do no harm."""
+        driver = self._driver
+        with driver.cursor() as cursor:
+            if terms:
+                cursor.executemany(self._insert_terms, terms)
+            try:
+                if len(rows) == 1:
+                    cursor.execute(self._insert, rows[0], prepare=True)
+                else:
+                    text = orjson.dumps([row._asdict() for row in rows], default=bytes.hex)
+                    cursor.execute(
+                        self._insert_many, [text.decode()], prepare=True
+                    )  # faster than arrays or many values
+            except self._database.driver.IntegrityError as error:
+                raise Taken from error
+
+    def _stored(self, ids: Sequence[str]) -> dict[str, int | str]:
+        """The digest of the decision that each of these ids stands for, where it stands for one."""
+        hashes = {id_digest(id_): id_ for id_ in ids}
+        found: dict[str, int | str] = {}
+        for part in chunks(hashes, _PART):
+            named = [hashes[each] for each in part]
+            if self._database.is_sqlite:
+                marks = f"({', '.join('?' * len(part))})"
+                rows = self._driver.execute(_KNOWN.format(f"IN {marks}"), [*named, *named, *part])
+            else:
+                rows = self._driver.execute(_KNOWN.format("= ANY(%s)"), (named, named, part), prepare=True)
+            found.update((hashes[key], _ERASED) if digest is None else (key, digest) for key, digest in rows)
+        return found
+
+    def _judged(self, batch: Batch, stored: dict[str, int | str]) -> PayoffError | Sequence[Row]:
+        """The rows that are new, noted in `stored`; an error where one of the ids stands for something else, or where
+        that cannot be found out.
+        """
+        try:
+            stored |= self._sealed(batch, stored)
+        except DatabaseAway:
+            raise
+        except PayoffError as error:  # of this batch, and not of those that are written with it
+            return error
+        taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]
+        if taken:
+            return _conflict(batch, taken, stored)
+        new = [row for row in batch.rows if row.id not in stored]
+        stored |= {row.id: row.digest for row in new}
+        return new
+
+    def _sealed(self, batch: Batch, stored: Mapping[str, int | str]) -> dict[str, int | str]:
+        """As `_stored`, of decisions that only files have: those with an id of the service."""
+        ids = _perhaps_sealed(row.id for row in batch.rows if row.id not in stored)
+        if not ids:
+            return {}
+        models = {row.model for row in batch.rows}
+        try:
+            located = self._locate(ids, models.__contains__, _MAX_DAYS)
+        except Invalid as error:
+            raise Invalid.at(batch.place, error.detail) from error
+        return {id_: each.digest for id_, each in located.items() if each.digest is not None}
+
+
+def _perhaps_sealed(ids: Iterable[str]) -> list[str]:
+    """Those that may be ours and of an earlier day: that such a day has been sealed tells no table by the id."""
+    today = day_of(time())
+    return [id_ for id_ in ids if id_[14:15] == "7" and (day := day_of_id(id_)) is not None and day < today]
+
+
+def _conflict(batch: Batch, taken: Sequence[int], stored: Mapping[str, int | str]) -> IdsTaken:
+    places = batch.positions or range(len(batch.rows))
+    flaws = [
+        Flaw(
+            place_of(batch.place, places[i]),
+            f"the decision {batch.rows[i].id!r} was erased; its id cannot be used again"
+            if stored[batch.rows[i].id] == _ERASED
+            else f"the id {batch.rows[i].id!r} was recorded with another decision",
+        )
+        for i in taken[:MAX_ERRORS]
+    ]
+    more = f"; {len(taken):,} ids are concerned" if len(taken) > 1 else ""
+    return IdsTaken(f"{flaws[0].msg}; nothing of this request was recorded{more}", flaws)

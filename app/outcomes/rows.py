@@ -17,8 +17,6 @@ from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, OUTCOMES, SEA
 
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
-_TERMS = 4_096  # kept parsed, of at most so many characters, and of longer ones:
-_SHORT, _LONG_TERMS = 4_096, 32
 _NAMED = 20  # ids in a line of the log
 _LOCK = 5_417_916_016_017  # the number of the lock of `lock`
 
@@ -202,10 +200,5 @@ def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, i
     return found
 
 
-def read_terms(content: str) -> Terms:
-    """The terms of a JSON text; many decisions have the same."""
-    return _short_terms(content) if len(content) <= _SHORT else _long_terms(content)
-
-
-_short_terms = lru_cache(maxsize=_TERMS)(Terms.read)
-_long_terms = lru_cache(maxsize=_LONG_TERMS)(Terms.read)
+read_terms = lru_cache(maxsize=64)(Terms.read)
+"""The terms of a JSON text; many decisions have the same."""

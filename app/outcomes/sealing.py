@@ -10,8 +10,8 @@ from there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from time import monotonic, sleep, time
 from typing import Any
 
@@ -22,11 +22,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
 from app.outcomes import rows
-from app.outcomes.cases import Asked
 from app.outcomes.rows import Replaced, SealedFile, erased_of, files_of, lock
-from app.outcomes.sealed_cases import SealedDay
-from app.outcomes.sealed_files import OUTCOMES as OUTCOME_SCHEMA
-from app.outcomes.sealed_files import Draft, Files, OpenFile, decision_schema, decision_table, new_name, outcome_table
+from app.outcomes.sealed import OUTCOMES as OUTCOME_SCHEMA
+from app.outcomes.sealed import Draft, Files, OpenFile, decision_schema, decision_table, new_name, outcome_table
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.storage import Storage
 
@@ -38,21 +36,11 @@ _log = logging.getLogger(__name__)
 
 
 class Sealer:
-    """Seals days of a database into the files of a store, and reads these."""
+    """Seals days of a database into the files of a store."""
 
     def __init__(self, database: Database, storage: Storage) -> None:
         self._database = database
         self.files = Files(storage)
-
-    def day(self, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> SealedDay:
-        """See `SealedDay`."""
-        return SealedDay(opened, self.files, connection, asked, day)
-
-    def find(self, file: SealedFile, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """The rows of some ids in a file, with these columns and the id; Replaced where it is missing."""
-        with self.files.open(file) as opened:
-            for table in opened.find(ids, ["id", *names]):
-                yield from table.to_pylist()
 
     def seal(self, model: str, day: int) -> bool:
         """Write what the database has of a day that is over as files, and remove it from the database.

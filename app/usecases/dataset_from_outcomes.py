@@ -16,7 +16,7 @@ from app.data.parquet_file import batch_of_rows
 from app.data.store import Dataset
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Invalid, NotFound, TooLarge
-from app.outcomes.cases import Cases
+from app.outcomes.decision import Cases
 from app.registry.card import Card
 from app.usecases.models import card_of
 from app.usecases.outcome_report.earned import ActionCounts

@@ -14,7 +14,7 @@ from app.access.audit import Write
 from app.access.caller import Caller
 from app.decisions.benefit import LARGEST
 from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, pointer, reject, unknown
-from app.outcomes.archive import Located, Reach
+from app.outcomes.archive import Located
 from app.outcomes.decision import Label, day_of_id, id_digest
 from app.outcomes.intake import Outcome, Received, receive
 from app.outcomes.tables import MAX_ID
@@ -115,11 +115,10 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
     check_count(len(sent))
     ids = _checked(sent)
     found, resolved = dict[str, Located](), dict[str, tuple[Located, Outcome]]()
-    reach = Reach(caller.allows, MOST_DAYS)
 
     def resolve() -> Mapping[str, tuple[Located, Outcome]]:
         found.clear()
-        located = ports.archive.locate(ids, reach)
+        located = ports.archive.locate(ids, caller.allows, MOST_DAYS)
         found.update({id_: each for id_, each in located.items() if caller.allows(each.model)})
         resolved.clear()
         resolved.update(_resolved(sent, found))

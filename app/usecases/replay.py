@@ -26,8 +26,7 @@ from app.evidence.drift import holm
 from app.evidence.intervals import FEWEST
 from app.evidence.truths import Maturity, payoff_range
 from app.jobs.job import Job
-from app.outcomes.cases import UNKNOWN, Cases
-from app.outcomes.decision import Label, Terms, day_of
+from app.outcomes.decision import UNKNOWN, Cases, Label, Terms, day_of
 from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs

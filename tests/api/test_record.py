@@ -19,11 +19,10 @@ from app.api.routes import acquire as acquire_route
 from app.api.routes import predict as predict_route
 from app.database import DatabaseAway
 from app.errors import Invalid
-from app.outcomes import row_store
+from app.outcomes import recorder as recording
 from app.outcomes.decision import DAY, Terms, day_of, day_of_id
 from app.outcomes.defaults import Defaults
-from app.outcomes.recorder import Recorder
-from app.outcomes.row_store import RowStore
+from app.outcomes.recorder import Recorder, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
 from app.usecases.record import Wish, check_moment
@@ -592,7 +591,7 @@ def test_a_locked_database_is_waited_for_once(database, monkeypatch):
         calls.append(1)
         raise database.driver.OperationalError("database is locked")
 
-    monkeypatch.setattr(row_store, "monotonic", lambda: next(times))
+    monkeypatch.setattr(recording, "monotonic", lambda: next(times))
     monkeypatch.setattr(database, "own_connection", locked)
 
     with pytest.raises(DatabaseAway):

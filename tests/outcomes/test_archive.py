@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from app.outcomes import rows
-from app.outcomes.cases import UNKNOWN
-from app.outcomes.decision import DAY, Terms
+from app.outcomes.decision import DAY, UNKNOWN, Terms
 from tests.outcomes.records import LOAN, decided, told
 
 MONDAY = 20_000 * DAY

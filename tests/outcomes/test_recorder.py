@@ -13,12 +13,10 @@ from sqlalchemy import func, select, text
 from app.database import Database
 from app.errors import Busy, Invalid, NotReady, TooLarge, Unavailable
 from app.outcomes import recorder as module
-from app.outcomes import row_store
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Batch, Decided, Terms, day_of, id_digest, new_ids
 from app.outcomes.defaults import Defaults
-from app.outcomes.recorder import Recorder
-from app.outcomes.row_store import IdsTaken, RowStore
+from app.outcomes.recorder import IdsTaken, Recorder, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
 from tests.jobs.waiting import eventually
 from tests.messages import says
@@ -230,7 +228,7 @@ def test_ids_are_looked_for_in_few_files_of_the_same_model(database, tmp_path, m
     monkeypatch.setattr(
         type(archive.sealer.files), "open", lambda files, file: opened.append(file.model) or usual(files, file)
     )
-    monkeypatch.setattr(row_store, "_MAX_DAYS", 2)
+    monkeypatch.setattr(module, "_MAX_DAYS", 2)
     ids, others = ([new_ids(1, at)[0] for at in moments] for _ in range(2))
 
     few, many, plain = record(recorder, batch(ids[:2]), batch(["x", *others]), batch(["y"]))
@@ -319,7 +317,7 @@ def test_terms_are_written_once_and_again_when_they_are_old(database, monkeypatc
     if later is None:
         store.close()  # the next connection may lead to another database
     else:
-        monkeypatch.setattr(row_store, "time", lambda: time() + later)
+        monkeypatch.setattr(module, "time", lambda: time() + later)
     store.write([batch(["c"])])
     with database.reading() as connection:
         assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() > 1

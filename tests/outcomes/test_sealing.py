@@ -15,12 +15,12 @@ from sqlalchemy import func, select, update
 from app.database import Database
 from app.errors import Damaged, Unavailable
 from app.migrations import migrate
-from app.outcomes import rows, sealed_files, sealing
+from app.outcomes import rows, sealed, sealing
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
 from app.outcomes.intake import Outcome, receive
 from app.outcomes.rows import Replaced
-from app.outcomes.sealed_files import Files
+from app.outcomes.sealed import Files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.outcomes.upkeep import keep_up
 from tests.outcomes.records import LOAN, decided, told
@@ -33,7 +33,7 @@ CASH = Terms("predict", "loan", 2, "expected_benefit", ("bad", "late", "good"), 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Groups, parts and batches of a few rows."""
-    monkeypatch.setattr(sealed_files, "GROUP", 8)
+    monkeypatch.setattr(sealed, "GROUP", 8)
     monkeypatch.setattr(rows, "BATCH", 16)
 
 
@@ -282,7 +282,7 @@ def in_files(archive):
     """The ids in all files that readers read."""
     with archive.database.reading() as connection:
         files = connection.execute(select(SEALED_FILES.c.file).where(SEALED_FILES.c.is_current)).scalars().all()
-    content = [pq.read_table(io.BytesIO(archive.storage.read(name, sealed_files.SEAL))) for name in files]
+    content = [pq.read_table(io.BytesIO(archive.storage.read(name, sealed.SEAL))) for name in files]
     return {id_ for table in content for id_ in table["id"].to_pylist()}
 
 
@@ -470,7 +470,7 @@ def test_files_keep_these_columns(database, archive, sealer):
     files = archive.storage.folders("loan")
 
     decisions, outcomes = (
-        pq.read_table(io.BytesIO(archive.storage.read(f"loan/{name}", sealed_files.SEAL))) for name in files
+        pq.read_table(io.BytesIO(archive.storage.read(f"loan/{name}", sealed.SEAL))) for name in files
     )
 
     text, coded = "string", "dictionary<values=string, indices=int32, ordered=0>"

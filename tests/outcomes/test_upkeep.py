@@ -13,7 +13,7 @@ from app.migrations import migrate
 from app.outcomes import sealing, upkeep
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, day_of
-from app.outcomes.sealed_files import Files
+from app.outcomes.sealed import Files
 from app.outcomes.sealing import Sealer
 from app.outcomes.tables import (
     DECISION_TERMS,

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.outcomes.cases import UNKNOWN, Cases
-from app.outcomes.decision import Terms
+from app.outcomes.decision import UNKNOWN, Cases, Terms
 
 TRIAGE = ((0.0, -1.0), (-20.0, 5.0))
 DAY = 20_000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.evidence.truths import Maturity
-from app.outcomes.cases import UNKNOWN
+from app.outcomes.decision import UNKNOWN
 from app.usecases.outcome_report.report import Read, document, matured
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
 

@@ -14,8 +14,7 @@ import pytest
 
 from app.decisions.benefit import decide
 from app.evidence.intervals import Mean
-from app.outcomes.cases import UNKNOWN
-from app.outcomes.decision import Terms
+from app.outcomes.decision import UNKNOWN, Terms
 from app.usecases.outcome_report import slices as slicing
 from app.usecases.outcome_report.changes import compared_values, drift, feature_changes, sides
 from app.usecases.outcome_report.earned import Kept, deciles

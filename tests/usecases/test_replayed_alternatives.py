@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.outcomes.cases import UNKNOWN
+from app.outcomes.decision import UNKNOWN
 from app.usecases.outcome_report.slices import slices
 from app.usecases.outcome_report.ways import THIN
 from app.usecases.replay import Alternative, documents

@@ -14,8 +14,7 @@ import orjson
 
 from app.errors import NotFound, PayoffError
 from app.evidence.drift import Change, category_change, drifted, histogram_change, holm, odds_change
-from app.outcomes.cases import Cases
-from app.outcomes.decision import Label
+from app.outcomes.decision import Cases, Label
 from app.registry.loaded import Loaded
 from app.usecases.outcome_report.slices import Slice
 from app.usecases.ports import Ports

@@ -13,8 +13,7 @@ import numpy as np
 from app.errors import Invalid
 from app.evidence.drift import holm
 from app.evidence.truths import Arrivals, Maturity
-from app.outcomes.cases import UNKNOWN, Cases
-from app.outcomes.decision import Label, date_of
+from app.outcomes.decision import UNKNOWN, Cases, Label, date_of
 from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of

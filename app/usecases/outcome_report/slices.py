@@ -11,8 +11,7 @@ import numpy as np
 
 from app.decisions.benefit import losses
 from app.evidence.intervals import Risk, risk
-from app.outcomes.cases import UNKNOWN, Cases
-from app.outcomes.decision import Label, Terms
+from app.outcomes.decision import UNKNOWN, Cases, Label, Terms
 
 AT_ONCE = 1 << 17  # rows
 CELLS = 1 << 21  # of matrices, 16 MB

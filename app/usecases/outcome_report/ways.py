@@ -17,8 +17,7 @@ from app.decisions.benefit import least
 from app.evidence.intervals import FEWEST, Mean, MeanSums, Risk, risk
 from app.evidence.sequence import Sequence as Betting
 from app.evidence.truths import payoff_range, weighted
-from app.outcomes.cases import UNKNOWN
-from app.outcomes.decision import Label
+from app.outcomes.decision import UNKNOWN, Label
 from app.usecases.outcome_report.earned import OFTEN, Kept, amount, total
 from app.usecases.outcome_report.slices import Slice
 

@@ -1,0 +1,371 @@
+"""Files of sealed days: Parquet, sorted by id, never changed; joined by id with what the database has of the day.
+
+Imported where a file is needed.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
+
+from app.errors import Damaged, NotFound, PayoffError
+from app.outcomes import rows
+from app.outcomes.decision import DAY, FLOATS, INDICES, UNKNOWN, Asked, Cases
+from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, OUTCOME, ColumnBatch, Replaced, SealedFile, read_terms
+from app.storage import Storage
+
+SEAL = "rows.parquet"  # the one file of its folder
+GROUP = 16_384  # rows that are decoded to find one id
+SHADOW = "shadow:"  # columns of challengers begin so
+_PART = 16  # groups that are read at a time
+_JOINED = 16_384  # rows that are joined at a time: the table of hashes stays in the processor's cache
+_CODED = ["terms", "client"]
+_ARROW = {
+    Boolean: pa.bool_(), Integer: pa.int32(), BigInteger: pa.int64(), Double: pa.float64(),
+    String: pa.string(), Text: pa.string(), LargeBinary: pa.binary(),
+}  # fmt: skip
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    kind: {
+        name: pa.dictionary(pa.int32(), pa.string()) if name in _CODED else _ARROW[type(column.type)]
+        for name, column in of.items()
+    }
+    for kind, of in (("decisions", OF_DECISIONS), ("outcomes", OF_OUTCOMES))
+}
+_FEW = [*_CODED, "choice", "truth", "action", "outcome_at", "received_at", "revision"]  # values that repeat
+OUTCOMES = pa.schema(_TYPES["outcomes"].items())
+"""The columns of a file of outcomes."""
+
+
+def decision_schema(width: int, challengers: Collection[str]) -> Any:
+    """The columns of a file of decisions; probabilities are `width` bytes, filled up with NaN."""
+    types = dict(_TYPES["decisions"]) | {"probabilities": pa.binary(max(width, 8))}
+    return pa.schema([*types.items(), *((f"{SHADOW}{name}", pa.int32()) for name in sorted(challengers))])
+
+
+def decision_table(
+    batch: ColumnBatch, contents: Mapping[str, str], shadows: Mapping[str, Mapping[str, int]], columns: Any = None
+) -> Any:
+    """Rows of the database as a table; `columns` is its schema, by default that of what the batch has."""
+    if columns is None:
+        whole = decision_schema(max(map(len, batch.get("probabilities", ())), default=0), shadows)
+        columns = pa.schema([field for field in whole if field.name in batch or field.name.startswith(SHADOW)])
+    filled: dict[str, Any] = {
+        **batch,
+        **{f"{SHADOW}{name}": [chosen.get(id_) for id_ in batch["id"]] for name, chosen in shadows.items()},
+    }
+    if "terms" in batch:
+        digests = pa.array(batch["terms"], pa.string()).dictionary_encode()
+        named = pa.array([contents[digest] for digest in digests.dictionary.to_pylist()], pa.string())
+        filled["terms"] = pa.DictionaryArray.from_arrays(digests.indices, named)
+    if "probabilities" in batch:
+        width = columns.field("probabilities").type.byte_width
+        filled["probabilities"] = [_widened(blob, width) for blob in batch["probabilities"]]
+    none = [None] * len(batch["id"])
+    arrays = [filled.get(field.name, none) for field in columns]
+    return pa.table(
+        [
+            each if isinstance(each, pa.Array) else pa.array(each, field.type)
+            for each, field in zip(arrays, columns, strict=True)
+        ],
+        schema=columns,
+    )
+
+
+def outcome_table(batches: Iterable[ColumnBatch]) -> Any:
+    """Rows of outcomes as a table."""
+    tables = [pa.table([pa.array(batch[field.name], field.type) for field in OUTCOMES], OUTCOMES) for batch in batches]
+    return pa.concat_tables(tables) if tables else OUTCOMES.empty_table()
+
+
+def _widened(blob: bytes, width: int) -> bytes:
+    """Float64 filled up with NaN."""
+    return blob + b"\0\0\0\0\0\0\xf8\x7f" * ((width - len(blob)) // 8)
+
+
+class Draft:
+    """A file that is being written, in memory."""
+
+    def __init__(self, columns: Any) -> None:
+        self.columns = columns
+        self.rows = 0
+        self._sink = io.BytesIO()
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            columns,
+            compression="zstd",
+            use_dictionary=[name for name in _FEW if name in columns.names],
+            column_encoding={"id": "DELTA_BYTE_ARRAY"},
+            write_page_checksum=True,
+        )
+
+    def add(self, table: Any) -> None:
+        if len(table):
+            self.rows += len(table)
+            self._writer.write_table(table, row_group_size=GROUP)
+
+    def content(self) -> bytes:
+        self._writer.close()
+        return self._sink.getvalue()
+
+
+class OpenFile:
+    """One file, open."""
+
+    def __init__(self, parquet: Any, name: str) -> None:
+        self._parquet = parquet
+        self._name = name
+        self.columns = parquet.schema_arrow
+        self.challengers = [name for name in self.columns.names if name.startswith(SHADOW)]
+
+    def parts(self, names: Sequence[str] | None = None) -> Iterator[Any]:
+        """The rows in order, some groups at a time."""
+        yield from self._parts(range(self._parquet.num_row_groups), names)
+
+    def whole(self, names: Sequence[str] | None = None) -> Any:
+        """All rows."""
+        return pa.concat_tables(self.parts(names))
+
+    def find(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[Any]:
+        """The rows of some ids, looked for where they can be."""
+        wanted = pa.array(ids, pa.string())
+        in_order = sorted(ids)
+        fitting = [i for i in range(self._parquet.num_row_groups) if self._may_have(i, in_order)]
+        for table in self._parts(fitting, names):
+            yield table.filter(pc.is_in(table["id"], value_set=wanted))
+
+    def _parts(self, groups: Sequence[int], names: Sequence[str] | None) -> Iterator[Any]:
+        for first in range(0, len(groups), _PART):
+            with _reading(self._name):
+                some = list(groups[first : first + _PART])
+                table = self._parquet.read_row_groups(some, columns=names, use_threads=False)
+            yield table
+
+    def _may_have(self, group: int, ids: Sequence[str]) -> bool:
+        found = self._parquet.metadata.row_group(group).column(0).statistics
+        if found is None or not found.has_min_max:
+            return True
+        return bisect_left(ids, found.min) < bisect_right(ids, found.max)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Damaged where Arrow cannot make sense of a file; what the store raises stays as it is."""
+    try:
+        yield
+    except (PayoffError, FileNotFoundError):
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise Damaged(f"the file {name} of recorded decisions is damaged: restore it from a backup") from error
+
+
+def _check(file: SealedFile, columns: Any) -> None:
+    found = dict(zip(columns.names, columns.types, strict=True))
+    wrong = [name for name, kind in _TYPES[file.kind].items() if kind not in (found.get(name), pa.binary())]
+    if wrong:
+        what = f"its column {wrong[0]!r} is missing, or of another type"
+        raise Damaged(f"the file {file.file} is not one of recorded {file.kind}, {what}: restore it from a backup")
+
+
+class Files:
+    """The files of one store, each in a folder that is there whole or not at all."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Write a file under a new name, see `new_name`."""
+        self._storage.publish(name, {SEAL: content})
+
+    @contextmanager
+    def open(self, file: SealedFile) -> Iterator[OpenFile]:
+        """One file, read piece by piece; Replaced where it is missing, Damaged where it is not what was written."""
+        try:
+            opened = self._storage.open(file.file, SEAL)
+        except NotFound as error:
+            raise Replaced(file.file) from error
+        with opened as content:
+            with _reading(file.file):
+                coded = _CODED if file.kind == "decisions" else None
+                parquet = pq.ParquetFile(content, read_dictionary=coded, page_checksum_verification=True)
+                _check(file, parquet.schema_arrow)
+            with parquet:
+                yield OpenFile(parquet, file.file)
+
+    def find(self, file: SealedFile, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The rows of some ids in a file, with these columns and the id; Replaced where it is missing."""
+        with self.open(file) as opened:
+            for table in opened.find(ids, ["id", *names]):
+                yield from table.to_pylist()
+
+    def day(self, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> SealedDay:
+        """See `SealedDay`."""
+        return SealedDay(opened, self, connection, asked, day)
+
+    def remove(self, name: str) -> None:
+        self._storage.remove(name)
+
+
+def new_name(model: str, day: int, kind: str) -> str:
+    """The name of a file that is to be written."""
+    date = datetime.fromtimestamp(day * DAY, UTC).date()
+    return f"{model}/{date}.{kind}.{int(time() * 1000):012x}{secrets.token_hex(4)}"
+
+
+class SealedDay:
+    """What there is of a day, as of one moment; its files stay open while `opened` does."""
+
+    def __init__(self, opened: ExitStack, files: Files, connection: Connection, asked: Asked, day: int) -> None:
+        """Replaced where a file is missing."""
+        self._asked, self._day, self._connection = asked, day, connection
+        self._decisions = list(dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)]))
+        self._outcomes = [name for name in asked.names if name in OUTCOME]
+        self._erased = pa.array(rows.erased_of(connection, asked.model, day), pa.string())
+        self._files: list[OpenFile] = []
+        columns = ["id", "revision", *self._outcomes]
+        told = [outcome_table(rows.outcomes(connection, asked.model, day)).select(columns)]
+        for file in rows.files_of(connection, asked.model, day):
+            if file.kind == "decisions":
+                self._files.append(opened.enter_context(files.open(file)))
+            else:
+                with files.open(file) as outcomes:
+                    told.append(outcomes.whole(columns))
+        self._told = _latest(told)
+        self._told_ids = self._told["id"].combine_chunks()
+
+    def in_tables(self) -> Iterator[Cases]:
+        """The cases that only the database has, while the connection is open."""
+        model, connection = self._asked.model, self._connection
+        has_shadows = bool(rows.challengers(connection, model, self._day))
+        sealed: Any = None
+        for batch in rows.decisions(connection, self._decisions, rows.of_day(model, self._day)):
+            if sealed is None:
+                ids = [part["id"].combine_chunks() for file in self._files for part in file.parts(["id"])]
+                sealed = pa.chunked_array(ids, pa.string()).combine_chunks()
+            whole, contents = rows.with_terms(connection, batch)
+            shadows = rows.shadows(connection, whole["id"]) if has_shadows else {}
+            table = decision_table(whole, contents, shadows)
+            lost = len(batch["id"]) - len(table)
+            found = self._cases(table.filter(pc.invert(pc.is_in(table["id"], value_set=sealed))))
+            if len(found) or lost:
+                yield replace(found, lost=lost)
+
+    def in_files(self) -> Iterator[Cases]:
+        """The cases that files have."""
+        for file in self._files:
+            for part in file.parts([*self._decisions, *file.challengers]):
+                if len(found := self._cases(part)):
+                    yield found
+
+    def _cases(self, table: Any) -> Cases:
+        asked = self._asked
+        if len(self._erased):
+            table = table.filter(pc.invert(pc.is_in(table["id"], value_set=self._erased)))
+        if asked.since is not None:
+            table = table.filter(pc.greater_equal(table["at"], asked.since))
+        if asked.until is not None:
+            table = table.filter(pc.less(table["at"], asked.until))
+        contents, term = _coded(table, "terms")
+        terms = [read_terms(content) for content in contents]
+        if asked.versions is not None:
+            is_wanted = np.array([one.version in asked.versions for one in terms], dtype=bool)[term]
+            table, term = table.filter(pa.array(is_wanted)), term[is_wanted]
+        place = _places(table["id"], self._told_ids)
+        for name in self._outcomes:
+            table = table.append_column(name, self._told[name].take(place))
+        keys, key = _coded(table, "client")
+        arrays: dict[str, Any] = {name: _floats(table, name) for name in FLOATS}
+        arrays |= {name: _indices(table, name) for name in INDICES}
+        return Cases(
+            day=self._day,
+            terms=terms,
+            keys=keys,
+            term=term,
+            key=key,
+            probabilities=_probabilities(table),
+            ids=table["id"].to_pylist() if "id" in asked.names else None,
+            instances=table["instance"].to_pylist() if "instance" in asked.names else None,
+            shadows={
+                name.removeprefix(SHADOW): _indices(table, name)
+                for name in table.column_names  # also those of other versions' challengers
+                if name.startswith(SHADOW) and table[name].null_count < len(table)
+            },
+            **arrays,
+        )
+
+
+def _latest(told: Sequence[Any]) -> Any:
+    """Tables of outcomes as one, sorted by id; of those of the same decision the last one."""
+    some = [table for table in told if len(table)] or told[:1]
+    whole = pa.concat_tables(some)
+    if len(some) > 1:
+        whole = whole.sort_by([("id", "ascending"), ("revision", "ascending")])
+        ids = whole["id"].combine_chunks()
+        is_last = pc.not_equal(ids[:-1], ids[1:])
+        whole = whole.filter(pa.concat_arrays([is_last, pa.array([True])]))
+    return whole.combine_chunks()
+
+
+def _places(ids: Any, sorted_ids: Any) -> Any:
+    """Where each id is among the others, null where it is not. O(n), since only those are hashed that it can be."""
+    found = []
+    for first in range(0, len(ids), _JOINED):
+        some = ids.slice(first, _JOINED)
+        ends = pc.min_max(some).as_py()
+        start = bisect_left(sorted_ids, ends["min"], key=lambda each: each.as_py())
+        end = bisect_right(sorted_ids, ends["max"], key=lambda each: each.as_py())
+        place = pc.index_in(some, value_set=sorted_ids.slice(start, end - start)).combine_chunks()
+        found.append(pc.add(place, pa.scalar(start, pa.int32())))
+    return pa.chunked_array(found, pa.int32())
+
+
+def _floats(table: Any, name: str) -> np.ndarray:
+    if name not in table.column_names:
+        return np.empty(0)
+    found: np.ndarray = table[name].to_numpy()
+    return found.astype(np.float64, copy=False)  # null becomes NaN
+
+
+def _indices(table: Any, name: str) -> np.ndarray:
+    if name not in table.column_names:
+        return np.empty(0, np.int32)
+    found: np.ndarray = table[name].fill_null(UNKNOWN).to_numpy()
+    return found.astype(np.int32, copy=False)
+
+
+def _coded(table: Any, name: str) -> tuple[Sequence[Any], np.ndarray]:
+    """Distinct values, and which of them each is: int32 (n,)."""
+    if name not in table.column_names:
+        return [], np.empty(0, np.int32)
+    whole = table[name].unify_dictionaries().combine_chunks()
+    values, codes = whole.dictionary.to_pylist(), whole.indices
+    if codes.null_count:
+        codes, values = codes.fill_null(len(values)), [*values, None]
+    return values, codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+
+
+def _probabilities(table: Any) -> np.ndarray:
+    """Float64 (n, K), each filled up with NaN."""
+    if "probabilities" not in table.column_names:
+        return np.empty((0, 0))
+    column = table["probabilities"]
+    width = column.type.byte_width
+    parts = [
+        np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * width, chunk.offset * width)
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    flat = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    return flat.view("<f8").reshape(-1, width // 8)
