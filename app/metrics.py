@@ -6,11 +6,12 @@ Dashboards and alerts depend on the names; docs/how-to/operation.md lists them, 
 from __future__ import annotations
 
 import platform
-import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import structlog
@@ -26,12 +27,13 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from app import __version__, logs
 from app.database import Database
+from app.errors import PayoffError
 from app.jobs.job import Job, Status
-from app.jobs.queue import QueueStatus
+from app.jobs.queue import Queue, QueueStatus
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
 from app.storage.store_calls import FAILURES
@@ -45,7 +47,6 @@ _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 _BUCKET_NAMES = (*map(str, map(float, _REQUEST_BUCKETS)), "+Inf")
 _JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
 _MAX_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
-_TIMEOUT = 1.0  # seconds that a scrape waits for the database
 
 
 class RequestMetrics(Collector):
@@ -98,26 +99,15 @@ class JobMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._ended = Counter("payoff_jobs_ended", "Jobs that ended here", ("kind", "status"), registry=registry)
-        self._lost = Counter(
-            "payoff_job_attempts_lost",
-            "Attempts after which the job had to be tried again",
-            ("kind",),
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "payoff_job_seconds",
-            "From the beginning of a job's last attempt to the job's end",
-            ("kind",),
-            buckets=_JOB_BUCKETS,
-            registry=registry,
-        )
-        self._wait = Histogram(
-            "payoff_job_wait_seconds",
+        again = "Attempts after which the job had to be tried again"
+        self._lost = Counter("payoff_job_attempts_lost", again, ("kind",), registry=registry)
+        took, waited = (
+            "From the beginning of a job's last attempt to its end",
             "From a job's submission to its first attempt",
-            ("kind",),
-            buckets=_JOB_BUCKETS,
-            registry=registry,
         )
+        durations: dict[str, Any] = {"labelnames": ("kind",), "buckets": _JOB_BUCKETS, "registry": registry}
+        self._seconds = Histogram("payoff_job_seconds", took, **durations)
+        self._wait = Histogram("payoff_job_wait_seconds", waited, **durations)
 
     def hear(self, job: Job) -> None:
         """Count a job that has begun, was put back, or has ended, as its status says."""
@@ -157,93 +147,70 @@ class ProcessMetrics:
             self._failures.inc()
 
 
-class ModelMetrics(Collector):
+class LookedUp(Collector):
+    """What is looked up when it is asked for."""
+
+    def __init__(self, registry: CollectorRegistry, look: Callable[[], Iterator[Metric]]) -> None:
+        self._look = look
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        return self._look()
+
+
+def of_models(models: Registry) -> Iterator[Metric]:
     """The registry as this process sees it; looks at memory only."""
-
-    def __init__(self, models: Registry, registry: CollectorRegistry) -> None:
-        self._models = models
-        registry.register(self)
-
-    def describe(self) -> list[Metric]:
-        return []  # spares a look-up at registration
-
-    def collect(self) -> Iterator[Metric]:
-        stats = self._models.stats()
-        yield GaugeMetricFamily("payoff_models_cached", "Models in memory", stats.models)
-        yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", stats.bytes)
-        yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", stats.loads)
-        yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", stats.failures)
-        yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", stats.evictions)
-        yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", stats.revision)
-        yield GaugeMetricFamily(
-            "payoff_registry_age_seconds", "Since the registry's index could last be read", stats.age_seconds
-        )
+    stats = models.stats()
+    yield GaugeMetricFamily("payoff_models_cached", "Models in memory", stats.models)
+    yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", stats.bytes)
+    yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", stats.loads)
+    yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", stats.failures)
+    yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", stats.evictions)
+    yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", stats.revision)
+    known = "Since the registry's index could last be read"
+    yield GaugeMetricFamily("payoff_registry_age_seconds", known, stats.age_seconds)
 
 
-class StorageMetrics(Collector):
-    """The stores of models and data sets, as far as this process saw them fail."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
-
-    def describe(self) -> list[Metric]:
-        return []  # spares a look-up at registration
-
-    def collect(self) -> Iterator[Metric]:
-        errors = CounterMetricFamily("payoff_storage_errors", "Calls that a store did not answer", labels=("store",))
-        failures = dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS", "PAYOFF_DECISIONS"), 0) | FAILURES
-        for name, count in failures.items():
-            errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
-        yield errors
-        yield CounterMetricFamily("payoff_log_writes_dropped", "Log writes that failed", logs.dropped())
+def of_stores() -> Iterator[Metric]:
+    """The stores of models and data sets, and the log, as far as this process saw them fail."""
+    errors = CounterMetricFamily("payoff_storage_errors", "Calls that a store did not answer", labels=("store",))
+    for name, count in (dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS", "PAYOFF_DECISIONS"), 0) | FAILURES).items():
+        errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
+    yield errors
+    yield CounterMetricFamily("payoff_log_writes_dropped", "Log writes that failed", logs.dropped())
 
 
 class QueueMetrics(Collector):
     """The job table that all processes share, looked up when asked for.
 
-    A database that hangs holds up no scrape: the look-up has a thread of its own, which is given a second; after
-    that the last numbers known are reported, with their age.
+    While the database does not answer, the last numbers known are told, with their age.
     """
 
-    def __init__(self, ports: Ports, registry: CollectorRegistry) -> None:
-        self._ports = ports
+    def __init__(self, queue: Queue, registry: CollectorRegistry) -> None:
+        self._queue = queue
         self._known: QueueStatus | None = None
         self._known_at = monotonic()
-        self._looking: threading.Thread | None = None
-        self._lock = threading.Lock()
         registry.register(self)
 
-    def describe(self) -> list[Metric]:
-        return []  # spares a look-up at registration
-
     def collect(self) -> Iterator[Metric]:
-        with self._lock:
-            if self._looking is None or not self._looking.is_alive():
-                self._looking = threading.Thread(target=self._look, name="queue metrics", daemon=True)
-                self._looking.start()
-            looking = self._looking
-        looking.join(_TIMEOUT)
-        known, age = self._known, monotonic() - self._known_at
+        began = monotonic()
+        try:
+            self._known = self._queue.status()
+        except (PayoffError, SQLAlchemyError) as error:
+            _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
+        else:
+            self._known_at = began
+        age = monotonic() - self._known_at
         yield GaugeMetricFamily("payoff_queue_age_seconds", "Since the job table could last be read", age)
-        if known is None:
+        if (known := self._known) is None:
             return
         jobs = GaugeMetricFamily("payoff_jobs", "Jobs by status", labels=("status",))
         for status, count in known.jobs.items():
             jobs.add_metric((status,), count)
         yield jobs
-        yield GaugeMetricFamily(
-            "payoff_queue_oldest_seconds", "How long the oldest queued job has waited", known.oldest_seconds
-        )
+        waited = "How long the oldest queued job has waited"
+        yield GaugeMetricFamily("payoff_queue_oldest_seconds", waited, known.oldest_seconds)
         yield GaugeMetricFamily("payoff_workers", "Workers alive, of all processes and machines", known.workers)
-
-    def _look(self) -> None:
-        began = monotonic()
-        try:
-            self._known = self._ports.queue.status()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the age shows it, and the next scrape reads again
-            _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
-        else:
-            self._known_at = began
 
 
 class Metrics:
@@ -253,11 +220,11 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry)
         ProcessMetrics(self.registry, ports.database)
-        ModelMetrics(ports.registry, self.registry)
-        StorageMetrics(self.registry)
+        LookedUp(self.registry, partial(of_models, ports.registry))
+        LookedUp(self.registry, of_stores)
         ports.recorder.totals.register(self.registry)
         self.registry.register(ports.shadows.dropped)
-        QueueMetrics(ports, self.registry)
+        QueueMetrics(ports.queue, self.registry)
         if worker is not None:
             _watch(worker, self.registry)
 
@@ -270,6 +237,6 @@ def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:
     """What a worker without an HTTP service exposes."""
     registry = CollectorRegistry()
     ProcessMetrics(registry, ports.database)
-    QueueMetrics(ports, registry)
+    QueueMetrics(ports.queue, registry)
     _watch(worker, registry)
     return registry

@@ -51,7 +51,7 @@ def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(command, val
         cli.main([command[0], f"{command[1]}={value}"])
 
     assert ended.value.code == 2
-    assert f"argument {command[1]}: expected a number from" in capsys.readouterr().err
+    assert f"argument {command[1]}: invalid port value" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_reported_before_the_start(tmp_path):

@@ -40,7 +40,6 @@ _GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
 _NICENESS = 19  # requests go before training
 _REPORT_SECONDS = 0.05  # between two messages of one stage
 _LONGEST_TRACE = 20_000
-_MAX_MESSAGES = 10_000  # taken at once, so that no flood of reports holds up the rest
 
 log = structlog.get_logger(__name__)
 
@@ -144,21 +143,15 @@ class Attempt:
 
     def _receive(self, reader: Connection) -> None:
         """Read the messages since the last call; the latest report counts."""
-        for _ in range(_MAX_MESSAGES):
-            try:
-                if not reader.poll(0):
-                    return
+        with contextlib.suppress(EOFError, OSError):  # the other end is closed
+            while reader.poll(0):
                 message = json.loads(reader.recv_bytes())
-            except (EOFError, OSError):  # the other end is closed
-                return
-            if "problem" in message:
-                cause = Cause(message["cause"]) if message["cause"] else None
-                event = Event.RETRY if cause else Event.FAIL
-                self._failure = Ending(event, Problem(**message["problem"]), cause, message["trace"])
-            else:
-                self._stage = str(message["stage"])
-                if math.isfinite(fraction := float(message["fraction"])):
-                    self._fraction = fraction
+                if "problem" in message:
+                    cause = Cause(message["cause"]) if message["cause"] else None
+                    event = Event.RETRY if cause else Event.FAIL
+                    self._failure = Ending(event, Problem(**message["problem"]), cause, message["trace"])
+                else:
+                    self._fraction, self._stage = message["fraction"], message["stage"]
 
     def _excess(self, pid: int, deadline: float) -> Ending | None:
         limits = self.limits

@@ -78,11 +78,6 @@ def _tell_stage(_queue, job):
     time.sleep(1)
 
 
-def _tell_fraction(_queue, job):
-    progress.report(float(job.spec["fraction"]), "odd")
-    time.sleep(0.5)
-
-
 def _hold_interpreter(_queue, _job):
     sum(range(10**12))  # one C call that never lets another thread run
 
@@ -180,7 +175,6 @@ def return_unfinished(_url, _job):
 DEEDS = {
     "sleep": _sleep,
     "stage": _tell_stage,
-    "fraction": _tell_fraction,
     "die after success": _sleep,
     "hold the interpreter": _hold_interpreter,
     "ignore SIGTERM": _ignore_sigterm,

@@ -97,13 +97,6 @@ def test_a_reason_that_a_database_cannot_store_is_stored_readably(queue, start):
 
 
 @pytest.mark.thorough
-def test_progress_that_is_no_number_is_not_stored(queue, start):
-    start()
-    jobs = [queue.submit("train", {"do": "fraction", "fraction": fraction}) for fraction in ("nan", "inf", "-inf")]
-    for job in jobs:
-        assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 1)
-
-
 @pytest.mark.parametrize("do", ["refuse", "die", "miss"])
 @pytest.mark.thorough
 def test_an_end_that_cannot_be_stored_ends_that_job_alone(queue, start, monkeypatch, do):
