@@ -19,18 +19,16 @@ from app.learners.unseen import first_unbeaten
 SUM_TOLERANCE = 1e-6  # of a row of probabilities
 _TINY = 1e-300  # so that a row of zeros has a sum
 _FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
-_LOST = 0.01  # of the area under the ROC curve, from which a calibration is warned about
-_MERGED = 10  # distinct scores for each that is left, from which a calibration is warned about
 
 
 @dataclass(frozen=True)
 class Standardised:
     """Scores in another unit, as probabilities: of two classes from one score (n, 1) or from the difference of two
-    (n, 2), of K classes from K scores. `unit` is one for all columns, or (K,).
+    (n, 2), of K classes from K scores.
     """
 
     centres: np.ndarray
-    unit: float | np.ndarray
+    unit: float
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         Z = np.clip((_differences(X) - self.centres) / self.unit, -_FARTHEST, _FARTHEST)
@@ -65,7 +63,7 @@ class Shares:
 
 
 _Model = Standardised | Unchanged | Given | Shares
-_Form = Literal["one unit", "own units", "log-odds"]
+_Form = Literal["unit", "log-odds"]
 
 
 class ScoreCalibrator(Learner):
@@ -76,8 +74,8 @@ class ScoreCalibrator(Learner):
     There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
     20 rows of the rarest class `isotonic` where its log loss on five folds is clearly better (`first_unbeaten`);
     probabilities with fewer than 10 rows outside the most common class stay as they are. Three scores or more have one
-    unit, or one each where that is better by as much; scores that all lie in [0, 1] count by their log-odds, unless a
-    unit is better by as much. `doubts_` are sentences about what the calibration lost.
+    unit; scores that all lie in [0, 1] count by their log-odds, unless a unit is better by as much. `doubts_` are
+    sentences about what such rows can tell.
     """
 
     _fewest: ClassVar = 10
@@ -107,10 +105,8 @@ class ScoreCalibrator(Learner):
         counts = np.bincount(codes)
         both = self.calibration == "auto" and counts.min() >= FEW
         methods = ["sigmoid", "isotonic"] if both else [self._method(counts)]
-        forms: list[_Form] = ["one unit"]
-        if self.input == "scores":
-            forms = ["one unit", "own units"] if X.shape[1] > 2 else forms
-            forms = ["log-odds", *forms] if X.min() >= 0 and X.max() <= 1 else forms
+        shares = self.input == "scores" and X.min() >= 0 and X.max() <= 1
+        forms: list[_Form] = ["log-odds", "unit"] if shares else ["unit"]
 
         def answers(candidate: tuple[str, _Form], inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
             model, calibrator = self._fitted(*candidate, X[inside], codes[inside], weights[inside])
@@ -124,7 +120,7 @@ class ScoreCalibrator(Learner):
     ) -> tuple[_Model, Calibrator | None]:
         if self.input == "scores" and method == "isotonic" and X.shape[1] <= 2:
             return Unchanged(), _curve(_differences(X)[:, 0], codes, weights)
-        model: _Model = Shares() if form == "log-odds" else _standardised(X, own_units=form == "own units")
+        model: _Model = Shares() if form == "log-odds" else _standardised(X)
         model = Given() if self.input == "probabilities" else model
         return model, None if method == "none" else scikit().fit_calibrator(method, model.posterior(X), codes, weights)
 
@@ -134,36 +130,22 @@ class ScoreCalibrator(Learner):
                 yield f"left uncalibrated: fewer than {self._fewest} rows are outside of the most common class"
             return
         if X.shape[1] <= 2:
-            before, error = rank_area(_differences(X)[:, 0], codes == 1)
-            if before < 0.5 + error:
+            area, error = rank_area(_differences(X)[:, 0], codes == 1)
+            if area < 0.5 + error:
                 yield (
-                    f"the scores hardly rank the classes: the area under the ROC curve is {before:.2f}, give or take"
+                    f"the scores hardly rank the classes: the area under the ROC curve is {area:.2f}, give or take"
                     f" {error:.2f}; greater scores must mean the second class"
                 )
-            after = rank_area(self.posterior(X)[:, 1], codes == 1)[0]
-            if after < before - _LOST and self.ranks():
-                yield (
-                    f"the probabilities rank worse than the scores: the area under the ROC curve is {after:.3f} instead"
-                    f" of {before:.3f}; send 'method': 'isotonic', or scores of one unit without marks such as -1e30"
-                )
-        P = self.posterior(X) if self.calibration_ == "sigmoid" else self.model_.posterior(X)
-        scores, left = len(np.unique(X, axis=0)), len(np.unique(P, axis=0))
-        if left * _MERGED < scores and self.ranks():
-            yield f"{scores:,} distinct rows of scores have only {left:,} distinct probabilities: their units differ"
 
 
-def _standardised(X: np.ndarray, *, own_units: bool) -> Standardised:
+def _standardised(X: np.ndarray) -> Standardised:
     """Units that a mark such as -1e30 in some rows does not change, nor does a score that many rows share."""
     D = _differences(X)
     centres = np.array([np.median(np.unique(column)) for column in D.T])
-    D = D - centres
-    return Standardised(centres, np.array([_spread(column) for column in D.T]) if own_units else _spread(D.ravel()))
-
-
-def _spread(values: np.ndarray) -> float:
-    """The interquartile range of values, or of the distinct ones where that is smaller or the first is 0."""
+    values = (D - centres).ravel()
+    # The interquartile range of the values, or of the distinct ones where that is smaller or the first is 0.
     ranges = [float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))]
-    return min((each for each in ranges if each > 0), default=1.0)
+    return Standardised(centres, min((each for each in ranges if each > 0), default=1.0))
 
 
 def _curve(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
