@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -91,16 +90,9 @@ class BudgetForest(Stepwise):
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:
-        """What the fit chose, and the cost and error of every number of trees 1, 2, … on the way, rule by rule."""
-        chosen = {
-            "alpha": self.alpha_, "cost_exponent": self.cost_exponent_, "n_estimators": self.n_estimators_,
-            "cost": self.cost_, "error": self.error_,
-        }  # fmt: skip
-        frontier = []
-        for rule, points in groupby(self.tradeoff_, key=lambda point: point.rule):
-            costs, errors = zip(*((round(point.cost, 6), round(point.error, 6)) for point in points), strict=True)
-            frontier.append({"alpha": rule.alpha, "cost_exponent": rule.exponent, "cost": costs, "error": errors})
-        return {**chosen, "frontier": frontier}
+        """What the fit chose."""
+        names = ("alpha", "cost_exponent", "n_estimators", "cost", "error")
+        return {name: getattr(self, f"{name}_") for name in names}
 
     def _again(self) -> BudgetForest:
         return replace(

@@ -145,23 +145,6 @@ def test_the_card_has_the_frontier_of_the_hold_out(service, clinic):
         assert run["vote_stopping"]["error"] == run["plain"]["error"] or run["budget"] is not None
 
 
-@pytest.mark.thorough
-def test_a_budget_forest_tells_the_path_of_its_choice(service):
-    """Cost and error of every number of trees that was tried are in the card, all within the budget."""
-    order = {
-        "model": "thrifty",
-        "learner": {"kind": "budget_forest", "budget": 4},
-        "data": DATA,
-        "feature_costs": COSTS,
-    }
-    trained(service, order)
-    fitted = service.get("/models/thrifty/versions/1").json()["fitted"]
-    assert fitted["cost"] <= 4
-    assert all(len(rule["cost"]) == len(rule["error"]) for rule in fitted["frontier"])
-    assert all(cost <= 4 for rule in fitted["frontier"] for cost in rule["cost"])
-    assert service.post("/acquire", json={"model": "thrifty", "known": {}}).json()["trees"] == fitted["n_estimators"]
-
-
 def test_simulation_from_rows_and_from_a_data_set(service, clinic):
     """The same rows sent along or as a data set give the same figures, budgets as asked and one without."""
     new = two_class_rows(40, seed=9)

@@ -347,7 +347,6 @@ def test_benefits_choose_the_point_of_the_largest_net_benefit(loss, asked, actio
     assert earned.mean() == pytest.approx({2: -1, 10: -3, 100: -5}[loss], abs=0.5)
     found = model.findings()
     assert found["net_benefit"] == pytest.approx(model.net_benefit_, rel=1e-5)
-    assert len(found["frontier"]["net_benefit"]) == len(found["frontier"]["cost"])
     assert (found["lambda"] is None) == (asked == [])
 
 

@@ -168,14 +168,12 @@ class CostTree(Learner):
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:
-        """What the fit chose, `lambda` being None where that is no tree, and the points of the path as columns."""
+        """What the fit chose, `lambda` being None where that is no tree."""
         taken = None if np.isinf(self.trade_off_) else _short(self.trade_off_)
         chosen = {"cost": _short(self.cost_), "error": _short(self.error_)}
         if not np.isnan(self.net_benefit_):
             chosen["net_benefit"] = _short(self.net_benefit_)
-        points = sorted({tuple(map(_short, point[: 1 + len(chosen)])) for point in self.tradeoff_})
-        frontier = dict(zip(("lambda", *chosen), zip(*points, strict=True), strict=True))
-        return {"lambda": taken, **chosen, "nodes": self.model_.n_nodes, "frontier": frontier}
+        return {"lambda": taken, **chosen, "nodes": self.model_.n_nodes}
 
     def outline(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """What each node asks for, and what its path costs at the prices of training."""
