@@ -36,26 +36,25 @@ _PLAIN = re.compile(r"\W")  # what converters to ONNX replace in names
 
 @dataclass(frozen=True)
 class Columns:
-    """The model's columns: `order` (w,) are their positions in the rows, `words` the categories of each, or None for
-    numbers. A missing category becomes `absent`, NaN or None, whichever the model's encoders know.
+    """The model's columns: `order` (w,) are their positions in the rows, `words` the categories of each and NaN for a
+    missing one, or None for numbers.
     """
 
     order: np.ndarray
     words: tuple[np.ndarray | None, ...]
-    absent: float | None = np.nan
     named: bool = True
 
     @classmethod
-    def of(cls, schema: Schema, names: Sequence[str] | None, count: int | None, absent: float | None = np.nan) -> Self:
+    def of(cls, schema: Schema, names: Sequence[str] | None, count: int | None) -> Self:
         """The columns of a model that knows their `names`, or only their number; Invalid where the data set differs."""
         _check(schema.names, names, count)
         position = {name: j for j, name in enumerate(schema.names)}
         order = [position[name] for name in names] if names else list(range(len(schema.names)))
         found = [schema.features[j] for j in order]
         words = [
-            np.array([*one.categories, absent], dtype=object) if one.type == "categorical" else None for one in found
+            np.array([*one.categories, np.nan], dtype=object) if one.type == "categorical" else None for one in found
         ]
-        return cls(np.array(order, dtype=np.intp), tuple(words), absent, bool(names))
+        return cls(np.array(order, dtype=np.intp), tuple(words), bool(names))
 
     def of_rows(self, X: np.ndarray) -> np.ndarray:
         """Rows X (n, m) as float64 (n, w), or as objects where a column has categories."""
