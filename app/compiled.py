@@ -1,4 +1,4 @@
-"""How loops are compiled: the decorators of every kernel, and a log line where one was not compiled ahead.
+"""How loops are compiled: the decorators of every kernel.
 
 numba keeps what it compiles on disk, by the content of the kernel's own file: after a change here, remove the caches.
 Kernels are loops over scalars: assigning an array to a slice, sorting or reducing in one costs seconds of compiling.
@@ -6,33 +6,14 @@ Kernels are loops over scalars: assigning an array to a slice, sorting or reduci
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from numba import njit
-from numba.core import event
 
 kernel = njit(cache=True, nogil=True)
 quick = njit(cache=True, nogil=True, error_model="numpy")  # a division by zero is not checked
 # May add in vector lanes and fuse multiply-adds: only where nothing depends on the order of an addition.
 vector = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-
-
-class _Late(event.Listener):
-    """Logs the first compilation of this process."""
-
-    logged = False
-
-    def on_start(self, _event: event.Event) -> None:
-        if not _Late.logged:
-            _Late.logged = True
-            logging.getLogger("payoff").info("compiling loops, once: `python -m app.kernels` does it ahead")
-
-    def on_end(self, _event: event.Event) -> None:
-        pass
-
-
-event.register("numba:compile", _Late())  # type: ignore[no-untyped-call]
 
 
 @kernel

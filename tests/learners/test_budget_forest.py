@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from app.learners.budget_forest import BudgetForest
 from app.learners.compiled.budget import ALPHAS, EXPONENTS, MAX_TREES
@@ -117,20 +116,6 @@ def test_an_informative_category_is_worth_one_feature():
     model = BudgetForest(alpha=0, n_estimators=5, categorical_features=[0], random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), y)
     assert model.model_.columns.tolist() == [0]
-
-
-def test_weights_count_as_rows():
-    """Rows that weigh nothing do not matter; heavy ones win where rows disagree; the scale does not matter."""
-    X, y = rows()
-    flipped = np.concatenate((y, (y + 1) % 3))
-    twice = np.concatenate((X, X))
-    weights = np.repeat([1.0, 0.0], 400)
-    model = BudgetForest(alpha=0, n_estimators=5, random_state=0)
-    plain = model.fit(X, y).posterior(X)
-    np.testing.assert_array_equal(model.fit(twice, flipped, weights).posterior(X), plain)
-    np.testing.assert_array_equal(model.fit(X, y, np.full(400, 8.0)).posterior(X), plain)
-    heavy = clone(model).fit(twice, flipped, np.repeat([1.0, 60.0], 400))
-    assert (heavy.predict(X) == flipped[400:]).mean() > 0.9
 
 
 def test_too_few_rows_to_hold_any_out():

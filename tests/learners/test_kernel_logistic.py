@@ -113,16 +113,6 @@ def test_the_majority_is_the_class_that_weighs_most():
     assert KernelLogistic(majority="2").fit(X, y).majority_ == 2
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_row_of_weight_two_is_two_rows(name):
-    """Weights count as repetitions, and weightless rows not at all."""
-    X, y, _ = problem(3)
-    weights = np.random.default_rng(2).integers(0, 4, len(y))
-    weighted = KernelLogistic(kernel=name, tol=1e-8).fit(X, y, weights)
-    repeated = KernelLogistic(kernel=name, tol=1e-8).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
-    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
-
-
 def test_data_from_a_kernel_model_are_learnt():
     """Held-out log loss lies within 2 % of the true model's, which no model can beat but by luck."""
     rng = np.random.default_rng(0)

@@ -25,15 +25,6 @@ def test_uncalibrated_it_is_the_pipeline_people_write(K, C):
     assert model.converged_
 
 
-def test_weights_are_scikit_learns():
-    """Integer weights are repeated rows, scaling and imputing included."""
-    X, y, categorical = mixed(120, 3, 2)
-    weights = np.random.default_rng(0).integers(1, 4, size=120)
-    model = Logistic(numeric_transform="none", calibration="none", categorical_features=categorical)
-    repeated = model.fit(np.repeat(X, weights, axis=0), np.repeat(y, weights)).posterior(X)
-    np.testing.assert_allclose(model.fit(X, y, weights).posterior(X), repeated, atol=1e-5)
-
-
 def test_missing_and_never_missing_by_hand():
     """A value missing only at prediction counts as the mean; one missing in training has a term of its own."""
     X = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 1.0], [3.0, 1.0], [np.nan, 1.0], [np.nan, 1.0]])

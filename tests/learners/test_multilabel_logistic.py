@@ -85,20 +85,3 @@ def test_a_label_of_one_row_can_be_learnt(chain):
     P = MultilabelLogistic(chain=chain, categorical_features=[3]).fit(X, Y).posterior(X)
     assert np.isfinite(P).all()
     assert P[5, 0] > P[:, 0].mean()
-
-
-def test_weights_count_as_rows():
-    """Rows of weight 2 are like rows twice; those of weight 0 are absent, and may leave a label constant."""
-    X, Y = drawn(120)
-    weights = np.random.default_rng(0).integers(0, 3, 120)
-    twice = np.repeat(np.arange(120), weights)
-    weighted = MultilabelLogistic(calibration="none", categorical_features=[3]).fit(X, Y, weights)
-    repeated = MultilabelLogistic(calibration="none", categorical_features=[3]).fit(X[twice], Y[twice])
-    assert np.allclose(weighted.posterior(X), repeated.posterior(X), atol=1e-6)
-
-
-def test_calibration_makes_probabilities_true():
-    """On new rows the mean probability of each label is near its frequency."""
-    X, Y = drawn(3000, seed=4)
-    model = MultilabelLogistic(chain=True, categorical_features=[3], random_state=0).fit(X[:2000], Y[:2000])
-    assert np.allclose(model.posterior(X[2000:]).mean(axis=0), Y[2000:].mean(axis=0), atol=0.04)
