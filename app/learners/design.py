@@ -79,6 +79,27 @@ class Design:
 
     def matrix(self, X: np.ndarray) -> np.ndarray | sparse.csr_matrix:
         """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width) at most."""
+        filled = len(self.numeric) + len(self.marked) + len(self.categorical)
+        if not len(self.categorical) or filled >= _DENSE * self.width:
+            return self.dense(X)
+        sparse, front = scikit().sparse, self._front(X)
+        at = self._one_hot(X)
+        ones = sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), self.width - front.shape[1]))
+        return sparse.hstack((sparse.csr_matrix(front), ones), format="csr")
+
+    def dense(self, X: np.ndarray) -> np.ndarray:
+        """The same as an array. O(n width)."""
+        front = self._front(X)
+        if not len(self.categorical):
+            return front
+        found = np.zeros((len(X), self.width))
+        found[:, : front.shape[1]] = front
+        rows, columns = self._one_hot(X)
+        found[rows, front.shape[1] + columns] = 1.0
+        return found
+
+    def _front(self, X: np.ndarray) -> np.ndarray:
+        """The columns of numbers and marks."""
         front = X[:, self.numeric] if self.hinges is None else self.hinges.curves(X)
         front -= self.means
         front /= self.scales
@@ -86,12 +107,7 @@ class Design:
         front[missing] = 0.0
         if len(self.marked):
             front = np.concatenate((front, missing[:, self.marked]), axis=1)
-        if not len(self.categorical):
-            return front
-        sparse = scikit().sparse
-        columns = sparse.hstack((sparse.csr_matrix(front), self._one_hot(X)), format="csr")
-        filled = front.shape[1] + len(self.categorical)
-        return columns.toarray() if filled >= _DENSE * self.width else columns
+        return front
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
         """Linear models as one on raw rows: their coefficients (L, width) and intercepts (L,) are of these columns."""
@@ -123,8 +139,10 @@ class Design:
             hinges=hinges,
         )
 
-    def _one_hot(self, X: np.ndarray) -> sparse.csr_matrix:
-        """A 0/1 column per seen value; an unseen one counts as missing, which has no column if it was never seen."""
+    def _one_hot(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and columns of the ones in a 0/1 column per seen value; an unseen one counts as missing, which has
+        no column if it was never seen.
+        """
         rows, columns, start = [], [], 0
         for j, seen in zip(self.categorical, self.values, strict=True):
             place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)
@@ -135,8 +153,7 @@ class Design:
             rows.append(np.flatnonzero(known))
             columns.append(start + place[known])
             start += len(seen)
-        at = (np.concatenate(rows), np.concatenate(columns))
-        return scikit().sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), start))
+        return np.concatenate(rows), np.concatenate(columns)
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from functools import cached_property
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from app.errors import Invalid, sent
 from app.learners.base import Learner
 from app.learners.design import Design
-from app.learners.linear import Hinges, Linear, LinearScorer, softmax
+from app.learners.linear import LARGEST, LinearScorer, softmax
 from app.learners.loading import scikit
 from app.learners.logistic import chosen_transform
 from app.learners.parameters import Majority, Range, Strength
@@ -37,19 +38,21 @@ class Kernel:
     gamma: float
     degree: int
 
-    def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d)."""
+    def __call__(self, A: np.ndarray, B: np.ndarray, squares: np.ndarray | None = None) -> np.ndarray:
+        """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d). `squares` (m,): |b|^2."""
         K: np.ndarray = A @ B.T
         if self.name == "linear":
             return K
         if self.name == "polynomial":
             K *= self.gamma
             K += 1.0
+            limit = _FAR ** (1.0 / self.degree)
+            np.clip(K, -limit, limit, out=K)
             np.power(K, self.degree, out=K)
             return K
         K *= 2.0
         K -= np.einsum("ij,ij->i", A, A)[:, None]
-        K -= np.einsum("ij,ij->i", B, B)
+        K -= np.einsum("ij,ij->i", B, B) if squares is None else squares
         np.minimum(K, 0.0, out=K)  # a squared distance that rounding made negative
         K *= self.gamma
         np.exp(K, out=K)
@@ -60,65 +63,25 @@ class Kernel:
 class KernelScorer:
     """Probabilities from raw rows: softmax of k(x, landmarks) alpha + intercept.
 
-    The kernels depend on inner products of prepared rows only. `products` gives those with the m landmarks straight
-    from raw rows (`Linear`, its outputs the landmarks), and as its last output the number of a row's marks and
-    categories: as these columns are 0 or 1, that is their part of |x|^2. For rbf the outputs are
-    gamma (2 <x, z> - |z|^2). `alpha` (m, K), `intercept` (K,): zero for the reference class.
+    `landmarks` (m, width) are prepared. `alpha` (m, K), `intercept` (K,): zero for the reference class.
     """
 
+    design: Design
     kernel: Kernel
-    products: Linear
-    numeric: np.ndarray
-    means: np.ndarray
-    scales: np.ndarray
+    landmarks: np.ndarray
     alpha: np.ndarray
     intercept: np.ndarray
-    hinges: Hinges | None = None
 
-    @classmethod
-    def fold(
-        cls, design: Design, kernel: Kernel, landmarks: np.ndarray, alpha: np.ndarray, intercept: np.ndarray
-    ) -> Self:
-        """From prepared landmarks (m, width) and the coefficients of their kernel functions."""
-        ones = np.ones((1, design.width))
-        ones[0, : len(design.numeric)] = 0.0
-        rows = np.concatenate((landmarks, ones))
-        shift = np.zeros(len(rows))
-        rows *= kernel.gamma
-        if kernel.name == "rbf":
-            rows[:-1] *= 2.0
-            shift[:-1] = -kernel.gamma * np.einsum("ij,ij->i", landmarks, landmarks)
-        products = design.fold(rows, shift)
-        return cls(kernel, products, design.numeric, design.means, design.scales, alpha, intercept, design.hinges)
+    @cached_property
+    def _squares(self) -> np.ndarray:
+        return np.asarray(np.einsum("ij,ij->i", self.landmarks, self.landmarks))
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        if len(X) <= BLOCK:
-            return self._block(X)
-        return np.concatenate([self._block(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)])
-
-    def _block(self, X: np.ndarray) -> np.ndarray:
-        S = self.products.scores(X)
-        G = S[:, :-1]
-        if self.kernel.name == "rbf":
-            G -= S[:, -1:] + self.kernel.gamma * self._squares(X)
-            np.minimum(G, 0.0, out=G)  # a squared distance that rounding made negative
-            np.exp(G, out=G)
-        else:
-            G += 1.0
-            limit = _FAR ** (1.0 / self.kernel.degree)
-            np.clip(G, -limit, limit, out=G)
-            np.power(G, self.kernel.degree, out=G)
-        return softmax(G.dot(self.alpha) + self.intercept)
-
-    def _squares(self, X: np.ndarray) -> np.ndarray:
-        """|x|^2 (n, 1) over the prepared numeric columns, a missing one being 0."""
-        Q = X.take(self.numeric, axis=1) if self.hinges is None else self.hinges.curves(X)
-        Q = (Q - self.means) / self.scales
-        # fmin and fmax pass over NaN, which must become 0 and is no distance; 1e100 squared is still finite
-        np.copyto(Q, 0.0, where=np.isnan(Q))
-        np.clip(Q, -1e100, 1e100, out=Q)
-        squares: np.ndarray = np.einsum("ij,ij->i", Q, Q)[:, None]
-        return squares
+        if len(X) > BLOCK:
+            return np.concatenate([self.posterior(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)])
+        with np.errstate(over="ignore"):
+            Z = np.clip(self.design.dense(X), -LARGEST, LARGEST)
+        return softmax(self.kernel(Z, self.landmarks, self._squares).dot(self.alpha) + self.intercept)
 
 
 class KernelLogistic(Learner):
@@ -186,7 +149,7 @@ class KernelLogistic(Learner):
         alpha[:, others] = solver.landmark_weights(factor, W[:-1])
         intercept = np.zeros(K)
         intercept[others] = W[-1]
-        return KernelScorer.fold(design, kernel, landmarks, alpha, intercept)
+        return KernelScorer(design, kernel, landmarks, alpha, intercept)
 
     def _fit_linear(
         self, design: Design, X: np.ndarray, Z: Any, Y: np.ndarray, weights: np.ndarray, others: np.ndarray

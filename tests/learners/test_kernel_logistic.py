@@ -135,8 +135,8 @@ def test_data_from_a_kernel_model_are_learnt():
 
 @pytest.mark.parametrize("categories", [4, 40])  # few are prepared as a dense matrix, many as a sparse one
 @pytest.mark.parametrize("name", KERNELS)
-def test_the_fast_way_gives_the_numbers_of_the_plain_way(name, categories):
-    """The folded scorer equals kernels of prepared rows, with missing and never seen values."""
+def test_probabilities_are_those_of_kernels_of_prepared_rows(name, categories):
+    """With missing and never seen values."""
     X, y, weights = mixed(categories=categories)
     model = KernelLogistic(kernel=name, degree=2, numeric_transform="none", categorical_features=[1]).fit(X, y, weights)
     new = mixed(40, seed=3, categories=categories)[0]

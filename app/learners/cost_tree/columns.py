@@ -31,9 +31,7 @@ class Plain:
 
     def columns(self, X: np.ndarray) -> np.ndarray:
         """The columns (n, T), dense, for rows (n, m)."""
-        found = self.design.matrix(X)
-        dense: np.ndarray = found if isinstance(found, np.ndarray) else found.toarray()
-        return dense
+        return self.design.dense(X)
 
     def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
         """The scores of raw rows by linear models of the columns: coefficients (T, scores), intercepts (scores,)."""
