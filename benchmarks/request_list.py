@@ -109,7 +109,6 @@ OPTIONS = """
 /acquire 15 {"budget": 5}
 /acquire 10 {"unavailable": ["pain"]}
 /acquire 15 {"feature_costs": {"pain": 2}}
-/acquire 8 {"target": {"cost": 0.4}, "benefits": null, "cost_matrix": null, "actions": null}
 /benefit 60 {"points": 20}
 /outcomes 20 {"correct": true}
 /aliases/{alias} 100 {"version": 1}

@@ -5,7 +5,7 @@ states that rows pass through, none of them grown from these rows, with the prob
 benefits. When a request brings a matrix and prices, every row's decision in every state has its benefit, and one pass
 from the last state to the first values going on: the gain of a question is the benefit of what happens after it (asking
 on as long as that pays) less the benefit of deciding now. Regressed on what is at stake, this is the estimate that a
-case is judged by. In place of benefits, `size_for` finds how much a right class must be worth to reach a target.
+case is judged by.
 Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by time: so it is in a
 chain of forests, where all cases meet the same states. Elsewhere it is by the feature that comes next, so that it also
 serves cases that begin with other knowledge than the rows did. `StageCurve` and `Blend` make probabilities mean what
@@ -15,16 +15,14 @@ they say also where only a part of the features is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
 
 from app.acquisition.session import Prices, check_budget, purchases, slack_of
-from app.decisions.benefit import LARGEST, decide
-from app.errors import Invalid, pointer
+from app.decisions.benefit import decide
 
 FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
 _BLOCK = 2_000_000  # states times actions that are in memory together
@@ -204,78 +202,6 @@ def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     tiny = spread <= 1e-12 * xx
     slope = np.clip(np.where(tiny, 0.0, (xy - x * y) / np.where(tiny, 1.0, spread * (1 + _RIDGE))), 0.0, 1.0)
     return y - slope * x, slope
-
-
-_SIZES = 41  # over ten orders of magnitude
-_STEPS = 16  # of bisection between two of them
-_CHEAP, _DEAR = 1e-2, 1e6  # worth of a right class in units of the smallest price, and of all prices
-
-
-def parse_target(target: Any) -> tuple[str, float]:
-    """`{"cost": 6}` or `{"error": 0.1}` as a name and a number; Invalid with the place."""
-    if not isinstance(target, dict) or len(target) != 1 or not target.keys() <= {"cost", "error"}:
-        raise Invalid.at("", 'a target is an object with cost or error, as in {"cost": 6}')
-    ((name, value),) = target.items()
-    most = LARGEST if name == "cost" else 1
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise Invalid.at(pointer(name), f"{name} is a number from 0 to {most:g}")
-    return name, float(value)
-
-
-def size_for(experience: Experience, prices: Prices, name: str, value: float) -> float:
-    """What a right class must be worth, so that stopping by worth has this mean `cost`, or `error`, on the experience.
-
-    Of the costs that are reached the largest up to `value`; of the sizes with at most this error the cheapest. Neither
-    rises or falls all the way with the size, so many are tried. Invalid at /error where none of them reaches it.
-    O(60 n S).
-    """
-    stake, now = experience.valued(np.eye(experience.P.shape[2]))
-    wrong = experience.P.argmax(axis=2) != experience.y[:, None]
-    rows = np.arange(len(experience))
-
-    def cost_and_error(size: float) -> tuple[float, float]:
-        ends, paid = experience.ends(experience.fitted(size * stake, size * now, prices), size * stake, prices)
-        return float(paid[rows, ends].mean()), float(wrong[rows, ends].mean())
-
-    real = prices.cost[prices.cost > 0]
-    if not len(real):
-        return 1.0
-    sizes = np.geomspace(_CHEAP * float(real.min()), _DEAR * float(real.sum()), _SIZES)
-    tried = [(size, *cost_and_error(size)) for size in sizes.tolist()]
-    if name == "cost":
-        return _best(tried, cost_and_error, lambda cost, _: cost <= value, lambda cost: cost, 1)
-    if (least := min(error for _, _, error in tried)) > value:
-        raise Invalid.at(
-            "/error", f"the error on unseen rows is at least {least:.4g}, with all that is worth asking for"
-        )
-    return _best(tried, cost_and_error, lambda _, error: error <= value, lambda cost: -cost, -1)
-
-
-def _best(
-    tried: list[tuple[float, float, float]], cost_and_error: Callable[[float], tuple[float, float]],
-    holds: Callable[[float, float], bool], merit: Callable[[float], float], step: int,
-) -> float:  # fmt: skip
-    """Of the sizes `tried` (size, cost, error), and some between the best and the next one where it does not hold, the
-    one of the largest merit of its cost among those where it holds; the first one where there is none.
-    """
-    good = [i for i, (_, *found) in enumerate(tried) if holds(*found)]
-    if not good:
-        return tried[0][0]
-    at = max(good, key=lambda i: merit(tried[i][1]))
-    best, most = tried[at][0], merit(tried[at][1])
-    if not 0 <= at + step < len(tried) or at + step in good:
-        return best
-    inside, outside = best, tried[at + step][0]
-    for _ in range(_STEPS):
-        middle = math.sqrt(inside * outside)
-        cost, error = cost_and_error(middle)
-        if not holds(cost, error):
-            outside = middle
-            continue
-        inside = middle
-        if merit(cost) > most:
-            best, most = middle, merit(cost)
-    return best
 
 
 _PRIOR_ROWS = 10.0  # rows that speak for no factor

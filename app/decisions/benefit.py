@@ -55,8 +55,7 @@ class Prepared:
     """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked, kept for the next request.
 
     `actions` name its columns; they are the classes where it is not `is_named`. `best` are the actions that were best
-    for the classes in training. Not `stated`: it is the one that reaches a target, in no unit of the caller's, and no
-    answer contains it.
+    for the classes in training.
     """
 
     benefits: np.ndarray
@@ -64,7 +63,6 @@ class Prepared:
     is_named: bool = True
     classes: Sequence[int | str] = ()
     best: Sequence[object] = ()
-    stated: bool = True
 
     @cached_property
     def warnings(self) -> list[str]:

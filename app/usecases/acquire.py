@@ -32,15 +32,6 @@ _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
 UNAVAILABLE = -1
 
-_TARGET = {
-    "type": ["object", "null"],
-    "properties": {"cost": {"type": "number", "minimum": 0}, "error": {"type": "number", "minimum": 0, "maximum": 1}},
-    "minProperties": 1,
-    "maxProperties": 1,
-    "additionalProperties": False,
-}
-Target = Annotated[Any, WithJsonSchema(_TARGET)]
-TARGET = "in place of benefits: the mean cost of a case, or the error, at which to stop, as the model foresees it"
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
 
@@ -48,7 +39,7 @@ _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string"
 
 
 class AcquireRequest(MatrixFields, OwnIds, RecordField):
-    """All that is known so far, and what the rest may cost; prices, budget, target and benefits are checked where the
+    """All that is known so far, and what the rest may cost; prices, budget and benefits are checked where the
     model is known.
     """
 
@@ -63,7 +54,6 @@ class AcquireRequest(MatrixFields, OwnIds, RecordField):
         description="a row per actual class, a column per action, in the currency of the prices; or the name of a saved"
         " matrix",
     )
-    target: Target = Field(default=None, description=TARGET)
     known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
         default=None,
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
@@ -139,7 +129,7 @@ class AcquireAnswer(RootModel[CaseAnswer | BatchAnswer]):
 
 @dataclass(frozen=True)
 class CaseStates:
-    """Where n cases stand. `reason` (n,): why each stops, or None; `P` (n, K) calibrated; with benefits or a target the
+    """Where n cases stand. `reason` (n,): why each stops, or None; `P` (n, K) calibrated; with benefits the
     `decision`, and the expected `gain` (n,) of asking on (NaN where nothing can be asked).
     """
 
@@ -192,9 +182,6 @@ class CaseStates:
         if self.decision is None or self.stakes is None:
             yield from repeat({}, len(self.states))
             return
-        if not self.stakes.stated:
-            yield from ({"decision": self.stakes.actions[choice]} for choice in self.decision.choice.tolist())
-            return
         names = [str(action) for action in self.stakes.actions]
         gains: Iterator[float] = repeat(np.nan) if self.gain is None else iter(self.gain.tolist())
         columns = zip(self.decision.choice.tolist(), self.decision.expected_benefits.tolist(), gains, strict=False)
@@ -215,8 +202,6 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: C
     """
     ready = model.once(asker)
     stakes, prices = ready.stakes(asked), ready.priced(asked.feature_costs)
-    if asked.target is not None:
-        stakes = ready.targeted(asked.target, asked, prices)
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, place, asked.unavailable)
     states = ready.model.step(known.X, known.status, prices, asked.budget, stop_when_settled=stakes is None)

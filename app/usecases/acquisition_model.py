@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from app.acquisition.session import Prices, StepwiseModel
-from app.acquisition.stopping import Experience, Worth, parse_target, size_for
+from app.acquisition.stopping import Experience, Worth
 from app.decisions.benefit import Prepared
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid, below
@@ -22,8 +22,6 @@ from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
-
-_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +39,7 @@ class AcquisitionModel:
     calibrator: Calibrator | None
     experience: Experience | None
     learns: bool
-    _kept: OrderedDict[bytes, Any] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[bytes, Worth] = field(default_factory=OrderedDict)
 
     @classmethod
     def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> AcquisitionModel:
@@ -101,19 +99,6 @@ class AcquisitionModel:
         check_few_actions(sent, B.shape[1])
         return Prepared(B, actions or classes, actions is not None, classes)
 
-    def targeted(self, target: Any, sent: HasMatrix, prices: Prices) -> Prepared:
-        """The classes as actions, a right one worth as much as reaches the target on unseen rows."""
-        if sent.stated:
-            raise Invalid.at("/target", "send benefits or a target; they are mutually exclusive")
-        if self.experience is None:
-            raise Invalid.at("/target", "this model has not learned when to stop, and reaches no target")
-        with below("/target"):
-            name, value = parse_target(target)
-            known = (f"{name} {value}", *prices.arrays)
-            size = self._once(lambda experience: size_for(experience, prices, name, value), *known)
-        benefits = size * np.eye(len(self.classes))
-        return Prepared(benefits, self.classes, is_named=False, classes=self.classes, stated=False)
-
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,
         else by the experience of states with as many `known` features (n,).
@@ -127,22 +112,15 @@ class AcquisitionModel:
         """What asking on is worth with these benefits and prices; None where the model has learnt nothing about it."""
         if self.experience is None:
             return None
-        known = (f"{B.shape} {budget}", B, *prices.arrays)
-        return self._once(lambda experience: experience.worth(B, prices, budget), *known)
-
-    def _once(self, make: Callable[[Experience], _Made], what: str, *arrays: np.ndarray) -> _Made:
-        """What is made of the experience, kept for `what` is told by a text and arrays."""
-        assert self.experience is not None
-        key = sha256(what.encode())
-        for array in arrays:
+        key = sha256(f"{B.shape} {budget}".encode())
+        for array in (B, *prices.arrays):
             key.update(array.tobytes())
         digest = key.digest()
         if digest not in self._kept:
-            self._kept[digest] = make(self.experience)
+            self._kept[digest] = self.experience.worth(B, prices, budget)
             while len(self._kept) > _REMEMBERED:
                 self._kept.popitem(last=False)
-        made: _Made = self._kept[digest]
-        return made
+        return self._kept[digest]
 
 
 def asker(model: Loaded) -> AcquisitionModel:

@@ -17,7 +17,7 @@ from app.usecases.acquire import AcquireRequest, CaseStates
 from app.usecases.ports import Ports
 from app.usecases.record import batch, check_moment, ids_of, wish_of
 
-_FIGURES = ("budget", "feature_costs", "target", "unavailable")
+_FIGURES = ("budget", "feature_costs", "unavailable")
 
 
 def recorded(
@@ -40,8 +40,7 @@ def recorded(
     done = [reason is not None for reason in states.reason]
     at: np.ndarray = np.flatnonzero(done)
     choice = states.states.prediction if states.decision is None else states.decision.choice
-    stated = states.stakes is not None and states.stakes.stated and states.decision is not None
-    expected = states.decision.expected_benefits[at, choice[at]] if stated and states.decision is not None else None
+    expected = None if states.decision is None else states.decision.expected_benefits[at, choice[at]]
     details = _details(cases, states)
     texts = [orjson.dumps(cases[i]).decode() for i in at] if wish.instances else None
     decided = Decided(
@@ -68,14 +67,13 @@ def _terms(model: Loaded, asked: AcquireRequest, states: CaseStates) -> Terms:
     figures = {name: list(value) if name == "unavailable" else value for name, value in sent.items() if value}
     if asked.budget is not None:
         figures["budget"] = asked.budget
-    stated = stakes is not None and stakes.stated
     return Terms(
         verb="acquire",
         model=model.name,
         version=model.version,
-        rule="expected_benefit" if stated else "most_probable" if stakes is None else "target",
+        rule="most_probable" if stakes is None else "expected_benefit",
         classes=classes,
         actions=classes if stakes is None else tuple(stakes.actions),
-        benefits=tuple(map(tuple, stakes.benefits.tolist())) if stakes is not None and stated else None,
+        benefits=None if stakes is None else tuple(map(tuple, stakes.benefits.tolist())),
         figures=figures or None,
     )

@@ -17,7 +17,6 @@ from app.decisions.benefit import LARGEST, Prepared, row_benefits
 from app.errors import Flaw, Invalid, below, pointer, reject
 from app.features import is_float
 from app.registry.loaded import Loaded
-from app.usecases.acquire import TARGET, Target
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.datasets import find_named
 from app.usecases.feature_costs import FeatureCosts
@@ -48,7 +47,6 @@ class SimulateRequest(NamedMatrixFields):
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
-    target: Target = Field(default=None, description=TARGET)
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:
@@ -74,7 +72,7 @@ class BudgetOutcomes(BaseModel):
     plain: Outcome = Field(description="until every tree has its answer")
     vote_stopping: Outcome | None = Field(default=None, description="until a forest's vote can no longer change")
     worth_stopping: Outcome | None = Field(
-        default=None, description="while more is worth its price; of forests, with benefits or a target"
+        default=None, description="while more is worth its price; of forests, with benefits"
     )
 
 
@@ -106,8 +104,6 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     """
     ready = model.once(asker)
     prices, stakes = ready.priced(asked.feature_costs), ready.stakes(asked)
-    if asked.target is not None:
-        stakes = ready.targeted(asked.target, asked, prices)
     budgets = _budgets(asked.budgets)
     rows, warnings = _labelled(ports, model, asked, caller)
     warnings += ready.stale(prices)
@@ -311,7 +307,7 @@ def _columns(
     with np.errstate(over="ignore"):  # `simulate` reports what overflows
         error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
     columns = {"cost": cost, "questions": questions, "error": error}
-    if stakes is not None and stakes.stated:
+    if stakes is not None:
         benefit = row_benefits(y, stakes.decide(P).choice, stakes.benefits)
         columns |= {"benefit": benefit, "net_benefit": benefit - cost}
     return columns

@@ -30,15 +30,3 @@ def test_the_card_has_the_order_as_a_staircase(service, chain):
     assert all(step["price"] in prices[step["asks"]] for step in steps[:-1])
     assert sum(step["stops"] for step in steps) == pytest.approx(1)
     assert card["metrics"]["acquisition"]["budgets"][-1]["worth_stopping"]["questions"] <= len(steps) - 1
-
-
-def test_a_target_shows_no_benefits_over_http(service, chain):
-    """They are null or absent."""
-    body = {"model": chain, "known": {}, "target": {"cost": 2}}
-    one = service.post("/acquire", json=body).json()
-    assert one["decision"] in one["probabilities"]
-    assert not {"expected_benefits", "expected_gain"} & one.keys()
-    fresh = two_class_rows(15, seed=3)
-    simulation = {"model": chain, "rows": fresh["rows"], "labels": fresh["labels"], "budgets": [3]}
-    way = service.post("/acquire/simulate", json=simulation | {"target": {"cost": 2}}).json()["budgets"][0]
-    assert (way["worth_stopping"]["benefit"], way["worth_stopping"]["net_benefit"]) == (None, None)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from app.access.caller import ANYBODY
 from app.acquisition.session import Prices
-from app.acquisition.stopping import size_for
 from app.decisions.benefit import Prepared
 from app.errors import Invalid, TooLarge, pointer
 from app.features import Feature, Schema
@@ -378,84 +377,3 @@ def test_prices_that_make_the_order_stale_are_warned_about():
     some, changed = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]], {first: 100 * prices[first]}
     order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], feature_costs=changed)
     assert any("train with these prices" in text for text in simulated(None, model, order, ANYBODY)["warnings"])
-
-
-def test_a_target_stops_at_its_mean_cost_or_error(forest):
-    """On the experience itself: costs up to the target rise with it; the error is reached as cheaply as it can be."""
-    known, prices = asker(forest).experience, PRICES
-    rows, eye = np.arange(len(known)), np.eye(2)
-    wrong = known.P.argmax(axis=2) != known.y[:, None]
-
-    def journey(name, value):
-        size = size_for(known, prices, name, value)
-        stake, _ = known.valued(size * eye)
-        ends, paid = known.ends(known.worth(size * eye, prices), stake, prices)
-        return paid[rows, ends].mean(), wrong[rows, ends].mean()
-
-    costs = [journey("cost", value)[0] for value in (0, 1.5, 3, 6, 1e6)]
-    assert (costs[0], costs) == (0, sorted(costs))
-    assert all(cost <= most + 1e-9 for cost, most in zip(costs, (0, 1.5, 3, 6, 1e6), strict=True))
-    assert costs[-1] > 0
-    least = journey("cost", 1e6)[1]
-    cost, error = journey("error", least + 0.05)
-    assert error <= least + 0.05
-    assert cost <= costs[-1]
-    with pytest.raises(Invalid) as refused:
-        size_for(known, prices, "error", 0.0)
-    assert refused.value.flaws[0].loc == "/error"
-
-
-def test_a_target_takes_the_place_of_benefits(forest):
-    """The decision is a class; a small cost stops at once, a large one goes on."""
-    at_once, later = (next(acquire(forest, [{}], asked(target={"cost": cost})).documents())
-                      for cost in (0, 100))  # fmt: skip
-    free = {wanted["feature"] for wanted in at_once["frontier"] if wanted["cost"] == 0}
-    assert at_once["reason"] == "not_worth_it" or at_once["next"]["feature"] in free
-    assert (later["status"], later["decision"] in ("ill", "well")) == ("acquire", True)
-    some = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]]
-    order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], target={"cost": 0})
-    assert simulated(None, forest, order, ANYBODY)["budgets"][-1]["worth_stopping"]["cost"] == 0
-
-
-def test_answers_to_a_target_contain_no_benefits(forest):
-    """Those that reach it are in no unit that the caller knows."""
-    for told in acquire(forest, [{}, {}], asked(target={"error": 0.5})).documents():
-        assert "decision" in told
-        assert not {"expected_benefits", "expected_gain"} & told.keys()
-    some = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]]
-    order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], target={"cost": 3})
-    told = simulated(None, forest, order, ANYBODY)
-    ways = [told["nothing"], told["everything"], *(run["worth_stopping"] for run in told["budgets"])]
-    assert all({"cost", "error"} < way.keys() and not {"benefit", "net_benefit"} & way.keys() for way in ways)
-
-
-@pytest.mark.parametrize(
-    ("question", "loc"),
-    [
-        ({"target": 6}, "/target"),
-        ({"target": {}}, "/target"),
-        ({"target": {"cost": 1, "error": 0.1}}, "/target"),
-        ({"target": {"price": 1}}, "/target"),
-        ({"target": {"cost": -1}}, "/target/cost"),
-        ({"target": {"cost": True}}, "/target/cost"),
-        ({"target": {"cost": float("nan")}}, "/target/cost"),
-        ({"target": {"cost": 10**400}}, "/target/cost"),
-        ({"target": {"error": "0.1"}}, "/target/error"),
-        ({"target": {"error": 1.5}}, "/target/error"),
-        ({"target": {"cost": 1}, "benefits": B}, "/target"),
-        ({"target": {"cost": 1}, "actions": ["a", "b"]}, "/actions"),
-    ],
-)
-def test_wrong_targets_are_refused_at_their_place(forest, question, loc):
-    with pytest.raises(Invalid) as error:
-        acquire(forest, [{}], asked(**question))
-    assert [flaw.loc for flaw in error.value.flaws] == [loc]
-
-
-def test_a_model_that_learned_no_stop_reaches_no_target(model):
-    """A tree of classifiers says so."""
-    if asker(model).learns:
-        pytest.skip("forests learn")
-    with pytest.raises(Invalid) as error:
-        acquire(model, [{}], asked(target={"cost": 1}))
-    assert error.value.flaws[0].loc == "/target"

@@ -54,7 +54,7 @@ async def acquire(request: Request) -> Response:
     `next` is the first of them that is not known. A case is decided when all trees are `resolved`
     (`unavailable`: one of them needed a value that cannot be had), when the vote can no longer change
     (`vote_settled`: the class is that of the complete row), when nothing affordable is left (`budget`), or, with
-    `benefits` or a `target` and no tree of classifiers, when more is `not_worth_it`: then the matrix decides, and a
+    `benefits` and no tree of classifiers, when more is `not_worth_it`: then the matrix decides, and a
     settled vote stops nothing.
     The service keeps nothing between calls: send all that is known, in the order in which it was acquired; what was
     wrong is corrected by sending something else.
@@ -140,7 +140,6 @@ route = DirectRoute(
         "one case, the model above": {"model": "triage", "known": {"age": 58}, "budget": 60},
         "two cases, worth stopping": _WORTH,
         "recorded when it is decided": {"model": "triage", "known": {"age": 58}, "budget": 0, "record": True},
-        "a mean cost": {"model": "triage", "known": {"age": 58}, "target": {"cost": 1}},
     },
     tags=["acquire"],
     summary="Which feature should be learnt next, or is enough known?",

@@ -110,7 +110,6 @@ class AcquireOptions(PricedMatrix, total=False):
     """The other fields of `/acquire`."""
 
     budget: float
-    target: Mapping[str, Any] | str
 
 
 class BenefitOptions(TypedDict, total=False):

@@ -271,8 +271,8 @@ class Model(Linked[Mode]):
 
         `known` is an object of values by feature. `ask(feature)` returns a value, or None where it cannot be had; it is
         called until the case is decided. Without `ask` the answer is the state of the case. The answer's `known` has
-        all values. `record` is as in `decide`; `options` are `budget`, `benefits`, `actions`, `feature_costs`,
-        `target`. For a list of objects or a frame, whose empty values are not known yet, `results` has the state of
+        all values. `record` is as in `decide`; `options` are `budget`, `benefits`, `actions`, `feature_costs`.
+        For a list of objects or a frame, whose empty values are not known yet, `results` has the state of
         each.
         """
         fields = {"model": self.reference, **stated(unavailable=[*unavailable] or None, **options)}
