@@ -88,8 +88,7 @@ class Entrance:
             caller.need(PREDICT.scopes)
             if caller.client is None and b"x-forwarded-for" in head:
                 return None  # the server reads the address, for which it counts, further in
-            rate, wait = self._gate.take(caller, scope)
-            return None if wait else self._decided(scope, caller, rate, body, began)
+            return self._decided(scope, caller, self._gate.take(caller, scope), body, began)
         except PayoffError:
             return None
         except Exception:  # noqa: BLE001 - the layers answer it

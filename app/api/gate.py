@@ -210,13 +210,11 @@ class Gate:
             except WrongKey:
                 self._keyring.count_wrong_key(_address(scope))
                 raise
-            if access.counted and caller.rate is not None:
-                exchange.headers, wait = self.take(caller, scope)
-                if wait:
-                    words = f"more than {caller.rate.amount} requests in {caller.rate.seconds} s"
-                    raise TooMany(words, seconds=whole(wait))
+            if access.counted:
+                self.take(caller, scope)
             caller.need(access.scopes)
-        check_query(scope.get("query_string", b""))
+        if query := scope["query_string"]:
+            check_query(query)
         exchange.streams = access.uploads
         exchange.most = self.limits.upload if access.uploads else self.limits.default
         if (announced(head.get(b"content-length", b"")) or 0) > exchange.most:
@@ -233,22 +231,23 @@ class Gate:
             check_site(scope["method"], head, self._hosts)
         return caller
 
-    def take(self, caller: Caller, scope: ASGIScope) -> tuple[list[Header], float]:
-        """Take this request off the caller's rate, once: what the answer's headers say of it, and the seconds to wait.
+    def take(self, caller: Caller, scope: ASGIScope) -> list[Header]:
+        """Take this request off the caller's rate, once: what the answer's headers say of it, which `Exchange` adds.
 
-        Seconds are 0 where the rate allows the request. One with many instances is one.
+        TooMany where nothing is left of it. A request with many instances is one.
         """
         rate, state = caller.rate, scope["state"]
         if rate is None:
-            return [], 0.0
-        if "rate" in state:  # the entrance has asked, and could not answer
-            return cast(tuple[list[Header], float], state["rate"])
-        allowed = self._rates.take(caller.client or _address(scope), rate)
-        name = b'"key"' if caller.client else b'"address"'
-        policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
-        left = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))
-        state["rate"] = [policy, left], allowed.wait
-        return [policy, left], allowed.wait
+            return []
+        if "rate" not in state:  # else the entrance has asked, and could not answer
+            allowed = self._rates.take(caller.client or _address(scope), rate)
+            name = b'"key"' if caller.client else b'"address"'
+            policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
+            left = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))
+            state["rate"], state["wait"] = [policy, left], allowed.wait
+        if wait := state["wait"]:
+            raise TooMany(f"more than {rate.amount} requests in {rate.seconds} s", seconds=whole(wait))
+        return cast(list[Header], state["rate"])
 
     def record(self, scope: ASGIScope, route: str, request_id: str, status: int, seconds: float) -> None:
         """Count a request that was answered, and write its line."""
@@ -312,7 +311,7 @@ _UNLESS_OWN: tuple[Header, ...] = (
 
 class Exchange:
     """One request and its answer. `Gate.admit` sets `most`, the largest body in bytes, `streams` where the body goes to
-    disk as it arrives, and is not charged, and `headers` that the answer gets.
+    disk as it arrives, and is not charged.
     """
 
     def __init__(self, memory: Memory, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -320,12 +319,12 @@ class Exchange:
         self.status = 0  # of the answer, once it has begun
         self.held = 0  # bytes of memory
         self.most, self.streams = 0, False
-        self.headers: list[Header] = []
         self._memory, self._receive, self._send = memory, receive, send
         self._seen = 0
         self._until: float | None = None
         self._read = False
-        scope.setdefault("state", {})["exchange"] = self
+        self._state: dict[str, Any] = scope.setdefault("state", {})
+        self._state["exchange"] = self
 
     def charge(self, count: int, each: int = VALUE) -> None:
         """Hold memory until the answer is sent, see `Charge`; from any thread."""
@@ -355,7 +354,7 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             own = (b"x-request-id", self.request_id.encode())
-            message["headers"] = secured([*message["headers"], own, *self.headers])
+            message["headers"] = secured([*message["headers"], own, *self._state.get("rate", ())])
         await self._send(message)
 
     def _hold(self, size: int) -> None:

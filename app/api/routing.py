@@ -235,33 +235,33 @@ def parsed_text(name: str, text: str) -> Any:
 # What routes ask for
 
 
-def ports(request: Request) -> Ports:
+def ports_of(request: Request) -> Ports:
     """The stores."""
     return cast(Ports, request.app.state.ports)
 
 
 async def _ports(request: Request) -> Ports:
     """The stores as a dependency: no thread is needed, of which there may be none left."""
-    return ports(request)
+    return ports_of(request)
 
 
-async def caller(request: Request) -> Caller:
-    """Who asks."""
-    return who(request)
+async def _caller(request: Request) -> Caller:
+    """Who asks, as a dependency."""
+    return caller_of(request)
 
 
-def who(request: Request) -> Caller:
+def caller_of(request: Request) -> Caller:
     """Who asks, as the gate found out."""
     return cast(Caller, request.scope["state"]["caller"])
 
 
 PortsDep = Annotated[Ports, Depends(_ports)]
-CallerDep = Annotated[Caller, Depends(caller)]
+CallerDep = Annotated[Caller, Depends(_caller)]
 PageSize = Annotated[int, Query(ge=1, le=500)]
 PageToken = Annotated[str | None, Query(max_length=200, description="`next_page_token` of the page before")]
 
 
-async def need_model(request: Request, caller: CallerDep) -> None:
+async def only_own_models(request: Request, caller: CallerDep) -> None:
     """Forbidden where the path names a model that the key is not for."""
     named = request.path_params.get("name", request.path_params.get("ref"))
     if named is not None:
@@ -273,8 +273,8 @@ async def loaded(request: Request, reference: str) -> Loaded:
 
     A store that hangs holds the few threads that load, and none of those that answer.
     """
-    who(request).need_model(reference)
-    registry = ports(request).registry
+    caller_of(request).need_model(reference)
+    registry = ports_of(request).registry
     model = registry.cache.get(reference)
     return await limiters(request).load.run(registry.load, reference) if model is None else model
 
@@ -287,7 +287,7 @@ async def loaded_by_path(request: Request, reference: str) -> Loaded:
         raise error.at_place() from error
 
 
-def naming(response: Response, sent: HasMatrix) -> Response:
+def with_matrix(response: Response, sent: HasMatrix) -> Response:
     """The answer, with the version of the saved matrix that was used."""
     if sent.saved is not None:
         response.headers[MATRIX_HEADER] = sent.saved.reference

@@ -125,7 +125,7 @@ class Index:
         """Point `alias` at a version, unless it points there already. NotFound without that version."""
         with self._changing() as connection:
             if connection.execute(select(versions.c.job).where(_is(versions, (name, version)))).first() is None:
-                need_model(connection, name)
+                check_listed(connection, name)
                 raise unknown_version(name, version)
             before = _target(connection, name, alias)
             if before == version:
@@ -144,7 +144,7 @@ class Index:
         with self._changing() as connection:
             before = _target(connection, name, alias)
             if before is None:
-                need_model(connection, name)
+                check_listed(connection, name)
                 raise unknown_alias(name, alias)
             connection.execute(delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias))
             self._remember(connection, name, alias, who, before, None)
@@ -159,14 +159,14 @@ class Index:
                     f"{name}@{names[0]} points at version {version} ({len(names)} such aliases): move it first"
                 )
             if not _unpublish(connection, _is(versions, (name, version))):
-                need_model(connection, name)
+                check_listed(connection, name)
                 raise unknown_version(name, version)
             also(connection)
 
     def delete_model(self, name: str, who: str, also: Also = write_nothing) -> list[int]:
         """The model with its versions, whose numbers are returned, and aliases. The counter and the history stay."""
         with self._changing() as connection:
-            need_model(connection, name)
+            check_listed(connection, name)
             connection.execute(update(models).where(models.c.name == name).values(listed=False))
             pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
             for alias, version in connection.execute(pointing).all():
@@ -254,7 +254,7 @@ class Index:
         fields = [history.c[field] for field in Move.__dataclass_fields__]
         moves = select(*fields).where(history.c.name == name).order_by(history.c.seq)
         with self.database.reading() as connection:
-            need_model(connection, name)
+            check_listed(connection, name)
             return ModelPage(
                 name,
                 [
@@ -270,7 +270,7 @@ class Index:
         with self.database.reading() as connection:
             text: str | None = connection.execute(select(versions.c.card).where(_is(versions, key))).scalar()
             if text is None:
-                need_model(connection, key[0])
+                check_listed(connection, key[0])
                 raise unknown_version(*key)
             return text
 
@@ -298,7 +298,7 @@ class Index:
         connection.execute(row)
 
 
-def need_model(connection: Connection, name: str) -> None:
+def check_listed(connection: Connection, name: str) -> None:
     """NotFound where no version was ever published under `name`, or none since the model was deleted."""
     if connection.execute(select(models.c.name).where(models.c.listed, models.c.name == name)).first() is None:
         raise unknown_model(name)

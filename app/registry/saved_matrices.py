@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
 from app.errors import Conflict, NotFound, NotReady, Unavailable, unknown
-from app.registry.index import need_model
+from app.registry.index import check_listed
 from app.registry.tables import models, state
 from app.registry.tables import saved_matrices as table
 
@@ -123,7 +123,7 @@ class SavedMatrices:
     def read(self, model: str) -> Mapping[str, Saved]:
         """The matrices in the database now, versions of each oldest first; NotFound for an unknown model."""
         with self._database.reading() as connection:
-            need_model(connection, model)
+            check_listed(connection, model)
             view = self._ask(connection)
         self._learn(view)
         return view.of(model)
@@ -136,7 +136,7 @@ class SavedMatrices:
         NotFound for an unknown model, Conflict where it has no room for more.
         """
         with self._changing() as connection:
-            need_model(connection, model)
+            check_listed(connection, model)
             before = self._ask(connection)
             newest = before.of(model).get(matrix)
             if newest is not None and orjson.loads(newest.content) == orjson.loads(content):
@@ -154,7 +154,7 @@ class SavedMatrices:
     def delete(self, model: str, matrix: str, also: Callable[[Connection], None]) -> None:
         """All versions; their numbers are not used again. NotFound where there is none."""
         with self._changing() as connection:
-            need_model(connection, model)
+            check_listed(connection, model)
             view = self._ask(connection)
             if matrix not in view.of(model):
                 raise NotFound(unsaved(model, matrix, view.of(model)))

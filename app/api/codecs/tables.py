@@ -17,7 +17,7 @@ from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
 from app.api.gate import charge_of
 from app.api.memory import NUMBER, Charge
-from app.api.routing import ports
+from app.api.routing import ports_of
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
@@ -125,7 +125,7 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
     content, charge = io.BytesIO(body), charge_of(request)
     try:
         stream = await run_while_connected(
-            request, ports(request).datasets.arrow_of_parquet, content, charge, most_rows
+            request, ports_of(request).datasets.arrow_of_parquet, content, charge, most_rows
         )
     except Invalid as error:  # the body itself is the file
         raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error

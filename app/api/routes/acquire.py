@@ -20,13 +20,13 @@ from app.api.gate import PREDICT, charge_of, needs
 from app.api.routing import (
     DirectRoute,
     Pace,
+    caller_of,
     loaded,
-    naming,
-    ports,
+    ports_of,
     read,
     refuse_query,
     run,
-    who,
+    with_matrix,
 )
 from app.errors import Invalid, pointer
 from app.outcomes.decision import Batch
@@ -73,7 +73,7 @@ async def acquire(request: Request) -> Response:
     pace: Pace = "now" if small and model in _quick else "in a thread"
     response, batch = await run(request, pace, answer)
     if batch is not None:
-        await ports(request).recorder.record(batch)
+        await ports_of(request).recorder.record(batch)
     return response
 
 
@@ -100,7 +100,7 @@ def _timed(request: Request, asked: AcquireRequest, model: Loaded) -> _Answered:
 
 
 def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
-    asked = with_saved(ports(request), sent, model.name, model.classes)
+    asked = with_saved(ports_of(request), sent, model.name, model.classes)
     cases: Sequence[Any] = [asked.known] if asked.instances is None else asked.instances
     carried = carried_of_ids(asked.ids, cases)
     if asked.instances is not None:
@@ -108,7 +108,7 @@ def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
     place = (lambda _: "/known") if asked.instances is None else partial(pointer, "instances")
     states = usecase.acquire(model, cases, asked, place)
     own = carried.own_ids if carried.columns else None
-    batch, ids = recorded(ports(request), model, asked, cases, states, who(request), own)
+    batch, ids = recorded(ports_of(request), model, asked, cases, states, caller_of(request), own)
     carried = carried if ids is None else carried.with_ids(ids)
     head = {"model": model.named, **(carried.document() if carried.columns else {})}
     if asked.instances is None:
@@ -116,7 +116,7 @@ def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
     else:
         content = orjson.dumps({**head, "warnings": states.warnings}, option=_DUMP)
         content = content[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
-    return naming(Response(content, media_type=JSON), asked), batch
+    return with_matrix(Response(content, media_type=JSON), asked), batch
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, charge_of, needs
-from app.api.routing import StrictRoute, limiters, loaded_by_path, naming, ports
+from app.api.routing import StrictRoute, limiters, loaded_by_path, ports_of, with_matrix
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
@@ -77,8 +77,8 @@ async def benefit(
 
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     rows = usecase.evidence_of(model)
-    body = with_saved(ports(request), body, model.name, model.classes)
-    return naming(_report(request, rows, body, model), body)
+    body = with_saved(ports_of(request), body, model.name, model.classes)
+    return with_matrix(_report(request, rows, body, model), body)
 
 
 def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:

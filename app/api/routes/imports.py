@@ -17,12 +17,12 @@ from app.api.jobs import Order, ordering, starting
 from app.api.memory import BYTE
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
-from app.api.routing import StrictRoute, checked, limiters, need_model
+from app.api.routing import StrictRoute, checked, limiters, only_own_models
 from app.errors import Invalid, Unsupported, pointer
 from app.usecases import import_model as usecase
 from app.usecases.import_model import ImportRequest
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
 
 _FIELD_BYTES = 1 << 20
 _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")

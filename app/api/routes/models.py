@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, StrictBool
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
-from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, need_model
+from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, only_own_models
 from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, Move, VersionLine
 from app.registry.saved_matrices import Saved
@@ -26,7 +26,7 @@ from app.usecases.fields import Text, WireModel
 from app.usecases.matrices import MatrixFields
 from app.usecases.record import RecordingDocument
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
 
 _NO_CONTENT: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
 _REFERENCE_SIGNS = frozenset(":@")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import TRAIN, charge_of, needs
-from app.api.routing import PortsDep, StrictRoute, limiters, need_model
+from app.api.routing import PortsDep, StrictRoute, limiters, only_own_models
 from app.errors import Invalid
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
@@ -20,7 +20,7 @@ from app.usecases.fields import ORDER, SINCE, UNTIL, Bound, Period, is_empty
 from app.usecases.outcome_report.report import By, report
 from app.usecases.ports import Ports
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
 
 _VALUES = 900_000  # columns of a part of a day, and the values that are kept
 

@@ -22,14 +22,14 @@ from app.api.routing import (
     Pace,
     PortsDep,
     StrictRoute,
+    caller_of,
     checked,
     media_type_of_body,
     pace_of,
-    ports,
+    ports_of,
     read_query,
     refuse_query_of_json,
     run,
-    who,
 )
 from app.usecases import outcomes as usecase
 from app.usecases.fields import Name, Period, Text
@@ -92,7 +92,7 @@ async def send_outcomes(request: Request) -> Response:
         kind, body = await unpacked(request, kind, body, usecase.MOST)
     sent, correct = await run(request, pace_of(len(body)), partial(_read, request, kind, body))
     pace: Pace = "long" if len(sent) > _LONG_ROWS or sent.days > _LONG_DAYS else "in a thread"
-    store = partial(usecase.take_in, ports(request), who(request), sent, correct=correct)
+    store = partial(usecase.take_in, ports_of(request), caller_of(request), sent, correct=correct)
     return Response(orjson.dumps(await run(request, pace, store)), media_type=JSON)
 
 

@@ -20,17 +20,17 @@ from app.api.gate import PREDICT, charge_of, needs
 from app.api.routing import (
     DirectRoute,
     Pace,
+    caller_of,
     checked,
     loaded,
     media_type_of_answer,
     media_type_of_body,
-    naming,
     pace_of,
-    ports,
+    ports_of,
     read_query,
     refuse_query_of_json,
     run,
-    who,
+    with_matrix,
 )
 from app.errors import Invalid, below
 from app.outcomes.decision import Batch
@@ -238,7 +238,7 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
     model = None if fields.model is None else await loaded(request, fields.model)
-    by = By(ports(request), request.app.state.shadow.watched, who(request), charge_of(request))
+    by = By(ports_of(request), request.app.state.shadow.watched, caller_of(request), charge_of(request))
     form = media_type_of_answer(request, asked.forms)
     found, pace = None, pace_of(size)
     if pace == "now" and (model is None or model.inline):
@@ -252,7 +252,7 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     def work() -> tuple[Response, Batch | None, int]:
         whole = found or ready(asked, model, by.ports, form)
         answer, batch = answer_to(by, whole, form)
-        return naming(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
+        return with_matrix(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
 
     response, batch, count = await run(request, pace, work)
     if batch is not None:

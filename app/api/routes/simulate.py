@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request, Response
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT, needs
-from app.api.routing import PortsDep, StrictRoute, limiters, loaded, naming, who
+from app.api.routing import PortsDep, StrictRoute, caller_of, limiters, loaded, with_matrix
 from app.registry.loaded import Loaded
 from app.usecases import simulate as usecase
 from app.usecases.datasets import EXAMPLE_ID
@@ -47,5 +47,5 @@ async def simulate(
 
 def _answer(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Response:
     body = with_saved(ports, body, model.name, model.classes)
-    answer = Simulation(model=ModelVersion(**model.named), **usecase.simulate(ports, model, body, who(request)))
-    return naming(Response(answer.model_dump_json(by_alias=True), media_type=JSON), body)
+    answer = Simulation(model=ModelVersion(**model.named), **usecase.simulate(ports, model, body, caller_of(request)))
+    return with_matrix(Response(answer.model_dump_json(by_alias=True), media_type=JSON), body)
