@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import os
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,8 +36,6 @@ from payoff_client.rows import arrow_tools, has_pyarrow, table_of
 from payoff_client.terminal import Bar
 from payoff_client.transport import (
     PARQUET,
-    Awaited,
-    Blocking,
     Call,
     Link,
     Linked,
@@ -51,7 +48,7 @@ from payoff_client.transport import (
     step,
 )
 
-PAUSE = 2  # seconds between two looks at a job that goes on
+PAUSE = 0.2  # seconds between two looks at a job, which the service answers late: a proxy may keep it from waiting
 
 
 class Datasets(Linked[Mode]):
@@ -219,14 +216,12 @@ class Service(Linked[Mode]):
         """
         link = self._link
         job = await link.document(post(path, order, {"Idempotency-Key": uuid4().hex}), Job)
-        look = Call("GET", f"/jobs/{step(job['id'])}", headers={"Prefer": f"wait={PAUSE}"})
+        look = Call("GET", f"/jobs/{step(job['id'])}", headers={"Prefer": "wait=2"})
         with Bar(title, link.progress) as bar:
             while job["status"] in ("queued", "running"):
                 bar.show(job["progress"], job.get("stage"))
-                asked = time.monotonic()
+                await link.sleep(PAUSE)
                 job = await link.document(look, Job)
-                if job["status"] in ("queued", "running") and time.monotonic() - asked < PAUSE / 2:
-                    await link.sleep(PAUSE)  # a proxy keeps the service from waiting
             if job["status"] != "succeeded":
                 raise of_job(job)
             bar.show(1.0, "done")
@@ -292,7 +287,7 @@ class Service(Linked[Mode]):
         await self._link.close()
 
 
-class AsyncPayoff(Service[Awaited]):
+class AsyncPayoff(Service[httpx.AsyncClient]):
     """A client for event loops, whose methods are awaited; its arguments are those of `Payoff`."""
 
     _client = httpx.AsyncClient
@@ -304,7 +299,7 @@ class AsyncPayoff(Service[Awaited]):
         await self.close()
 
 
-class Payoff(Service[Blocking]):
+class Payoff(Service[httpx.Client]):
     _client = httpx.Client
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import shutil
 import sys
 import tempfile
@@ -74,8 +75,11 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "payoff-client")
     retries = logging.StreamHandler()  # nobody waits without knowing why
     LOG.addHandler(retries)
     try:
-        with terminal.output_may_end(), Payoff(chosen.url, progress=False if chosen.json else None) as client:
+        with Payoff(chosen.url, progress=False if chosen.json else None) as client:
             COMMANDS[chosen.command][2](client, chosen)
+        sys.stdout.flush()  # here and not at the end of the process, where an error would be printed
+    except BrokenPipeError:  # the reader has enough, as `head` has: what is left to print is dropped
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
     except tuple(kind for kinds in _EXIT.values() for kind in kinds) as error:

@@ -131,21 +131,12 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
             whole[name] = np.concatenate(found)
         elif found[0] is not None:
             whole[name] = [each for part in found for each in part]
-    return replace(first, **whole, warnings=notes_of([(part.warnings, len(part.choice)) for part in parts]))
+    return replace(first, **whole, warnings=notes_of(part.warnings for part in parts))
 
 
-def notes_of(parts: Sequence[tuple[Sequence[str], int]]) -> list[str]:
-    """The warnings of parts, and how many rows each has: of several parts, each with the rows of the first that has it.
-
-    About a hundred are kept.
-    """
-    found: dict[str, str] = {}
-    start = 0
-    for warnings, rows in parts:
-        for text in warnings if len(found) < _MOST_NOTES else ():
-            found.setdefault(text, f"rows {start} to {start + rows - 1}: {text}")
-        start += rows
-    return list(found if len(parts) == 1 else found.values())
+def notes_of(parts: Iterable[Sequence[str]]) -> list[str]:
+    """The different warnings of parts, about a hundred at most."""
+    return list(dict.fromkeys(text for warnings in parts for text in warnings))[:_MOST_NOTES]
 
 
 @dataclass(frozen=True)

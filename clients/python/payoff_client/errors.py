@@ -160,33 +160,28 @@ def of_job(job: Mapping[str, Any]) -> JobFailed:
 
 
 def located(
-    error: PayoffError,
-    label: Callable[[int], Any],
-    columns: Sequence[str] = (),
-    *,
-    before: int = 0,
-    of_table: bool = False,
+    error: PayoffError, label: Callable[[int], Any], columns: Sequence[str] = (), before: int = 0
 ) -> PayoffError:
     """The same error, whose flaws have the row's label and the column's name.
 
     `label` has a row's label by its position, `before` are the rows before those of the request, `columns` the names by
     position. In a table that was sent as the body, places begin with the row, or with the column's name.
     """
-    error.errors = tuple(_placed(flaw, label, columns, before, of_table=of_table) for flaw in error.errors)
+    error.errors = tuple(_placed(flaw, label, columns, before) for flaw in error.errors)
+    if before and any(flaw.row is None for flaw in error.errors):
+        error.add_note(f"the message counts from the beginning of a part: {before} rows go before it")
     return error
 
 
-def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], before: int, *, of_table: bool) -> Flaw:
+def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], before: int) -> Flaw:
     steps = [step.replace("~1", "/").replace("~0", "~") for step in flaw.loc.split("/")[1:]]
     if steps and steps[0] in _LISTS:
         steps = steps[1:]
-    elif not of_table:
-        return flaw
     if len(steps) == 2 and steps[0] in columns and not _POSITION.fullmatch(steps[0]):
         steps.reverse()
     row, column, *_ = [*steps, "", ""]
     if not _POSITION.fullmatch(row):
-        return replace(flaw, column=row if row in columns else None)
+        return replace(flaw, column=row if row in columns else flaw.column)
     if column not in columns and _POSITION.fullmatch(column) and int(column) < len(columns):
         column = columns[int(column)]
     try:

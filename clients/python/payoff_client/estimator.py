@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
+import httpx
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -15,7 +16,6 @@ from payoff_client.deciding import Decisions, stated
 from payoff_client.documents import Frame, Words
 from payoff_client.model import Model
 from payoff_client.rows import plain
-from payoff_client.transport import Blocking
 
 _LABEL = "label"
 
@@ -75,7 +75,7 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return self.client if self.client is not None else Payoff()
 
     @property
-    def model_(self) -> Model[Blocking]:
+    def model_(self) -> Model[httpx.Client]:
         """The version that `fit` published."""
         check_is_fitted(self, "reference_")
         return self._client().model(self.reference_)

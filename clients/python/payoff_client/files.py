@@ -7,7 +7,7 @@ import gzip
 import io
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -180,7 +180,7 @@ async def send_outcomes(link: Link, outcomes: Any, fields: Mapping[str, Any]) ->
             try:
                 counts = await link.document(call, Counts)
             except PayoffError as error:
-                raise in_file(error, names, before, int if is_file else table.label, of_table=is_file) from None
+                raise located(error, int if is_file else table.label, names, before) from None
             total |= {name: total[name] + value if name in total else value for name, value in counts.items()}
             before += part.rows
     return total
@@ -202,18 +202,3 @@ def _parts_of_table(table: Table, fields: Mapping[str, Any]) -> Iterator[Part]:
 
 def of_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name != "encoding"}  # parts are in UTF-8
-
-
-def in_file(
-    error: PayoffError,
-    names: Sequence[str],
-    before: int,
-    label: Callable[[int], Any] = int,
-    *,
-    of_table: bool = True,
-) -> PayoffError:
-    """The error with its rows counted in the whole, `before` rows having gone before the part."""
-    located(error, label, names, before=before, of_table=of_table)
-    if before and any(flaw.row is None for flaw in error.errors):
-        error.add_note(f"the message counts from the beginning of a part: {before} rows of the file go before it")
-    return error

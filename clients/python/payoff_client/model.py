@@ -45,10 +45,10 @@ from payoff_client.documents import (
     warn,
 )
 from payoff_client.errors import Invalid, InvalidAnswer, PayoffError, located
-from payoff_client.files import PART_SIZE, in_file, of_parts, opened, rest_of, written
+from payoff_client.files import PART_SIZE, of_parts, opened, rest_of, written
 from payoff_client.rows import Rows, Table, plain, table_of
 from payoff_client.terminal import Bar, in_notebook
-from payoff_client.transport import JSON, SVG, Call, Link, Linked, Mode, T, delete, post, put, query, shared, step
+from payoff_client.transport import SVG, Call, Link, Linked, Mode, T, delete, post, put, query, shared, step
 
 _FIGURES = ("limits", "total", "unlimited_total", "gap")  # of all rows of a file together
 
@@ -209,7 +209,7 @@ class Model(Linked[Mode]):
         if isinstance(record, str):
             fields["id"] = record
         repeatable = self._records_nothing if record is None else record is not True
-        notes: list[tuple[list[str], int]] = []
+        notes: list[list[str]] = []
         rest: Object = {}
         done = 0
         with (
@@ -225,8 +225,8 @@ class Model(Linked[Mode]):
                 try:
                     rest, rows = await self._link.read(call, lambda answer: (rest_of(answer), writer.rows_of(answer)))
                 except PayoffError as error:
-                    raise in_file(error, features.names, done) from None
-                notes.append((rest.get("warnings") or [], part.rows))
+                    raise located(error, int, features.names, done) from None
+                notes.append(rest.get("warnings") or [])
                 done += part.rows
                 writer.write(rows)
                 bar.show(part.share, f"{done:,} rows")
@@ -396,8 +396,7 @@ class Model(Linked[Mode]):
                 call = self._once(call_for("/predict", rows, features, sent, form), fields)
                 found.append(await self._link.read(call, partial(decisions_of, rows=len(rows))))
             except PayoffError as error:
-                columns = features.names if features else ()
-                raise located(error, table.label, columns, before=start, of_table=form != JSON) from None
+                raise located(error, table.label, features.names if features else (), start) from None
         return joined(found)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -162,13 +160,3 @@ def say(text: str) -> None:
 def _lines(text: str) -> str:
     """Names come from a service, and may contain what a terminal would obey."""
     return "\n".join(map(printable, text.split("\n")))
-
-
-@contextmanager
-def output_may_end() -> Iterator[None]:
-    """Let the reader of standard output have enough, as `head` does: what is left to print is dropped."""
-    try:
-        yield
-        sys.stdout.flush()  # here and not at the end of the process, where an error would be printed
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -201,15 +201,7 @@ def _unreachable(failure: httpx.RequestError | httpx.InvalidURL) -> PayoffError:
     return Unavailable(f"the service{place} cannot be reached: {reason}")
 
 
-class Blocking:
-    """The mode of a client whose methods return results."""
-
-
-class Awaited:
-    """The mode of a client whose methods return coroutines."""
-
-
-Mode = TypeVar("Mode")
+Mode = TypeVar("Mode")  # the client of httpx: with the blocking one methods return results, else coroutines
 
 
 class Linked(Generic[Mode]):
@@ -223,9 +215,9 @@ class _Method(Protocol[P, T_co]):
     """A method in both modes, as types have it."""
 
     @overload
-    def __get__(self, owner: Linked[Blocking], kind: type) -> Callable[P, T_co]: ...
+    def __get__(self, owner: Linked[httpx.Client], kind: type) -> Callable[P, T_co]: ...
     @overload
-    def __get__(self, owner: Linked[Awaited], kind: type) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
+    def __get__(self, owner: Linked[httpx.AsyncClient], kind: type) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
 
 
 def shared(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> _Method[P, T]:

@@ -533,7 +533,7 @@ def test_files_are_decided_in_parts(client, ward, expected, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize("form", ["frame", "csv", "parquet"])
-def test_warnings_of_parts_have_the_rows_of_their_part(client, ward, monkeypatch, tmp_path, form):
+def test_warnings_of_all_parts_are_told(client, ward, monkeypatch, tmp_path, form):
     sent = frame().reset_index(drop=True)
     sent.loc[[2, 33], "pain"] = ["odd", "strange"]
     monkeypatch.setattr(deciding, "PART_VALUES", 8 * 10)
@@ -543,10 +543,9 @@ def test_warnings_of_parts_have_the_rows_of_their_part(client, ward, monkeypatch
     else:
         write(sent, tmp_path / f"in.{form}")
         found = client.model(ward).decide_file(tmp_path / f"in.{form}", tmp_path / f"out.{form}", **STAKES)["warnings"]
-    places = [re.match(r"rows (\d+) to (\d+): 1 of (\d+) values of 'pain'", each) for each in found]
-    places = [list(map(int, place.groups())) for place in places if place]
-    assert [start <= row <= stop for (start, stop, _), row in zip(places, (2, 33), strict=True)] == [True, True]
-    assert [stop - start + 1 for start, stop, _ in places] == [size for _, _, size in places]
+    told = [each for each in found if re.match(r"1 of (\d+) values of 'pain'", each)]
+    assert len(told) == 2
+    assert ("odd" in told[0], "strange" in told[1]) == (True, True)
 
 
 def test_a_file_with_an_error_names_its_row_and_leaves_nothing(client, ward, monkeypatch, tmp_path):
