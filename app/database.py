@@ -30,7 +30,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.circuit_breaker import CircuitBreaker
-from app.disks import concerns_file, explained, unwritable
+from app.disks import DAMAGED, is_damage, unwritable
 from app.errors import Invalid, Unavailable
 from app.polling import Changes
 
@@ -165,8 +165,7 @@ class Database:
 
     def away(self, error: Exception) -> DatabaseAway | None:
         """What a driver's error means where it says that the database does not answer; None for other errors."""
-        of_server = isinstance(error, self.driver.OperationalError | self.driver.InterfaceError)
-        known = of_server or concerns_file(error) or getattr(error, "sqlstate", None) == _READ_ONLY
+        known = isinstance(error, self.driver.OperationalError | self.driver.InterfaceError) or _is_lost(error)
         return self._away(error, error) if known else None
 
     def close(self) -> None:
@@ -191,7 +190,7 @@ class Database:
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago", _RETRY_SECONDS)
         file = self.engine.url.database if self.is_sqlite else None
-        found = explained(cause, file) if file else None
+        found = DAMAGED if is_damage(cause) else unwritable(file) if file else None
         why = " ".join(str(cause or error).split())
         away = DatabaseAway(why) if found is None else DatabaseAway(f"{file}: {found.what} ({why})", found.fix)
         if self._answered:
@@ -256,11 +255,12 @@ def _is_away(error: SQLAlchemyError, cause: BaseException | None) -> bool:
     """Whether the failure is the database's, now, as against the statement's."""
     if isinstance(error, OperationalError | InterfaceError | NoConnectionFree):
         return True
-    if not isinstance(error, DBAPIError):
-        return False
-    if concerns_file(cause):
-        return True
-    return error.connection_invalidated or getattr(cause, "sqlstate", None) == _READ_ONLY
+    return isinstance(error, DBAPIError) and (error.connection_invalidated or _is_lost(cause))
+
+
+def _is_lost(cause: BaseException | None) -> bool:
+    """Whether a driver's error that is none of operation says that the database cannot be used."""
+    return is_damage(cause) or getattr(cause, "sqlstate", None) == _READ_ONLY
 
 
 def _configure_sqlite(connection: Any, _record: Any) -> None:

@@ -43,18 +43,6 @@ DAMAGED: Final = Obstacle(
 )
 _PRIMARY = 0xFF  # the part of an extended code of SQLite that names the kind of error
 _OF_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_OF_FILE = _OF_DAMAGE | {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_AUTH,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_PROTOCOL,
-    sqlite3.SQLITE_NOMEM,
-}
 
 
 def _forbidden() -> Obstacle:
@@ -87,14 +75,9 @@ def obstacle(folder: Path) -> Obstacle | None:
     return FULL if free < LEAST_BYTES or (disk.f_files and not disk.f_ffree) else None
 
 
-def concerns_file(error: BaseException | None) -> bool:
-    """Whether the database file, its disk or this machine is at fault, rather than a statement."""
-    return _kind(error) in _OF_FILE
-
-
-def explained(error: BaseException | None, file: str) -> Obstacle | None:
-    """What is wrong with the database `file` where SQLite's own words do not say it, and the fix."""
-    return DAMAGED if _kind(error) in _OF_DAMAGE else unwritable(file)
+def is_damage(error: BaseException | None) -> bool:
+    """Whether SQLite cannot read its file as a database."""
+    return getattr(error, "sqlite_errorcode", -1) & _PRIMARY in _OF_DAMAGE
 
 
 def unwritable(file: str) -> Obstacle | None:
@@ -105,9 +88,3 @@ def unwritable(file: str) -> Obstacle | None:
         uid = os.getuid()
         found = Obstacle(f"uid {uid} may not write the file", f"let uid {uid} own the file and its folder (chown)")
     return found
-
-
-def _kind(error: BaseException | None) -> int:
-    """SQLite's primary code of an error, -1 for those of anything else."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return -1 if code is None else code & _PRIMARY

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -13,18 +12,9 @@ import pytest
 
 from app import disks
 from app.database import Database, DatabaseAway
-from app.disks import FULL, NO_FOLDER, READ_ONLY, concerns_file, obstacle, of_error
+from app.disks import FULL, NO_FOLDER, READ_ONLY, obstacle, of_error
 from tests.test_broken_places import fill
 
-CODES = {
-    name: value
-    for name, value in vars(sqlite3).items()
-    if name.startswith("SQLITE_") and isinstance(value, int) and isinstance(name, str)
-}
-OF_THE_SYSTEM = (
-    "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_CORRUPT",
-    "SQLITE_NOTADB", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL", "SQLITE_NOMEM",
-)  # fmt: skip
 NO_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
 
 
@@ -80,21 +70,6 @@ def test_what_cannot_even_be_looked_at(monkeypatch):
     monkeypatch.setattr(os, "statvfs", broken)
 
     assert obstacle(Path("/")) == disks.BROKEN
-
-
-def error(code):
-    found = sqlite3.OperationalError("what SQLite says")
-    found.sqlite_errorcode = code
-    return found
-
-
-@pytest.mark.parametrize("name", [name for name in CODES if name.startswith(OF_THE_SYSTEM)])
-def test_codes_of_the_disk_the_file_and_the_machine_are_told_from_those_of_statements(name):
-    assert concerns_file(error(CODES[name]))
-    for code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH):
-        assert not concerns_file(error(code))
-    assert not concerns_file(None)
-    assert not concerns_file(sqlite3.OperationalError("no code"))
 
 
 @pytest.mark.parametrize("damaged", [b"no database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
