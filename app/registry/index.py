@@ -27,7 +27,7 @@ from app.database import Database
 from app.errors import Conflict
 from app.listing import matches
 from app.registry.card import Card
-from app.registry.snapshot import Key, Snapshot, unknown_alias, unknown_model, unknown_version
+from app.registry.snapshot import Key, Snapshot, absent
 from app.registry.tables import aliases, history, models, state, unpublished, versions
 
 Also = Callable[[Connection], object]
@@ -126,7 +126,7 @@ class Index:
         with self._changing() as connection:
             if connection.execute(select(versions.c.job).where(_is(versions, (name, version)))).first() is None:
                 check_listed(connection, name)
-                raise unknown_version(name, version)
+                raise absent(f"{name}:{version}")
             before = _target(connection, name, alias)
             if before == version:
                 return
@@ -145,7 +145,7 @@ class Index:
             before = _target(connection, name, alias)
             if before is None:
                 check_listed(connection, name)
-                raise unknown_alias(name, alias)
+                raise absent(f"{name}@{alias}")
             connection.execute(delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias))
             self._remember(connection, name, alias, who, before, None)
             also(connection)
@@ -160,7 +160,7 @@ class Index:
                 )
             if not _unpublish(connection, _is(versions, (name, version))):
                 check_listed(connection, name)
-                raise unknown_version(name, version)
+                raise absent(f"{name}:{version}")
             also(connection)
 
     def delete_model(self, name: str, who: str, also: Also = write_nothing) -> list[int]:
@@ -271,7 +271,7 @@ class Index:
             text: str | None = connection.execute(select(versions.c.card).where(_is(versions, key))).scalar()
             if text is None:
                 check_listed(connection, key[0])
-                raise unknown_version(*key)
+                raise absent(f"{key[0]}:{key[1]}")
             return text
 
     def datasets(self) -> set[str]:
@@ -301,7 +301,7 @@ class Index:
 def check_listed(connection: Connection, name: str) -> None:
     """NotFound where no version was ever published under `name`, or none since the model was deleted."""
     if connection.execute(select(models.c.name).where(models.c.listed, models.c.name == name)).first() is None:
-        raise unknown_model(name)
+        raise absent(name)
 
 
 def _time(seconds: float) -> datetime:

@@ -93,34 +93,17 @@ class Snapshot:
         """The version that a reference means; Invalid where it is none, NotFound, naming what there is, otherwise."""
         key = self.references.get(text)
         if key is None:
-            raise self._unknown(Reference.parse(text)).at_place("/model")  # every caller calls a reference `model`
+            raise self._unknown(text).at_place("/model")  # every caller calls a reference `model`
         return key
 
-    def _unknown(self, wanted: Reference) -> NotFound:
-        if wanted.name not in self.references:
-            return unknown_model(wanted.name, _listing("models", sorted({name for name, _ in self.digests})))
-        if wanted.alias is not None:
-            prefix = f"{wanted.name}@"
-            there_are = sorted(known.removeprefix(prefix) for known in self.references if known.startswith(prefix))
-            return unknown_alias(wanted.name, wanted.alias, _listing("aliases", there_are))
-        numbers = sorted((version for name, version in self.digests if name == wanted.name), reverse=True)
-        return unknown_version(wanted.name, wanted.version, _listing("versions", map(str, numbers)))
+    def _unknown(self, text: str) -> NotFound:
+        name = Reference.parse(text).name
+        own = [reference for reference, key in self.references.items() if key[0] == name != reference]
+        there_are = own[::-1] or sorted({key[0] for key in self.digests})  # aliases and new versions first
+        hint = f"there are: {some_of(there_are, _MAX_NAMED)}" if there_are else "there are no models yet"
+        return absent(text, hint)
 
 
-def unknown_model(name: str, hint: str = "") -> NotFound:
-    return NotFound(f"there is no model {name!r}", hint=hint)
-
-
-def unknown_version(name: str, version: int | None, hint: str = "") -> NotFound:
-    return NotFound(f"the model {name!r} has no version {version}", hint=hint)
-
-
-def unknown_alias(name: str, alias: str, hint: str = "") -> NotFound:
-    return NotFound(f"the model {name!r} has no alias {alias!r}", hint=hint)
-
-
-def _listing(what: str, there_are: Iterable[str]) -> str:
-    names = list(there_are)
-    if not names:
-        return f"there are no {what} yet"
-    return f"{what} there are: {some_of(names, _MAX_NAMED)}"
+def absent(reference: str, hint: str = "") -> NotFound:
+    """The error for a model, a version or an alias that does not exist."""
+    return NotFound(f"there is no model {reference!r}", hint=hint)

@@ -11,7 +11,7 @@ from app.errors import NotFound
 from app.listing import page_of, place_of
 from app.registry.card import NAME, Card
 from app.registry.index import ModelLine
-from app.registry.snapshot import Reference, unknown_alias
+from app.registry.snapshot import Reference, absent
 from app.usecases.ports import Ports
 from app.usecases.shadow import check_challengers
 
@@ -31,7 +31,7 @@ def card_of(ports: Ports, reference: str) -> Card:
         if wanted.alias is not None:
             version = model.aliases.get(wanted.alias)
             if version is None:
-                raise unknown_alias(wanted.name, wanted.alias)
+                raise absent(f"{wanted.name}@{wanted.alias}")
         elif model.versions:
             version = model.versions[0].version
         else:
