@@ -106,12 +106,12 @@ def from_json(content: bytes) -> Dataset:
     return _RECORD.validate_json(content)
 
 
-def damaged(dataset_id: str) -> Damaged:
-    return Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")
-
-
-def checked(dataset_id: str, dataset: Dataset) -> Dataset:
-    """The record in a data set's folder; Damaged where it is another's."""
+def read_record(dataset_id: str, content: bytes) -> Dataset:
+    """The record in a data set's folder; Damaged where it is none, or another's."""
+    try:
+        dataset = from_json(content)
+    except ValueError as error:
+        raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again") from error
     if dataset.id != dataset_id:
         raise Damaged(f"the record of {dataset_id} is that of another data set; delete it and upload it again")
     return dataset

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 import structlog
 
 from app import errors
-from app.data.dataset import DataLimits, Dataset, from_json
+from app.data.dataset import DataLimits
 from app.data.source import FILE
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, PayoffError
@@ -46,38 +46,17 @@ class Abandoned(PayoffError):
 
 def read_isolated(
     content: BinaryIO,
-    request: UploadRequest,
+    request: UploadRequest | None,
     sink: BinaryIO,
     limits: DataLimits,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> Dataset:
+) -> bytes:
     """What `read_upload` does, in a process that is killed beyond its limits or once `is_cancelled()` is true.
 
-    `sink` is a file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive
-    the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
+    Returns the record as JSON. Without a `request` a Parquet file is written to `sink` as an Arrow stream. `sink` is a
+    file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive the file, and
+    Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
-    message = _run(limits, request, content, sink, is_cancelled)
-    return from_json(message["dataset"].encode())
-
-
-def unpack_isolated(
-    content: BinaryIO,
-    sink: BinaryIO,
-    limits: DataLimits,
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> None:
-    """Write a Parquet file to `sink` as an Arrow stream, in such a process; raises what `read_isolated` raises."""
-    _run(limits, None, content, sink, is_cancelled)
-
-
-def _run(
-    limits: DataLimits,
-    request: UploadRequest | None,
-    content: BinaryIO,
-    sink: BinaryIO,
-    is_cancelled: Callable[[], bool],
-) -> dict[str, Any]:
-    """Start the process and wait for its one message, which may be an error; without a `request` it unpacks a file."""
     with (
         _on_disk(content) as file,
         _handed(file) as source,
@@ -97,7 +76,7 @@ def _run(
         raise Invalid.at(FILE, f"the file cannot be read ({message['class']})")
     if "class" in message:
         raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
-    return message
+    return str(message["record"]).encode()
 
 
 def _message(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import resource
 import signal
-from pathlib import Path
 from typing import Any, BinaryIO
 
+import psutil
 import pyarrow as pa
 
 from app.data import parquet_file, reading
@@ -27,9 +26,9 @@ def read(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, s
     try:
         if request is None:
             parquet_file.write_stream(content, sink, limits)
-            report = {}
+            record = b""
         else:
-            report = {"dataset": to_json(reading.read_upload(content, request, sink, limits)).decode()}
+            record = to_json(reading.read_upload(content, request, sink, limits))
         sink.flush()
     except MemoryError:  # Arrow's is one, too
         allowed = limits.reader_bytes >> 20
@@ -40,7 +39,7 @@ def read(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, s
         if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {errno.ENOMEM}:
             return {"errno": error.errno}
         return {"class": type(error).__name__, "trace": trace_of(error)}
-    return report
+    return {"record": record.decode()}
 
 
 def _refusal(error: PayoffError) -> dict[str, Any]:
@@ -61,15 +60,5 @@ def confine(limits: DataLimits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seconds = int(limits.reader_seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    used = _private_bytes()
-    if used is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (used + limits.reader_bytes,) * 2)
-
-
-def _private_bytes() -> int | None:
-    """Bytes of private memory of this process, as RLIMIT_DATA counts them; None if the kernel does not report it."""
-    try:
-        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    except OSError:
-        return None
-    return None if found is None else int(found[1]) * 1024
+    used = psutil.Process().memory_info().data
+    resource.setrlimit(resource.RLIMIT_DATA, (used + limits.reader_bytes,) * 2)

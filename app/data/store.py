@@ -18,8 +18,8 @@ from itertools import accumulate
 from types import ModuleType
 from typing import Any, BinaryIO, cast
 
-from app.data.dataset import DataLimits, Dataset, Table, checked, damaged, from_json, to_json
-from app.data.isolated import read_isolated, unpack_isolated
+from app.data.dataset import DataLimits, Dataset, Table, from_json, read_record, to_json
+from app.data.isolated import read_isolated
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Damaged, NotFound
 from app.listing import page_of, place_of
@@ -126,7 +126,7 @@ class DatasetStore:
         """
         request.check()
         with tempfile.TemporaryFile() as sink:
-            dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, is_cancelled)
+            dataset = from_json(read_isolated(content, request, cast(BinaryIO, sink), self.limits, is_cancelled))
             sink.seek(0)
             return self.keep(Draft(replace(dataset, lineage=lineage), sink.read()))
 
@@ -144,7 +144,7 @@ class DatasetStore:
         """
         limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
         with tempfile.TemporaryFile() as sink:
-            unpack_isolated(content, cast(BinaryIO, sink), limits, is_cancelled)
+            read_isolated(content, None, cast(BinaryIO, sink), limits, is_cancelled)
             charge(sink.seek(0, 2), 1)
             sink.seek(0)
             return sink.read()
@@ -173,10 +173,7 @@ class DatasetStore:
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
-        try:
-            return checked(dataset_id, from_json(self._record(dataset_id)))
-        except ValueError as error:
-            raise damaged(dataset_id) from error
+        return read_record(dataset_id, self._record(dataset_id))
 
     def table(self, dataset_id: str) -> Table:
         """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
@@ -245,9 +242,13 @@ class DatasetStore:
 
     def all(self) -> list[Dataset]:
         """Those that are whole; what is being written or removed is not, and one that is damaged hides no other."""
-        whole, unreadable = self.records()
-        for reason in unreadable:
-            _log.warning("data set omitted: %s", reason)
+        whole = []
+        contents = self.storage.read_each(filter(_ID.fullmatch, self.storage.folders()), _RECORD)
+        for dataset_id, content in contents.items():
+            try:
+                whole.append(read_record(dataset_id, content))
+            except Damaged as error:
+                _log.warning("data set omitted: %s", error.detail)
         return whole
 
     def expired(self) -> list[str]:
@@ -256,19 +257,6 @@ class DatasetStore:
             return []
         old = self._clock() - self._keep_inline
         return [dataset.id for dataset in self.all() if dataset.expires and dataset.created_at.timestamp() < old]
-
-    def records(self) -> tuple[list[Dataset], list[str]]:
-        """All records, and what is wrong with those that cannot be read."""
-        whole, unreadable = [], []
-        contents = self.storage.read_each(filter(_ID.fullmatch, self.storage.folders()), _RECORD)
-        for dataset_id, content in contents.items():
-            try:
-                whole.append(checked(dataset_id, from_json(content)))
-            except ValueError:
-                unreadable.append(damaged(dataset_id).detail)
-            except Damaged as error:
-                unreadable.append(error.detail)
-        return whole, unreadable
 
     def _period(self) -> str:
         """Which half of the time that inline data sets are kept it is now; empty where they are kept for ever."""
