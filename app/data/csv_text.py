@@ -22,7 +22,8 @@ from app.text import MISSING
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = 1 << 21  # bytes parsed at a time; also the longest row
 _WIDE = 4_000  # columns: a block costs a few calls for each column, so of wider tables it holds more rows
-_CODECS = {"latin-1": "cp1252"}  # as browsers read it: spreadsheets mean that, which has signs for 0x80 to 0x9f
+# Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
+_CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _NO_TEXT = {
     b"\x1f\x8b": "gzipped",
     b"PK\x03\x04": "an archive or an Excel file",
@@ -55,9 +56,9 @@ class CsvText:
             return "skip" if len(ragged) < MAX_ERRORS else "error"
 
         header, last = 1, None
-        with _explained(ragged):
+        with self._explained(ragged):
             reader = arrow_csv.open_csv(
-                pa.PythonFile(self._text(), mode="r"),
+                self._text(),
                 read_options=arrow_csv.ReadOptions(
                     use_threads=False,
                     block_size=_BLOCK * (1 + len(self.names) // _WIDE),
@@ -80,61 +81,68 @@ class CsvText:
         if last is not None and "\n" in last.as_py():
             raise Invalid.at("", "the last value runs over several lines; close the quote that opens it")
 
-    def _text(self) -> BinaryIO:
-        """Arrow's own check of UTF-8 comes too late: it may pass over rows that are of another length, too."""
-        return io.BufferedReader(_Utf8(self._content, self._dialect.encoding), _BLOCK)
+    def _text(self) -> pa.NativeFile:
+        """All of it in UTF-8; reading raises UnicodeError where it is not in its encoding.
+
+        Arrow's own check of UTF-8 comes too late: it may pass over rows that are of another length, too.
+        """
+        self._content.seek(0)
+        content = pa.PythonFile(self._content, mode="r")
+        return pa.transcoding_input_stream(content, _CODECS[self._dialect.encoding], "utf-8")
 
     def _header(self) -> list[str]:
         """The names in the first line that is not empty, which is the first row of Arrow's reader, too."""
-        text = io.TextIOWrapper(self._text(), "utf-8-sig", newline="")
+        text = io.TextIOWrapper(self._text(), "utf-8", newline="")
         try:
-            lines = iter(lambda: text.readline(_BLOCK), "")
-            rows = csv.reader(lines, delimiter=self._dialect.delimiter)
-            names = [name.strip() for name in next(filter(None, rows), [""])]
+            with self._explained([]):
+                lines = iter(lambda: text.readline(_BLOCK), "")
+                rows = csv.reader(lines, delimiter=self._dialect.delimiter)
+                names = [name.strip() for name in next(filter(None, rows), [""])]
         except csv.Error as error:
             raise Invalid.at("", f"the header cannot be read ({error})") from error
+        finally:
+            text.detach()  # else it would close the file, which is read again
         if names == [""]:
             raise Invalid.at("", "the file is empty, or its first line holds spaces alone")
         return names
 
+    @contextmanager
+    def _explained(self, ragged: list[Flaw]) -> Iterator[None]:
+        """Arrow's findings in our words; those on ragged rows were noted before."""
+        try:
+            yield
+        except UnicodeError as error:
+            raise self._refusal() from error
+        except pa.ArrowInvalid as error:
+            found = str(error)
+            if "Empty CSV file" in found:  # a header that does not even end its line
+                return
+            if ragged:
+                raise Invalid(_RAGGED, ragged) from error
+            if "straddling" in found:
+                msg = f"a row is longer than {_BLOCK:,} bytes; is there a quote that is not closed?"
+                raise Invalid.at("", msg) from error
+            raise Invalid.at("", f"the file cannot be read as CSV ({found[:200]})") from error
 
-class _Utf8(io.RawIOBase):
-    """The text in UTF-8, from its beginning; Invalid with the line where it is not in its encoding."""
-
-    def __init__(self, content: BinaryIO, encoding: str) -> None:
-        content.seek(0)
-        self._content = content
-        self._encoding = encoding
-        self._decoder = codecs.getincrementaldecoder(_CODECS.get(encoding, encoding))()
-        self._ready = memoryview(b"")
-        self._line = 1
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        chunk = b"?"
-        while chunk and not self._ready:
-            chunk = self._content.read(_BLOCK)
-            try:
-                text = self._decoder.decode(chunk, final=not chunk)
-            except UnicodeError as error:
-                raise self._refusal(error) from error
-            self._line += text.count("\n")
-            self._ready = memoryview(text.encode())
-        size = min(len(into), len(self._ready))
-        into[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _refusal(self, error: UnicodeError) -> Invalid:
-        if self._encoding != "utf-8":
-            return Invalid.at("/encoding", f"the file is not {self._encoding}")
-        if isinstance(error, UnicodeDecodeError):
-            self._line += error.object.count(b"\n", 0, error.start)
+    def _refusal(self) -> Invalid:
+        """The error for text that is not in its encoding."""
+        encoding = self._dialect.encoding
+        if encoding != "utf-8":
+            return Invalid.at("/encoding", f"the file is not {encoding}")
+        self._content.seek(0)
+        wrong = next((number for number, line in enumerate(self._content, 1) if not _is_utf8(line)), 1)
         self._content.seek(0)
         other = "utf-16" if self._content.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
         advice = f"send ?encoding={other}, or save the file as UTF-8"
-        return Invalid.at("", f"line {self._line} is not UTF-8; {advice}")
+        return Invalid.at("", f"line {wrong} is not UTF-8; {advice}")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def check_text(content: bytes) -> None:
@@ -185,23 +193,6 @@ def _check_delimiter(name: str) -> None:
     if other is not None:
         shown = "%09" if other == "\t" else other
         raise Invalid.at("", f"the header is split by {other!r}; send ?delimiter={shown}, or separate by commas")
-
-
-@contextmanager
-def _explained(ragged: list[Flaw]) -> Iterator[None]:
-    """Arrow's findings in our words; those on ragged rows were noted before."""
-    try:
-        yield
-    except pa.ArrowInvalid as error:
-        found = str(error)
-        if "Empty CSV file" in found:  # a header that does not even end its line
-            return
-        if ragged:
-            raise Invalid(_RAGGED, ragged) from error
-        if "straddling" in found:
-            msg = f"a row is longer than {_BLOCK:,} bytes; is there a quote that is not closed?"
-            raise Invalid.at("", msg) from error
-        raise Invalid.at("", f"the file cannot be read as CSV ({found[:200]})") from error
 
 
 def csv_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
