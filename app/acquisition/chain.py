@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from app.acquisition.extra_trees import ExtraTrees
 from app.acquisition.forest import Orders
+from app.acquisition.nodes import Nodes
 from app.acquisition.session import Prices, States, Trajectories, chained, check_budget, checked, slack_of
 from app.acquisition.stopping import FEW, Blend, Experience, StageCurve, Worth
 from app.arrays import F32, F64, I32, Bools, Indices, Ints
@@ -33,7 +33,7 @@ def lacking(S: int, gaps: Bools) -> list[Lacking]:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """F forests of T trees on all rows, each with some features of the order, `lacking` (F,); K classes with a `prior`.
+    """F forests of T trees on all rows, each with some features of the order, `lacking` (F,); K classes.
 
     Of the states 0 … S of the chain and these forests: what each `reads` (S + 1 + F, S), and its log `loss` on unseen
     rows; `masked_loss`: that of the masked forest. `blends` (F,) calibrate each with the one before it that lacks the
@@ -41,19 +41,18 @@ class Reduced:
     """
 
     lacking: Sequence[Lacking]
-    forests: ExtraTrees
-    prior: F64
+    forests: Nodes
     reads: Bools
     loss: F64
     masked_loss: float
     blends: Sequence[Blend]
 
     @classmethod
-    def of(cls, S: int, lacking: Sequence[Lacking], forests: ExtraTrees, prior: F64) -> Self:
+    def of(cls, S: int, lacking: Sequence[Lacking], forests: Nodes) -> Self:
         """Not calibrated: the loss is the less, the more features are read."""
         without = [np.isin(np.arange(S), lost, invert=True) & (np.arange(S) < length) for length, lost in lacking]
         reads = np.concatenate((np.tri(S + 1, S, -1, dtype=bool), without))
-        return cls(lacking, forests, prior, reads, -reads.sum(axis=1, dtype=np.float64), np.inf, [])
+        return cls(lacking, forests, reads, -reads.sum(axis=1, dtype=np.float64), np.inf, [])
 
     def best(self, available: Bools) -> Ints:
         """For each row, with features `available` (n, S): the state, or S + 1 + the forest, of least loss that reads no
@@ -71,9 +70,9 @@ class Reduced:
 
     def shares(self, rows: F32, k: int) -> F64:
         """What forest k says (n, K), with half a tree that says the prior: a few trees are too sure."""
-        T = self.forests.roots.shape[1]
-        P = self.forests.shares(rows, np.full(len(rows), k + 1, dtype=np.int32))
-        P += (self.prior / 2 - P / 2) / (T + 0.5)
+        F = len(self.lacking)
+        P = self.forests.shares(rows, np.full(len(rows), k + 1, dtype=np.int32), F)
+        P += (self.forests.prior / 2 - P / 2) / (len(self.forests.roots) // F + 0.5)
         return P
 
     def calibrated(self, P: F64, y: np.ndarray, weight: np.ndarray, *losses: float) -> Self:
@@ -96,7 +95,7 @@ def mean_loss(P: F64, y: np.ndarray, weight: np.ndarray) -> float:
 class Chain:
     """S forests over the columns of `order` (S,): that of state s >= 1 reads the first s of them; K classes.
 
-    In state 0 the answer is `prior` (K,). `blends` calibrate the states 1 … S, or are empty: each takes its own forest
+    In state 0 the answer is their prior. `blends` calibrate the states 1 … S, or are empty: each takes its own forest
     and some just before it, which are there anyway and err elsewhere. `gaps` (S,) marks columns that had missing values
     in training, so that their forests know what a missing value means. Where another column is missing, a state without
     it or one of the `reduced` forests answers, or `masked`, one forest of rows with random gaps, calibrated by
@@ -106,11 +105,10 @@ class Chain:
     can_settle: ClassVar[bool] = False
     order: Indices
     n_features: int
-    prior: F64
-    forests: ExtraTrees
+    forests: Nodes
     blends: Sequence[Blend]
     gaps: Bools
-    masked: ExtraTrees
+    masked: Nodes
     masked_curve: StageCurve | None
     orders: Orders
     reduced: Reduced | None = None
@@ -172,7 +170,7 @@ class Chain:
         price, _, reached = chained(asked, free[:, self.order], prices, limit)
         length = reached.sum(axis=1, dtype=np.int32)
         rows = np.where(free[:, self.order], np.float32(np.nan), self._ordered(X))
-        P = np.zeros((n, S + 1, len(self.prior)))
+        P = np.zeros((n, S + 1, len(self.forests.prior)))
         parts: list[F64] = []
         for s in range(int(length.max(initial=0)) + 1):
             state = np.full(n, s, dtype=np.int32)
@@ -190,7 +188,7 @@ class Chain:
 
     def shares(self, rows: F32, state: I32) -> F64:
         """What the forest of each row's `state` (n,) says, not calibrated; before the first, the first."""
-        return self.forests.shares(rows, np.maximum(state, 1))
+        return self.forests.shares(rows, np.maximum(state, 1), len(self.order))
 
     @property
     def _depth(self) -> int:
@@ -202,7 +200,7 @@ class Chain:
         for s in np.unique(state).tolist():
             there = np.flatnonzero(state == s)
             if s == 0:
-                P[there] = self.prior
+                P[there] = self.forests.prior
             elif self.blends:
                 P[there] = self.blends[s - 1].apply([part[there] for part in parts[: len(self.blends[s - 1].powers)]])
         gaps = np.isnan(rows) & (np.arange(rows.shape[1]) < state[:, None])
@@ -212,7 +210,7 @@ class Chain:
         return P
 
     def _without(self, rows: F32, state: I32, gaps: Bools) -> F64:
-        S, P, best = rows.shape[1], np.empty((len(rows), len(self.prior))), np.full(len(rows), -1)
+        S, P, best = rows.shape[1], np.empty((len(rows), len(self.forests.prior))), np.full(len(rows), -1)
         if self.reduced is not None:
             best = self.reduced.best((np.arange(S) < state[:, None]) & (~gaps | self.gaps))
         for k in np.unique(best).tolist():
@@ -232,9 +230,7 @@ class Chain:
 
     def _ordered(self, X: F64) -> F32:
         """The columns of the order (n, S), categories ranked."""
-        with np.errstate(over="ignore"):  # what is beyond these numbers is above every threshold anyway
-            rows: F32 = self.orders.apply(X)[:, self.order].astype(np.float32)
-        return rows
+        return self.orders.apply(X)[:, self.order]
 
 
 def _spending(status: I32, prices: Prices) -> tuple[F64, F64]:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from app.acquisition.nodes import Nodes, PriceArrays, Tree, evaluate, flatten, leaves
+from app.acquisition.nodes import MISSING_LEFT, Nodes, PriceArrays, Tree, add_values, child, flatten, leaves, tested
 from app.acquisition.session import Prices, States, Trajectories, checked, slack_of
-from app.arrays import F64, I32, I64, Bools, Ints
+from app.arrays import F32, F64, I32, I64, Bools, Ints
 from app.compiled import copy, kernel
 from app.decisions.explanations import Contributions
 from app.decisions.tree_contributions import Trees, tree_contributions
@@ -27,16 +27,15 @@ class Orders:
     columns: tuple[int, ...] = ()
     ranks: tuple[np.ndarray, ...] = ()
 
-    def apply(self, X: np.ndarray) -> np.ndarray:
-        """`X` (n, m) float64 with codes replaced by ranks; codes never seen in training become missing. O(n)."""
-        if not self.columns:
-            return X
-        X = X.copy()
+    def apply(self, X: np.ndarray) -> F32:
+        """A copy of `X` (n, m) as trees compare it, codes replaced by ranks; unknown codes become missing. O(n)."""
+        with np.errstate(over="ignore"):  # what is beyond these numbers is above every threshold anyway
+            rows: F32 = X.astype(np.float32, order="C")
         for j, ranks in zip(self.columns, self.ranks, strict=True):
             code = X[:, j]
             known = (code >= 0) & (code < len(ranks)) & (code == np.floor(code))
-            X[:, j] = np.where(known, ranks[np.where(known, code, 0).astype(np.intp)], np.nan)
-        return X
+            rows[:, j] = np.where(known, ranks[np.where(known, code, 0).astype(np.intp)], np.nan)
+        return rows
 
 
 def order_categories(
@@ -106,20 +105,21 @@ class FlatForest:
     @property
     def columns(self) -> np.ndarray:
         """The features that some node tests, ascending."""
-        used = np.unique(self.nodes.feature)
+        used = np.unique(self.nodes.column)
         return used[used >= 0]
 
     def first(self, trees: int) -> FlatForest:
         """The forest of its first trees."""
-        roots = self.nodes.roots
-        end = int(roots[trees]) if trees < len(roots) else len(self.nodes.feature)
-        cut = {name: getattr(self.nodes, name)[:end] for name in Nodes._fields[:7]}
-        cut["cover"] = self.nodes.cover[:end]
-        return FlatForest(self.nodes._replace(**cut, roots=roots[:trees]), self.n_features, self.orders)
+        return FlatForest(self.nodes.first(trees), self.n_features, self.orders)
 
     def posterior(self, X: F64) -> F64:
         """Averaged leaf distributions (n, K) of rows X (n, m), NaN where missing; checks nothing. O(n T depth)."""
-        return self._evaluate(X)[0]
+        P, first = np.zeros((len(X), self.n_classes)), np.zeros(len(X), dtype=np.int32)
+        if not self.n_trees:
+            return P + self.nodes.prior
+        add_values(self.nodes, self.orders.apply(X), first, self.n_trees, P)
+        P /= P.sum(axis=1, keepdims=True)
+        return P
 
     def contributions(self, X: F64, chosen: I64) -> Contributions | None:
         """To the mean probability of the second of two classes, of more the chosen one (n,); None without trees.
@@ -130,12 +130,13 @@ class FlatForest:
         if not self.n_trees:
             return None
         ranks, chosen = self.orders.apply(X), chosen if self.n_classes > 2 else np.ones(len(X), dtype=np.intp)
+        column, left = N.column, np.arange(1, len(N.right) + 1, dtype=np.int32)
 
         def goes(some: slice) -> I32:
-            x = ranks[some][:, np.maximum(N.feature, 0)]
-            return np.where(np.isnan(x), N.missing, np.where(x <= N.threshold, N.left, N.right)).astype(np.int32)
+            x = ranks[some][:, np.maximum(column, 0)]
+            return np.where((x <= N.threshold) | (np.isnan(x) & (N.feature >= MISSING_LEFT)), left, N.right)
 
-        trees = Trees(N.roots, N.feature, N.left, N.right, N.cover)
+        trees = Trees(N.roots, column, left, N.right, N.cover)
         value = N.value.astype(np.float64)
         values, base = tree_contributions(trees, goes, value, N.share, chosen, X.shape[1])
         total = value.sum(axis=1)[N.share[self.leaves(X)]].sum(axis=1)  # nearly T: probabilities of 32 bits
@@ -143,7 +144,8 @@ class FlatForest:
 
     def votes(self, X: F64) -> I64:
         """How many trees vote for each class (n, K), for rows as in `posterior`."""
-        return self._evaluate(X)[1]
+        label = self.nodes.label[self.nodes.share[self.leaves(X)]]
+        return np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1)
 
     def predict(self, X: F64) -> np.ndarray:
         """The class (n,) with most votes, ties to the first; without trees the most frequent one."""
@@ -169,13 +171,12 @@ class FlatForest:
         O(n T depth); about 10 microseconds a case.
         """
         X, status, limit = checked(self.n_features, X, status, prices, budget)
-        X = self.orders.apply(X)
         (n, m), K = X.shape, len(self.nodes.prior)
         waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
         price, spent = np.empty((n, m)), np.empty(n)
         P, counts, outcome = np.empty((n, K)), np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
         states(
-            self.nodes, X, status, prices.arrays, limit, slack_of(limit), len(prices.groups),
+            self.nodes, self.orders.apply(X), status, prices.arrays, limit, slack_of(limit), len(prices.groups),
             waiting, price, order, spent, P, counts, outcome,
         )  # fmt: skip
         resolved, missed, wanted = counts.T
@@ -189,14 +190,13 @@ class FlatForest:
         """Trajectories of n rows (`StepwiseModel.travel`). O(n questions (T K + m)); memory n S (K + 4)."""
         free = np.isnan(X) if missing is None else missing
         X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
-        X = self.orders.apply(X)
         n, S, K = len(X), len(self.columns), self.n_classes
         asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
         P, vote = np.zeros((n, S + 1, K)), np.zeros((n, S + 1), dtype=np.int32)
         length, settled = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
         resolved = np.zeros(n, dtype=np.bool_)
         trace(
-            self.nodes, X, free, prices.arrays, limit, slack_of(limit), len(prices.groups),
+            self.nodes, self.orders.apply(X), free, prices.arrays, limit, slack_of(limit), len(prices.groups),
             asked, price, P, vote, length, settled, resolved,
         )  # fmt: skip
         return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved, np.zeros(vote.shape))
@@ -205,26 +205,15 @@ class FlatForest:
         """Zeros (n,): trees that vote cost nothing to evaluate."""
         return np.zeros(len(X))
 
-    def _evaluate(self, X: F64) -> tuple[F64, I64]:
-        P, votes = np.zeros((len(X), self.n_classes)), np.zeros((len(X), self.n_classes), dtype=np.int64)
-        if not self.n_trees:
-            return P + self.nodes.prior, votes
-        evaluate(self.nodes, self.orders.apply(X), P, votes)
-        P /= P.sum(axis=1, keepdims=True)
-        return P, votes
-
 
 @kernel
-def _advance(nodes: Nodes, x: F64, status: Ints, node: int) -> tuple[int, bool]:
+def _advance(nodes: Nodes, x: F32, status: Ints, node: int) -> tuple[int, bool]:
     """The leaf, or the node whose feature is unknown, below `node`; and whether a missing value was met."""
-    missed = False
-    while nodes.feature[node] >= 0 and status[nodes.feature[node]] != 0:
-        value = x[nodes.feature[node]]
-        if np.isnan(value):
-            node = nodes.missing[node]
-            missed = True
-        else:
-            node = nodes.left[node] if value <= nodes.threshold[node] else nodes.right[node]
+    j, missed = tested(nodes, node), False
+    while j >= 0 and status[j] != 0:
+        missed |= np.isnan(x[j])
+        node = child(nodes, node, x[j])
+        j = tested(nodes, node)
     return node, missed
 
 
@@ -249,7 +238,7 @@ def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
     sure[:] = 0
     possible[:] = 0
     for t in range(at.shape[0]):
-        if nodes.feature[at[t]] < 0:
+        if nodes.right[at[t]] < 0:
             sure[nodes.label[nodes.share[at[t]]]] += 1
             possible[nodes.label[nodes.share[at[t]]]] += 1
             continue
@@ -365,7 +354,7 @@ def spent_on(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> fl
 
 @kernel
 def states(
-    nodes: Nodes, X: F64, status: I32, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    nodes: Nodes, X: F32, status: I32, prices: PriceArrays, budget: float, slack: float, n_groups: int,
     waiting: Ints, price: F64, order: I32, spent: F64,
     P: F64, counts: I32, outcome: I32,
 ) -> None:  # fmt: skip
@@ -384,7 +373,7 @@ def states(
         for t in range(T):
             at[t], missed = _advance(nodes, X[i], status[i], nodes.roots[t])
             counts[i, 1] += missed
-            f = nodes.feature[at[t]]
+            f = tested(nodes, at[t])
             if f >= 0:
                 waiting[i, f] += 1
             else:
@@ -404,24 +393,26 @@ def _begin(nodes: Nodes, at: I64, waiting: Ints) -> None:
     waiting[:] = 0
     for t in range(at.shape[0]):
         at[t] = nodes.roots[t]
-        if nodes.feature[at[t]] >= 0:
-            waiting[nodes.feature[at[t]]] += 1
+        f = tested(nodes, at[t])
+        if f >= 0:
+            waiting[f] += 1
 
 
 @kernel
-def _reveal(nodes: Nodes, x: F64, j: int, status: Ints, at: I64, waiting: Ints) -> None:
+def _reveal(nodes: Nodes, x: F32, j: int, status: Ints, at: I64, waiting: Ints) -> None:
     """Advance the trees that wait for feature j, which is now known."""
     waiting[j] = 0
     for t in range(at.shape[0]):
-        if nodes.feature[at[t]] == j:
+        if tested(nodes, at[t]) == j:
             at[t], _ = _advance(nodes, x, status, at[t])
-            if nodes.feature[at[t]] >= 0:
-                waiting[nodes.feature[at[t]]] += 1
+            f = tested(nodes, at[t])
+            if f >= 0:
+                waiting[f] += 1
 
 
 @kernel
 def trace(
-    nodes: Nodes, X: F64, free: Bools, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    nodes: Nodes, X: F32, free: Bools, prices: PriceArrays, budget: float, slack: float, n_groups: int,
     asked: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
     resolved: Bools,
 ) -> None:  # fmt: skip

@@ -11,9 +11,9 @@ from joblib import Parallel, delayed
 
 from app.acquisition.forest import FlatForest, largest, order_categories
 from app.acquisition.growth import Table, bin_columns, grow_tree
-from app.acquisition.nodes import Nodes, PriceArrays, beside, flatten
+from app.acquisition.nodes import Nodes, PriceArrays, beside, child, flatten, tested
 from app.acquisition.session import Prices
-from app.arrays import F64, I32, Bools, Indices
+from app.arrays import F32, F64, I32, Bools, Indices
 from app.compiled import kernel
 from app.progress import checkpoint
 
@@ -128,7 +128,7 @@ class PathCosts:
     """Mean cost and error of a growing forest on n rows: X (n, m) with ranked categories, class codes, weights."""
 
     def __init__(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int) -> None:
-        self._rows = (np.ascontiguousarray(X), codes, weights)
+        self._rows = (np.ascontiguousarray(X, dtype=np.float32), codes, weights)
         self._prices = prices.arrays
         self._used = np.zeros(X.shape, dtype=np.bool_)
         self._discount = np.zeros((len(X), len(prices.groups)))
@@ -150,7 +150,7 @@ class PathCosts:
 
 @kernel
 def prefixes(
-    nodes: Nodes, X: F64, y: Indices, weight: F64, prices: PriceArrays,
+    nodes: Nodes, X: F32, y: Indices, weight: F64, prices: PriceArrays,
     used: Bools, discount: F64, votes: I32, cost: F64, error: F64,
 ) -> None:  # fmt: skip
     """Total cost and weighted errors of the forest after each of its trees, on top of the trees already counted.
@@ -165,13 +165,9 @@ def prefixes(
         wrong = 0.0
         for i in range(X.shape[0]):
             node = nodes.roots[t]
-            while nodes.feature[node] >= 0:
-                f = nodes.feature[node]
-                x = X[i, f]
-                if np.isnan(x):
-                    node = nodes.missing[node]
-                    continue
-                if not used[i, f]:
+            while nodes.right[node] >= 0:
+                f = tested(nodes, node)
+                if not np.isnan(X[i, f]) and not used[i, f]:
                     used[i, f] = True
                     total += weight[i] * discounted[f]
                     g = group[f]
@@ -179,7 +175,7 @@ def prefixes(
                     if more > 0.0:
                         total += weight[i] * more
                         discount[i, g] += more
-                node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
+                node = child(nodes, node, X[i, f])
             votes[i, nodes.label[nodes.share[node]]] += 1
             if largest(votes[i]) != y[i]:
                 wrong += weight[i]

@@ -10,6 +10,7 @@ import numpy as np
 
 from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
+from app.learners.base import check_sizes
 from app.learners.loading import compiled
 from app.learners.parameters import Range
 from app.learners.stepwise import Stepwise, prices_of
@@ -107,6 +108,7 @@ class BudgetForest(Stepwise):
         self._calibrate(P, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
+        check_sizes(X, range(X.shape[1]))
         found = compiled().budget.Growth(self, X, codes, weights).grown()
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = found.point
         self.tradeoff_, self.nothing_ = found.tradeoff, found.nothing

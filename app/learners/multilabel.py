@@ -262,7 +262,7 @@ class Neighbours:
         leaf, codes = np.divmod(places, len(vectors))
         shares = total / np.bincount(leaf, total)[leaf]
         order = np.lexsort((-shares, leaf))
-        nodes = np.arange(len(part.nodes.feature) + 1)
+        nodes = np.arange(len(part.nodes.right) + 1)
         rank = np.arange(len(leaf)) - np.searchsorted(leaf, nodes)[leaf]
         kept = order[rank < MAX_VECTORS]
         starts = np.searchsorted(leaf[kept], nodes)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition import extra_trees
+from app.acquisition import extra_trees, nodes
 from app.acquisition.chain import Chain, ChainExperience, Reduced, lacking
-from app.acquisition.extra_trees import MISSING_LEFT, ExtraTrees, Rule, grow
+from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders
+from app.acquisition.nodes import MISSING_LEFT, beside
 from app.acquisition.session import Prices
 from app.acquisition.stopping import Blend, at_stake
 from app.kernels import CALLS
@@ -21,6 +22,7 @@ from tests.reference.forests import random_prices
 
 seeds = st.integers(0, 10**6)
 PRICES = Prices(np.array([1.0, 2, 0.5, 0]), np.array([1.0, 0.5, 0.5, 0]), np.array([-1, 0, 0, -1], np.int32), ("g",))
+PRIOR = np.array([0.5, 0.3, 0.2])
 
 
 def table(seed, n=60, m=4, K=3, gaps=0.1):
@@ -36,7 +38,7 @@ def forests(seed, states=4, trees=3, **changes):
     X, y = table(seed, **changes)
     K = int(y.max()) + 1
     parts = [grow(X[:s], y, np.ones(len(y)), K, Rule(1), range(trees))[0] for s in range(1, states + 1)]
-    return ExtraTrees.beside(parts, states, K), X, y
+    return beside(parts, PRIOR[:K]), X, y
 
 
 @settings(deadline=None, max_examples=25)
@@ -46,10 +48,10 @@ def test_a_forest_answers_as_its_trees_say(seed, gaps):
     trees, X, y = forests(seed, gaps=gaps)
     rows = np.ascontiguousarray(X.T)
     state = np.arange(len(y)) % 4 + 1
-    expected = [shares(trees, s - 1, x) for s, x in zip(state, rows.tolist(), strict=True)]
-    np.testing.assert_allclose(trees.shares(rows, state), expected, rtol=1e-6)
+    expected = [shares(trees, s - 1, 4, x) for s, x in zip(state, rows.tolist(), strict=True)]
+    np.testing.assert_allclose(trees.shares(rows, state, 4), expected, rtol=1e-6)
     copied = pickle.loads(pickle.dumps(trees))
-    np.testing.assert_array_equal(copied.shares(rows, state), trees.shares(rows, state))
+    np.testing.assert_array_equal(copied.shares(rows, state, 4), trees.shares(rows, state, 4))
 
 
 @settings(deadline=None, max_examples=25)
@@ -162,8 +164,7 @@ def reduced_forests(seed, X, y, marks, calibrated):
         parts.append(grow(rows, y, np.ones(len(y)), 3, Rule(1), [9, 10])[0])
     if not parts:
         return None
-    trees = ExtraTrees.beside(parts, len(parts), 3)
-    reduced = Reduced.of(4, missing, trees, np.array([0.5, 0.3, 0.2]))
+    reduced = Reduced.of(4, missing, beside(parts, PRIOR))
     if not calibrated:
         return reduced
     two = [k > 0 and missing[k - 1][1] == missing[k][1] for k in range(len(missing))]
@@ -178,7 +179,7 @@ def chain(seed, gaps=0.0, known_gaps=(), reduced=None):
     marks = np.isin(np.arange(4), known_gaps)
     order = np.array([3, 0, 4, 1])
     others = None if reduced is None else reduced_forests(seed, X, y, marks, reduced)
-    model = Chain(order, 5, np.array([0.5, 0.3, 0.2]), trees, [], marks, masked, None, Orders(), others)
+    model = Chain(order, 5, trees, [], marks, masked, None, Orders(), others)
     rows = np.full((len(y), 5), 9.0)
     rows[:, order] = X.T
     return model, rows, random_prices(np.random.default_rng(seed), 5)
@@ -225,7 +226,7 @@ def test_a_missing_value_never_reaches_a_forest_that_met_none():
     met = Chain(
         **{field.name: getattr(plain, field.name) for field in fields(Chain)} | {"gaps": np.ones(4, dtype=bool)}
     )
-    expected = met.forests.shares(np.array([[x[0, 3], *[np.nan] * 3]]), np.array([2]))
+    expected = met.forests.shares(np.array([[x[0, 3], *[np.nan] * 3]]), np.array([2]), 4)
     np.testing.assert_array_equal(met.step(x, status, prices).probabilities, expected)
 
 
@@ -265,10 +266,10 @@ def test_a_value_known_out_of_turn_counts_in_its_turn():
     now = model.step(X[:1], status, prices)
     assert now.following[0] == 3
     assert now.order[0, : now.wanted[0]].tolist() == [3, 1]
-    np.testing.assert_array_equal(now.probabilities[0], model.prior)
+    np.testing.assert_array_equal(now.probabilities[0], PRIOR)
     later = model.step(X[:1], status | np.array([[0, 0, 0, 3, 0]]), prices)
     rows = X[:1, model.order].astype(np.float32)
-    np.testing.assert_array_equal(later.probabilities, model.forests.shares(rows, np.array([3])))
+    np.testing.assert_array_equal(later.probabilities, model.forests.shares(rows, np.array([3]), 4))
     assert later.spent[0] == pytest.approx(sum(prices.paid([0, 4, 3])))
 
 
@@ -306,7 +307,7 @@ def test_compiling_ahead_covers_growing_and_answering():
     """After `python -m app.kernels` neither compiles anything more."""
     for call in CALLS.values():
         call()
-    kernels = (extra_trees.grow_extra, extra_trees.answer)
+    kernels = (extra_trees.grow_extra, nodes.add_values)
     compiled = [len(kernel.signatures) for kernel in kernels]
     model, X, prices = chain(0)
     model.posterior(X)

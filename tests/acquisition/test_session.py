@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest, states, trace
-from app.acquisition.nodes import evaluate
+from app.acquisition.nodes import add_values
 from app.acquisition.session import Prices
 from app.errors import Invalid
 from app.kernels import CALLS
@@ -203,7 +203,7 @@ def test_compiling_ahead_covers_what_requests_need():
     """After `python -m app.kernels` answering compiles nothing more."""
     for call in CALLS.values():
         call()
-    kernels = (evaluate, states, trace)
+    kernels = (add_values, states, trace)
     compiled = [len(kernel.signatures) for kernel in kernels]
     forest, _, prices, X, _ = random_case(0)
     forest.posterior(X)

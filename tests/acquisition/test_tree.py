@@ -135,8 +135,8 @@ def test_bins_keep_every_value_of_a_short_column():
 
 
 def test_neighbouring_floats_are_told_apart():
-    """The middle of two adjacent floats rounds to one of them; the lower one goes left all the same."""
-    X = np.array([[1.0], [np.nextafter(1.0, 2)], [-1e308], [1.7e308]])
+    """The middle of two adjacent numbers of float32 rounds to one of them; the lower one goes left all the same."""
+    X = np.array([[1.0], [np.nextafter(np.float32(1), np.float32(2))], [-1e38], [3.4e38]])
     y = np.array([0, 1, 1, 0])
     forest = FlatForest.join([grow_tree(bin_columns(X), y, np.ones(4, int), 2, np.ones(1))], 1, np.ones(2) / 2)
     np.testing.assert_array_equal(forest.predict(X), y)

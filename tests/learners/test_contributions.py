@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
+from app.acquisition.nodes import MISSING_LEFT
 from app.decisions.calibration import Multinomial
 from app.errors import TooLarge
 from app.learners.benefit_logistic import BenefitLogistic
@@ -130,15 +131,17 @@ def test_forests_give_shapley_values(kind, classes):
     chosen = np.arange(12) % classes
     found = forest.contributions(some, chosen)
     N, ranks = forest.model_.nodes, forest.model_.orders.apply(some)
+    columns = N.column
     for i, x in enumerate(ranks):
         k = 1 if classes == 2 else chosen[i]
 
         def goes(node, x=x):
-            v = x[N.feature[node]]
-            return N.missing[node] if np.isnan(v) else (N.left if v <= N.threshold[node] else N.right)[node]
+            v = x[columns[node]]
+            left = N.feature[node] >= MISSING_LEFT if np.isnan(v) else v <= N.threshold[node]
+            return node + 1 if left else N.right[node]
 
         def value(known, k=k, goes=goes):
-            parts = (lambda n: (N.left[n], N.right[n]), lambda n: N.feature[n], lambda n: float(N.cover[n]))
+            parts = (lambda n: (n + 1, N.right[n]), lambda n: columns[n], lambda n: float(N.cover[n]))
             each = [expectation(root, known, goes, *parts, lambda n: float(N.value[N.share[n], k])) for root in N.roots]
             return sum(each) / len(each)
 

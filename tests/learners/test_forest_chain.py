@@ -111,7 +111,7 @@ def test_a_lost_feature_costs_little_more_than_a_chain_without_it():
     assert best < near < 1.2 * near < before
     assert loss < 1.2 * near
     assert loss < 0.9 * before
-    assert loss < 0.6 * -np.log(model.prior[truth]).mean()
+    assert loss < 0.6 * -np.log(model.forests.prior[truth]).mean()
 
 
 @pytest.mark.parametrize("y", [[0, 1, 0, 1], [0, 0, 0, 0, 1], [0, 1], [0, 1, 2, 0, 1, 2, 3]])

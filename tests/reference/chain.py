@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.extra_trees import MISSING_LEFT
+from app.acquisition.nodes import MISSING_LEFT
 
 
 def leaf(trees: Any, root: int, x: list[float]) -> list[float]:
@@ -21,9 +21,10 @@ def leaf(trees: Any, root: int, x: list[float]) -> list[float]:
     return shares
 
 
-def shares(trees: Any, forest: int, x: list[float]) -> np.ndarray:
-    """The mean over the trees of one forest."""
-    return np.mean([leaf(trees, int(root), x) for root in trees.roots[forest]], axis=0)
+def shares(trees: Any, forest: int, forests: int, x: list[float]) -> np.ndarray:
+    """The mean over the trees of one of so many forests."""
+    T = len(trees.roots) // forests
+    return np.mean([leaf(trees, int(root), x) for root in trees.roots[forest * T : (forest + 1) * T]], axis=0)
 
 
 def substitute(model: Any, available: list[bool]) -> int:
@@ -42,14 +43,15 @@ def without(model: Any, x: list[float], state: int) -> np.ndarray:
     S, reduced = len(x), model.reduced
     k = substitute(model, [j < state and not (np.isnan(x[j]) and not model.gaps[j]) for j in range(S)])
     if k < 0:
-        return shares(model.masked, 0, [x[j] if j < state else np.nan for j in range(S)])
+        return shares(model.masked, 0, 1, [x[j] if j < state else np.nan for j in range(S)])
     if k <= S:
-        return shares(model.forests, k - 1, x) if k else model.prior
-    one, T = k - S - 1, reduced.forests.roots.shape[1]
+        return shares(model.forests, k - 1, S, x) if k else model.forests.prior
+    one, F = k - S - 1, len(reduced.lacking)
+    T, prior = len(reduced.forests.roots) // F, reduced.forests.prior
     parts = [one]
     if one and reduced.lacking[one - 1][1] == reduced.lacking[one][1]:
         parts.append(one - 1)
-    told = [(T * shares(reduced.forests, part, x) + model.prior / 2) / (T + 0.5) for part in parts]
+    told = [(T * shares(reduced.forests, part, F, x) + prior / 2) / (T + 0.5) for part in parts]
     if not reduced.blends:
         return told[0]
     blend = reduced.blends[one]

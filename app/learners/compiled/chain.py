@@ -12,9 +12,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from app.acquisition.chain import Chain, ChainExperience, Lacking, Reduced, lacking, mean_loss
-from app.acquisition.extra_trees import ExtraTrees, Rule, grow
+from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders
 from app.acquisition.learning import fit_stages
+from app.acquisition.nodes import Nodes, beside
 from app.acquisition.stopping import Blend
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
@@ -142,22 +143,20 @@ class Growth:
         )
         grown, total, done = Parallel(prefer="threads", return_as="generator")(pieces), sum(map(len, work.values())), 0
         for number, (k, data) in enumerate(rows.items()):
-            trees: list[list[ExtraTrees]] = [[] for _ in reading]
+            trees: list[list[Nodes]] = [[] for _ in reading]
             for (one, _), forest in zip(work[k], islice(grown, len(work[k])), strict=True):
                 trees[one].append(forest)
                 done += 1
                 report(done / total, _stage(number, len(rows)))
-            masked, others = ExtraTrees.beside(trees[0], 1, K), [one for some in trees[S + 1 :] for one in some]
-            forests = ExtraTrees.beside([one for some in trees[1 : S + 1] for one in some], S, K)
             inside = data.fold != k if k != ALL else np.ones(n, dtype=bool)
             prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
-            order, m, gaps = (
-                np.array(self._order, dtype=np.intp),
-                self._learner.n_features_in_,
-                _gaps(data.X[:, inside]),
+            masked, forests, others = (
+                beside([one for some in part for one in some], prior)
+                for part in (trees[:1], trees[1 : S + 1], trees[S + 1 :])
             )
-            reduced = Reduced.of(S, lacking, ExtraTrees.beside(others, len(lacking), K), prior) if lacking else None
-            yield k, Chain(order, m, prior, forests, [], gaps, masked, None, data.orders, reduced)
+            reduced = Reduced.of(S, lacking, others) if lacking else None
+            order, gaps = np.array(self._order, dtype=np.intp), _gaps(data.X[:, inside])
+            yield k, Chain(order, self._learner.n_features_in_, forests, [], gaps, masked, None, data.orders, reduced)
 
 
 def _gaps(X: F32) -> np.ndarray:
@@ -182,7 +181,7 @@ def _stage(number: int, total: int) -> str:
 def _grow_some(
     X: F32, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, reads: Lacking | None, K: int,
     rule: Rule, seeds: Sequence[int],
-) -> ExtraTrees:  # fmt: skip
+) -> Nodes:  # fmt: skip
     """Trees of the columns of X (S, n) that it `reads`, without a fold; None: of all columns, with random gaps."""
     inside = fold != without if without != ALL else np.ones(len(codes), dtype=bool)
     length, lost = (len(X), ()) if reads is None else reads
@@ -190,8 +189,8 @@ def _grow_some(
     rows[list(lost)] = np.nan  # what never has a value is never split on
     if reads is not None:
         return grow(rows, y, w, K, rule, seeds)[0]
-    gappy = (grow(with_gaps(rows, seed)[0], y, w, K, rule, [seed])[0] for seed in seeds)
-    return ExtraTrees.beside(list(gappy), 1, K)
+    gappy = [grow(with_gaps(rows, seed)[0], y, w, K, rule, [seed])[0] for seed in seeds]
+    return beside(gappy, gappy[0].prior)
 
 
 def with_gaps(X: F32, seed: int) -> tuple[F32, np.ndarray]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.acquisition.extra_trees import ExtraTrees, Rule, grow
+from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders, order_categories
+from app.acquisition.nodes import Nodes
 from app.acquisition.session import Prices
 from app.arrays import F32, F64
 from app.decisions.folds import stratified_folds
@@ -56,7 +57,7 @@ def ranked(
     beyond it.
     """
     orders = order_categories(X[inside], codes[inside], weights[inside], K, categorical)
-    found = orders.apply(X).astype(np.float32)
+    found = orders.apply(X)
     for column in found.T:
         present = column[inside]
         present = present[~np.isnan(present)]
@@ -159,7 +160,7 @@ def _judge(
 def _grown(
     X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], K: int, rule: Rule,
     seeds: Sequence[int],
-) -> tuple[ExtraTrees, F64]:  # fmt: skip
+) -> tuple[Nodes, F64]:  # fmt: skip
     rows = use == _GROWN
     return grow(np.ascontiguousarray(X[rows][:, columns].T), codes[rows], weights[rows], K, rule, seeds)
 
