@@ -18,8 +18,8 @@ import numpy as np
 from app.errors import Flaw, Invalid, pointer, reject, sent, unknown
 from app.text import MAX_POSITIONS, positions, refused_category
 
-_NUMBERS = {float, int, type(None)}
-_WORDS = {str, type(None)}
+NUMBERS = {float, int, type(None)}  # types of the cells of a numeric feature
+WORDS = {str, type(None)}
 OUTSIDE = "the number is outside the range of a 64-bit float"
 _UNFIT = "the instances do not fit the model's features"
 
@@ -59,7 +59,7 @@ class Schema:
             raise Invalid(_UNFIT, self._flaws(instances))
         if self.categorical:
             return self._encode_columns(rows, instances)
-        if booleans_possible and not _NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
+        if booleans_possible and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
             raise Invalid(_UNFIT, self._flaws(instances))
         return self._encode_numbers(rows, instances), []
 
@@ -90,7 +90,7 @@ class Schema:
             return np.empty((0, len(self.names)))
         try:
             X = np.array(rows)
-            if X.dtype.kind == "O" and _NUMBERS.issuperset(map(type, X.flat)):
+            if X.dtype.kind == "O" and NUMBERS.issuperset(map(type, X.flat)):
                 X = X.astype(np.float64)
         except (ValueError, OverflowError):  # lists of different lengths among the values; an integer beyond the floats
             raise Invalid(_UNFIT, self._flaws(instances)) from None
@@ -102,7 +102,7 @@ class Schema:
         X = np.empty((len(rows), len(self.names)))
         warnings: list[str] = []
         for j, column in enumerate(zip(*rows, strict=True)):
-            allowed = _WORDS if j in self._codes else _NUMBERS
+            allowed = WORDS if j in self._codes else NUMBERS
             if not allowed.issuperset(map(type, column)):
                 raise Invalid(_UNFIT, self._flaws(instances))
             if j not in self._codes:
@@ -166,7 +166,7 @@ class Schema:
         else:
             cells = [(pointer(j), j, value) for j, value in enumerate(instance)]
         for place, j, value in cells:
-            if type(value) not in (_WORDS if j in self._codes else _NUMBERS):
+            if type(value) not in (WORDS if j in self._codes else NUMBERS):
                 needed = "a string" if j in self._codes else "a number"
                 yield Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null")
             elif type(value) is int and not is_float(value):

@@ -15,7 +15,7 @@ from app.acquisition.session import Prices, States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
-from app.features import OUTSIDE, Schema, is_float
+from app.features import NUMBERS, OUTSIDE, WORDS, Schema, is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
@@ -28,8 +28,6 @@ MAX_CELLS = 500_000  # cases times features: the answer may name every feature f
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
-_NUMBERS = {float, int, type(None)}
-_WORDS = {str, type(None)}
 UNAVAILABLE = -1
 
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
@@ -365,7 +363,7 @@ def _numbers(
     for j in np.unique(columns[words]).tolist():
         places = np.flatnonzero(columns == j)
         chosen = [values[i] for i in places]
-        if not _WORDS.issuperset(map(type, chosen)):
+        if not WORDS.issuperset(map(type, chosen)):
             raise refused()
         numbers[places] = Schema([schema.features[j]]).encode([[word] for word in chosen])[0][:, 0]
         unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
@@ -375,7 +373,7 @@ def _numbers(
 
 
 def _floats(values: list[Any], refused: Callable[[], Invalid]) -> np.ndarray:
-    if not _NUMBERS.issuperset(map(type, values)):
+    if not NUMBERS.issuperset(map(type, values)):
         raise refused()
     try:
         return np.array(values, dtype=np.float64)
@@ -398,7 +396,7 @@ def _flaws(schema: Schema, loc: str, case: Any) -> Iterator[Flaw]:
             yield Flaw(loc + pointer(name), unknown("feature", name, schema.names))
             continue
         categorical = schema.names.index(name) in schema.categorical
-        if type(value) not in (_WORDS if categorical else _NUMBERS):
+        if type(value) not in (WORDS if categorical else NUMBERS):
             needed = "a string" if categorical else "a number"
             yield Flaw(loc + pointer(name), f"{name!r} takes {needed}, or null where it cannot be had")
         elif type(value) is int and not is_float(value):

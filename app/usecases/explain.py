@@ -1,17 +1,58 @@
-"""What would change each decision, and what it is made of, as documents."""
+"""What would change each decision, and what it is made of: as answers describe it, and as documents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from app.decisions.explanations import flips
 from app.errors import Invalid, TooLarge
 from app.registry.loaded import Loaded
 
 _CELLS = 1_000_000  # rows times features times classes
+
+
+class NearestFlip(BaseModel):
+    """The nearest probabilities at which another action earns as much."""
+
+    action: int | str
+    probabilities: dict[str, float]
+
+
+class MatrixFlip(BaseModel):
+    """The smallest change of one benefit at which another action earns as much."""
+
+    class_: int | str = Field(alias="class")
+    action: int | str
+    change: float = Field(description="to be added to the benefit of this action for this class")
+
+
+class ContributionTarget(BaseModel):
+    """The score that a base value and contributions add up to."""
+
+    class_: int | str = Field(alias="class", description="the second of two classes, else the most probable one")
+    score: Literal["log_odds", "log_ratio", "probability"] = Field(
+        description="log_odds of the class against the others; log_ratio: the log of its probability less the mean log"
+        " of all classes; or its probability"
+    )
+    calibrated: bool = Field(description="whether it is the calibrated score, or that before the calibration")
+
+
+class Explanation(BaseModel):
+    """What would change a decision; by a model, also what the features contribute to it."""
+
+    runner_up: int | str
+    margin: float = Field(description="expected benefit of the decision less that of the runner-up")
+    flips_at: NearestFlip | None = Field(description="null where the decision is the same at all probabilities")
+    matrix_flip: MatrixFlip
+    contributions: dict[str, float] | None = Field(
+        default=None, description="by feature; absent where the model has none, or for too many instances"
+    )
+    base_value: float | None = Field(default=None, description="the score without any feature")
+    contributions_to: ContributionTarget | None = None
 
 
 def explanations(

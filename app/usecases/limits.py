@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Discriminator, Field, StrictInt, Tag, model_validator
+from pydantic import BaseModel, Discriminator, Field, StrictInt, Tag, model_validator
 
 from app.decisions.benefit import Decision
 from app.decisions.limits import Limited, Limits, Member, conflict, decide_within
@@ -81,8 +81,18 @@ class LimitedFields(WireModel):
     @property
     def counted(self) -> dict[str, CountLimit]:
         """`limits`, a number being the most."""
-        sent = (self.limits or {}).items()
-        return {name: CountLimit(at_most=each) if isinstance(each, int) else each for name, each in sent}
+        make, sent = CountLimit.model_construct, (self.limits or {}).items()  # numbers are checked
+        return {name: make(at_most=each) if isinstance(each, int) else each for name, each in sent}
+
+
+class LimitAnswer(BaseModel):
+    """A limit and what was used of it."""
+
+    name: str
+    used: float
+    at_most: float | None = None
+    at_least: float | None = None
+    shadow_price: float | None = Field(description="change of the total per unit more; null where that is infeasible")
 
 
 @dataclass(frozen=True)

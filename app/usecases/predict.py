@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import Field, StrictBool, WithJsonSchema
+from pydantic import BaseModel, Field, RootModel, StrictBool, WithJsonSchema
 
 from app.access.caller import Caller
 from app.arrays import TILE
@@ -21,8 +21,9 @@ from app.features import Schema
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.text import positions
-from app.usecases.explain import contributions
-from app.usecases.fields import INSTANCES, PROBABILITIES, ClassNames, OwnIds, Text
+from app.usecases.explain import Explanation, contributions
+from app.usecases.fields import INSTANCES, PROBABILITIES, ClassNames, ModelVersion, OwnIds, Text
+from app.usecases.limits import LimitAnswer
 from app.usecases.ports import Ports
 from app.usecases.record import (
     RecordField,
@@ -34,7 +35,7 @@ from app.usecases.record import (
     texts_of_rows,
     wish_of,
 )
-from app.usecases.rules import Answer, RuleFields, check_fields, decide_by
+from app.usecases.rules import Answer, Rule, RuleFields, check_fields, decide_by
 
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
@@ -69,6 +70,46 @@ class PredictRequest(PredictFields, OwnIds):
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
     )
+
+
+class DecisionsAnswer(BaseModel):
+    """Columns with one entry per instance; `expected_benefits` has a column per action."""
+
+    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
+    ids: list[int | float | str | None] | None = Field(
+        default=None, description="with `ids`, `id` or `record`, in the order of the instances"
+    )
+    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
+    rule: Rule
+    classes: list[int | str]
+    actions: list[int | str]
+    decisions: list[int | str]
+    probabilities: list[list[float]]
+    expected_benefits: list[list[float]] | None = None
+    threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
+    beta: float | None = None
+    delta: float | None = None
+    limits: list[LimitAnswer] | None = Field(default=None, description="with `limits` or `resources`")
+    total: float | None = Field(default=None, description="sum of the expected benefits of the decisions")
+    unlimited_total: float | None = Field(default=None, description="the same without limits")
+    gap: float | None = Field(default=None, description="by how much at most other decisions earn more; 0: none do")
+    propensities: list[float] | None = Field(default=None, description="with `explore`: the chance of each decision")
+    explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
+    warnings: list[str]
+
+
+class ValuesAnswer(BaseModel):
+    """What a model of numbers (regression) predicts."""
+
+    model: ModelVersion
+    ids: list[int | float | str | None] | None = Field(default=None, description="with `ids` or `id`")
+    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`")
+    values: list[float] = Field(description="one for each instance")
+    warnings: list[str]
+
+
+class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
+    """Decisions by a model of classes, `values` by one of numbers."""
 
 
 class Rows(NamedTuple):

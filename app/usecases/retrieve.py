@@ -27,7 +27,7 @@ _MAX_CUT = 0.1  # of the weight of an instance's label vectors: with more, the b
 
 
 @dataclass(frozen=True)
-class Answer:
+class Retrieved:
     """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
     as relevant; `marginals` are the probabilities used, if asked for; `correction` is what the hold-out adds to the
     expected losses.
@@ -42,7 +42,7 @@ class Answer:
     correction: float | None = None
 
 
-def retrieve(sets: Sets, asked: RetrieveFields) -> Answer:
+def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
     """Choose from probabilities as sent.
 
     Raises Invalid with the place: below /probabilities, or at the name of the field that does not fit.
@@ -59,10 +59,10 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Answer:
     loss = asked.terms.loss
     _check(sets, asked)
     choice = _choose(sets, asked)
-    return Answer(choice, loss, list(choice.warnings), marginals=sets if asked.marginals else None)
+    return Retrieved(choice, loss, list(choice.warnings), marginals=sets if asked.marginals else None)
 
 
-def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]) -> Answer:
+def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]) -> Retrieved:
     """Choose for rows X (n, m) as the model's schema encodes them: the n items of one set (binary), else a set per row.
 
     Raises Invalid at the name of the field that does not fit.
@@ -84,7 +84,7 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         _check_unbound(asked)
         choice, marginals = sampled_sets(model, X, asked.terms)
         notes, shown = [*warnings, *choice.warnings], marginals if asked.marginals else None
-        return Answer(choice, asked.terms.loss, notes, model.classes, marginals=shown)
+        return Retrieved(choice, asked.terms.loss, notes, model.classes, marginals=shown)
     if column is None:
         asked.terms.sizes(len(model.classes))  # even if there are no sets
         check_usable(asked.terms.loss, len(model.classes))
@@ -98,11 +98,11 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
     notes = [*warnings, *choice.warnings]
     labels, positive = (model.classes, None) if column is None else (None, model.classes[column])
     shown = sets if asked.marginals else None
-    answer = Answer(choice, asked.terms.loss, notes, labels, positive, shown)
+    answer = Retrieved(choice, asked.terms.loss, notes, labels, positive, shown)
     return _corrected(answer, model, asked) if model.multilabel else answer
 
 
-def _corrected(answer: Answer, model: Loaded, asked: RetrieveFields) -> Answer:
+def _corrected(answer: Retrieved, model: Loaded, asked: RetrieveFields) -> Retrieved:
     """The answer with what the hold-out adds to its expected losses; warns where that is more than noise or unknown."""
     promise = model.once(promiser)(replace(asked.terms, curve=False))
     if promise is None:

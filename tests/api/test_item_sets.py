@@ -9,7 +9,7 @@ import pytest
 
 from app.api.codecs.sets import to_json
 from app.retrieval.losses import Loss
-from app.usecases.retrieve import Answer
+from app.usecases.retrieve import Retrieved
 from app.usecases.retrieve_request import SAMPLED, Choice, Sets
 
 LABELS = tuple(f"label {i}" for i in range(400))
@@ -17,7 +17,7 @@ LABELS = tuple(f"label {i}" for i in range(400))
 
 def answered(
     sizes: list[int], *, curve: bool, marginals: bool, sampled: bool, labels: tuple[str, ...] | None
-) -> Answer:
+) -> Retrieved:
     rng = np.random.default_rng(len(sizes))
     k = np.array([int(rng.integers(size + 1)) for size in sizes], dtype=np.int64)
     figures = rng.random((len(SAMPLED) if sampled else 4, len(sizes)))
@@ -26,10 +26,10 @@ def answered(
     lengths = np.array(sizes, dtype=np.int64) + 1
     choice = Choice(selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None)
     shown = Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes)))) if marginals else None
-    return Answer(choice, Loss("jaccard"), [], labels, marginals=shown)
+    return Retrieved(choice, Loss("jaccard"), [], labels, marginals=shown)
 
 
-def written_one_by_one(answer: Answer) -> list[dict[str, object]]:
+def written_one_by_one(answer: Retrieved) -> list[dict[str, object]]:
     choice, found, at, curve_at, item_at = answer.choice, [], 0, 0, 0
     for i, k in enumerate(choice.k.tolist()):
         selected = choice.selected[at : at + k].tolist()

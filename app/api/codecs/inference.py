@@ -430,15 +430,3 @@ class ModelReady(BaseModel):
 
     name: str
     ready: bool
-
-
-class ServerReady(BaseModel):
-    """Every route answers."""
-
-    ready: bool
-
-
-class ServerLive(BaseModel):
-    """The process answers."""
-
-    live: bool

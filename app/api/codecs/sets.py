@@ -20,7 +20,7 @@ from app.registry.loaded import Loaded
 from app.usecases.retrieve_request import RANGE, SAMPLED, RetrieveFields, Sets, check_extent
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
-    from app.usecases.retrieve import Answer
+    from app.usecases.retrieve import Retrieved
 
 
 FIELD = "probabilities"
@@ -76,19 +76,19 @@ def _flaws(value: list[Any]) -> Iterator[Flaw]:
             yield Flaw(pointer(FIELD, i), _A_PROBABILITY)
 
 
-def to_json(answer: Answer, rest: dict[str, Any]) -> Response:
+def to_json(answer: Retrieved, rest: dict[str, Any]) -> Response:
     """The contract's document: one set after the other, and their common fields."""
     sets = b",".join(_sets(answer))
     return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(rest)[1:], media_type=JSON)
 
 
-def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
+def to_npy(answer: Retrieved, rest: dict[str, Any]) -> Response:
     """Two to four arrays, one after the other in one body, each as `numpy.save` writes it.
 
     int64 positions of all sets, best first; float64 (sets, 5) with k, expected_loss, expected_precision,
     expected_recall and error_bound, of the method `sampled` also gap (NaN: unknown) and vectors; with `curve`, the
     curves of all sets; with `marginals`, the probabilities of all items. Common fields are JSON in the
-    `Payoff-Answer` header.
+    `Payoff-Retrieved` header.
     """
     choice = answer.choice
     arrays = [choice.selected, np.column_stack((choice.k, *choice.figures))]
@@ -99,7 +99,7 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
     return npy_response(arrays, rest)
 
 
-def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:
+def to_svg(answer: Retrieved, rest: dict[str, Any]) -> Response:
     """The curve of each set with the number of items that was chosen."""
     choice = answer.choice
     assert choice.curves is not None
@@ -107,11 +107,11 @@ def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:
     return svg(retrieval_chart(rest["loss"]["name"], list(zip(curves, choice.k.tolist(), strict=True))))
 
 
-WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]]
+WRITERS: dict[str, Callable[[Retrieved, dict[str, Any]], Response]]
 WRITERS = {JSON: to_json, NPY: to_npy, SVG: to_svg}
 
 
-def common(answer: Answer, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
+def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
     """The common fields of the sets."""
     rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": answer.loss.as_json()}
     named = {name: getattr(answer, name) for name in ("correction", "positive")}
@@ -123,7 +123,7 @@ def common(answer: Answer, asked: RetrieveFields, model: Loaded | None) -> dict[
     return rest | {"warnings": answer.warnings}
 
 
-def _sets(answer: Answer) -> Iterator[bytes]:
+def _sets(answer: Retrieved) -> Iterator[bytes]:
     """The sets as JSON, some at a time, without the brackets around them."""
     choice, labels = answer.choice, answer.labels
     lists = {"selected": (choice.selected, _offsets(choice.k).tolist())}

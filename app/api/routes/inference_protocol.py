@@ -21,9 +21,7 @@ from app.api.codecs.inference import (
     InferRequest,
     ModelMetadata,
     ModelReady,
-    ServerLive,
     ServerMetadata,
-    ServerReady,
     TensorMetadata,
     WithoutMatrix,
     encode,
@@ -57,15 +55,15 @@ Version = Annotated[str, Path(pattern=f"^{NAME}$", description="a number, or an 
 
 @router.get("/health/live", include_in_schema=False)
 @needs(OPEN)
-async def v2_live() -> ServerLive:
-    return ServerLive(live=True)
+async def v2_live() -> dict[str, bool]:
+    return {"live": True}
 
 
 @router.get("/health/ready", include_in_schema=False)
 @needs(OPEN)
-async def v2_ready(request: Request, ports: PortsDep) -> ServerReady:
+async def v2_ready(request: Request, ports: PortsDep) -> dict[str, bool]:
     await limiters(request).health.run(request, check_ready, request, ports)
-    return ServerReady(ready=True)
+    return {"ready": True}
 
 
 @router.get("", summary="The server and its extensions of the protocol")

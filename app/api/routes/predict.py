@@ -42,6 +42,7 @@ from app.usecases.matrices import with_saved
 from app.usecases.ports import Ports
 from app.usecases.predict import (
     By,
+    PredictAnswer,
     PredictFields,
     PredictRequest,
     Rows,
@@ -52,7 +53,6 @@ from app.usecases.predict import (
     key_of,
     strange_values,
 )
-from app.usecases.predict_answer import PredictAnswer
 
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
