@@ -145,17 +145,6 @@ def test_the_artifact_downloads_with_its_digest(ports, ask):
     np.testing.assert_array_equal(estimator.predict_proba(X), make_estimator().predict_proba(X))
 
 
-def test_who_has_the_artifact_is_not_sent_it_again(ports, ask):
-    publish(ports.registry)
-    etag = ask("GET", "/models/triage/versions/1/artifact").headers["etag"]
-
-    again = ask("GET", "/models/triage/versions/1/artifact", headers={"If-None-Match": f'"other", {etag}'})
-    other = ask("GET", "/models/triage/versions/1/artifact", headers={"If-None-Match": '"other"'})
-
-    assert (again.status_code, again.content) == (304, b"")
-    assert other.status_code == 200
-
-
 def test_a_damaged_artifact_is_a_conflict(ports, ask, tmp_path):
     publish(ports.registry)
     (tmp_path / "models" / "triage" / "1" / "model.joblib").write_bytes(b"changed")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Response
+from fastapi import APIRouter, Body, Depends, Path, Response
 from pydantic import BaseModel, Field, StrictBool
 
 from app.api.codecs.media_types import BINARY, JSON
@@ -211,20 +211,17 @@ def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Res
             "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}},
             "headers": {"ETag": {"description": "its SHA-256", "schema": {"type": "string"}}},
         },
-        304: {"description": "The caller has it: `If-None-Match` names its SHA-256"},
         **problems(404, 409, 422),
     },
 )
 @needs(TRAIN)
-def get_artifact(
-    name: ModelName, version: VersionNumber, ports: PortsDep, if_none_match: Annotated[str | None, Header()] = None
-) -> Response:
+def get_artifact(name: ModelName, version: VersionNumber, ports: PortsDep) -> Response:
     """The joblib file, as the service loads it."""
-    etag = f'"{ports.registry.card(name, version).sha256["model.joblib"]}"'
-    if etag in (if_none_match or ""):
-        return Response(status_code=304, headers={"ETag": etag})
-    _, content = ports.registry.artifact(name, version)
-    headers = {"ETag": etag, "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"'}
+    card, content = ports.registry.artifact(name, version)
+    headers = {
+        "ETag": f'"{card.sha256["model.joblib"]}"',
+        "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"',
+    }
     return Response(content, media_type=BINARY, headers=headers)
 
 

@@ -157,10 +157,6 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
     show(chosen, report, f"{text}\n{table}" if limits else text)
 
 
-def _data(chosen: argparse.Namespace) -> Any:
-    return Path(chosen.data) if chosen.label else chosen.data
-
-
 def _learner(text: str) -> Any:
     """A kind, or JSON with a kind and parameters."""
     try:
@@ -186,7 +182,7 @@ def train(client: Payoff, chosen: argparse.Namespace) -> None:
     if chosen.feature_costs:
         options["feature_costs"] = terminal.document_of(chosen.feature_costs)
     learner = _learner(chosen.learner)
-    model = client.train(_data(chosen), label=chosen.label, learner=learner, name=chosen.name, **options)
+    model = client.train(chosen.data, label=chosen.label, learner=learner, name=chosen.name, **options)
     card = model.card()
     metrics = card.get("metrics") or {}
     document = {"model": {"name": card["name"], "version": card["version"]}, "metrics": metrics}
@@ -255,7 +251,7 @@ def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the table, the best first."""
     learners = [_learner(text) for text in chosen.learner]
     options = {"benefits": None, **stakes_of(chosen.benefits), **_given(chosen, "folds"), **_written(chosen)}
-    report = client.compare(_data(chosen), label=chosen.label, learners=learners, chart=bool(chosen.chart), **options)
+    report = client.compare(chosen.data, label=chosen.label, learners=learners, chart=bool(chosen.chart), **options)
     if chosen.chart:
         Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
     show(chosen, report, table_text(report.table, ["learner", "rule", "benefit", "mu", "interval"]))
