@@ -90,18 +90,6 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
     return document
 
 
-def with_optional_key(document: dict[str, Any]) -> dict[str, Any]:
-    """The document of a service without keys: no operation needs one."""
-    paths = {
-        path: {
-            method: {**operation, "security": [{}, *operation["security"]] if operation["security"] else []}
-            for method, operation in operations.items()
-        }
-        for path, operations in document["paths"].items()
-    }
-    return {**document, "paths": paths}
-
-
 def _make_valid(value: Any) -> None:
     """Turn what FastAPI and pydantic write into OpenAPI 3.1: events have no `itemSchema`, which is 3.2, and a field
     that is null by default admits null.
@@ -169,8 +157,6 @@ router = APIRouter(route_class=StrictRoute, include_in_schema=False)
 @needs(OPEN)
 def document(request: Request) -> JSONResponse:
     found = request.app.openapi()
-    if not request.app.state.service.keyring.required:
-        found = with_optional_key(found)
     if root := request.scope.get("root_path", ""):
         found = {**found, "servers": [{"url": root}]}
     return JSONResponse(found)

@@ -24,7 +24,7 @@ from app.api.codecs.json import INLINE_BYTES, check_document, parsed, syntax_err
 from app.api.codecs.media_types import JSON
 from app.api.errors import flaws_of
 from app.api.gate import GatedRoute, charge_of
-from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, pointer, reject, unknown
+from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, below, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.usecases.matrices import HasMatrix
 from app.usecases.ports import Ports
@@ -199,15 +199,6 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
     )
 
 
-def refuse_query_of_json(request: Request, others: Collection[str]) -> None:
-    """Invalid with the name of each query parameter; `others` go with bodies that are not JSON."""
-    known = "a JSON body has this field itself; beside another body, name its format in Content-Type"
-    reject(
-        Flaw(pointer(name), known if name in others else unknown("query parameter", name, others))
-        for name in (request.query_params if request.scope["query_string"] else ())
-    )
-
-
 def read_query(request: Request, body_type: type[_Body], text_fields: Collection[str]) -> _Body:
     """The query parameters, each parsed as JSON where it is JSON; the others, and `text_fields`, are text."""
     refuse_query(request, body_type.model_fields)
@@ -222,13 +213,12 @@ def parsed_text(name: str, text: str) -> Any:
     written = text.encode()
     try:
         value = orjson.loads(written)
-        check_document(value, written)
     except orjson.JSONDecodeError as error:
         if text.startswith(("[", "{")):
             raise Invalid.at(pointer(name), f"{name!r} is not JSON: {syntax_error(error)}") from error
         return text
-    except Invalid as error:
-        raise error.under(pointer(name)) from error
+    with below(pointer(name)):
+        check_document(value, written)
     return value
 
 

@@ -15,9 +15,6 @@ import httpx
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from app.api.app import create_app
-from app.wiring import wire
-from tests.api.callers import ask
 from tests.api.operations import example_of
 from tests.conftest import serving, settings_for
 from tests.effort import repeated
@@ -189,22 +186,6 @@ def test_every_error_is_one_of_the_document(fresh):
                 name, media_type = ("InferenceError", "json") if path.startswith("/v2") else ("Problem", "problem+json")
                 assert (kind, content["schema"]["$ref"].rpartition("/")[2]) == (f"application/{media_type}", name)
                 assert answer["$ref"].endswith(status), (method, path)
-
-
-@pytest.fixture
-def closed(tmp_path: Path) -> Iterator[dict]:
-    """The document of a service with keys."""
-    service = wire(settings_for(tmp_path, workers=0, admin_key="administrator"))
-    yield ask(create_app(service), "GET", "/openapi.json").json()
-    service.ports.database.close()
-
-
-def test_a_service_without_keys_needs_none(fresh, closed):
-    open_one = fresh.get("/openapi.json").json()
-
-    for path, method, operation in operations(closed):
-        security = open_one["paths"][path][method]["security"]
-        assert security == ([{}, *operation["security"]] if operation["security"] else []), (method, path)
 
 
 def test_every_operation_says_what_it_does(fresh):

@@ -342,7 +342,7 @@ def test_control_characters_and_wrong_types_in_arrow(app):
 
 def test_query_and_body_do_not_mix(app):
     answer = ask(called_by(app), "POST", "/outcomes", json={"outcomes": []}, params={"correct": "true"})
-    assert answer.json()["errors"] == [says("/correct", "a JSON body has this field itself")]
+    assert answer.json()["errors"] == [says("/correct", "unknown query parameter 'correct'; none is allowed here")]
     answer = sent_table(app, "text/csv", "id,truth\n", correct="maybe")
     assert answer.json()["errors"] == [says("/correct", "boolean")]
 

@@ -28,7 +28,7 @@ from app.api.routing import (
     pace_of,
     ports_of,
     read_query,
-    refuse_query_of_json,
+    refuse_query,
     run,
 )
 from app.usecases import outcomes as usecase
@@ -100,7 +100,7 @@ def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]
     """The outcomes, and whether they are corrections."""
     charge = charge_of(request)
     if kind == JSON:
-        refuse_query_of_json(request, OutcomesTable.model_fields)
+        refuse_query(request)
         wire = checked(usecase.OutcomesRequest, parsed(body, charge))
         return wire.columns(), wire.correct
     asked = read_query(request, OutcomesTable, DIALECT_FIELDS)

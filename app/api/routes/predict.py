@@ -28,7 +28,7 @@ from app.api.routing import (
     pace_of,
     ports_of,
     read_query,
-    refuse_query_of_json,
+    refuse_query,
     run,
     with_matrix,
 )
@@ -286,7 +286,7 @@ async def predict(request: Request) -> Response:
 
 
 def _asked_of_json(request: Request, body: bytes) -> Asked:
-    refuse_query_of_json(request, PredictTable.model_fields)
+    refuse_query(request)
     measured(body, charge_of(request))
     if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:
         return asked

@@ -23,7 +23,7 @@ from app.api.routing import (
     media_type_of_answer,
     media_type_of_body,
     read_query,
-    refuse_query_of_json,
+    refuse_query,
 )
 from app.errors import Invalid, below
 from app.registry.loaded import Loaded
@@ -67,7 +67,7 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
         asked = read_query(request, RetrieveFields, _TEXT_FIELDS)
         sets = None if asked.model else sets_of_npy(body, charge)
         return asked, sets, lambda model: rows_of_npy(body, model.schema, charge)
-    refuse_query_of_json(request, RetrieveFields.model_fields)
+    refuse_query(request)
     wire = checked(RetrieveRequest, parsed(body, charge))
     sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
     if wire.model is None and sets is None:
