@@ -133,17 +133,12 @@ class Files:
         wrong = "does not have the digest in its card: it was changed or damaged"
         return self._verified(card.folder, name, _has_digest(card.sha256[name]), wrong)
 
-    def load(self, key: Key, digest: str, admit: Callable[[int], None]) -> tuple[Loaded, int]:
-        """A version in memory and the bytes of its files: verified before anything is unpickled.
-
-        `admit` is called with the bytes before they are read, and may wait or raise.
-        """
+    def load(self, key: Key, digest: str) -> Loaded:
+        """A version in memory: verified before anything is unpickled."""
         card = self.loadable_card(key, digest)
-        size = sum(card.sizes.values())
-        admit(size)
         files = {name: self.read(card, name) for name in card.sha256}
         holdout = _unpack_holdout(files[HOLDOUT]) if HOLDOUT in files else None
-        return Loaded(card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout), size
+        return Loaded(card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout)
 
     def remove(self, key: Key) -> None:
         """Remove a folder, if it is there."""

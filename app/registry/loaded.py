@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Condition
 from time import monotonic
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from app.errors import Busy
 from app.features import Schema
 from app.registry.card import Card
+from app.registry.snapshot import Key
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 _Made = TypeVar("_Made")
 
 _WAIT_SECONDS = 10.0
@@ -114,32 +113,32 @@ class Loaded:
 
 
 @dataclass
-class _Entry(Generic[V]):
-    value: V
+class _Entry:
+    value: Loaded
     size: int
     used: float
 
 
-class Cache(Generic[K, V]):
+class Cache:
     """Least recently used goes first. Evicting drops a reference: who holds the value goes on with it.
 
     The latest value stays even when it alone is bigger than the bound: loading it anew for every request would need
     the same memory and far more time. So at most max(limit, biggest value) bytes are kept, those included that are
-    being loaded, as far as loaders call `admit`.
+    being loaded.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.meant: Mapping[str, K] = {}  # by references, in this process
+        self.meant: Mapping[str, Key] = {}  # by references, in this process
         self.loads = 0
         self.failures = 0
         self.evictions = 0
-        self._entries: dict[K | None, _Entry[V]] = {}
-        self._loading: dict[K, Future[V]] = {}
-        self._admitted: dict[K, int] = {}
+        self._entries: dict[Key | None, _Entry] = {}
+        self._loading: dict[Key, Future[Loaded]] = {}
+        self._admitted: dict[Key, int] = {}
         self._lock = Condition()
 
-    def get(self, reference: str) -> V | None:
+    def get(self, reference: str) -> Loaded | None:
         """What is kept under the key that `reference` means, without waiting: no lock is taken, since dict look-ups are
         atomic.
         """
@@ -149,10 +148,11 @@ class Cache(Generic[K, V]):
         entry.used = monotonic()
         return entry.value
 
-    def load(self, key: K, loader: Callable[[], tuple[V, int]]) -> V:
-        """What is kept under `key`, or what `loader` returns (value, bytes).
+    def load(self, key: Key, size: int, loader: Callable[[], Loaded]) -> Loaded:
+        """What is kept under `key`, or what `loader` returns, which stands for `size` bytes.
 
         A caller that comes during a load waits for the same load. A failure is raised to all that wait, and not kept.
+        Busy where other loads leave no room within `_WAIT_SECONDS`.
         """
         with self._lock:
             entry = self._entries.get(key)
@@ -161,21 +161,10 @@ class Cache(Generic[K, V]):
             waiting = self._loading.get(key)
             future = waiting or self._loading.setdefault(key, Future())
         if waiting is None:
-            self._run(key, future, loader)
+            self._run(key, size, future, loader)
         return future.result()
 
-    def admit(self, key: K, size: int) -> None:
-        """Make room for `size` bytes that are about to be loaded as `key`, once other loads leave it.
-
-        Busy where they do not within `_WAIT_SECONDS`. For loaders, before they read; a load's end gives it back.
-        """
-        with self._lock:
-            if not self._lock.wait_for(lambda: self._leaves(size), _WAIT_SECONDS):
-                raise Busy("other models are being loaded; try again later", seconds=2)
-            self._make_room(size)
-            self._admitted[key] = size
-
-    def retain(self, keys: Collection[K]) -> None:
+    def retain(self, keys: Collection[Key]) -> None:
         """Drop everything but `keys`."""
         with self._lock:
             for key in self._entries.keys() - set(keys):
@@ -192,9 +181,10 @@ class Cache(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _run(self, key: K, future: Future[V], loader: Callable[[], tuple[V, int]]) -> None:
+    def _run(self, key: Key, size: int, future: Future[Loaded], loader: Callable[[], Loaded]) -> None:
         try:
-            value, size = loader()
+            self._admit(key, size)
+            value = loader()
         except BaseException as error:  # even an interrupt must not leave the others waiting
             with self._lock:
                 self.failures += 1
@@ -204,11 +194,24 @@ class Cache(Generic[K, V]):
         with self._lock:
             self.loads += 1
             self._end(key)
-            self._make_room(size)
             self._entries[key] = _Entry(value, size, monotonic())
         future.set_result(value)
 
-    def _end(self, key: K) -> None:
+    def _admit(self, key: Key, size: int) -> None:
+        """Make room for `size` bytes that are about to be loaded, once other loads leave it; the load's end gives it
+        back.
+        """
+        with self._lock:
+            if not self._lock.wait_for(lambda: self._leaves(size), _WAIT_SECONDS):
+                raise Busy("other models are being loaded; try again later", seconds=2)
+            size_of_all = size + sum(self._admitted.values())
+            while self._entries and self.size + size_of_all > self.limit:
+                oldest = min(self._entries, key=lambda key: self._entries[key].used)
+                del self._entries[oldest]
+                self.evictions += 1
+            self._admitted[key] = size
+
+    def _end(self, key: Key) -> None:
         del self._loading[key]
         self._admitted.pop(key, None)
         self._lock.notify_all()
@@ -216,10 +219,3 @@ class Cache(Generic[K, V]):
     def _leaves(self, size: int) -> bool:
         """Whether the loads in progress leave room for `size` bytes; one alone always may."""
         return not self._admitted or sum(self._admitted.values()) + size <= self.limit
-
-    def _make_room(self, size: int) -> None:
-        size += sum(self._admitted.values())
-        while self._entries and self.size + size > self.limit:
-            oldest = min(self._entries, key=lambda key: self._entries[key].used)
-            del self._entries[oldest]
-            self.evictions += 1

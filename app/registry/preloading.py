@@ -23,7 +23,7 @@ class Preloader:
     def __init__(
         self,
         view: Callable[[], Snapshot],
-        load: Callable[[Key, str], object],
+        load: Callable[[Key, Snapshot], object],
         done: Callable[[], None],
         limit: int,
     ) -> None:
@@ -66,7 +66,7 @@ class Preloader:
         room = self._limit
         for key in current:
             if key not in self._settled:
-                self._try(key, snapshot.digests[key], snapshot.sizes[key], room)
+                self._try(key, snapshot, room)
             if key in self._settled and key not in self.refused:
                 room -= snapshot.sizes[key]
         if self.awaited:
@@ -76,13 +76,13 @@ class Preloader:
         self.complete = self.complete or not self.awaited
         self._done()
 
-    def _try(self, key: Key, digest: str, size: int, room: int) -> None:
+    def _try(self, key: Key, snapshot: Snapshot, room: int) -> None:
         reason = ""
         try:
-            if size > room:
+            if (size := snapshot.sizes[key]) > room:
                 reason = f"its {size:,} bytes do not fit into PAYOFF_CACHE_MB beside the others"
             else:
-                self._load(key, digest)
+                self._load(key, snapshot)
         except (Unavailable, NotReady):
             return
         except PayoffError as error:

@@ -51,7 +51,7 @@ class Registry:
     on answering until the one that replaces it is loaded, too.
     """
 
-    def __init__(self, index: Index, files: Files, cache: Cache[Key, Loaded]) -> None:
+    def __init__(self, index: Index, files: Files, cache: Cache) -> None:
         self.index = index
         self.files = files
         self.storage = files.storage
@@ -96,7 +96,7 @@ class Registry:
             snapshot = self._snapshot
         key = snapshot.resolve(reference)
         try:
-            loaded = self._loaded(key, snapshot.digests[key])
+            loaded = self._loaded(key, snapshot)
         except Damaged:
             self._read()
             if self.resolve(reference) != key:  # the version was deleted while it was read
@@ -115,7 +115,7 @@ class Registry:
         for key in {snapshot.references.get(reference) for reference in self._behind()}:
             if key is not None:
                 with suppress(Exception):  # the preloader tries again, and says what is wrong
-                    self._loaded(key, snapshot.digests[key])
+                    self._loaded(key, snapshot)
         self._settle()
 
     def stats(self) -> Stats:
@@ -220,11 +220,8 @@ class Registry:
                 found.append(error.detail)
         return len(newest), found
 
-    def _loaded(self, key: Key, digest: str) -> Loaded:
-        def read() -> tuple[Loaded, int]:
-            return self.files.load(key, digest, lambda size: self.cache.admit(key, size))
-
-        return self.cache.load(key, read)
+    def _loaded(self, key: Key, snapshot: Snapshot) -> Loaded:
+        return self.cache.load(key, snapshot.sizes[key], lambda: self.files.load(key, snapshot.digests[key]))
 
     def _read(self) -> None:
         with self._refreshing:

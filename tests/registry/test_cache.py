@@ -24,19 +24,19 @@ def test_what_was_loaded_is_kept():
 
     assert cache.get("a") is None
     assert cache.get("unknown") is None
-    assert cache.load("a", lambda: ("A", 4)) == "A"
+    assert cache.load("a", 4, lambda: "A") == "A"
     assert cache.get("a") == "A"
-    assert cache.load("a", lambda: ("B", 4)) == "A"
+    assert cache.load("a", 4, lambda: "B") == "A"
     assert (len(cache), cache.size, cache.loads) == (1, 4, 1)
 
 
 def test_the_least_recently_used_goes_first():
     cache = cache_of(10)
     for key in "ab":
-        cache.load(key, lambda: ("value", 5))
+        cache.load(key, 5, lambda: "value")
 
     cache.get("a")
-    cache.load("c", lambda: ("value", 5))
+    cache.load("c", 5, lambda: "value")
 
     assert [key for key in "abc" if cache.get(key)] == ["a", "c"]
     assert cache.evictions == 1
@@ -45,11 +45,11 @@ def test_the_least_recently_used_goes_first():
 def test_a_value_bigger_than_the_bound_is_kept_alone():
     """It would otherwise be loaded for every request, in the same memory."""
     cache = cache_of(10)
-    cache.load("a", lambda: ("A", 3))
-    cache.load("big", lambda: ("BIG", 30))
+    cache.load("a", 3, lambda: "A")
+    cache.load("big", 30, lambda: "BIG")
 
     assert (cache.get("a"), cache.get("big"), cache.size) == (None, "BIG", 30)
-    cache.load("a", lambda: ("A", 3))
+    cache.load("a", 3, lambda: "A")
     assert (cache.get("a"), cache.get("big"), cache.size) == ("A", None, 3)
 
 
@@ -59,7 +59,7 @@ def test_the_bound_gives_way_to_the_biggest_value_only(limit, loads):
     cache = cache_of(limit)
     for key, size in loads:
         sizes.setdefault(key, size)
-        assert cache.load(key, lambda key=key: (key, sizes[key])) == key
+        assert cache.load(key, sizes[key], lambda key=key: key) == key
         assert cache.size <= max(limit, sizes[key])
         assert cache.get(key) == key
 
@@ -70,10 +70,10 @@ def test_twenty_who_ask_at_once_wait_for_one_load():
 
     def slow():
         may_end.wait(10)
-        return object(), 1
+        return object()
 
     with ThreadPoolExecutor(20) as pool:
-        asked = [pool.submit(cache.load, "a", slow) for _ in range(20)]
+        asked = [pool.submit(cache.load, "a", 1, slow) for _ in range(20)]
         may_end.set()
         answers = {id(future.result()) for future in asked}
 
@@ -85,8 +85,8 @@ def test_others_are_not_held_up_by_a_slow_load():
     cache = Cache(10)
     may_end = Event()
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(cache.load, "slow", lambda: (may_end.wait(10), 1))
-        assert cache.load("quick", lambda: ("value", 1)) == "value"
+        slow = pool.submit(cache.load, "slow", 1, lambda: may_end.wait(10))
+        assert cache.load("quick", 1, lambda: "value") == "value"
         assert not slow.done()
         may_end.set()
 
@@ -101,21 +101,21 @@ def test_a_failure_reaches_all_who_wait_and_is_forgotten():
         raise OSError("gone")
 
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(cache.load, "a", failing) for _ in range(4)]
+        asked = [pool.submit(cache.load, "a", 1, failing) for _ in range(4)]
         assert began.wait(10)
         may_end.set()
         for future in asked:
             with pytest.raises(OSError, match="gone"):
                 future.result()
 
-    assert cache.load("a", lambda: ("A", 1)) == "A"
+    assert cache.load("a", 1, lambda: "A") == "A"
     assert cache.failures >= 1
 
 
 def test_what_is_no_longer_wanted_is_dropped():
     cache = cache_of(10)
     for key in "abc":
-        cache.load(key, lambda: ("value", 1))
+        cache.load(key, 1, lambda: "value")
 
     cache.retain({"b", "other"})
 
@@ -129,7 +129,6 @@ def test_loads_in_progress_stay_within_the_bound(limit, size, at_once):
 
     def load(key):
         def loader():
-            cache.admit(key, size)
             with lock:
                 loading.add(key)
                 peak.append(len(loading))
@@ -137,9 +136,9 @@ def test_loads_in_progress_stay_within_the_bound(limit, size, at_once):
             sleep(0.02)
             with lock:
                 loading.discard(key)
-            return (key, size)
+            return key
 
-        return cache.load(key, loader)
+        return cache.load(key, size, loader)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(load, range(16))) == list(range(16))
@@ -150,14 +149,13 @@ def test_loads_in_progress_stay_within_the_bound(limit, size, at_once):
 def test_a_load_that_fails_gives_its_room_back():
     cache = Cache(10)
 
-    def loader(key):
-        cache.admit(key, 9)
+    def loader():
         raise OSError
 
     for key in "abc":
         with pytest.raises(OSError):  # noqa: PT011 - it has no words
-            cache.load(key, lambda key=key: loader(key))
-    assert cache.load("d", lambda: ("D", 9)) == "D"
+            cache.load(key, 9, loader)
+    assert cache.load("d", 9, lambda: "D") == "D"
 
 
 def test_a_load_does_not_wait_without_end(monkeypatch):
@@ -165,20 +163,15 @@ def test_a_load_does_not_wait_without_end(monkeypatch):
     cache, admitted, leave = Cache(10), Event(), Event()
 
     def slow():
-        cache.admit("a", 8)
         admitted.set()
         leave.wait(20)
-        return "A", 8
-
-    def other():
-        cache.admit("b", 8)
-        return "B", 8
+        return "A"
 
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(cache.load, "a", slow)
+        first = pool.submit(cache.load, "a", 8, slow)
         assert admitted.wait(20)
         with pytest.raises(NotReady):
-            cache.load("b", other)
+            cache.load("b", 8, lambda: "B")
         leave.set()
         assert first.result() == "A"
-    assert cache.load("b", other) == "B"
+    assert cache.load("b", 8, lambda: "B") == "B"
