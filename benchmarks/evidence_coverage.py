@@ -61,9 +61,10 @@ def wrong_sequences(values, shares, spread, streams, seed=0):
     rng, wrong, width = np.random.default_rng(seed), 0, 0.0
     for _ in range(streams):
         sequence, failed = Sequence(), False
-        for _ in range(DAYS):
+        for day in range(DAYS):
             amounts = np.exp(spread * rng.normal(size=A_DAY))
-            sequence.add(amounts * rng.choice(values, A_DAY, p=shares), amounts * min(values), amounts * max(values))
+            gains = amounts * rng.choice(values, A_DAY, p=shares)
+            sequence.add(gains, amounts * min(values), amounts * max(values), day)
             found = sequence.interval()
             failed |= not found.low <= 0 <= found.high
         wrong += failed

@@ -30,8 +30,7 @@ from app.database import Database
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
-from app.outcomes.sealed import GROUP, Draft, decision_schema, new_name
-from app.outcomes.sealed import OUTCOMES as OUTCOME_SCHEMA
+from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, Draft, decision_schema, new_name
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES
 from app.usecases.outcome_report.report import Read, document, matured
 
@@ -192,7 +191,6 @@ def insert_rows(database: Database, count: int, day: int) -> None:
                     "model": "fresh",
                     "day": day,
                     "truth": int(made["truth"][i]),
-                    "label": CLASSES[made["truth"][i]],
                     "received_at": float(made["received_at"][i]),
                     "revision": 1,
                 }

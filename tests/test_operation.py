@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from app.commands.check import check
 from app.jobs.job import Status
 from app.metrics import Metrics, of_worker
-from app.outcomes.intake import Outcome
+from app.outcomes.decision import Outcome
 from app.wiring import wire
 from tests.conftest import settings_for
 from tests.outcomes.test_totals import GRANTED

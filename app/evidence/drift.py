@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import kolmogorov
 
+from app.evidence.intervals import SIGNIFICANT
+
 _BINS = 10
-_LEVEL = 0.05
 _EXPECTED = 5  # cases of a category on the smaller side, from which chi-squared holds
 _SHIFTED = 0.1  # PSI from which a change is commonly called moderate
 
@@ -77,7 +78,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 def drifted(change: Change, adjusted: float) -> bool:
     """Whether a change is more than noise, and large enough to matter."""
-    return adjusted < _LEVEL and change.psi >= _SHIFTED
+    return adjusted < SIGNIFICANT and change.psi >= _SHIFTED
 
 
 def _psi(before: np.ndarray, after: np.ndarray) -> float:

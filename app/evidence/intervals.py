@@ -18,7 +18,7 @@ from scipy.special import stdtr, stdtrit
 FEWEST = 30  # cases that differ: as in `app.decisions.ranking`
 SMALLEST = float(np.finfo(np.float64).tiny)
 ROUNDING = 1e-12  # relative: differences below it are those of rounding alone
-LEVEL = 0.95  # of all intervals
+LEVEL, SIGNIFICANT = 0.95, 0.05  # of all intervals, and of all tests of changes and differences
 Z = 1.959963984540054
 _SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
 _LOGIT, _SCALE = 24.0, 512  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides

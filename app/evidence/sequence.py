@@ -50,9 +50,24 @@ class Sequence:
     _squares: float = 0.0
     _gains: _Gambler = field(default_factory=_Gambler)
     _losses: _Gambler = field(default_factory=_Gambler)
+    _day: int = 0
+    _waiting: list[tuple[np.ndarray, ...]] = field(default_factory=list)  # of that day
 
-    def add(self, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """A batch (n,), with the bounds (n,) of each value, which are known without the values."""
+    def add(self, values: np.ndarray, low: np.ndarray, high: np.ndarray, day: int) -> None:
+        """Values (n,) of a day, with the bounds (n,) of each, which are known without the values; days come in order,
+        and each is a batch.
+        """
+        if day != self._day:
+            self._bet()
+            self._day = day
+        self._waiting.append((values, low, high))
+
+    def _bet(self) -> None:
+        """Bet on the values that wait."""
+        if not self._waiting:
+            return
+        values, low, high = map(np.concatenate, zip(*self._waiting, strict=True))
+        self._waiting = []
         n, before = len(values), self.count
         self.count += n
         possible = float((np.maximum(np.abs(low), np.abs(high)) ** 2).sum())
@@ -66,7 +81,10 @@ class Sequence:
         self._squares += float((values * values).sum())
 
     def interval(self) -> Mean:
-        """The mean and the ends of its interval; of nothing before the first value that can differ from 0."""
+        """The mean of all days and the ends of its interval; of nothing before the first value that can differ
+        from 0.
+        """
+        self._bet()
         if not self._gains.bet:
             return Mean(None)
         return Mean(self._total / self.count, self._gains.least, -self._losses.least)

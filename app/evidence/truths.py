@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from app.evidence.intervals import SMALLEST, Mean, PromiseSums, Risk, Z, judge, unit_for
+from app.evidence.intervals import SIGNIFICANT, SMALLEST, Mean, PromiseSums, Risk, Z, judge, unit_for
 
-_LEVEL, _OWN_LEVEL = 0.01, 0.05
+_LEVEL = 0.01
 _HARMLESS = 0.9  # the lowest share of known truths over the highest, above which a difference does no harm
 _Z = 3.0  # one in a hundred series of equal shares has a newest part that is as far below the rest
 _BINS, _OCTAVES = 128, 32  # of lags, from a second to 2**32 seconds
@@ -231,7 +231,7 @@ def _in_common(tables: Sequence[_Table], size: int) -> _Found | None:
     axes, sizes = axes[:, sizes > _NONE * sizes[-1]], sizes[sizes > _NONE * sizes[-1]]
     p = float(chdtrc(len(sizes), ((moved @ axes) ** 2 / sizes).sum()))
     shares = np.sort((known[used] / even[used], (every - known)[used] / (every - even)[used]), axis=0)
-    alone = chdtrc(1, excess[used] ** 2 / variance[used]) < _OWN_LEVEL
+    alone = chdtrc(1, excess[used] ** 2 / variance[used]) < SIGNIFICANT
     return _Found(p, bool((alone & (shares[0] < _HARMLESS * shares[1])).any()))
 
 
@@ -250,7 +250,7 @@ def _in_each(tables: Sequence[_Table]) -> _Found | None:
         own = float(((k - n * (k.sum() / n.sum())) ** 2 / n).sum() / _spread(n.sum(), k.sum()))
         total, freedom = total + own, freedom + len(n) - 1
         is_lower = (k / n).min() < _HARMLESS * (k / n).max()
-        matters = matters or (is_lower and chdtrc(len(n) - 1, own) < _OWN_LEVEL)
+        matters = matters or (is_lower and chdtrc(len(n) - 1, own) < SIGNIFICANT)
     return _Found(float(chdtrc(freedom, total)), bool(matters)) if freedom else None
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Select, delete, insert, select
 from app.database import Database
 from app.errors import Damaged, Invalid, Unavailable
 from app.outcomes import rows
-from app.outcomes.decision import COLUMNS, DAY, Asked, Cases, Terms, day_of, day_of_id, id_digest
+from app.outcomes.decision import COLUMNS, DAY, Asked, Cases, Outcome, Terms, day_of, day_of_id, id_digest
 from app.outcomes.rows import OUTCOME, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.storage import Storage
@@ -36,22 +36,11 @@ _MOST = 1e300  # of a third moment: sums of many stay finite
 
 
 @dataclass(frozen=True)
-class Told:
-    """An outcome as it is stored: `truth` and `action` are indices into the classes and actions of its decision."""
-
-    truth: int
-    action: int | None
-    benefit: float | None
-    at: float | None
-    received_at: float
-    revision: int
-
-
-@dataclass(frozen=True)
 class Located:
     """Where a decision is, and what an outcome of it may name.
 
-    `files` are those of its day. `told` is the outcome in them; one in the table of outcomes is as new or newer.
+    `files` are those of its day. `told` is the outcome in them, of that `revision`; one in the table of outcomes is as
+    new or newer.
     """
 
     model: str
@@ -62,7 +51,8 @@ class Located:
     choice: int  # an index into the actions
     expected: float | None
     files: Sequence[SealedFile] = ()
-    told: Told | None = None
+    told: Outcome | None = None
+    revision: int = 0
     digest: int | None = None
     moments: tuple[float, float] = 0.0, 0.0  # the second and the third of the benefit, central, see `moments`
 
@@ -209,7 +199,7 @@ class Archive:
             by_day[each.model, each.day].append(id_)
         for day in files.keys() & by_day.keys():
             told = self._told(files[day], by_day[day])
-            found |= {id_: replace(found[id_], files=files[day], told=told.get(id_)) for id_ in by_day[day]}
+            found |= {id_: replace(found[id_], files=files[day], **told.get(id_, {})) for id_ in by_day[day]}
         return found
 
     def _in_files(
@@ -244,13 +234,14 @@ class Archive:
                 raise failure
         return found
 
-    def _told(self, files: Sequence[SealedFile], ids: Sequence[str]) -> dict[str, Told]:
-        """The last outcomes of decisions in the files of their day."""
-        found: dict[str, Told] = {}
+    def _told(self, files: Sequence[SealedFile], ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """`told` and `revision` of the last outcomes of decisions in the files of their day."""
+        found: dict[str, dict[str, Any]] = {}
         for file in files:
             for row in self.sealer.files.find(file, ids, OUTCOME) if file.kind == "outcomes" else ():
-                if row["id"] not in found or found[row["id"]].revision < row["revision"]:
-                    found[row["id"]] = Told(*(row[name] for name in OUTCOME))
+                if row["id"] not in found or found[row["id"]]["revision"] < row["revision"]:
+                    told = Outcome(row["truth"], row["action"], row["benefit"], row["outcome_at"])
+                    found[row["id"]] = {"told": told, "revision": row["revision"]}
         return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from hashlib import blake2b
@@ -199,6 +199,30 @@ def one_row(
         id_, given, at, terms.model, terms.version, terms.digest, choice, expected, probabilities, propensity, client,
         details, instance, int.from_bytes(hashed, "little", signed=True),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a decision, as a client says: indices into the classes and actions of its terms."""
+
+    truth: int
+    action: int | None = None
+    benefit: float | None = None
+    at: float | None = None  # seconds since 1970
+
+    def joined(self, later: Outcome) -> Outcome:
+        """An outcome with all that `later` states, too."""
+        return replace(self, **later.stated)
+
+    def contradicts(self, later: Outcome) -> bool:
+        """Whether `later` states something else than this does; what only one of them states is no contradiction."""
+        mine = self.stated
+        return any(mine.get(name, value) != value for name, value in later.stated.items())
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The fields that are not None."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

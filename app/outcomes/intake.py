@@ -1,47 +1,33 @@
-"""Outcomes on their way into the store: each is there once, whoever sends it how often, and in whatever order."""
+"""Outcomes on their way into the store: each is there once, whoever sends it how often, and in whatever order.
+
+And what one process recorded and was told, by model and version, as metrics for Prometheus.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, product
 from time import time
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from sqlalchemy import Connection, Select, bindparam, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
 from app.outcomes import rows
 from app.outcomes.archive import Located, again
+from app.outcomes.decision import DAY, Outcome, Row
 from app.outcomes.rows import Day, SealedFile, chunks, sealed_files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 
 Also = Callable[[Connection], None]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a client says became of a decision: indices into the classes and actions of its terms."""
-
-    truth: int
-    action: int | None = None
-    benefit: float | None = None
-    at: float | None = None  # seconds since 1970
-
-    def joined(self, later: Outcome) -> Outcome:
-        """An outcome with all that `later` states, too."""
-        return replace(self, **later.stated)
-
-    def contradicts(self, later: Outcome) -> bool:
-        """Whether `later` states something else than this does; what only one of them states is no contradiction."""
-        mine = self.stated
-        return any(mine.get(name, value) != value for name, value in later.stated.items())
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """The fields that are not None."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+_MAX_VERSIONS = 200  # with lines of their own
+_LAGS = (60.0, 3600.0, *(float(days * DAY) for days in (1, 7, 30, 90, 365)))  # upper bounds of classes, in seconds
+_SIGNS = ("gain", "loss")
+_VERSION = ("model", "version")
 
 
 @dataclass(frozen=True)
@@ -106,8 +92,9 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
     changed: list[dict[str, Any]] = []
     for id_, (decision, outcome) in sent.items():
         row = stored.get(id_)
-        told = row or decision.told
-        before = None if told is None else Outcome(told.truth, told.action, told.benefit, told.at)
+        before, revision = decision.told, decision.revision
+        if row is not None:
+            before, revision = Outcome(row.truth, row.action, row.benefit, row.at), row.revision
         after = outcome if before is None or outcome == before else before.joined(outcome)
         if after == before:
             received.unchanged += 1
@@ -121,7 +108,7 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
         received.accepted += 1
         if before is None:
             received.first.append((decision, after))
-        (new if row is None else changed).append(_values(id_, decision, after, 0 if told is None else told.revision))
+        (new if row is None else changed).append(_values(id_, decision, after, revision))
     if new:
         connection.execute(insert(OUTCOMES), new)
     if changed:
@@ -138,7 +125,6 @@ def _values(id_: str, decision: Located, outcome: Outcome, revision: int) -> dic
         "id": id_,
         "model": decision.model,
         "day": decision.day,
-        "label": str(decision.terms.classes[outcome.truth]),
         "received_at": time(),
         "revision": revision + 1,
         **vars(outcome),
@@ -158,3 +144,91 @@ def _check_unmoved(connection: Connection, sent: Mapping[str, tuple[Located, Out
 def _stored(ids: Sequence[str]) -> Select[Any]:
     """The outcomes of some decisions, locked in the order of the ids until the transaction ends."""
     return select(OUTCOMES).where(OUTCOMES.c.id.in_(ids)).order_by(OUTCOMES.c.id).with_for_update()
+
+
+class Totals:
+    """Decisions recorded and their expected benefit, requests that could not be recorded, and first outcomes.
+
+    Benefits are those of decisions that were carried out and stated benefits. Their sums may fall, and Prometheus could
+    not tell a fall from a new start: gains and losses are counters of their own. `squared` sums the squares of the
+    differences between realised and expected benefit, `variance` and `third` their variances and third central moments
+    by the probabilities of the decisions.
+    """
+
+    def __init__(self) -> None:
+        def counter(name: str, text: str, *more: str) -> Counter:
+            return Counter(name, text, (*_VERSION, *more), registry=None)
+
+        stored = "Expected benefit of the decisions stored"
+        self.recorded = counter("payoff_decisions_recorded", "Decisions stored")
+        self.expected = Gauge("payoff_expected_benefit_total", stored, _VERSION, registry=None)
+        failed = "Requests whose decisions could not be stored"
+        self.failures = Counter("payoff_recording_failures", failed, registry=None)
+        self._outcomes = counter("payoff_outcomes", "First outcomes of decisions")
+        elapsed = "Time from a decision to its first outcome"
+        self._lag = Histogram("payoff_outcome_lag_seconds", elapsed, _VERSION, buckets=_LAGS, registry=None)
+        other = "Outcomes that name another action than the decision"
+        self._overridden = counter("payoff_decisions_overridden", other)
+        carried_out = "Expected and realised benefit of decisions with an outcome that were carried out"
+        self._benefit = counter("payoff_outcome_benefit", carried_out, "kind", "sign")
+        self._squared = counter("payoff_outcome_benefit_error_squared", "Squared differences of the two")
+        variances = "Variances of these, by the probabilities of the decisions"
+        self._variance = counter("payoff_outcome_benefit_variance", variances)
+        self._third = counter("payoff_outcome_benefit_third_moment", "Third central moments, likewise", "sign")
+        self._labels: dict[tuple[str, int], tuple[str, str]] = {}
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Show them in what the registry tells."""
+        for metric in vars(self).values():
+            if isinstance(metric, Counter | Gauge | Histogram):
+                registry.register(metric)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Count recorded decisions."""
+        sums = defaultdict[tuple[str, int], list[float]](lambda: [0.0, 0.0])
+        for row in rows:
+            own = sums[row.model, row.version]
+            own[0] += 1
+            own[1] += row.expected or 0.0
+        for key, (number, expected) in sums.items():
+            labels = self._labels_of(*key)
+            self.recorded.labels(*labels).inc(number)
+            self.expected.labels(*labels).inc(expected)
+
+    def hear(self, outcomes: Iterable[tuple[Located, Outcome]], received_at: float) -> None:
+        """Count the first outcomes of decisions."""
+        sums = defaultdict[tuple[Counter, tuple[str, ...]], float](float)
+        for decision, outcome in outcomes:
+            labels = self._labels_of(decision.model, decision.version)
+            lag = max((received_at if outcome.at is None else outcome.at) - decision.at, 0.0)
+            self._lag.labels(*labels).observe(lag)
+            sums[self._outcomes, labels] += 1
+            if outcome.action not in (None, decision.choice):
+                sums[self._overridden, labels] += 1
+            elif decision.expected is not None and decision.terms.benefits is not None:
+                stated = decision.terms.benefits[outcome.truth][decision.choice]
+                realised = stated if outcome.benefit is None else outcome.benefit
+                variance, third = decision.moments
+                for kind, amount in (("expected", decision.expected), ("realised", realised)):
+                    sums[self._benefit, (*labels, kind, _SIGNS[amount < 0])] += abs(amount)
+                sums[self._squared, labels] += (realised - decision.expected) ** 2
+                sums[self._variance, labels] += variance
+                sums[self._third, (*labels, _SIGNS[third < 0])] += abs(third)
+        for (counter, names), total in sums.items():
+            counter.labels(*names).inc(total)
+
+    def _labels_of(self, model: str, version: int) -> tuple[str, str]:
+        """The labels of a version, whose outcomes are counted from 0 on, since a rate needs the start; of the versions
+        beyond so many the same.
+        """
+        labels = self._labels.get((model, version))
+        if labels is None:
+            labels = (model, str(version)) if len(self._labels) < _MAX_VERSIONS else ("other", "")
+            self._labels[model, version] = labels
+            for counter in (self._outcomes, self._overridden, self._squared, self._variance):
+                counter.labels(*labels)
+            for sign in _SIGNS:
+                self._third.labels(*labels, sign)
+            for kind, sign in product(("expected", "realised"), _SIGNS):
+                self._benefit.labels(*labels, kind, sign)
+        return labels

@@ -23,9 +23,9 @@ from app.errors import MAX_ERRORS, Busy, Conflict, Flaw, Invalid, PayoffError, T
 from app.outcomes.archive import Allows, Located
 from app.outcomes.decision import Batch, Row, Terms, day_of, day_of_id, id_digest, place_of
 from app.outcomes.defaults import Defaults
+from app.outcomes.intake import Totals
 from app.outcomes.rows import chunks
 from app.outcomes.tables import DECISIONS
-from app.outcomes.totals import Totals
 
 MAX_ROWS = 50_000  # of one request: so long do others wait
 _MAX_PENDING = 200_000  # rows, about 1 kB of memory each

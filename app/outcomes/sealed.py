@@ -45,7 +45,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     for kind, of in (("decisions", OF_DECISIONS), ("outcomes", OF_OUTCOMES))
 }
 _FEW = [*_CODED, "choice", "truth", "action", "outcome_at", "received_at", "revision"]  # values that repeat
-OUTCOMES = pa.schema(_TYPES["outcomes"].items())
+OUTCOME_SCHEMA = pa.schema(_TYPES["outcomes"].items())
 """The columns of a file of outcomes."""
 
 
@@ -86,8 +86,11 @@ def decision_table(
 
 def outcome_table(batches: Iterable[ColumnBatch]) -> Any:
     """Rows of outcomes as a table."""
-    tables = [pa.table([pa.array(batch[field.name], field.type) for field in OUTCOMES], OUTCOMES) for batch in batches]
-    return pa.concat_tables(tables) if tables else OUTCOMES.empty_table()
+    tables = [
+        pa.table([pa.array(batch[field.name], field.type) for field in OUTCOME_SCHEMA], OUTCOME_SCHEMA)
+        for batch in batches
+    ]
+    return pa.concat_tables(tables) if tables else OUTCOME_SCHEMA.empty_table()
 
 
 def _widened(blob: bytes, width: int) -> bytes:

@@ -23,8 +23,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 from app.database import Database
 from app.outcomes import rows
 from app.outcomes.rows import Replaced, SealedFile, erased_of, files_of, lock
-from app.outcomes.sealed import OUTCOMES as OUTCOME_SCHEMA
-from app.outcomes.sealed import Draft, Files, OpenFile, decision_schema, decision_table, new_name, outcome_table
+from app.outcomes.sealed import (
+    OUTCOME_SCHEMA,
+    Draft,
+    Files,
+    OpenFile,
+    decision_schema,
+    decision_table,
+    new_name,
+    outcome_table,
+)
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.storage import Storage
 

@@ -42,7 +42,6 @@ OUTCOMES = Table(
     Column("model", String(64), nullable=False),  # of the decision, as is the day
     Column("day", Integer, nullable=False),
     Column("truth", Integer, nullable=False),  # an index into the classes of the decision's terms
-    Column("label", Text, nullable=False),  # the same in words, for reads that do not have the terms
     Column("action", Integer),  # really taken: an index into the terms' actions
     Column("benefit", Double),  # really received
     Column("at", Double),  # when the truth was, as the client says

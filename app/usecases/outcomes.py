@@ -15,8 +15,8 @@ from app.access.caller import Caller
 from app.decisions.benefit import LARGEST
 from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, pointer, reject, unknown
 from app.outcomes.archive import Located
-from app.outcomes.decision import Label, day_of_id, id_digest
-from app.outcomes.intake import Outcome, Received, receive
+from app.outcomes.decision import Label, Outcome, day_of_id, id_digest
+from app.outcomes.intake import Received, receive
 from app.outcomes.tables import MAX_ID
 from app.text import MISSING, refused_character
 from app.usecases.fields import TIME_FORM, Moment, Text, WireModel

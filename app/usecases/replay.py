@@ -23,7 +23,7 @@ from app.decisions.benefit import decide
 from app.decisions.priors import as_priors, under_priors
 from app.errors import Flaw, Invalid, NotFound, PayoffError, below, pointer, reject
 from app.evidence.drift import holm
-from app.evidence.intervals import FEWEST
+from app.evidence.intervals import FEWEST, SIGNIFICANT
 from app.evidence.truths import Maturity, payoff_range
 from app.jobs.job import Job
 from app.outcomes.decision import UNKNOWN, Cases, Label, Terms, day_of
@@ -47,7 +47,6 @@ from app.usecases.specs import ReplaySpec
 KIND = "replay"
 _USUAL = ({"rule": "expected_benefit"}, {"rule": "most_probable"})
 MOST_HELD = 1 << 25  # numbers of a day that alternatives with limits hold, 256 MB
-_SIGNIFICANT = 0.05
 
 
 class ReplayRule(WireModel):
@@ -220,7 +219,7 @@ class Alternative:
             late if late is not None
             else f"only {differing} cases differ; {FEWEST} are needed" if differing < FEWEST
             else THIN if self.paired.thin
-            else "the difference may be chance" if shown == "undecided" or p_value >= _SIGNIFICANT
+            else "the difference may be chance" if shown == "undecided" or p_value >= SIGNIFICANT
             else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and low <= 0 <= high
             else None
         )  # fmt: skip

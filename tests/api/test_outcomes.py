@@ -67,7 +67,7 @@ def kept(database, *ids):
     table = OUTCOMES.c
     with database.reading() as connection:
         found = connection.execute(select(OUTCOMES).where(table.id.in_(ids)))
-        return {row.id: (row.label, row.action, row.benefit, row.at) for row in found}
+        return {row.id: (row.truth, row.action, row.benefit, row.at) for row in found}
 
 
 def test_outcomes_are_taken_in_and_repeated(app, database):
@@ -86,9 +86,9 @@ def test_outcomes_are_taken_in_and_repeated(app, database):
     assert again.json() == {"accepted": 0, "unchanged": 3, "open": 0, "unknown": ["nobody"], "conflicts": []}
     noon = 1772366400.0
     assert kept(database, a, b, c) == {
-        a: ("bad", None, None, noon),
-        b: ("good", 1, 0.7, 1772366500.0),
-        c: ("good", None, None, noon),
+        a: (0, None, None, noon),
+        b: (1, 1, 0.7, 1772366500.0),
+        c: (1, None, None, noon),
     }
 
 
@@ -120,7 +120,7 @@ def test_models_of_other_keys_are_unknown(app, database):
     answer = post(app, outcomes, Caller("school", scopes=frozenset({Scope.PREDICT}), models=("grade*",)))
 
     assert answer.json() == {"accepted": 1, "unchanged": 0, "open": 0, "unknown": [loan], "conflicts": []}
-    assert kept(database, loan, grade) == {grade: ("2", None, None, None)}
+    assert kept(database, loan, grade) == {grade: (1, None, None, None)}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ FRAME = {
     "benefit": [1.5, None, -2.0],
     "at": ["2026-03-01T12:00:00Z", None, "1772366500"],
 }
-EXPECTED = [("bad", 1, 1.5, 1772366400.0), ("good", None, None, None), ("good", 0, -2.0, 1772366500.0)]
+EXPECTED = [(0, 1, 1.5, 1772366400.0), (1, None, None, None), (1, 0, -2.0, 1772366500.0)]
 
 
 def as_csv(table):
@@ -206,7 +206,7 @@ def test_tables(app, database, written):
     table = pa.table({"id": ids} | FRAME | {"truth": ["good", "good", "good"]})
     assert len(sent_table(app, *written(table)).json()["conflicts"]) == 1
     assert sent_table(app, *written(table), correct="true").json()["accepted"] == 1
-    assert kept(database, ids[0])[ids[0]][0] == "good"
+    assert kept(database, ids[0])[ids[0]][0] == 1
 
 
 def test_columns_of_other_types(app, database):
@@ -217,7 +217,7 @@ def test_columns_of_other_types(app, database):
 
     for written in (as_arrow, as_parquet, as_csv):
         assert sent_table(app, *written(table)).status_code == 200
-    assert kept(database, "1", "2") == {"1": ("3", 1, 1.0, 1772366400.0), "2": ("1", None, 2.0, None)}
+    assert kept(database, "1", "2") == {"1": (2, 1, 1.0, 1772366400.0), "2": (0, None, 2.0, None)}
 
 
 def test_words_that_mean_missing_elsewhere_are_ids_and_classes_here(app, database):
@@ -226,7 +226,7 @@ def test_words_that_mean_missing_elsewhere_are_ids_and_classes_here(app, databas
     answer = sent_table(app, "text/csv", "id,truth,action\nNA,NA,None\nnull,b,NA\n")
 
     assert answer.json()["accepted"] == 2, answer.text
-    assert kept(database, "NA", "null") == {"NA": ("NA", 0, None, None), "null": ("b", None, None, None)}
+    assert kept(database, "NA", "null") == {"NA": (0, 0, None, None), "null": (1, None, None, None)}
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def test_a_real_difference_is_found():
     rng, found = np.random.default_rng(1), 0
     for _ in range(50):
         sequence = Sequence()
-        for _day in range(60):
-            sequence.add(rng.choice([-1.0, 0.0, 1.0], 100, p=[0.06, 0.8, 0.14]), np.full(100, -1.0), np.ones(100))
+        for day in range(60):
+            sequence.add(rng.choice([-1.0, 0.0, 1.0], 100, p=[0.06, 0.8, 0.14]), np.full(100, -1.0), np.ones(100), day)
         found += sequence.interval().low > 0
 
     assert found >= 45
@@ -33,7 +33,7 @@ def test_a_real_difference_is_found():
 
 def test_values_that_cannot_differ_say_nothing():
     sequence = Sequence()
-    sequence.add(*np.zeros((3, 10)))
+    sequence.add(*np.zeros((3, 10)), 1)
 
     assert sequence.interval() == Mean(None)
     assert sequence.count == 10
@@ -44,8 +44,8 @@ def test_the_unit_of_money_does_not_matter(unit):
     rng, one, other = np.random.default_rng(2), Sequence(), Sequence()
     for day in range(30):
         values, bound = rng.choice([-1.0, 0.0, 1.0], 100) * (1 + day % 3), np.full(100, 1.0 + day % 3)
-        one.add(values, -bound, bound)
-        other.add(values * unit, -bound * unit, bound * unit)
+        one.add(values, -bound, bound, day)
+        other.add(values * unit, -bound * unit, bound * unit, day)
 
     plain, found = one.interval(), other.interval()
     assert (found.mean, found.low, found.high) == pytest.approx(

@@ -115,7 +115,6 @@ def told(
             "model": terms.model,
             "day": int(day),
             "truth": truth,
-            "label": str(terms.classes[truth]),
             "action": actions[i] if actions else None,
             "benefit": benefits[i] if benefits else None,
             "at": at,

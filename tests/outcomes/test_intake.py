@@ -12,12 +12,12 @@ import pytest
 from sqlalchemy import delete, insert, select
 
 from app.errors import Unavailable
-from app.outcomes.archive import Archive, Told
-from app.outcomes.decision import DAY
-from app.outcomes.intake import Outcome, receive
+from app.outcomes.archive import Archive
+from app.outcomes.decision import DAY, Outcome
+from app.outcomes.intake import receive
 from app.outcomes.rows import SealedFile
 from app.outcomes.tables import DECISIONS, OUTCOMES, SEALED_FILES
-from tests.outcomes.records import LOAN, decided
+from tests.outcomes.records import decided
 
 BAD, GOOD = Outcome(0), Outcome(1)
 
@@ -42,7 +42,7 @@ def sent(database, outcomes, *, correct=False, resolve=None, also=lambda _: None
 def stored(database):
     table = OUTCOMES.c
     with database.reading() as connection:
-        query = select(table.id, table.truth, table.label, table.action, table.benefit, table.at, table.revision)
+        query = select(table.id, table.truth, table.action, table.benefit, table.at, table.revision)
         return {row.id: tuple(row)[1:] for row in connection.execute(query)}
 
 
@@ -55,7 +55,7 @@ def test_an_outcome_is_stored_once_and_may_gain_fields(database):
     late = sent(database, {a: BAD})
 
     assert [(each.accepted, each.unchanged) for each in (first, again, more, late)] == [(2, 0), (0, 2), (1, 0), (0, 1)]
-    assert stored(database) == {a: (0, "bad", 1, -3.5, 7.0, 2), b: (1, "good", None, None, None, 1)}
+    assert stored(database) == {a: (0, 1, -3.5, 7.0, 2), b: (1, None, None, None, 1)}
     assert not any(each.conflicts or each.corrected for each in (first, again, more, late))
 
 
@@ -72,8 +72,7 @@ def test_a_contradiction_needs_correct(database, other):
     corrected = sent(database, {id_: other}, correct=True)
     after = other  # a benefit that was told with another truth is no longer true
     assert (corrected.accepted, corrected.corrected, corrected.conflicts) == (1, [id_], [])
-    label = LOAN.classes[after.truth]
-    assert stored(database)[id_] == (after.truth, label, after.action, after.benefit, after.at, 2)
+    assert stored(database)[id_] == (after.truth, after.action, after.benefit, after.at, 2)
 
 
 def test_a_conflict_leaves_the_others_accepted_and_a_failure_leaves_nothing(database):
@@ -128,8 +127,7 @@ def sealed(database, id_, file, outcome):
         connection.execute(delete(SEALED_FILES))
         there = SealedFile(file, found.model, found.day, "outcomes", 1.0)
         connection.execute(insert(SEALED_FILES).values(is_current=True, **there._asdict()))
-    told = None if outcome is None else Told(outcome.truth, outcome.action, outcome.benefit, outcome.at, 1.0, 4)
-    return replace(found, files=[there], told=told)
+    return replace(found, files=[there], told=outcome, revision=0 if outcome is None else 4)
 
 
 def test_an_outcome_in_a_sealed_day_counts_as_stored(database):
@@ -142,7 +140,7 @@ def test_an_outcome_in_a_sealed_day_counts_as_stored(database):
 
     corrected = sent(database, {}, resolve=lambda: {id_: (there, BAD)}, correct=True)
     assert corrected.corrected == [id_]
-    assert stored(database)[id_] == (0, "bad", None, None, None, 5)
+    assert stored(database)[id_] == (0, None, None, None, 5)
 
 
 def test_a_decision_that_is_sealed_meanwhile_is_located_again(database):

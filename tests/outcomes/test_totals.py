@@ -11,9 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.outcomes.archive import Located, moments
-from app.outcomes.decision import Terms
-from app.outcomes.intake import Outcome
-from app.outcomes.totals import Totals
+from app.outcomes.decision import Outcome, Terms
+from app.outcomes.intake import Totals
 from tests.outcomes.records import LOAN
 from tests.servers.fixtures import absent
 

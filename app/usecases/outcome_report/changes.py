@@ -14,6 +14,7 @@ import orjson
 
 from app.errors import NotFound, PayoffError
 from app.evidence.drift import Change, category_change, drifted, histogram_change, holm, odds_change
+from app.evidence.intervals import SIGNIFICANT
 from app.outcomes.decision import Cases, Label
 from app.registry.loaded import Loaded
 from app.usecases.outcome_report.slices import Slice
@@ -22,7 +23,6 @@ from app.usecases.ports import Ports
 Trained = Callable[[int], tuple[np.ndarray | None, int]]  # by version the class shares (K,) in training, and its rows
 
 _PROMISED = 36  # cases of a class, of which none is known: dozens
-_SIGNIFICANT = 0.05
 _CHANGED = 1.25  # factor of the odds of a class, below which a change does little harm
 _FEWEST = 100  # cases on each side of a comparison of distributions
 _BINS = 200  # of scores
@@ -92,7 +92,7 @@ class ClassShares:
                     "p_value": p,
                     "adjusted_p_value": float(own),
                     "odds_ratio": factor,
-                    "changed": None if selective or factor is None else bool(own < _SIGNIFICANT and factor >= _CHANGED),
+                    "changed": None if selective or factor is None else bool(own < SIGNIFICANT and factor >= _CHANGED),
                 }
                 for version, (counts, _), p, own, factor in zip(
                     versions, tables, p_values, adjusted, factors, strict=True

@@ -33,7 +33,7 @@ OFTEN = 0.05  # of the cases, from which on an action counts
 
 
 @dataclass
-class Earned:
+class Account:
     """Decisions, and what became of them: of all, or of one group."""
 
     decisions: int = 0
@@ -231,7 +231,7 @@ class ActionCounts:
 
 
 @dataclass
-class Bounds:
+class Extremes:
     """Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the greatest that they
     can earn, and of what is expected of them.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from time import time
 from typing import Any, Literal
@@ -12,19 +12,19 @@ import numpy as np
 
 from app.errors import Invalid
 from app.evidence.drift import holm
+from app.evidence.intervals import SIGNIFICANT
 from app.evidence.truths import Arrivals, Maturity
 from app.outcomes.decision import UNKNOWN, Cases, Label, date_of
 from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes, trained
-from app.usecases.outcome_report.earned import UNEQUAL, ActionCounts, Bounds, Earned, Kept, basis, deciles
+from app.usecases.outcome_report.earned import UNEQUAL, Account, ActionCounts, Extremes, Kept, basis, deciles
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Exploration, Ways, gain
 from app.usecases.ports import Ports
 
 _WRONG = ("over_promises", "under_promises")
-_LEVEL = 0.05
 _NAMED = 10  # versions, or features
 MOST_DAYS = 1_000
 MOST_GROUPS = 1_000
@@ -67,8 +67,8 @@ def report(
     if not found["decisions"]:
         every = ports.archive.cases(wanted.name, since=since, until=until, arrivals_only=True)
         found["warnings"].append(_why_empty(reference, wanted.name, ports.archive.days(wanted.name), every))
-    period = {"since": _moment(since), "until": _moment(until)}
-    return found | {"model": {"name": wanted.name, "version": versions[0] if versions else None}, **period}
+    model = {"name": wanted.name, "version": versions[0] if versions else None}
+    return found | {"model": model, "since": since, "until": until}
 
 
 def _why_empty(reference: str, name: str, days: Sequence[int], others: Iterable[Cases]) -> str:
@@ -150,7 +150,7 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
     }
 
 
-def _grouped(groups: Mapping[Any, Earned], basis: str, reason: str | None) -> list[dict[str, Any]]:
+def _grouped(groups: Mapping[Any, Account], basis: str, reason: str | None) -> list[dict[str, Any]]:
     """By name, of several kinds by its text. Verdicts are corrected for the number of groups (Holm)."""
     names = sorted(groups, key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)))
     figures = [groups[name].document(basis, reason) for name in names]
@@ -159,7 +159,7 @@ def _grouped(groups: Mapping[Any, Earned], basis: str, reason: str | None) -> li
     adjusted = dict(zip(tested, holm(np.array([p_values[i] for i in tested])).tolist(), strict=True))
     for i, one in enumerate(figures):
         one["adjusted_p_value"] = adjusted.get(i)
-        if one["verdict"] in _WRONG and not adjusted.get(i, 1.0) < _LEVEL:
+        if one["verdict"] in _WRONG and not adjusted.get(i, 1.0) < SIGNIFICANT:
             one["verdict"] = "undecided"
     return [{"group": name, **one} for name, one in zip(names, figures, strict=True)]
 
@@ -200,10 +200,6 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
         yield "deciles and exploration are of evenly spaced cases, as there are many"
 
 
-def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
 def matured(days: Iterable[Cases], now: float) -> Maturity:
     """Which truths are not to be used yet at `now`, in seconds: those of days of which many are still to come.
 
@@ -231,15 +227,15 @@ class Read:
     def __init__(self, trained: Trained, by: By | None = None, maturity: Maturity | None = None) -> None:
         self.maturity = maturity or Maturity()
         self.by = by
-        self.total = Earned()
+        self.total = Account()
         self.actions = ActionCounts()
-        self.bounds = Bounds()
+        self.bounds = Extremes()
         self.ways = Ways()
         self.exploration = Exploration()
         self.shares = ClassShares(trained)
         self.scores = Scores()
         self.values = Kept()  # promised and decided
-        self.groups: dict[Any, Earned] = {}
+        self.groups: dict[Any, Account] = {}
         self.classes: dict[int, tuple[Label, ...]] = {}
         self.without_terms = 0
         self.matrices: set[Any] = set()  # up to 10,000
@@ -267,10 +263,10 @@ class Read:
         for place in np.unique(code):
             self._own(names[place]).add(part, np.flatnonzero(code == place))
 
-    def _own(self, name: Label | None) -> Earned:
+    def _own(self, name: Label | None) -> Account:
         if name not in self.groups and len(self.groups) >= MOST_GROUPS:
             raise Invalid.at("/by", f"there are more than {MOST_GROUPS:,} groups; send since and until")
-        return self.groups.setdefault(name, Earned())
+        return self.groups.setdefault(name, Account())
 
 
 def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:

@@ -7,7 +7,7 @@ was really taken, one action always, what a challenger chose, what another model
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -119,9 +119,8 @@ class Ways:
     singles: dict[tuple[Label, int], Paired] = field(default_factory=lambda: defaultdict(Paired))  # by action and half
     overrides: Paired = field(default_factory=Paired)
     told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
-    shadows: dict[str, tuple[Betting, int]] = field(default_factory=dict)
-    _day: int | None = None
-    _waiting: dict[str, list[tuple[np.ndarray, ...]]] = field(default_factory=dict)  # of challengers, on that day
+    shadows: defaultdict[str, Betting] = field(default_factory=lambda: defaultdict(Betting))  # by challenger
+    differing: Counter[str] = field(default_factory=Counter)  # cases in which it decided otherwise
 
     def add(self, part: Slice) -> None:
         rows = part.priced
@@ -140,27 +139,12 @@ class Ways:
             self.overrides.compare(part, part.choice, way(part, others := rows[part.overridden], part.taken[others]))
         told = ~np.isnan(part.benefit[rows])
         self.told.add((part.received - part.taken_earned)[told], part.day)
-        self._challenge(part)
-
-    def _challenge(self, part: Slice) -> None:
-        """Enter the differences with bounds for each, those of its matrix; a day is one batch."""
-        if part.day != self._day:
-            self._bet()
-            self._day = part.day
-        M, rows = part.stack.matrices, part.priced
         for name, chosen in part.shadows.items():
             asked = rows[chosen[rows] != UNKNOWN]
-            term, own, other = part.term[asked], part.choice[asked], chosen[asked]
-            gains = M[term, :, other] - M[term, :, own]  # in every class
-            sequence, differing = self.shadows.get(name, (Betting(), 0))
-            self.shadows[name] = sequence, differing + int(np.count_nonzero(other != own))
-            of_day = gains[np.arange(len(asked)), part.truth[asked]], *payoff_range(gains)
-            self._waiting.setdefault(name, []).append(of_day)
-
-    def _bet(self) -> None:
-        for name, parts in self._waiting.items():
-            self.shadows[name][0].add(*map(np.concatenate, zip(*parts, strict=True)))
-        self._waiting = {}
+            gains = part.payoffs(asked, chosen) - part.payoffs(asked, part.choice)  # in every class
+            bounds = payoff_range(gains)
+            self.shadows[name].add(gains[np.arange(len(asked)), part.truth[asked]], *bounds, part.day)
+            self.differing[name] += int(np.count_nonzero(chosen[asked] != part.choice[asked]))
 
     def alternatives(self, basis: str) -> dict[str, Any] | None:
         """What other ways would have earned on the same cases; None without any."""
@@ -202,16 +186,15 @@ class Ways:
 
     def challengers(self, basis: str, doubt: str | None = None) -> list[dict[str, Any]]:
         """Challengers against what was decided, by confidence sequences; `doubt` is why none has a verdict."""
-        self._bet()
         listed = []
-        for name, (sequence, differing) in sorted(self.shadows.items()):
+        for name, sequence in sorted(self.shadows.items()):
             found = sequence.interval()
             shown = verdict(found, doubt)
             listed.append(
                 {
                     "challenger": name,
                     "cases": sequence.count,
-                    "differing": differing,
+                    "differing": self.differing[name],
                     "gain": amount(found, basis),
                     "verdict": shown,
                     "reason": doubt or ("the interval contains 0" if shown == "undecided" else None),
