@@ -19,7 +19,7 @@ _LINE = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
 
 def configure(level: str) -> None:
-    """Send structlog's and the standard library's lines, and Python's warnings, through the same JSON renderer."""
+    """Send structlog's and the standard library's lines, and Python's warnings, through one JSON renderer."""
     grade = logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -28,13 +28,13 @@ def configure(level: str) -> None:
         _where,
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.JSONRenderer(serializer=orjson.dumps)],
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(grade),
-        logger_factory=lambda *_: _Output(),
+        logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    handler = _Handler()
-    renderer = structlog.processors.JSONRenderer(serializer=lambda line, **_: orjson.dumps(line).decode())
+    handler = _Output()
+    renderer = structlog.processors.JSONRenderer(serializer=lambda line, **how: orjson.dumps(line, **how).decode())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -45,16 +45,16 @@ def configure(level: str) -> None:
     logging.captureWarnings(capture=True)
     logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # logs its own parts at each start
     threading.excepthook = _log_thread_error
-    for name in ("uvicorn", "uvicorn.error"):
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = True
-    access = logging.getLogger("uvicorn.access")  # we write the request lines ourselves, with the request id
-    access.handlers.clear()
-    access.propagate = False
+        logging.getLogger(name).propagate = name != "uvicorn.access"  # the service writes a line for each request
 
 
-class _Handler(logging.Handler):
-    """Lines of the standard library in the form of structlog's."""
+class _Output(logging.Handler):
+    """Standard output. It never raises: a line is not worth the work that it is about."""
+
+    failed = 0
+    loop: asyncio.AbstractEventLoop | None = None  # that writes what waits
 
     def emit(self, record: logging.LogRecord) -> None:
         _write(self.format(record).encode() + b"\n")
@@ -83,7 +83,7 @@ _DECISION = "/outcomes/"  # an id follows
 
 
 def told_path(path: str) -> str:
-    """The path as logs and traces have it: without the id of a decision, which may tell of a person."""
+    """The path as logs have it: without the id of a decision, which may tell of a person."""
     return path[: path.index(_DECISION) + len(_DECISION)] + "{id}" if _DECISION in path else path
 
 
@@ -114,18 +114,6 @@ def _line(line: dict[str, Any]) -> bytes:
 def dropped() -> int:
     """How many writes to standard output have failed: a full disk, or a reader that ended."""
     return _Output.failed
-
-
-class _Output:
-    """Standard output for structlog. It never raises: a line is not worth the work that it is about."""
-
-    failed = 0
-    loop: asyncio.AbstractEventLoop | None = None  # that writes what waits
-
-    def msg(self, message: bytes) -> None:
-        _write(message + b"\n")
-
-    debug = info = warning = error = critical = exception = log = msg
 
 
 def _write(lines: bytes) -> None:

@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 CONTEXT = get_context("forkserver")
 LOCK = threading.Lock()  # multiprocessing collects ended processes whenever it starts one, from any thread
 
@@ -82,6 +84,15 @@ def end_with(parent_end: Connection) -> None:
 def _watch(parent_end: Connection) -> None:
     parent_end.poll(None)
     os.killpg(0, signal.SIGKILL)
+
+
+def cap_threads(threads: int) -> None:
+    """Let BLAS, OpenMP and numba use this many threads in this process, whether they are loaded already or later."""
+    for library in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+        os.environ[f"{library}_NUM_THREADS"] = str(threads)
+    threadpool_limits(threads)
+    if numba := sys.modules.get("numba"):
+        numba.config.reload_config()  # it read the variables when it was imported
 
 
 # Memory

@@ -27,8 +27,7 @@ import structlog
 from app.errors import NotFound, PayoffError, Unavailable, trace_of
 from app.jobs.job import CANCELLED, LOST, Cause, Died, Ending, Event, Job, Problem, Status, again
 from app.jobs.queue import Beat, Queue
-from app.jobs.threads import cap_threads
-from app.processes import end_with, started
+from app.processes import cap_threads, end_with, started
 from app.progress import listen
 
 Target = Callable[[Any, Job], None]

@@ -28,7 +28,7 @@ from joblib.parallel import ParallelBackendBase
 
 from app.errors import TooLarge, Unavailable
 from app.jobs.job import Died
-from app.jobs.threads import cap_threads
+from app.processes import cap_threads
 from app.progress import interruptible
 
 _CONNECT_SECONDS = 5.0
