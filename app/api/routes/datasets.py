@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -165,11 +165,7 @@ _CREATED_HEADERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _one_of(allowed: Any) -> Any:
-    """A query parameter that says how a CSV file is written."""
-    return Query(description="how the CSV file is written", json_schema_extra={"enum": list(get_args(allowed))})
-
-
+_DIALECT = Query(description="how the CSV file is written")
 DatasetId = Annotated[str, Path(openapi_examples={"example": {"value": EXAMPLE_ID}})]
 Labels = Annotated[
     list[str],
@@ -182,13 +178,6 @@ Labels = Annotated[
 Name = Annotated[
     str | None, Query(description="what you call it", openapi_examples={"example": {"value": EXAMPLE_NAME}})
 ]
-Type = Annotated[
-    str | None,
-    Query(
-        description="`number`: integers are to be regressed on, and are no classes",
-        json_schema_extra={"enum": ["auto", "number"]},
-    ),
-]
 
 
 @router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 415, 422, 503), openapi_extra=_BODY)
@@ -200,11 +189,14 @@ async def upload_dataset(
     caller: CallerDep,
     label: Labels,
     name: Name = None,
-    label_type: Type = None,
+    label_type: Annotated[
+        Literal["auto", "number"] | None,
+        Query(description="`number`: integers are to be regressed on, and are no classes"),
+    ] = None,
     types: Annotated[str | None, Query(description=_TYPES)] = None,
-    delimiter: Annotated[str | None, _one_of(Delimiter)] = None,
-    decimal: Annotated[str | None, _one_of(Decimal)] = None,
-    encoding: Annotated[str | None, _one_of(Encoding)] = None,
+    delimiter: Annotated[Delimiter | None, _DIALECT] = None,
+    decimal: Annotated[Decimal | None, _DIALECT] = None,
+    encoding: Annotated[Encoding | None, _DIALECT] = None,
 ) -> DatasetDocument:
     """Upload a table: CSV (gzipped or not), or Parquet.
 

@@ -31,6 +31,7 @@ _CODES = (
     "Exit codes: 1 job failed, 2 arguments or files, 3 refused by the service, 4 unavailable, 5 key, 130 interrupted."
 )
 
+_WRITTEN = tuple(Written.__annotations__)  # how a CSV file is written
 Argument = tuple[str, dict[str, Any]]
 Run = Callable[[Payoff, argparse.Namespace], None]
 
@@ -95,11 +96,6 @@ def _given(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(chosen, name)) is not None and value is not False}
 
 
-def _written(chosen: argparse.Namespace) -> dict[str, Any]:
-    """How a CSV file is written."""
-    return _given(chosen, *Written.__annotations__)
-
-
 def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     """The two sides of an option such as ALIAS=VERSION."""
     name, sign, value = text.partition("=")
@@ -133,7 +129,7 @@ WRITTEN = (
 )
 def predict(client: Payoff, chosen: argparse.Namespace) -> None:
     """Decide for a file, and print the decisions unless they go to another file."""
-    fields = stakes_of(chosen.benefits) | _given(chosen, "rule") | _written(chosen)
+    fields = stakes_of(chosen.benefits) | _given(chosen, "rule", *_WRITTEN)
     model = client.model(chosen.model)
     if not fields.keys() & {"benefits", "cost_matrix", "rule"} and model.card().get("classes") is not None:
         fields["rule"] = "most_probable"
@@ -178,7 +174,7 @@ def _learner(text: str) -> Any:
 )
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the version that was published, and its metrics."""
-    options = stakes_of(chosen.benefits) | _given(chosen, "holdout", "seed") | _written(chosen)
+    options = stakes_of(chosen.benefits) | _given(chosen, "holdout", "seed", *_WRITTEN)
     if chosen.feature_costs:
         options["feature_costs"] = terminal.document_of(chosen.feature_costs)
     learner = _learner(chosen.learner)
@@ -250,7 +246,7 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
 def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the table, the best first."""
     learners = [_learner(text) for text in chosen.learner]
-    options = {"benefits": None, **stakes_of(chosen.benefits), **_given(chosen, "folds"), **_written(chosen)}
+    options = {"benefits": None, **stakes_of(chosen.benefits), **_given(chosen, "folds", *_WRITTEN)}
     report = client.compare(chosen.data, label=chosen.label, learners=learners, chart=bool(chosen.chart), **options)
     if chosen.chart:
         Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
@@ -302,7 +298,7 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
     if (chosen.model is None) == (chosen.send is None):
         raise ValueError("give a model for its report, or --send a file")
     if chosen.send:
-        sent = client.send_outcomes(Path(chosen.send), **_written(chosen))
+        sent = client.send_outcomes(Path(chosen.send), **_given(chosen, *_WRITTEN))
         show(chosen, sent, figures_text(sent | {name: len(sent[name]) for name in ("unknown", "conflicts")}))
         return
     period = _given(chosen, "since", "until")

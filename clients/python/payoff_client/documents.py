@@ -153,17 +153,13 @@ class Card(Document):
     features: list[Feature]
 
 
-class Recording(Document):
-    record: bool
-
-
 class Description(Document):
     """A model with its versions."""
 
     versions: list[Object]
     aliases: Object
     latest: int | None
-    recording: Recording
+    recording: dict[str, bool]
 
 
 class Decided(Document):
