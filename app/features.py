@@ -143,19 +143,15 @@ class Schema:
             words = f"instance {i} is {sent(instances[i])}, the first is {sent(first)}"
             yield Flaw(pointer(i), f"{words}: send lists or objects alone")
         for i, instance in enumerate(instances):
-            yield from self._flaws_of_one(pointer(i), instance)
+            yield from self.flaws_of(pointer(i), instance)
 
-    def _flaws_of_names(self, loc: str, instance: dict[str, Any]) -> Iterator[Flaw]:
-        for name in instance:
-            if name not in self._position:
-                yield Flaw(loc + pointer(name), unknown("feature", name, self.names))
-        for name in self.names:
-            if name not in instance:
-                yield Flaw(loc, f"feature {name!r} is absent; send null where it is missing")
-
-    def _flaws_of_one(self, loc: str, instance: Any) -> Iterator[Flaw]:
+    def flaws_of(self, loc: str, instance: Any, *, complete: bool = True) -> Iterator[Flaw]:
+        """What is wrong with one instance at `loc`: it has a value for each feature, unless it need not be complete."""
         if isinstance(instance, dict):
-            yield from self._flaws_of_names(loc, instance)
+            strange = (name for name in instance if name not in self._position)
+            yield from (Flaw(loc + pointer(name), unknown("feature", name, self.names)) for name in strange)
+            absent = (name for name in self.names if complete and name not in instance)
+            yield from (Flaw(loc, f"feature {name!r} is absent; send null where it is missing") for name in absent)
             cells = [(pointer(name), self._position[name], instance[name]) for name in self.names if name in instance]
         elif not isinstance(instance, list | tuple):
             yield Flaw(loc, "an instance is a list in feature order or an object by feature name")

@@ -383,8 +383,8 @@ def retrieve(r: random.Random, _: int, sent: Sent) -> Sent:
     items, many = r.choice((1, 2, 5, 12, 40, 150)), r.choice((1, 1, 2, 6))
     drawn = [[round(r.betavariate(0.5, 1.5), 4) for _ in range(items)] for _ in range(many)]
     sets = [shares(r, items) for _ in drawn] if setting == "multiclass" else drawn
-    kind, accept = r.choice((JSON, JSON, JSON, NPY)), r.choice((JSON, JSON, NPY))
-    headers = {"Content-Type": kind, "Accept": accept}
+    kind = r.choice((JSON, JSON, JSON, NPY))
+    headers = {"Content-Type": kind}
     if kind == JSON:
         return replace(sent, body={**fields, "probabilities": sets[0] if many == 1 else sets}, headers=headers)
     return replace(sent, body=as_table(NPY, ["p"] * items, sets), query=fields, headers=headers)

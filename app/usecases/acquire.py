@@ -15,7 +15,7 @@ from app.acquisition.session import Prices, States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
-from app.features import NUMBERS, OUTSIDE, WORDS, Schema, is_float
+from app.features import NUMBERS, WORDS, Schema
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
@@ -383,21 +383,12 @@ def _floats(values: list[Any], refused: Callable[[], Invalid]) -> np.ndarray:
 
 def _refused(schema: Schema, cases: Sequence[Any], place: Callable[[int], str]) -> Invalid:
     """Slow path: build detailed errors."""
-    flaws = (flaw for i, case in enumerate(cases) for flaw in _flaws(schema, place(i), case))
-    return Invalid("the cases cannot be used", flaws)
 
+    def flaws() -> Iterator[Flaw]:
+        for i, case in enumerate(cases):
+            if type(case) is dict:
+                yield from schema.flaws_of(place(i), case, complete=False)
+            else:
+                yield Flaw(place(i), "a case is an object of known values by feature name")
 
-def _flaws(schema: Schema, loc: str, case: Any) -> Iterator[Flaw]:
-    if type(case) is not dict:
-        yield Flaw(loc, "a case is an object of known values by feature name")
-        return
-    for name, value in case.items():
-        if name not in schema.names:
-            yield Flaw(loc + pointer(name), unknown("feature", name, schema.names))
-            continue
-        categorical = schema.names.index(name) in schema.categorical
-        if type(value) not in (WORDS if categorical else NUMBERS):
-            needed = "a string" if categorical else "a number"
-            yield Flaw(loc + pointer(name), f"{name!r} takes {needed}, or null where it cannot be had")
-        elif type(value) is int and not is_float(value):
-            yield Flaw(loc + pointer(name), OUTSIDE)
+    return Invalid("the cases cannot be used", flaws())

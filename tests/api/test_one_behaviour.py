@@ -170,11 +170,6 @@ def test_a_text_in_a_query_parameter_is_not_read_as_json(client, path, text):
             {"rule": "threshold", "threshold": "holdout", "benefits": BENEFITS, "instances": [ROW]},
             "/threshold",
         ),
-        (
-            "/retrieve",
-            {"method": "tuned_threshold", "setting": "binary", "loss": {"name": "am"}, "instances": [ROW]},
-            "/method",
-        ),
         ("/models/blind/benefit", {"benefits": BENEFITS}, None),
     ],
 )

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from app.api.codecs import arrow, npy
-from app.api.codecs import json as json_codec
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.usecases import retrieve_request
@@ -132,12 +131,3 @@ def test_corrupt_streams_are_rejected_or_read(seed):
         spoilt[rng.integers(len(body))] = rng.integers(256)
         with suppress(Invalid):
             assert arrow.table_of_arrow(bytes(spoilt), free).num_columns in range(3)
-
-
-def test_an_answer_too_long_for_a_header_is_rejected(service, ward, monkeypatch):
-    monkeypatch.setattr(json_codec, "_MAX_HEADER", 10)
-    file = io.BytesIO()
-    np.save(file, np.array([0.5]))
-    response = post(service, file.getvalue(), NPY, NPY)
-    assert response.status_code == 413
-    assert "header" in response.json()["detail"]

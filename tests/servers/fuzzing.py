@@ -130,7 +130,7 @@ def _arrays(model: str) -> list[Sent]:
     return [
         Sent("POST", "/predict", rows.getvalue().to_pybytes(), query, {"Content-Type": ARROW, "Accept": ARROW}),
         Sent("POST", "/predict", numbers.getvalue(), query, {"Content-Type": NPY, "Accept": NPY}),
-        Sent("POST", "/retrieve", numbers.getvalue(), retrieve, {"Content-Type": NPY, "Accept": NPY}),
+        Sent("POST", "/retrieve", numbers.getvalue(), retrieve, {"Content-Type": NPY}),
     ]
 
 

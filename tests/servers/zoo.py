@@ -243,7 +243,7 @@ def _sets() -> Iterator[Sent]:
     long = np.linspace(0.001, 0.999, 50)
     for loss in _LOSSES:
         query = {"setting": "binary", "loss": json.dumps(loss), "k_min": "1", "k_max": "40", "curve": "true"}
-        yield Sent("POST", "/retrieve", _npy(long), query, {"Content-Type": NPY, "Accept": NPY})
+        yield Sent("POST", "/retrieve", _npy(long), query, {"Content-Type": NPY})
     query = {"setting": "multilabel", "loss": '{"name":"jaccard"}', "min_recall": "0.2"}
     yield Sent("POST", "/retrieve", _npy(np.array(lists)), query, {"Content-Type": NPY})
 

@@ -162,7 +162,7 @@ def encode(form: str, answered: Answered) -> Response:
     columns, rest = answered.columns(), {**answered.rest(), "warnings": answered.warnings}
     if form == NPY:
         answered.carried.refuse_numbers_only()
-        return npy_response([_array(columns)], rest)
+        return npy_response(_array(columns), rest)
     from app.api.codecs import arrow  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
     return arrow.table_response(form, answered.carried.before(arrow.table_columns(columns)), rest)

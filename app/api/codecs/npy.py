@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,13 +75,12 @@ def finite(X: np.ndarray, under: str = "") -> np.ndarray:
     return X
 
 
-def npy_response(arrays: Sequence[np.ndarray], rest: Any) -> Response:
-    """The arrays one after the other, each as `numpy.save` writes it; the rest is JSON in the `Payoff-Answer` header.
+def npy_response(array: np.ndarray, rest: Any) -> Response:
+    """The array as `numpy.save` writes it; the rest is JSON in the `Payoff-Answer` header.
 
     TooLarge where the rest is too long for a header.
     """
     header = in_header(rest)
     buffer = io.BytesIO()
-    for array in arrays:
-        np.lib.format.write_array(buffer, array, allow_pickle=False)
+    np.lib.format.write_array(buffer, array, allow_pickle=False)
     return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": header})

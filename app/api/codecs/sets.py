@@ -12,8 +12,8 @@ from fastapi import Response
 
 from app.api.charts import retrieval_chart, svg
 from app.api.codecs.json import json_bytes
-from app.api.codecs.media_types import JSON, NPY, SVG
-from app.api.codecs.npy import array_of_npy, npy_response
+from app.api.codecs.media_types import JSON, SVG
+from app.api.codecs.npy import array_of_npy
 from app.api.memory import Charge
 from app.errors import Flaw, Invalid, pointer
 from app.registry.loaded import Loaded
@@ -82,23 +82,6 @@ def to_json(answer: Retrieved, rest: dict[str, Any]) -> Response:
     return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(rest)[1:], media_type=JSON)
 
 
-def to_npy(answer: Retrieved, rest: dict[str, Any]) -> Response:
-    """Two to four arrays, one after the other in one body, each as `numpy.save` writes it.
-
-    int64 positions of all sets, best first; float64 (sets, 5) with k, expected_loss, expected_precision,
-    expected_recall and error_bound, of the method `sampled` also gap (NaN: unknown) and vectors; with `curve`, the
-    curves of all sets; with `marginals`, the probabilities of all items. Common fields are JSON in the
-    `Payoff-Retrieved` header.
-    """
-    choice = answer.choice
-    arrays = [choice.selected, np.column_stack((choice.k, *choice.figures))]
-    if choice.curves is not None:
-        arrays.append(choice.curves)
-    if answer.marginals is not None:
-        arrays.append(answer.marginals.p)
-    return npy_response(arrays, rest)
-
-
 def to_svg(answer: Retrieved, rest: dict[str, Any]) -> Response:
     """The curve of each set with the number of items that was chosen."""
     choice = answer.choice
@@ -108,7 +91,7 @@ def to_svg(answer: Retrieved, rest: dict[str, Any]) -> Response:
 
 
 WRITERS: dict[str, Callable[[Retrieved, dict[str, Any]], Response]]
-WRITERS = {JSON: to_json, NPY: to_npy, SVG: to_svg}
+WRITERS = {JSON: to_json, SVG: to_svg}
 
 
 def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:

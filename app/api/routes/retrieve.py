@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from app.api.charts import SVG_CONTENT
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import NPY, SVG
 from app.api.codecs.npy import rows_of_npy
@@ -46,9 +47,7 @@ async def retrieve(request: Request) -> Response:
 
     Long lists of probabilities go faster as a NumPy array (`application/x-npy`: one dimension is a set, two are a set
     per row); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
-    instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
-    several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each, with
-    `sampled` also gap and vectors; curves; marginals), as `image/svg+xml` a chart of the curves.
+    instances, as in `/predict`. With `Accept: image/svg+xml` the answer is a chart of the curves.
     """
     kind = media_type_of_body(request, (NPY,))
     body = await request.body()
@@ -151,7 +150,7 @@ route = DirectRoute(
     response_model=RetrieveAnswer,
     response_model_exclude_none=True,
     responses={
-        200: {"content": {form: {"schema": {"type": "string", "format": "binary"}} for form in (NPY, SVG)}},
+        200: {"content": SVG_CONTENT},
         **problems(404, 409, 413, 415, 422, 503),
     },
 )
