@@ -142,18 +142,15 @@ request that can never fit. Default: a third of the memory of the container or m
     @field_validator("admin_key", "signing_key")
     @classmethod
     def _none_where_empty(cls, key: SecretStr | None) -> SecretStr | None:
-        """An empty variable sets no key, as in an env file that leaves it out; one of blanks is a mistake."""
+        """An empty variable sets no key, as in an env file that leaves it out; one of blanks is a mistake.
+
+        A key that was read from a file ends in a line end, which is none of it.
+        """
         if key is None or not key.get_secret_value():
             return None
-        if not key.get_secret_value().strip():
+        if not (stripped := key.get_secret_value().strip()):
             raise ValueError("contains only blanks: set a key, or leave it empty for none")
-        return key
-
-    @field_validator("admin_key")
-    @classmethod
-    def _as_it_is_sent(cls, key: SecretStr | None) -> SecretStr | None:
-        """No header carries blanks or line ends around its value, and a key that was read from a file ends in one."""
-        return key if key is None else SecretStr(key.get_secret_value().strip())
+        return SecretStr(stripped)
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -12,7 +12,6 @@ from app.processes import preload
 from app.settings import Settings, listed
 from app.storage import Storage
 from app.stores import make_ports
-from app.usecases.ports import Ports
 
 _MB = 2**20
 
@@ -24,7 +23,10 @@ def wire(settings: Settings) -> Service:
     if worker is None:  # a worker preloads these itself
         preload(isolated.MODULES)
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
-    keyring = make_keyring(settings, ports)
+    admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
+    rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
+    made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))
+    keyring = Keyring(ports.keys, made, admin_key, rate=rate, jobs=settings.jobs_per_key)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
     memory = settings.request_memory_mb * _MB if settings.request_memory_mb else default_limit()
     return Service(
@@ -37,11 +39,3 @@ def wire(settings: Settings) -> Service:
         hosts=tuple(listed(settings.hosts)),
         console=settings.console,
     )
-
-
-def make_keyring(settings: Settings, ports: Ports) -> Keyring:
-    """Who holds which key, and the limits for keys that have none of their own."""
-    admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
-    rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
-    made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))
-    return Keyring(ports.keys, made, admin_key, rate=rate, jobs=settings.jobs_per_key)

@@ -25,8 +25,8 @@ import psutil
 import structlog
 
 from app.errors import NotFound, PayoffError, Unavailable, trace_of
-from app.jobs.job import CANCELLED, LOST, Cause, Died, Ending, Event, Job, Problem, Status, again
-from app.jobs.queue import Beat, Queue
+from app.jobs.job import LOST, Cause, Died, Ending, Event, Job, Problem, Status, again
+from app.jobs.queue import Queue
 from app.processes import cap_threads, end_with, started
 from app.progress import listen
 
@@ -171,20 +171,17 @@ class Attempt:
         while not self._over.wait(min(_BEAT_SECONDS, lease / 4)):
             trusted_until = monotonic() + lease
             try:
-                answer = self.queue.beat(self.job, self._fraction, self._stage)
+                ending = self.queue.beat(self.job, self._fraction, self._stage)
             except Unavailable as error:
                 self.log.warning("lease not renewed", error=type(error).__name__)
                 continue
             except Exception:  # whatever it is, the next beat may succeed
                 self.log.exception("lease not renewed")
                 continue
-            match answer:
-                case Beat.GO_ON:
-                    self.trusted_until = trusted_until
-                case Beat.CANCEL:
-                    self.stop(CANCELLED)
-                case Beat.LOST:
-                    self.stop(LOST)
+            if ending is None:
+                self.trusted_until = trusted_until
+            else:
+                self.stop(ending)
 
     def _store(self, ending: Ending) -> None:
         """Store how the attempt ended, as often as it takes while the database is unavailable.

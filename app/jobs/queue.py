@@ -18,7 +18,6 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, delete, func, insert, select, update
@@ -27,7 +26,7 @@ from structlog import contextvars
 
 from app.database import Database
 from app.errors import Conflict, Invalid, TooMany
-from app.jobs.job import ENDED, Cause, Ending, Event, Job, Problem, Status, after, again, unknown_job
+from app.jobs.job import CANCELLED, ENDED, LOST, Cause, Ending, Event, Job, Problem, Status, after, again, unknown_job
 from app.jobs.tables import JOB_COLUMNS, JOBS, WORKERS, job_of, listed_columns
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
 
@@ -39,14 +38,6 @@ _BEGUN = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED)  # a cancelled job ma
 _RETRY_SECONDS = 5  # jobs end in their own time; asking more often does not help
 _EXPIRED = 500  # rows that one look takes, so that no transaction is long
 _ID = re.compile(r"job_[0-9a-f]{20}")
-
-
-class Beat(Enum):
-    """The answer to a worker that renews a lease."""
-
-    GO_ON = auto()
-    CANCEL = auto()
-    LOST = auto()
 
 
 @dataclass(frozen=True)
@@ -207,15 +198,15 @@ class Queue:
             row = connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
         return None if row is None else job_of(row)
 
-    def beat(self, job: Job, progress: float, stage: str) -> Beat:
-        """Renew the lease and store how far the job is; LOST when this attempt does not own the job any more."""
+    def beat(self, job: Job, progress: float, stage: str) -> Ending | None:
+        """Renew the lease and store how far the job is; how the attempt has to end, None where it goes on."""
         lease = self.database.now + self.lease_seconds
         renewal = update(JOBS).where(_owned(job)).values(progress=progress, stage=stage, lease_until=lease)
         with self.database.writing() as connection:
             cancel = connection.execute(renewal.returning(JOBS.c.cancel_requested)).scalar()
         if cancel is None:
-            return Beat.LOST
-        return Beat.CANCEL if cancel else Beat.GO_ON
+            return LOST
+        return CANCELLED if cancel else None
 
     def held(self, connection: Connection, job: Job) -> Job:
         """The row of a job that this attempt owns, which stays so until the transaction ends; Conflict for others."""

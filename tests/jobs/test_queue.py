@@ -8,8 +8,8 @@ from sqlalchemy.exc import StatementError
 
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
-from app.jobs.job import CANCELLED, Cause, Ending, Event, Problem, Status, again
-from app.jobs.queue import KEY_PLACE, Beat, Queue, id_of_key
+from app.jobs.job import CANCELLED, LOST, Cause, Ending, Event, Problem, Status, again
+from app.jobs.queue import KEY_PLACE, Queue, id_of_key
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
@@ -177,7 +177,7 @@ def test_a_data_set_is_in_use_until_its_jobs_have_ended(queue):
 
 def test_a_beat_renews_the_lease_and_stores_the_progress(queue, job):
     queue.database.time += LEASE - 1
-    assert queue.beat(job, 0.25, "folds") is Beat.GO_ON
+    assert queue.beat(job, 0.25, "folds") is None
     queue.database.time += LEASE - 1
     assert queue.recover_lost() == []
     assert (queue.get(job.id).progress, queue.get(job.id).stage) == (0.25, "folds")
@@ -188,7 +188,7 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
     assert [(lost.id, lost.status, lost.started_at) for lost in queue.recover_lost()] == [(job.id, Status.QUEUED, None)]
     second = queue.claim("bob")
     assert (second.id, second.attempt, second.deaths) == (job.id, 2, 1)
-    assert queue.beat(job, 0.5, "late") is Beat.LOST
+    assert queue.beat(job, 0.5, "late") is LOST
     assert not queue.end(job, Ending(Event.FAIL, Problem("late")))
     assert not queue.end(job, CANCELLED)
     assert not queue.end(job, again("late", Cause.DEATH))
@@ -266,7 +266,7 @@ def test_a_running_job_that_is_to_be_cancelled_cannot_succeed(queue, job):
     asked = queue.cancel(job.id)
     assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
     assert queue.cancel(job.id) == asked
-    assert queue.beat(job, 0.5, "") is Beat.CANCEL
+    assert queue.beat(job, 0.5, "") is CANCELLED
     with pytest.raises(Conflict, match="to be cancelled"):
         succeed(queue, job)
     assert queue.end(job, CANCELLED)

@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import delete
 
 from app.errors import Conflict
-from app.jobs.job import CANCELLED, Cause, Ending, Event, Problem, again
-from app.jobs.queue import Beat, Queue
+from app.jobs.job import CANCELLED, LOST, Cause, Ending, Event, Problem, again
+from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
 from tests.effort import repeated
@@ -71,11 +71,11 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data(), which=st.sampled_from([0, 1]))
     def beat(self, data, which):
         job = data.draw(st.sampled_from(self.claims))
-        expected = Beat.LOST
+        expected = LOST
         if self.owns(job):
             twin = self.twins[job.id]
             twin.lease_until = self.database.time + LEASE
-            expected = Beat.CANCEL if twin.cancel else Beat.GO_ON
+            expected = CANCELLED if twin.cancel else None
         assert self.queues[which].beat(job, 0.5, "half") is expected
 
     @precondition(lambda self: self.claims)
