@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
 from time import time
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -89,13 +88,11 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
     rules = [rule.model_dump(exclude_none=True) for rule in asked.rules or ()]
     rules = rules or list(_USUAL if not asked.models else _USUAL[:1])
     for i, rule in enumerate(rules):
-        try:
+        with below(pointer("rules", i)):
             check_fields(_question(rule))
             if rule.get("priors") is not None:
                 with below("/priors"):
                     as_priors(rule["priors"], [str(name) for name in card.classes])
-        except Invalid as error:
-            raise error.under(pointer("rules", i)) from error
     spec = ReplaySpec(
         model=wanted.name,
         classes=list(card.classes),
@@ -268,7 +265,7 @@ class Replay:
         recorded = partial(self._archive.cases, spec.model, since=spec.since, until=spec.until, versions=spec.versions)
         self._maturity = matured(recorded(arrivals_only=True), time())
         last, first = day_of(time() if spec.until is None else spec.until), None
-        for day, some in groupby(recorded(with_instances=bool(spec.models)), attrgetter("day")):
+        for day, some in groupby(recorded(with_instances=bool(spec.models)), lambda cases: cases.day):
             first = day if first is None else first
             for part in (part for cases in some for part in self._comparable(cases)):
                 self._decisions += len(part)

@@ -6,7 +6,7 @@ Every object with an amount of money has `basis`: which cases it is about, and w
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -193,7 +193,7 @@ class ActionCounts:
     by_action: dict[Label, np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64)))
     # Known cases and all, counts (2, A), by key, version and actions.
     alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(default_factory=dict)
-    done: dict[Label, int] = field(default_factory=lambda: defaultdict(int))  # actions really taken, of known cases
+    done: Counter[Label] = field(default_factory=Counter)  # actions really taken, of known cases
     overridden: int = 0
 
     def add(self, part: Slice) -> None:
@@ -205,8 +205,8 @@ class ActionCounts:
         for i in np.flatnonzero(cases).tolist():
             self.by_action[stack.actions[i]] += (known[i], cases[i])
         self.overridden += int(np.count_nonzero((part.taken != part.choice)[part.known]))
-        for i, count in enumerate(np.bincount(part.taken[part.known], minlength=size).tolist()):
-            self.done[stack.actions[i]] += count
+        done = np.bincount(part.taken[part.known], minlength=size).tolist()
+        self.done.update(dict(zip(stack.actions, done, strict=True)))
         code = part.key.astype(np.int64) * size + part.choice
         tables = np.stack([np.bincount(own, minlength=len(part.keys) * size) for own in (code[part.known], code)])
         for key, table in zip(part.keys, np.moveaxis(tables.reshape(2, -1, size), 1, 0), strict=True):

@@ -56,7 +56,7 @@ class Paired(MeanSums):
     A rare large loss that did not occur yet is in no difference: with few cases of its class there is no interval.
     """
 
-    by_class: dict[Label, int] = field(default_factory=dict)
+    by_class: Counter[Label] = field(default_factory=Counter)
     apart: set[Label] = field(default_factory=set)
 
     def compare(self, part: Slice, base: np.ndarray, other: np.ndarray | None) -> np.ndarray:
@@ -74,8 +74,8 @@ class Paired(MeanSums):
         M, term, truth = part.stack.matrices, part.term[rows], part.truth[rows]
         earned = part.stack.best[term, truth] if other is None else M[term, truth, other[rows]]
         self.add(earned - M[term, truth, base[rows]], part.day)
-        for label, count in zip(part.stack.classes, np.bincount(truth, minlength=M.shape[1]).tolist(), strict=True):
-            self.by_class[label] = self.by_class.get(label, 0) + count
+        counts = np.bincount(truth, minlength=M.shape[1]).tolist()
+        self.by_class.update(dict(zip(part.stack.classes, counts, strict=True)))
         self.apart |= _apart(part, rows, base[rows], None if other is None else other[rows])
         return rows
 
@@ -91,8 +91,7 @@ class Paired(MeanSums):
         super().__iadd__(other)
         if isinstance(other, Paired):
             self.apart |= other.apart
-            for label, count in other.by_class.items():
-                self.by_class[label] = self.by_class.get(label, 0) + count
+            self.by_class.update(other.by_class)
         return self
 
 
