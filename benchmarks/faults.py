@@ -62,7 +62,10 @@ def main() -> int:
         record = Record()
         first = Caller(system.replicas, record.submitting)
         for name in range(MODELS):  # something to predict with, from the first moment on
-            job = first.insist("POST", "/train", json=order(name, -1 - name), headers={"Prefer": "wait=60"}).json()
+            key = {"Idempotency-Key": f"first {name}"}  # where the caller's own patience ends before the wait does
+            job = first.insist(
+                "POST", "/train", json=order(name, -1 - name), headers=key | {"Prefer": "wait=60"}
+            ).json()
             assert job["status"] == "succeeded", job
             target = {"version": job["model"]["version"]}
             first.insist("PUT", f"/models/m{name}/aliases/live", json=target)
