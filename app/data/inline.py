@@ -39,8 +39,8 @@ def inline_source(
 
     def batches() -> Iterator[list[Any]]:
         yield [
-            _numbers(column, place) if kind == "numeric" else pa.array(column, pa.string())
-            for column, kind, place in zip(columns, kinds, places, strict=True)
+            _numbers(column) if kind == "numeric" else pa.array(column, pa.string())
+            for column, kind in zip(columns, kinds, strict=True)
         ]
 
     source = Source([place.name for place in places], places, kinds, batches)
@@ -104,20 +104,6 @@ def _kind(column: Sequence[Any], place: Location) -> Kind:
     raise Invalid.of(place.flaw(i, f"{held}; send the same here") for i in bad)
 
 
-def _numbers(column: Sequence[Any], place: Location) -> Any:
-    missing = np.array([value is None for value in column])
-    try:
-        values = np.array(column, dtype=np.float64)
-    except OverflowError as error:
-        position = next(i for i, value in enumerate(column) if isinstance(value, int) and not _fits(value))
-        flaw = place.flaw(position, "the number is too large")
-        raise Invalid(flaw.msg, [flaw]) from error
-    return pa.array(values, mask=missing)
-
-
-def _fits(value: int) -> bool:
-    try:
-        float(value)
-    except OverflowError:
-        return False
-    return True
+def _numbers(column: Sequence[Any]) -> Any:
+    """A column as float64; what came as an integer of more than 64 bits is a float already."""
+    return pa.array(np.array(column, dtype=np.float64), mask=np.array([value is None for value in column]))
