@@ -19,6 +19,7 @@ from app.errors import Invalid, TooLarge, pointer
 _BYTES_PER_VIEW = 16  # a length in four bytes, then a prefix and where the rest is, or the text itself
 _FREE_ROWS = 100_000  # that may take no bytes
 _OFFSET_BYTES = 12  # of 32 and 64 bits, for each text that is cast
+_TEXT = pa.large_string()  # a column may hold more than 2 GB
 _COPIES = 2  # of the text in memory while it is converted
 
 
@@ -184,17 +185,10 @@ def _as_strings(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         return column
     try:
         if not pa.types.is_dictionary(column.type):
-            return _cast(column)
+            return column.cast(_TEXT)
         words = {place_of(chunk.dictionary): chunk.dictionary for chunk in column.chunks}
-        cast = {place: _cast(array) for place, array in words.items()}
+        cast = {place: array.cast(_TEXT) for place, array in words.items()}
         chunks = [pa.DictionaryArray.from_arrays(c.indices, cast[place_of(c.dictionary)]) for c in column.chunks]
     except pa.ArrowInvalid as error:
         raise Invalid.at(pointer(name), f"{name!r} holds bytes that are not text in UTF-8") from error
-    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
-
-
-def _cast(array: Any) -> Any:
-    """Text as large strings, of which a column may hold more than 2 GB."""
-    if pa.types.is_fixed_size_binary(array.type):
-        array = array.cast(pa.binary())
-    return array.cast(pa.large_string())
+    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, _TEXT))

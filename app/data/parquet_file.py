@@ -124,8 +124,7 @@ def _numbers(column: Any) -> Any:
 def _words(column: Any) -> Any:
     """A column as a dictionary of strings."""
     if not pa.types.is_dictionary(column.type):
-        column = (column.cast(pa.binary()) if pa.types.is_fixed_size_binary(column.type) else column).cast(pa.string())
-        column = column.dictionary_encode()
+        column = column.cast(pa.string()).dictionary_encode()
     words = column.dictionary.cast(pa.string())
     words.validate(full=True)  # a damaged file can hold bytes that are not UTF-8
     return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), words)
