@@ -11,7 +11,6 @@ import pytest
 
 from app.errors import Conflict, NotFound, Unavailable
 from app.storage import Storage, objects
-from app.storage.objects import Objects
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}
@@ -203,7 +202,6 @@ def test_a_bucket_alone_is_a_place(bucket):
     store.publish("a", FILES)
 
     assert store.folders() == ["a"]
-    assert isinstance(store._place, Objects)
 
 
 def _done(work, *arguments):
