@@ -1,7 +1,4 @@
-"""Files of an object store that are kept on this machine, to be read while the store is away.
-
-fsspec's own caches know no limit of bytes, and fail a read where the disk of the cache is full.
-"""
+"""Files of an object store that are kept on this machine, to be read while the store is away."""
 
 from __future__ import annotations
 
