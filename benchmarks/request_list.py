@@ -487,7 +487,6 @@ def job(r: random.Random, n: int) -> Sent:
         ("/train", "/train", {"model": name, "learner": learner, "data": data, "refit": r.random() < 0.5}),
         ("/train", "/train", {"model": name, "learner": learner, "data": data, "holdout": 0}),
         ("/calibrate", "/calibrate", {"model": name, **given}),
-        ("/compare", "/compare", given | stakes(r, classes)),
         ("/compare", "/compare", compared),
         ("/models/{ref}/replay", "/models/ward/replay", rules),
         (seen := "/datasets/from-outcomes", seen, {"model": "ward", "until": f"{r.choice(DAYS)}T00:00:00Z"}),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import BeforeValidator, Field, StrictInt, WithJsonSchema
 
 from app.access.caller import Caller
 from app.data.store import Draft
@@ -18,7 +18,7 @@ from app.usecases import jobs
 from app.usecases.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
 from app.usecases.labelled_rows import as_probabilities, check_class_names, class_codes
 from app.usecases.ports import Ports
-from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
+from app.usecases.specs import HOLDOUT, LearnerSpec, TrainSpec
 
 KIND = "calibrate"
 SCORE = "score"  # the feature of a model whose instances are one score
@@ -53,10 +53,7 @@ class CalibrateRequest(WireModel):
     method: Literal["auto", "sigmoid", "isotonic"] = Field(
         default="auto", description="auto chooses by the log loss on rows that were left out"
     )
-    normalize: StrictBool = Field(default=False, description="with `probabilities`: divide each row by its sum")
     holdout: float = Field(default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none")
-    refit: StrictBool = Field(default=True, description="whether to calibrate again on all rows after the evaluation")
-    seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
 
 def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Caller) -> Job:
@@ -68,15 +65,10 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
     if (asked.scores is None) == (asked.probabilities is None):
         place = "/scores" if asked.scores is None else "/probabilities"
         raise Invalid.at(place, "send either 'scores' or 'probabilities'")
-    if asked.normalize and asked.probabilities is None:
-        raise Invalid.at("/normalize", "this goes with 'probabilities'")
     classes, labels = asked.classes, asked.labels
     check_class_names(classes)
     given = "scores" if asked.probabilities is None else "probabilities"
-    if given == "scores":
-        X = _as_scores(asked.scores, len(classes))
-    else:
-        X = as_probabilities(asked.probabilities, classes, normalize=asked.normalize)
+    X = _as_scores(asked.scores, len(classes)) if given == "scores" else as_probabilities(asked.probabilities, classes)
     if not len(X):
         raise Invalid.at(pointer(given), "at least one row is required")
     _check_varied(X, class_codes(labels, classes, len(X), given), classes, given)
@@ -87,8 +79,6 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
         learner=LearnerSpec(kind=SCORE_CALIBRATOR.name, parameters=parameters),
         dataset=draft.content,
         holdout=asked.holdout,
-        refit=asked.refit,
-        seed=asked.seed,
     )
     ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
     return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key)

@@ -128,7 +128,6 @@ SCORES = order()["scores"]
     [
         ({"scores": ...}, "/scores"),
         ({"probabilities": [[0.5, 0.5]] * N}, "/probabilities"),
-        ({"normalize": True}, "/normalize"),
         ({"scores": 3}, "/scores"),
         ({"scores": [1.0] * N}, "/scores"),
         ({"scores": [-s for s in SCORES]}, "/scores"),
