@@ -210,7 +210,7 @@ class Gate:
             except WrongKey:
                 self._keyring.count_wrong_key(_address(scope))
                 raise
-            if access.counted:
+            if access.counted and caller.rate is not None:
                 self.take(caller, scope)
             caller.need(access.scopes)
         if query := scope["query_string"]:
