@@ -11,14 +11,13 @@ from contextlib import contextmanager
 
 import numpy as np
 import threadpoolctl
-from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select, update
+from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
 
 from app import progress
 from app.database import Database
 from app.errors import Invalid, Unavailable
 from app.jobs.attempt import JobLimits
 from app.jobs.queue import Queue
-from app.jobs.tables import JOBS
 from app.jobs.worker import Worker
 from app.migrations import migrate
 
@@ -102,14 +101,6 @@ def _eat(_queue, _job):
         time.sleep(0.005)
 
 
-def remember(queue, job, notes):
-    """Add notes that later attempts find, and return them all; Conflict if the job is lost."""
-    with queue.database.writing() as connection:
-        merged = {**queue.held(connection, job).notes, **notes}
-        connection.execute(update(JOBS).where(JOBS.c.seq == job.seq).values(notes=merged))
-    return merged
-
-
 def _refuse(_queue, _job):
     raise Invalid.at("/learner/C", "must be positive")
 
@@ -134,11 +125,9 @@ def _die(_queue, _job):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_once(queue, job):
-    notes = remember(queue, job, {"seen": [*job.notes.get("seen", []), job.attempt]})
+def _die_once(_queue, job):
     if job.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return notes
 
 
 def _report_from_within(_queue, _job):

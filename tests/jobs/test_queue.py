@@ -13,7 +13,6 @@ from app.jobs.queue import KEY_PLACE, Queue, id_of_key
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
-from tests.jobs.targets import remember
 from tests.jobs.waiting import alive_workers
 
 LEASE = 10
@@ -192,8 +191,8 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
     assert not queue.end(job, Ending(Event.FAIL, Problem("late")))
     assert not queue.end(job, CANCELLED)
     assert not queue.end(job, again("late", Cause.DEATH))
-    with pytest.raises(Conflict, match="attempt 1"):
-        remember(queue, job, {"late": True})
+    with pytest.raises(Conflict, match="attempt 1"), queue.database.writing() as connection:
+        queue.held(connection, job)
     with pytest.raises(Conflict, match="attempt 1"):
         succeed(queue, job)
     assert queue.get(job.id) == second
@@ -233,13 +232,6 @@ def test_success_stores_the_result_and_ends_the_job(queue, job):
     assert done.finished_at == done.started_at + 5
     with pytest.raises(Conflict):
         succeed(queue, job)
-
-
-def test_notes_are_merged_and_survive_a_retry(queue, job):
-    remember(queue, job, {"version": 3})
-    assert remember(queue, job, {"folder": "x"}) == {"version": 3, "folder": "x"}
-    queue.end(job, again("its process died", Cause.DEATH))
-    assert queue.claim("bob").notes == {"version": 3, "folder": "x"}
 
 
 def test_deaths_are_bounded_but_giving_back_is_not_a_death(queue, job):

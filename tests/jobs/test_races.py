@@ -54,14 +54,6 @@ def test_a_key_makes_one_job_whoever_submits(url, queue):
     assert sum(queue.status().jobs.values()) == targets.KEYS
 
 
-def test_notes_written_at_once_are_all_kept(queue):
-    queue.submit("train", {})
-    job = queue.claim("ann")
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda number: targets.remember(queue, job, {str(number): number}), range(40)))
-    assert queue.get(job.id).notes == {str(number): number for number in range(40)}
-
-
 def test_of_cancelling_and_succeeding_at_once_only_one_happens(queue):
     def attempt(job):
         def succeed():

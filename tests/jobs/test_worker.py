@@ -172,12 +172,6 @@ def test_listeners_hear_what_becomes_of_every_attempt(queue, start):
     ]
 
 
-def test_a_second_attempt_finds_the_notes_of_the_first(queue, start):
-    start()
-    job = run(queue, "die once")
-    assert (job.status, job.attempt, job.result) == (Status.SUCCEEDED, 2, {"seen": [1, 2]})
-
-
 def test_work_that_ends_without_a_result_is_a_failure(queue, start):
     start(targets.return_unfinished)
     job = run(queue, "sleep")
