@@ -350,7 +350,7 @@ def predict(r: random.Random, n: int, sent: Sent) -> Sent:
     if CLASSES[name] and r.random() < 0.25:
         given = [shares(r, len(CLASSES[name])) for _ in range(r.choice((0, 1, 3, 20)))]
         sent, fields = replace(sent, about="given"), {"classes": CLASSES[name], **fields}
-        return framed(r, sent, fields, "probabilities", CLASSES[name], given, (JSON, JSON, NPY, CSV, ARROW, PARQUET))
+        return framed(r, sent, fields, "probabilities", CLASSES[name], given, (JSON, JSON, NPY))
     if CLASSES[name] and r.random() < 0.12:
         fields["priors"] = dict(zip(CLASSES[name], shares(r, len(CLASSES[name])), strict=True))
     columns, rows = cases(r, name, (0, 1, 1, 1, 2, 3, 5, 20, 60))

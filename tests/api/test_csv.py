@@ -70,12 +70,6 @@ def test_an_answer_in_csv_has_the_columns_by_name(service, ward):
     assert json.loads(answer.headers["payoff-answer"])["model"] == plain["model"]
 
 
-def test_probabilities_come_as_csv_too(service):
-    answer = post(service, b"ill,healthy\n0.25,0.75\n0.01,0.99\n", classes='["healthy", "ill"]')
-    assert answer.json()["probabilities"] == [[0.75, 0.25], [0.99, 0.01]]
-    assert answer.json()["decisions"] == ["treat", "wait"]
-
-
 @pytest.mark.parametrize(
     ("body", "query", "loc", "words"),
     [

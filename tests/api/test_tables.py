@@ -93,18 +93,17 @@ def test_all_columns_that_an_array_cannot_have_are_named(service, ward):
     assert [each["loc"] for each in answer.json()["errors"]] == ["/keep", "/id"]
 
 
-def test_ids_come_back_with_probabilities_and_with_numbers(service):
-    table = {"ill": [0.25, 0.5], "healthy": [0.75, 0.5], "case": ["x", "y"]}
-    answer = post(service, ARROW, arrow(table), id="case", **GIVEN)
-    assert answer.json()["ids"] == ["x", "y"]
-    assert answer.json()["probabilities"] == [[0.75, 0.25], [0.5, 0.5]]
+def test_a_table_has_instances_of_a_model(service, ward):
+    for query, place in ((GIVEN, "/model"), (GIVEN | {"model": ward}, "/classes")):
+        assert errors(post(service, ARROW, arrow({"ill": [0.25], "healthy": [0.75]}), **query))[0][0] == place
 
 
-def test_a_name_that_the_answer_has_itself_is_refused(service):
-    table = {"ill": [0.25], "healthy": [0.75], "decision": ["x"]}
-    assert errors(post(service, ARROW, arrow(table), ARROW, keep="decision", **GIVEN))[0][0] == "/keep"
-    assert errors(post(service, ARROW, arrow(table), keep="case", **GIVEN))[0][0] == "/keep"
-    assert post(service, ARROW, arrow(table), keep="decision", **GIVEN).json()["kept"] == {"decision": ["x"]}
+def test_a_name_that_the_answer_has_itself_is_refused(service, ward):
+    table, asked = ROW | {"decision": "x"}, STAKES | {"model": ward}
+    body = arrow({name: [value] for name, value in table.items()})
+    assert errors(post(service, ARROW, body, ARROW, keep="decision", **asked))[0][0] == "/keep"
+    assert errors(post(service, ARROW, body, keep="case", **asked))[0][0] == "/keep"
+    assert post(service, ARROW, body, keep="decision", **asked).json()["kept"] == {"decision": ["x"]}
 
 
 @pytest.mark.parametrize(
@@ -240,10 +239,8 @@ def test_hostile_csv_is_refused(service, ward, body):
     assert post(service, CSV, body, model=ward).status_code in (413, 422)
 
 
-CLASSES = {"classes": GIVEN["classes"], **STAKES}
 SETS = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
 READING = [
-    ("/predict", CLASSES),
     ("/predict", {"model": "woods", **STAKES}),
     ("/retrieve", SETS),
 ]
@@ -268,13 +265,12 @@ def test_views_are_measured_on_every_route(service, forest):
         assert answer.status_code == 413, (path, query, answer.text)
 
 
-def sent_in(kind, query):
+def sent_in(kind):
     """A body with 1,000 rows, and how many numbers it holds."""
     n = 1000
-    P = {"healthy": np.full(n, 0.25), "ill": np.full(n, 0.75)}
     if kind == NPY:
-        return npy(np.column_stack([*P.values()]).astype(np.float16)), 2 * n
-    table = {"age": np.ones(n), "pulse": np.ones(n), "pain": ["mild"] * n} if "model" in query else P
+        return npy(np.full((n, 2), 0.5, np.float16)), 2 * n
+    table = {"age": np.ones(n), "pulse": np.ones(n), "pain": ["mild"] * n}
     if kind == CSV:
         sink = io.BytesIO()
         csv.write_csv(pa.table(table), sink)
@@ -293,7 +289,7 @@ def test_every_format_is_charged_on_every_route(service, forest, monkeypatch, pa
     for kind in KINDS[path]:
         if kind == NPY and "model" in query:
             continue  # a model with words
-        body, numbers = sent_in(kind, query)
+        body, numbers = sent_in(kind)
         held.clear()
         answer = service.post(path, params=query, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 200, (kind, answer.text)

@@ -1,4 +1,4 @@
-"""Columns of tables as rows of features and as probabilities. pyarrow takes 40 MB."""
+"""Columns of tables as rows of features. pyarrow takes 40 MB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from app.api.codecs.answers import Carried
 from app.api.codecs.npy import finite
-from app.api.codecs.tables import Sheet, TableFields, Words
+from app.api.codecs.tables import TableFields, Words
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
 from app.errors import Flaw, Invalid, pointer, reject, unknown
@@ -24,8 +24,6 @@ from app.usecases.predict import Rows
 _MAX_CELL = 1000  # characters of a cell that comes back and is no id
 _MOST_BYTES = 4 * _MAX_CELL  # of a text that is not refused
 _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
-
-Classes = Sequence[int | str]
 
 
 def charge_for(table: pa.Table, charge: Charge) -> None:
@@ -189,28 +187,3 @@ def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
 
 def _odd(word: str) -> str | None:
     return refused_category(word) if word else None
-
-
-def probabilities_of_sheet(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, Carried]:
-    """A table with a column of numbers for each class, by name, in any order, as (n, K), and what comes back."""
-    names = [str(name) for name in classes]
-    table, carried = sheet.read(names, names)
-    return _columns(table, classes), carried
-
-
-def _columns(table: pa.Table, classes: Classes) -> np.ndarray:
-    names = [str(name) for name in classes]
-    known = set(names)
-    reject(Flaw(pointer(name), unknown("class", name, names)) for name in table.column_names if name not in known)
-    counts = Counter(table.column_names)
-    P = np.empty((table.num_rows, len(names)))
-    for k, name in enumerate(names):
-        if counts[name] != 1:
-            raise Invalid.at("", f"class {name!r} needs one column; there are {counts[name]}")
-        column = table.column(name)
-        if not is_number(column.type) or pa.types.is_boolean(column.type):
-            raise Invalid.at(pointer(name), f"the type of the column is '{column.type}'; it must be numbers")
-        if column.null_count:
-            raise Invalid.at(pointer(name), f"the column has {column.null_count} nulls; a probability is a number")
-        P[:, k] = floats(column).to_numpy()
-    return P

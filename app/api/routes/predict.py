@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 from fastapi import Request, Response
 
@@ -137,25 +136,17 @@ def _asked_of_long(body: bytes) -> Asked | None:
 def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> Asked:
     """A body of columns, the other fields being query parameters."""
     charge = charge_of(request)
-    sent: PredictFields
-    if kind == NPY:
-        sent, sheet = read_query(request, PredictFields, _TEXT_FIELDS), None
-    else:
-        sent = beside = read_query(request, PredictTable, _TEXT_FIELDS)
+    if kind != NPY:
+        beside = read_query(request, PredictTable, _TEXT_FIELDS)
         sheet = Sheet(kind, bytes(body), beside, charge)
+        check_source(beside, given=False, instances=True)
+        return Asked(beside, lambda model: sheet.rows(model.schema))
+    sent = read_query(request, PredictFields, _TEXT_FIELDS)
     check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
-        P, carried = (array_of_npy(body, charge), NOTHING) if sheet is None else _probabilities(sheet, sent.classes)
-        return Asked(sent, given=(Rows(as_probabilities(P, sent.classes, normalize=sent.normalize), []), carried))
-    if sheet is not None:
-        return Asked(sent, lambda model: sheet.rows(model.schema))
+        P = as_probabilities(array_of_npy(body, charge), sent.classes, normalize=sent.normalize)
+        return Asked(sent, given=(Rows(P, []), NOTHING))
     return Asked(sent, lambda model: (rows_of_npy(body, model.schema, charge), NOTHING))
-
-
-def _probabilities(sheet: Sheet, classes: list[int | str]) -> tuple[np.ndarray, Carried]:
-    from app.api.codecs.columns import probabilities_of_sheet  # noqa: PLC0415 - with pyarrow
-
-    return probabilities_of_sheet(sheet, classes)
 
 
 # What is answered
