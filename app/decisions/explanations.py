@@ -144,8 +144,7 @@ def _nearest(P: np.ndarray, G: np.ndarray) -> np.ndarray:
     """The points (n, K) of the simplex nearest to P (n, K) with `sum_k g_k q_k >= 0` for G (n, K), some g_k positive.
 
     The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that satisfies the
-    inequality, which grows with u. Between the multipliers that bisection leaves, the support does not change, and
-    there the equations are linear.
+    inequality, which grows with u: bisection leaves nothing but rounding.
     """
     G = G / np.abs(G).max(axis=1, keepdims=True)
     low, high = np.zeros(len(P)), np.ones(len(P))
@@ -159,11 +158,8 @@ def _nearest(P: np.ndarray, G: np.ndarray) -> np.ndarray:
         holds = _value(P, G, middle) >= 0
         high, low = np.where(holds, middle, high), np.where(holds, low, middle)
     q = _simplex(P + high[:, None] * G)
-    inside = q > 0
-    polished = _on_support(P, G, inside)
-    good = (polished >= 0).all(axis=1) & np.isfinite(polished).all(axis=1) & (high > 0)
     already = _value(P, G, np.zeros(len(P))) >= 0
-    nearest: np.ndarray = np.where(already[:, None], P, np.where(good[:, None], polished, q))
+    nearest: np.ndarray = np.where(already[:, None], P, q)
     return nearest
 
 
@@ -180,18 +176,4 @@ def _simplex(V: np.ndarray) -> np.ndarray:
     size = (ordered * counts > excess).sum(axis=1)
     shift = excess[np.arange(len(V)), size - 1] / size
     nearest: np.ndarray = np.maximum(V - shift[:, None], 0.0)
-    return nearest
-
-
-def _on_support(P: np.ndarray, G: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """The points with q = 0 outside the support, sum 1 and `sum_k g_k q_k = 0` nearest to P; NaN where none is."""
-    size = inside.sum(axis=1)
-    p, g = np.where(inside, P, 0.0), np.where(inside, G, 0.0)
-    mean_p, mean_g = (p.sum(axis=1) - 1) / size, g.sum(axis=1) / size
-    centred = np.where(inside, g - mean_g[:, None], 0.0)
-    spread = (centred * g).sum(axis=1)
-    base = np.where(inside, p - mean_p[:, None], 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        u = -(base * g).sum(axis=1) / spread
-        nearest: np.ndarray = base + u[:, None] * centred
     return nearest

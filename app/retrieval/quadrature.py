@@ -193,10 +193,8 @@ def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
     for inner, outer, swapped in ((p, q, False), (q, p, True)):
         live, weights = _weights(inner, outer, s, rule.w)
         totals = np.empty(int(live.sum()))
-        if swapped:
-            _outside_totals(inner, outer, s[live], totals)
-        else:
-            tilted_totals(inner, outer, s[live], totals)
+        # swapped, Σ_i q_i / (q_i + p_i s): the items left at label 0 under the tilt
+        tilted_totals(*((outer, inner, 1.0 / s[live]) if swapped else (inner, outer, s[live])), totals)
         auc_sums(inner, outer, s[live], weights, totals, swapped, values)
     curve = np.concatenate([[0.0], np.clip(values / n, 0.0, None)])
     curve[n] = 0.0
@@ -252,11 +250,6 @@ def _weights(p: np.ndarray, q: np.ndarray, s: np.ndarray, w: np.ndarray) -> tupl
     live = logs > -DEAD
     live[0] = True
     return live, w[live] * np.exp(logs[live])
-
-
-def _outside_totals(p: np.ndarray, q: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
-    """Σ_i q_i / (q_i + p_i s): the items left at label 0 under the tilt."""
-    tilted_totals(q, p, 1.0 / s, out)
 
 
 def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.ndarray, float]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from app.arrays import F64, Bools
 from app.errors import Invalid, pointer
 from app.retrieval import quadrature
 from app.retrieval.dynamic_programming import loss_table, recall_table, small_sets, table_error, tabled_curve
@@ -123,34 +124,31 @@ def _best(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[Best, 
 
 def _feasible(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[int, int]:
     """Narrow the sizes to those that meet the constraints: recall rises with k and precision falls."""
+    if not terms.min_recall and not terms.min_precision:
+        return low, high
+    recall = quadrature.recalls(ranked) if terms.min_recall else np.ones(len(ranked) + 1)
+    precision = np.concatenate([[1.0], np.cumsum(ranked) / np.arange(1, len(ranked) + 1)])
     slack = quadrature.rate_error(len(ranked))
-    first, last = low, high
-    if terms.min_recall:
-        recall = quadrature.recalls(ranked, high)
-        if recall[high] < terms.min_recall - slack:
-            raise Invalid.at(
-                "/min_recall",
-                f"no set has an expected recall of {terms.min_recall}; the largest, of {high} items, is"
-                f" {recall[high]:.6g}",
-            )
-        first = max(low, int(np.argmax(recall >= terms.min_recall - slack)))
-    if terms.min_precision:
-        precision = np.concatenate([[1.0], np.cumsum(ranked) / np.arange(1, len(ranked) + 1)])
-        met = np.flatnonzero(precision[low : high + 1] >= terms.min_precision - slack)
-        if not len(met):
-            raise Invalid.at(
-                "/min_precision",
-                f"no set has an expected precision of {terms.min_precision}; the largest, of {low} items, is"
-                f" {precision[low]:.6g}",
-            )
-        last = low + int(met[-1])
-        if first > last:
-            raise Invalid.at(
-                "/min_precision",
-                f"no set meets both rates; an expected recall of {terms.min_recall} needs {first} items, whose expected"
-                f" precision is {precision[first]:.6g}",
-            )
-    return first, last
+    met = np.flatnonzero(_allowed(recall[None], precision[None], (low, high), terms, slack)[0])
+    return int(met[0]), int(met[-1])
+
+
+def _allowed(recall: F64, precision: F64, sizes: tuple[int, int], terms: Terms, slack: float) -> Bools:
+    """Which sizes meet the constraints in each row of rates (rows, n + 1); Invalid, naming the row, where none does."""
+    allowed = np.zeros(recall.shape, dtype=np.bool_)
+    allowed[:, sizes[0] : sizes[1] + 1] = True
+    for name, least, rates in (("recall", terms.min_recall, recall), ("precision", terms.min_precision, precision)):
+        if least:
+            met = allowed & (rates >= least - slack)
+            none = ~met.any(axis=1)
+            if none.any():
+                row = int(np.argmax(none))
+                best, which = rates[row][allowed[row]].max(), f" of row {row}" if len(rates) > 1 else ""
+                which += f" with a recall of {terms.min_recall}" if name == "precision" and terms.min_recall else ""
+                why = f"no set{which} has an expected {name} of {least}; the largest is {best:.6g}"
+                raise Invalid.at(pointer(f"min_{name}"), why)
+            allowed = met
+    return allowed
 
 
 def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -334,7 +332,8 @@ def select_class_set(P: np.ndarray, terms: Terms) -> Selections:
     curves = inside * hit + outside * miss
     precision = np.ones_like(inside)
     precision[:, 1:] = inside[:, 1:] / sizes[1:]
-    k = _best_sizes(curves, inside, precision, (low, high), terms)
+    allowed = _allowed(inside, precision, (low, high), terms, 4 * (n + 1) * UNIT)
+    k = np.where(allowed, curves, np.inf).argmin(axis=1)
     pick = np.arange(rows), k
     error = np.full(rows, table_error(loss, n))
     warnings = terms.warnings(n) + ((NOTHING_WARNING,) if terms.min_precision and np.any(k == 0) else ())
@@ -343,24 +342,3 @@ def select_class_set(P: np.ndarray, terms: Terms) -> Selections:
         expected_precision=precision[pick], expected_recall=inside[pick], error_bound=error,
         curves=curves.ravel() if terms.curve else None, warnings=warnings,
     )  # fmt: skip
-
-
-def _best_sizes(
-    curves: np.ndarray, recall: np.ndarray, precision: np.ndarray, sizes: tuple[int, int], terms: Terms
-) -> np.ndarray:
-    """The allowed k with the least loss in each row."""
-    low, high = sizes
-    allowed = np.zeros_like(curves, dtype=bool)
-    allowed[:, low : high + 1] = True
-    slack = 4 * curves.shape[1] * UNIT
-    for name, least, rates in (("recall", terms.min_recall, recall), ("precision", terms.min_precision, precision)):
-        if least:
-            met = allowed & (rates >= least - slack)
-            none = ~met.any(axis=1)
-            if none.any():
-                row = int(np.argmax(none))
-                best = rates[row][allowed[row]].max()
-                why = f"no set of row {row} has an expected {name} of {least}; the largest is {best:.6g}"
-                raise Invalid.at(pointer(f"min_{name}"), why)
-            allowed = met
-    return np.asarray(np.argmin(np.where(allowed, curves, np.inf), axis=1))
