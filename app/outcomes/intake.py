@@ -175,7 +175,7 @@ class Totals:
         variances = "Variances of these, by the probabilities of the decisions"
         self._variance = counter("payoff_outcome_benefit_variance", variances)
         self._third = counter("payoff_outcome_benefit_third_moment", "Third central moments, likewise", "sign")
-        self._labels: dict[tuple[str, int], tuple[str, str]] = {}
+        self._lines: dict[tuple[str, int], tuple[tuple[str, str], Counter, Gauge]] = {}
 
     def register(self, registry: CollectorRegistry) -> None:
         """Show them in what the registry tells."""
@@ -185,21 +185,19 @@ class Totals:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Count recorded decisions."""
-        sums = defaultdict[tuple[str, int], list[float]](lambda: [0.0, 0.0])
+        sums: dict[tuple[str, int], list[float]] = {}
         for row in rows:
-            own = sums[row.model, row.version]
-            own[0] += 1
-            own[1] += row.expected or 0.0
-        for key, (number, expected) in sums.items():
-            labels = self._labels_of(*key)
-            self.recorded.labels(*labels).inc(number)
-            self.expected.labels(*labels).inc(expected)
+            sums.setdefault((row.model, row.version), []).append(row.expected or 0.0)
+        for key, expected in sums.items():
+            _, recorded, promised = self._lines_of(*key)
+            recorded.inc(len(expected))
+            promised.inc(sum(expected))
 
     def hear(self, outcomes: Iterable[tuple[Located, Outcome]], received_at: float) -> None:
         """Count the first outcomes of decisions."""
         sums = defaultdict[tuple[Counter, tuple[str, ...]], float](float)
         for decision, outcome in outcomes:
-            labels = self._labels_of(decision.model, decision.version)
+            labels, *_ = self._lines_of(decision.model, decision.version)
             lag = max((received_at if outcome.at is None else outcome.at) - decision.at, 0.0)
             self._lag.labels(*labels).observe(lag)
             sums[self._outcomes, labels] += 1
@@ -217,18 +215,20 @@ class Totals:
         for (counter, names), total in sums.items():
             counter.labels(*names).inc(total)
 
-    def _labels_of(self, model: str, version: int) -> tuple[str, str]:
-        """The labels of a version, whose outcomes are counted from 0 on, since a rate needs the start; of the versions
-        beyond so many the same.
+    def _lines_of(self, model: str, version: int) -> tuple[tuple[str, str], Counter, Gauge]:
+        """The labels of a version and its lines of recorded decisions; of the versions beyond so many the same.
+
+        Outcomes are counted from 0 on, since a rate needs the start.
         """
-        labels = self._labels.get((model, version))
-        if labels is None:
-            labels = (model, str(version)) if len(self._labels) < _MAX_VERSIONS else ("other", "")
-            self._labels[model, version] = labels
+        lines = self._lines.get((model, version))
+        if lines is None:
+            labels = (model, str(version)) if len(self._lines) < _MAX_VERSIONS else ("other", "")
+            lines = labels, self.recorded.labels(*labels), self.expected.labels(*labels)
+            self._lines[model, version] = lines
             for counter in (self._outcomes, self._overridden, self._squared, self._variance):
                 counter.labels(*labels)
             for sign in _SIGNS:
                 self._third.labels(*labels, sign)
             for kind, sign in product(("expected", "realised"), _SIGNS):
                 self._benefit.labels(*labels, kind, sign)
-        return labels
+        return lines

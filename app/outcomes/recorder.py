@@ -119,27 +119,25 @@ class Recorder:
         """Tell each request of the group, each loop once."""
         answers: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]]
         answers = defaultdict(list)
+        rows: list[Row] = []
         for waiting, result in zip(group, results, strict=True):
             error = result if isinstance(result, BaseException) else None
             answers[waiting.answer.get_loop()].append((waiting.answer, error))
-            try:
-                self._count(waiting.batch, result)
-            except Exception:  # noqa: BLE001 - the rows are stored, and the thread goes on
-                _log.exception("unexpected error after recording")
+            if not isinstance(result, BaseException):
+                rows.extend(result)
+            elif not isinstance(result, Conflict | Invalid):
+                self.totals.failures.inc()
+            if error is None and waiting.batch.stored is not None:
+                try:
+                    waiting.batch.stored()
+                except Exception:  # noqa: BLE001 - the rows are stored, and the thread goes on
+                    _log.exception("unexpected error after recording")
+        self.totals.add(rows)
         with self._lock:
             self.pending -= sum(len(waiting.batch.rows) for waiting in group)
         for loop, told in answers.items():
             with suppress(RuntimeError):  # the loop was closed: no client waits any more
                 loop.call_soon_threadsafe(_tell, told)
-
-    def _count(self, batch: Batch, result: BaseException | Sequence[Row]) -> None:
-        if isinstance(result, BaseException):
-            if not isinstance(result, Conflict | Invalid):
-                self.totals.failures.inc()
-            return
-        self.totals.add(result)
-        if batch.stored is not None:
-            batch.stored()
 
 
 class _Lane:

@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from time import time
 from typing import Any
 
@@ -23,7 +22,7 @@ from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBi
 
 from app.errors import Damaged, NotFound, PayoffError
 from app.outcomes import rows
-from app.outcomes.decision import DAY, FLOATS, INDICES, UNKNOWN, Asked, Cases
+from app.outcomes.decision import FLOATS, INDICES, UNKNOWN, Asked, Cases, date_of
 from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, OUTCOME, ColumnBatch, Replaced, SealedFile, read_terms
 from app.storage import Storage
 
@@ -223,8 +222,7 @@ class Files:
 
 def new_name(model: str, day: int, kind: str) -> str:
     """The name of a file that is to be written."""
-    date = datetime.fromtimestamp(day * DAY, UTC).date()
-    return f"{model}/{date}.{kind}.{int(time() * 1000):012x}{secrets.token_hex(4)}"
+    return f"{model}/{date_of(day)}.{kind}.{int(time() * 1000):012x}{secrets.token_hex(4)}"
 
 
 class SealedDay:

@@ -21,6 +21,7 @@ from app.decisions.benefit import oddities
 from app.errors import Invalid, NotFound, below
 from app.jobs.job import Job
 from app.learners import catalogue
+from app.outcomes.decision import DAY
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.usecases import jobs
@@ -43,7 +44,6 @@ from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes, rare_classes, repeated_rows
 
 KIND = "train"
-_DAY = 86_400.0
 _EXTREME = "its parameters are too extreme for these data"
 
 Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "null"]})]
@@ -222,7 +222,7 @@ def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout
             ports.audit.published(connection, job.id, f"{card.name}:{card.version}")
 
 
-def clean_up_leftovers(ports: Ports, seconds: float = _DAY) -> None:
+def clean_up_leftovers(ports: Ports, seconds: float = DAY) -> None:
     """Remove the folders of versions that were not published by jobs that ended so long ago, or were deleted since.
 
     Unavailable where the store or the database does not answer.
