@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from app.decisions.explanations import Contributions
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, below, pointer
 from app.learners.design import Design
 from app.learners.linear import LinearScorer, probabilities
 from app.learners.loading import scikit
@@ -156,7 +156,5 @@ class BenefitLogistic(Logistic):
         if self.benefits is None:
             return np.ones(len(self.classes_))
         sums = np.bincount(codes, weights)
-        try:
+        with below("/benefits"):
             return rest_weights(np.asarray(self.benefits, dtype=np.float64), sums / sums.sum(), self.one_vs_rest)
-        except Invalid as error:
-            raise error.under("/benefits") from None

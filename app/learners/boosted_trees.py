@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,14 +43,9 @@ class Boosted:
         return found
 
 
-def model(**parameters: Any) -> HistGradientBoostingClassifier:
-    """scikit-learn's estimator; early stopping is ours."""
-    return HistGradientBoostingClassifier(early_stopping=False, warm_start=True, **parameters)
-
-
 def grown(
-    model: HistGradientBoostingClassifier, columns: Sequence[int], X: np.ndarray, codes: np.ndarray,
-    weights: np.ndarray, rounds: np.ndarray,
+    parameters: Mapping[str, Any], columns: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray,
+    rounds: Sequence[int],
 ) -> Iterator[Boosted]:  # fmt: skip
     """The same model, with a warm start, after each of so many rounds; `columns` are categorical."""
     pools = tuple((j, table) for j in columns if (table := pool(X[:, j], weights)) is not None)
@@ -58,10 +53,12 @@ def grown(
     unknown = np.isnan(rows).all(axis=0)
     if unknown.any():  # scikit-learn cannot bin a column without values; a constant one is never split
         rows = np.where(unknown, 0.0, rows)
-    model.set_params(categorical_features=list(columns) or None)
+    model = HistGradientBoostingClassifier(  # early stopping is ours
+        categorical_features=list(columns) or None, early_stopping=False, warm_start=True, **parameters
+    )
     alike = bool((weights == 1.0).all())
     for step in rounds:
-        model.set_params(max_iter=int(step)).fit(rows, codes, sample_weight=None if alike else weights)
+        model.set_params(max_iter=step).fit(rows, codes, sample_weight=None if alike else weights)
         report(step / rounds[-1])
         yield Boosted(model, pools)
     model.set_params(warm_start=False)

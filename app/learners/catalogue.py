@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from app.acquisition.session import Prices
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.learners.automatic import Automatic
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
@@ -137,10 +137,8 @@ class Kind:
             if value is not None and parameter.type == "label":
                 found[name] = write(name, value)
             elif value is not None and parameter.type == "learner":
-                try:
+                with below(pointer(name)):
                     found[name] = {"kind": value["kind"], **KINDS[value["kind"]].labelled(value, write)}
-                except Invalid as error:
-                    raise error.under(pointer(name)) from error
         return found
 
 

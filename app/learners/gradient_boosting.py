@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -21,16 +21,13 @@ _LARGE_LEAVES = 31
 _AUTO_LEAVES = ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES) + f", then {_LARGE_LEAVES}"
 # Rounds after which a fit may end, as parts of `max_iter`: finer steps gained nothing on the UCI tables.
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
-# Progress reports of a fit. Each bins the rows again: a few per cent of the time without weights, but with weights
-# scikit-learn takes a quarter of a second per feature for it, so such a fit has one report.
-_STEPS = 10
 
 
 class GradientBoosting(Learner):
     """Gradient boosted trees on histograms, cost-blind; takes missing values and categories without preparation.
 
-    scikit-learn's HistGradientBoostingClassifier. With `early_stopping` the rounds are those of the smallest calibrated
-    log loss on the folds of the calibration, so rows, parameters and seed decide the model. Of a categorical feature
+    scikit-learn's HistGradientBoostingClassifier. The rounds are those of the smallest calibrated log loss on the folds
+    of the calibration, and `max_iter` without one: rows, parameters and seed decide the model. Of a categorical feature
     with more than 255 categories the 254 of the largest weight stay apart and the others count as one (scikit-learn
     would refuse it). Fitted, besides `Learner`'s: `n_iter_`.
 
@@ -50,11 +47,6 @@ class GradientBoosting(Learner):
     ] = "auto"
     min_samples_leaf: Annotated[int, Range(1), "Minimum number of rows in a leaf."] = 10
     l2_regularization: Annotated[float, Range(0, 1e10), "L2 penalty on the values of leaves."] = 1.0
-    early_stopping: Annotated[
-        bool,
-        "Whether to stop at the rounds with the smallest log loss on the calibration's folds; without calibration there"
-        " are no folds, and max_iter rounds are made.",
-    ] = True
     calibration: Calibration = "auto"
 
     @property
@@ -70,15 +62,10 @@ class GradientBoosting(Learner):
         super()._fit_calibrated(X, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        steps = _STEPS if bool((weights == 1.0).all()) else 1
-        rounds = np.unique(np.linspace(0, self.rounds_, steps + 1).astype(int))[1:]
-        *_, boosted = self.grown(X, codes, weights, rounds)
-        return boosted
+        return next(self.grown(X, codes, weights, [self.rounds_]))
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
-        if not self.early_stopping:
-            return super()._fit_folds(dealt, folds)
-        stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int))
+        stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         P: np.ndarray = np.empty((len(stages), len(dealt.X), len(self.classes_)), dtype=np.float32)
         fits = Parallel(prefer="threads", return_as="generator")(
             delayed(self._seeded().fold_stages)(*dealt, number, folds, stages) for number in range(folds)
@@ -87,14 +74,14 @@ class GradientBoosting(Learner):
             P[:, dealt.fold == number] = scores
             report((number + 1) / (folds + 1), stage_name(number, folds))
         best = int(np.argmin([self._loss(scores, dealt) for scores in P]))
-        self.rounds_ = int(stages[best])
+        self.rounds_ = stages[best]
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
             self.model_ = self._fit_raw(*dealt.without(ALL))
         return np.asarray(P[best], dtype=np.float64)
 
     def fold_stages(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int,
-        stages: np.ndarray,
+        stages: Sequence[int],
     ) -> np.ndarray:  # fmt: skip
         """Probabilities (stages, rows, K) of the rows of a fold by a model without them, after each of `stages` rounds.
 
@@ -114,15 +101,9 @@ class GradientBoosting(Learner):
         calibrator = scikit().fit_calibrator(self.calibration_, P, codes, weights)
         return float(weights @ log_losses(calibrator.apply(P), codes))
 
-    def grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: np.ndarray) -> Iterator[Any]:
+    def grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: Sequence[int]) -> Iterator[Any]:
         """The same model (`Boosted`) after each of so many rounds; arguments as for `_fit_raw`."""
-        trees = scikit().boosted_trees
-        model = trees.model(
-            learning_rate=self.learning_rate,
-            max_leaf_nodes=self.max_leaf_nodes_,
-            min_samples_leaf=self.min_samples_leaf,
-            l2_regularization=self.l2_regularization,
-            random_state=self.random_state,
-        )
-        found: Iterator[Any] = trees.grown(model, self.categorical(), X, codes, weights, rounds)
+        own = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
+        parameters = {name: getattr(self, name) for name in own} | {"max_leaf_nodes": self.max_leaf_nodes_}
+        found: Iterator[Any] = scikit().boosted_trees.grown(parameters, self.categorical(), X, codes, weights, rounds)
         return found

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from app.errors import Invalid, pointer
+from app.errors import Invalid, below, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
@@ -107,25 +107,17 @@ class HierarchicalLogistic(Learner):
             sums = np.bincount(codes, weights)
             first.benefits = None if self.benefits is None else grouped(self.benefits, sums, H)
         single = len(self.classes_) == 2
-        with part(0.0, 1.0 if single else 0.5, "majority or minority"):
-            _fitted("first", first, X, minority.astype(np.intp), weights)
+        with below("/first"), part(0.0, 1.0 if single else 0.5, "majority or minority"):
+            first.fit(X, minority.astype(np.intp), weights)
         if single:
             return Stages(first, None, H)
-        with part(0.5, 1.0, "minority classes"):
-            second = self._stage(self.second)
-            _fitted("second", second, X[minority], codes[minority], weights[minority])
+        with below("/second"), part(0.5, 1.0, "minority classes"):
+            second = self._stage(self.second).fit(X[minority], codes[minority], weights[minority])
         return Stages(first, second, H)
 
     def _stage(self, stage: Learner | None) -> Learner:
         shared: dict[str, Any] = {"categorical_features": self.categorical_features, "random_state": self.random_state}
         return replace(KernelLogistic() if stage is None else stage, **shared)
-
-
-def _fitted(name: str, stage: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-    try:
-        stage.fit(X, codes, weights)
-    except Invalid as error:
-        raise error.under(pointer(name)) from None
 
 
 def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, majority: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from app.errors import Invalid, pointer
+from app.errors import Invalid, below, pointer
 from app.text import MAX_NAME
 
 
@@ -161,10 +161,8 @@ def check_arguments(estimator: Any) -> None:
     for parameter in parameters_of(type(estimator)):
         value = getattr(estimator, parameter.attribute)
         if parameter.type not in ("label", "learner"):
-            try:
+            with below(pointer(parameter.name)):
                 parameter.check(value.item() if isinstance(value, np.generic) else value)
-            except Invalid as error:
-                raise error.under(pointer(parameter.name)) from None
 
 
 def _shown(value: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.acquisition.session import Prices, Trajectories
 from app.acquisition.stopping import Experience
-from app.errors import Invalid
+from app.errors import Invalid, below
 from app.learners.base import Learner
 from app.learners.loading import scikit
 from app.progress import part
@@ -89,11 +89,9 @@ class Stepwise(Learner):
 
 def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
     """The prices of m columns: as given, one for each, or 1 each; Invalid at `/feature_costs`."""
-    try:
+    with below("/feature_costs"):
         costs = Prices.unit(m) if feature_costs is None else feature_costs
         prices = costs if isinstance(costs, Prices) else Prices.of(costs)
-    except Invalid as error:
-        raise error.under("/feature_costs") from None
     if len(prices) != m:
         raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
     return prices
