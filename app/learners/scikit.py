@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from app.acquisition.learning import learn
-from app.decisions.calibration_fits import fit_calibrator, fit_isotonic
+from app.decisions.calibration_fits import fit_calibrator
 from app.learners import boosted_trees, kernel_solver
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "clone",
     "cross_val_predict",
     "fit_calibrator",
-    "fit_isotonic",
     "kernel_solver",
     "learn",
     "minimize_scalar",

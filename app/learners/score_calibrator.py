@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 
-from app.decisions.calibration import FEW, Calibrator, Isotonic
+from app.decisions.calibration import FEW, Calibrator
 from app.decisions.metrics import rank_area
 from app.learners.base import Learner
 from app.learners.linear import probabilities
@@ -36,15 +36,6 @@ class Standardised:
 
 
 @dataclass(frozen=True)
-class Unchanged:
-    """Scores of two classes as they are, in two columns: a curve through all of them needs their order alone."""
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        D = _differences(X)
-        return np.concatenate((-D, D), axis=1)
-
-
-@dataclass(frozen=True)
 class Given:
     """Probabilities (n, K) as they come; NaN in rows that are none."""
 
@@ -62,7 +53,7 @@ class Shares:
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
 
-_Model = Standardised | Unchanged | Given | Shares
+_Model = Standardised | Given | Shares
 _Form = Literal["unit", "log-odds"]
 
 
@@ -118,8 +109,6 @@ class ScoreCalibrator(Learner):
     def _fitted(
         self, method: str, form: _Form, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> tuple[_Model, Calibrator | None]:
-        if self.input == "scores" and method == "isotonic" and X.shape[1] <= 2:
-            return Unchanged(), _curve(_differences(X)[:, 0], codes, weights)
         model: _Model = Shares() if form == "log-odds" else _standardised(X)
         model = Given() if self.input == "probabilities" else model
         return model, None if method == "none" else scikit().fit_calibrator(method, model.posterior(X), codes, weights)
@@ -146,13 +135,6 @@ def _standardised(X: np.ndarray) -> Standardised:
     # The interquartile range of the values, or of the distinct ones where that is smaller or the first is 0.
     ranges = [float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))]
     return Standardised(centres, min((each for each in ranges if each > 0), default=1.0))
-
-
-def _curve(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
-    """An isotonic curve through scores (n,) of any size: fitted on their ranks."""
-    distinct, ranks = np.unique(scores, return_inverse=True)
-    curve = scikit().fit_isotonic(np.column_stack((-ranks, ranks)).astype(np.float64), codes, weights)
-    return Isotonic((distinct[curve.knots[0].astype(np.intp)],), curve.heights)
 
 
 def _differences(X: np.ndarray) -> np.ndarray:
