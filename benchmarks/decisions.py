@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -50,10 +51,10 @@ ROOMY = DataLimits(max_rows=10**6, max_columns=1000, max_categories=1000, max_up
 def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Rows as the service encodes them, class codes, and the categorical columns."""
     path = folder / f"{name}.csv.gz"
-    store = DatasetStore("memory://benchmark", ROOMY)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         label = lines.readline().strip().split(",")[-1]
-    with path.open("rb") as file:
+    with path.open("rb") as file, tempfile.TemporaryDirectory() as home:
+        store = DatasetStore(home, ROOMY)
         table = store.table(store.upload(file, UploadRequest(label=(label,))).id)
     X = table.X.copy()
     for j in ZERO_IS_MISSING.get(name, ()):

@@ -20,7 +20,7 @@ from app.acquisition.stopping import Blend
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.learners.base import ALL
-from app.learners.compiled.chain_order import Search, find_order, ranked
+from app.learners.compiled.chain_order import ROUGH, ranked
 from app.learners.stepwise import drawn
 from app.progress import report
 
@@ -30,17 +30,11 @@ if TYPE_CHECKING:
 _FOLDS = 5
 _ENOUGH = 2000  # rows of experience, and at least as many are held out
 _LARGEST = 5_000_000  # probabilities kept
-_EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps and greedy: with equal prices, and with others
-_LEAST = 1e-3
 _BLENDED = 2  # forests: of a state and of the one before it
 _UNSEEN = 0.5  # of the trees are in forests that judge rows which they did not see
 _REDUCED, _FEW = (0.25, 0.5), 5000  # of the trees are in forests that lack a feature; the other: up to so many rows
 _JUDGED = 5000  # rows that calibrate these, or a few more
 _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
-_ROUGH = 2  # forests of few features, which no other is blended with
-_CAREFUL = 5  # rows in their leaves, and in those of a small table
-_SMALL, _LARGE = 1000, 20_000  # rows: a small table; above the other, more rows in a leaf and no more nodes
-_LEAVES, _TRIES = (3, 5), (3, 10)  # of other rules: rows in a leaf, and thresholds for each feature at a split
 
 
 class _Rows(NamedTuple):
@@ -51,23 +45,6 @@ class _Rows(NamedTuple):
     weights: np.ndarray
     fold: np.ndarray
     orders: Orders
-
-
-def ordered(
-    learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, seed: int
-) -> tuple[list[int], list[Rule]]:
-    """The columns of X (n, m) in the order in which they are asked for, and how the forest of each prefix is grown."""
-    (n, m), prices, own = X.shape, learner.prices_, learner.min_samples_leaf
-    equal = bool(np.ptp(prices.cost) == 0 and (prices.cost == prices.discounted).all())
-    steps, greedy = _EQUAL if equal else _PRICED
-    steps = min(steps if learner.steps is None else learner.steps, m)
-    greedy = min(greedy if learner.greedy is None else learner.greedy, steps)
-    least = _LEAST if learner.least is None and not equal else learner.least
-    few = _CAREFUL if n < _SMALL else math.ceil(n / _LARGE)
-    usual = [Rule(own or (max(_CAREFUL, few) if s <= _ROUGH else few)) for s in range(1, steps + 1)]
-    others = [Rule(max(leaf, math.ceil(n / _LARGE)), tries) for tries in _TRIES for leaf in ([own] if own else _LEAVES)]
-    search = Search(steps, greedy, least, usual, others, seed)
-    return find_order(X, codes, weights, prices, learner.categorical(), search)
 
 
 class Growth:
@@ -108,7 +85,7 @@ class Growth:
         if len(np.unique(y)) < self._K:
             return chain, None
         S = P.shape[1] - 1
-        parts = [[P[:, s - back] for back in range(min(max(s - _ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
+        parts = [[P[:, s - back] for back in range(min(max(s - ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
         blends = [Blend.fit(part, y, w) for part in parts]
         some = drawn(np.arange(len(y)), y, room, np.random.RandomState(self._seed))
         answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -12,10 +12,12 @@ from joblib import Parallel, delayed
 from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders, order_categories
 from app.acquisition.nodes import Nodes
-from app.acquisition.session import Prices
 from app.arrays import F32, F64
 from app.decisions.folds import stratified_folds
 from app.progress import report
+
+if TYPE_CHECKING:
+    from app.learners.forest_chain import ForestChain
 
 _HALF = 4500  # rows to grow from, and as many to judge by; with fewer than twice as many, all rows in folds
 _FOLDS = 3
@@ -25,21 +27,13 @@ _DOUBT = 2.0  # standard errors of the difference that must lie between them
 _POWERS = (0.7, 1.4, 2.0, 2.8, 4.0)  # rules are compared after the best: the usual one is often only too cautious
 _TAILS = (0.01, 0.99)
 _CANDIDATES = 20  # the most important features, beside free ones; others are only appended
-
-
-@dataclass(frozen=True)
-class Search:
-    """How an order is found: greedily up to `greedy` features while the log loss falls by `least`. If `least` is None,
-    or no feature was chosen, the others follow by importance, up to `steps`. `usual` rules for the forests 1, 2, …;
-    where one of the `others` is clearly better, it is taken from there on.
-    """
-
-    steps: int
-    greedy: int
-    least: float | None
-    usual: Sequence[Rule]
-    others: Sequence[Rule]
-    seed: int
+_EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps and greedy: with equal prices, and with others
+_LEAST = 1e-3
+ROUGH = 2
+"""Forests of so few features have more rows in a leaf, and are blended with no other."""
+_CAREFUL = 5  # rows in their leaves, and in those of a small table
+_SMALL, _LARGE = 1000, 20_000  # rows: a small table; above the other, more rows in a leaf and no more nodes
+_LEAVES, _TRIES = (3, 5), (3, 10)  # of other rules: rows in a leaf, and thresholds for each feature at a split
 
 
 _GROWN, _JUDGED = 0, 1
@@ -69,18 +63,31 @@ def ranked(
 
 
 def find_order(
-    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, categorical: Sequence[int], search: Search
+    learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, seed: int
 ) -> tuple[list[int], list[Rule]]:
-    """The columns of X (n, m) in the order in which they are asked for, and their forests' rules; pieces of work run
-    where joblib says.
+    """The columns of X (n, m) in the order in which they are asked for, and how the forest of each prefix is grown.
+
+    Up to `greedy` features are placed while the log loss falls by `least`. If `least` is None, or none was placed, the
+    others follow by importance, up to `steps`. A forest has the usual rule, until another is clearly better. Pieces of
+    work run where joblib says.
     """
-    K = int(codes.max()) + 1
+    n, m = X.shape
+    prices, own = learner.prices_, learner.min_samples_leaf
+    K, categorical = len(learner.classes_), learner.categorical()
+    equal = bool(np.ptp(prices.cost) == 0 and (prices.cost == prices.discounted).all())
+    steps, greedy = _EQUAL if equal else _PRICED
+    steps = min(learner.steps or steps, m)
+    greedy = min(learner.greedy or greedy, steps)
+    least = _LEAST if learner.least is None and not equal else learner.least
+    few = _CAREFUL if n < _SMALL else math.ceil(n / _LARGE)
+    usual = [Rule(own or (max(_CAREFUL, few) if s <= ROUGH else few)) for s in range(1, steps + 1)]
+    rivals = [Rule(max(leaf, math.ceil(n / _LARGE)), tries) for tries in _TRIES for leaf in ([own] if own else _LEAVES)]
     splits = [
         (ranked(X, codes, weights, np.flatnonzero(use == _GROWN), K, categorical)[1], codes, weights, use)
-        for use in _uses(codes, search.seed)
+        for use in _uses(codes, seed)
     ]
-    seeds = np.random.default_rng(search.seed).integers(2**62, size=_TREES).tolist()
-    importance = _grown(*splits[0], list(range(X.shape[1])), K, search.usual[-1], seeds)[1]
+    seeds = np.random.default_rng(seed).integers(2**62, size=_TREES).tolist()
+    importance = _grown(*splits[0], list(range(X.shape[1])), K, usual[-1], seeds)[1]
     by_importance = np.argsort(-importance, kind="stable").tolist()
     prior = np.bincount(codes, weights) / weights.sum()
     order: list[int] = []
@@ -88,24 +95,24 @@ def find_order(
     known = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
     free = {j for j in by_importance if prices.cost[j] == 0}
     candidates = [j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free]
-    for step in range(min(search.greedy, len(candidates))):
+    for step in range(min(greedy, len(candidates))):
         left = [j for j in candidates if j not in order]
-        report(step / search.greedy, "choosing the order of features")
-        rule = search.usual[step] if rules == search.usual[:step] else rules[-1]
+        report(step / greedy, "choosing the order of features")
+        rule = usual[step] if rules == usual[:step] else rules[-1]
         losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)
-        chosen = _best(known - losses[:, 0], [prices.paid([*order, j])[-1] for j in left], search.least)
+        chosen = _best(known - losses[:, 0], [prices.paid([*order, j])[-1] for j in left], least)
         if chosen is None:
             break
         order.append(left[chosen])
-        others = [other for other in search.others if other != rule]
+        others = [other for other in rivals if other != rule]
         again = _losses(splits, [(order, other) for other in others], K, prior, seeds)
         better = _clearly_better(losses[chosen, 1], again[:, 1])
         known, rule = (losses[chosen, 0], rule) if better is None else (again[better, 0], others[better])
         rules.append(rule)
-    if search.least is None or not order:
+    if least is None or not order:
         order += [j for j in by_importance if j not in order]
-    order = order[: search.steps]
-    rest = search.usual if rules == search.usual[: len(rules)] else [rules[-1]] * search.steps
+    order = order[:steps]
+    rest = usual if rules == usual[: len(rules)] else [rules[-1]] * steps
     return order, [*rules, *rest[len(rules) : len(order)]]
 
 
