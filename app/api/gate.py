@@ -202,7 +202,8 @@ class Gate:
         if head.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
         if not access.is_open:
-            for name in (*_KEYS, *_SITES) if len(head) != len(headers) else ():
+            decisive = _KEYS if self._keyring.required else (*_KEYS, *_SITES)
+            for name in decisive if len(head) != len(headers) else ():
                 if sum(sent == name.lower().encode() for sent, _ in headers) > 1:  # readers differ in which one counts
                     raise (KeyMissing if name in _KEYS else Refused)(f"the header {name!r} is sent twice; send it once")
             try:
@@ -351,6 +352,7 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
+        """Send a part of the answer, with the headers that all answers have."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             own = (b"x-request-id", self.request_id.encode())
