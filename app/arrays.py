@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 F32 = NDArray[np.float32]
-I16 = NDArray[np.int16]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 U64 = NDArray[np.uint64]
