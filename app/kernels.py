@@ -16,6 +16,7 @@ import numpy as np
 from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import FlatForest
 from app.acquisition.growth import bin_columns, grow_tree
+from app.acquisition.nodes import flatten
 from app.acquisition.session import Prices
 from app.acquisition.tree_grower import PathCosts
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
@@ -51,7 +52,7 @@ def _small_sets() -> None:
 def _forests() -> None:
     prices = Prices.unit(2)
     tree = grow_tree(bin_columns(_X), _Y, np.ones(4, dtype=np.int64), 2, prices.cost)
-    forest = FlatForest.join([tree], 2, np.ones(2) / 2)
+    forest = FlatForest(flatten([tree], np.ones(2) / 2), 2)
     forest.posterior(_X)
     forest.leaves(_X)
     forest.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)

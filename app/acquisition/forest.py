@@ -6,13 +6,13 @@ node's branch for missing values, whatever its status.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from app.acquisition.nodes import MISSING_LEFT, Nodes, PriceArrays, Tree, add_values, child, flatten, leaves, tested
+from app.acquisition.nodes import MISSING_LEFT, Nodes, PriceArrays, add_values, child, leaves, tested
 from app.acquisition.session import Prices, States, Trajectories, checked, slack_of
 from app.arrays import F32, F64, I32, I64, Bools, Ints
 from app.compiled import copy, kernel
@@ -83,16 +83,6 @@ class FlatForest:
     nodes: Nodes
     n_features: int
     orders: Orders = field(default_factory=Orders)
-
-    @classmethod
-    def join(
-        cls, trees: Iterable[Tree], n_features: int, prior: np.ndarray, orders: Orders | None = None
-    ) -> FlatForest:
-        """One forest of trees whose `counts` are anything proportional to the class distributions.
-
-        Trees are taken one by one, so that a generator's need not be in memory together. O(nodes K).
-        """
-        return cls(flatten(trees, prior), n_features, orders or Orders())
 
     @property
     def n_trees(self) -> int:

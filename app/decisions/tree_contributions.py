@@ -101,9 +101,7 @@ _CELLS = 500_000  # rows times nodes in a piece: some 15 MB
 
 
 class Trees(NamedTuple):
-    """N nodes, those of T trees from `roots` on: `feature` (N,), -1 of a leaf, the places of both children, and `cover`,
-    the training rows.
-    """
+    """N nodes, those of T trees from `roots` on: the column tested, -1 of a leaf; both children; the training rows."""
 
     roots: np.ndarray
     feature: np.ndarray

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest, order_categories
+from app.acquisition.nodes import flatten
 from app.acquisition.session import Prices
 from app.acquisition.tree_grower import PathCosts
 from tests.reference.acquisition import nested, walk
@@ -71,10 +72,10 @@ def test_costs_along_the_path_are_those_of_asking(seed, shared):
         prices = Prices(prices.discounted + discount, prices.discounted, prices.group, prices.groups)
     y, weights = random.integers(0, 3, len(X)), random.random(len(X)) + 0.1
     costs = PathCosts(X, y, weights, prices, 3)
-    points = [*costs.add(FlatForest.join(trees[:3], 5, forest.nodes.prior)), *costs.add(
-        FlatForest.join(trees[3:], 5, forest.nodes.prior))]  # fmt: skip
+    points = [*costs.add(FlatForest(flatten(trees[:3], forest.nodes.prior), 5)), *costs.add(
+        FlatForest(flatten(trees[3:], forest.nodes.prior), 5))]  # fmt: skip
     for size, (cost, error) in enumerate(points, start=1):
-        some = FlatForest.join(trees[:size], 5, forest.nodes.prior)
+        some = FlatForest(flatten(trees[:size], forest.nodes.prior), 5)
         run = simulate(some, X, prices, stop_when_settled=False)
         mean = np.average(run.cost, weights=weights)
         assert cost == pytest.approx(mean) if shared else cost >= mean - 1e-9

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest, states, trace
-from app.acquisition.nodes import add_values
+from app.acquisition.nodes import add_values, flatten
 from app.acquisition.session import Prices
 from app.errors import Invalid
 from app.kernels import CALLS
@@ -160,7 +160,7 @@ def test_classes_beyond_the_bits_of_a_word_are_still_settled_rightly():
 
 def test_no_trees_answer_with_the_prior():
     """An empty forest asks for nothing."""
-    forest = FlatForest.join([], 2, np.array([0.3, 0.7]))
+    forest = FlatForest(flatten([], np.array([0.3, 0.7])), 2)
     now = step(forest, np.zeros((1, 2)), np.zeros((1, 2)), Prices.unit(2))[0]
     assert (now.reason, now.prediction, now.spent, now.trees) == ("resolved", 1, 0, 0)
     np.testing.assert_array_equal(now.probabilities, [0.3, 0.7])

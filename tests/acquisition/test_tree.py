@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.growth import MISSING, bin_columns, grow_tree, threshold_pairs
+from app.acquisition.nodes import flatten
 from app.acquisition.session import Prices
 from tests.reference.acquisition import depth, greedy_tree, nested, pairs
 from tests.reference.stepwise import simulate
@@ -85,7 +86,7 @@ def test_the_papers_example(alpha, wrong, cost):
     """Allowing some error takes the greatest cost of a row from ten features to two, at four errors."""
     X, y = example()
     tree = grow_tree(bin_columns(X), y, np.ones(1024, int), 4, np.ones(10), alpha)
-    forest = FlatForest.join([tree], 10, np.full(4, 0.25))
+    forest = FlatForest(flatten([tree], np.full(4, 0.25)), 10)
     asked = simulate(forest, X, Prices.unit(10), stop_when_settled=False)
     assert depth(nested(tree)) == cost
     assert asked.cost.max() == cost
@@ -97,7 +98,8 @@ def test_rows_of_large_nodes_are_counted_as_those_of_small_ones():
     random = np.random.default_rng(0)
     X = np.round(random.normal(size=(3000, 3)), 5)
     y = ((X[:, 0] > 0.3).astype(int) + (X[:, 1] > -0.2)) % 2
-    forest = FlatForest.join([grow_tree(bin_columns(X), y, np.ones(3000, int), 2, np.ones(3))], 3, np.ones(2) / 2)
+    tree = grow_tree(bin_columns(X), y, np.ones(3000, int), 2, np.ones(3))
+    forest = FlatForest(flatten([tree], np.ones(2) / 2), 3)
     assert (forest.predict(X) == y).mean() > 0.99
 
 
@@ -138,5 +140,6 @@ def test_neighbouring_floats_are_told_apart():
     """The middle of two adjacent numbers of float32 rounds to one of them; the lower one goes left all the same."""
     X = np.array([[1.0], [np.nextafter(np.float32(1), np.float32(2))], [-1e38], [3.4e38]])
     y = np.array([0, 1, 1, 0])
-    forest = FlatForest.join([grow_tree(bin_columns(X), y, np.ones(4, int), 2, np.ones(1))], 1, np.ones(2) / 2)
+    tree = grow_tree(bin_columns(X), y, np.ones(4, int), 2, np.ones(1))
+    forest = FlatForest(flatten([tree], np.ones(2) / 2), 1)
     np.testing.assert_array_equal(forest.predict(X), y)

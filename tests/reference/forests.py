@@ -4,6 +4,7 @@ import numpy as np
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.growth import bin_columns, grow_tree
+from app.acquisition.nodes import flatten
 from app.acquisition.session import Prices
 
 
@@ -31,4 +32,4 @@ def random_case(seed, T=7, m=5, K=3):
     trees = random_trees(random, T, m, K)
     X = random.integers(0, 5, (12, m)).astype(float)
     X[random.random(X.shape) < 0.1] = np.nan
-    return FlatForest.join(trees, m, np.full(K, 1 / K)), trees, random_prices(random, m), X, random
+    return FlatForest(flatten(trees, np.full(K, 1 / K)), m), trees, random_prices(random, m), X, random

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
-from app.acquisition.nodes import converted
+from app.acquisition.nodes import converted, flatten
 from app.acquisition.session import Prices, States, StepwiseModel
 
 UNKNOWN, UNAVAILABLE = 0, -1
@@ -78,7 +78,7 @@ def from_sklearn(model: RandomForestClassifier) -> FlatForest:
     """The forest that decides each row exactly as scikit-learn's fitted forest of one output does."""
     prior = np.mean([tree.tree_.value[0, 0] for tree in model.estimators_], axis=0)
     trees = (converted(tree.tree_) for tree in model.estimators_)
-    return FlatForest.join(trees, model.n_features_in_, prior / prior.sum())
+    return FlatForest(flatten(trees, prior / prior.sum()), model.n_features_in_)
 
 
 def owned(prices: Prices, columns: Iterable[int]) -> Prices:
