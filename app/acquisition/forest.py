@@ -276,51 +276,41 @@ def price_of(j: int, opened: Bools, prices: PriceArrays) -> float:
 
 
 @kernel
-def _choose(waiting: Ints, opened: Bools, prices: PriceArrays, limit: float) -> int:
-    """The feature of price <= `limit` with the most waiting trees per price, or -1.
-
-    Free features come first; equal ratios go to the lower price, then to more trees, then to the earlier
-    feature.
+def _sooner(trees: int, price: float, other_trees: int, other_price: float) -> bool:
+    """Whether a feature that so many trees wait for is asked for before another: more trees per price, free ones
+    first, then the lower price, then more trees.
     """
-    best, best_ratio, best_price = -1, -1.0, 0.0
+    ratio = trees / price if price > 0.0 else np.inf
+    other_ratio = other_trees / other_price if other_price > 0.0 else np.inf
+    if ratio != other_ratio:
+        return ratio > other_ratio
+    return price < other_price if price != other_price else trees > other_trees
+
+
+@kernel
+def _choose(waiting: Ints, opened: Bools, prices: PriceArrays, limit: float) -> int:
+    """The feature of price <= `limit` that is asked for first, the earlier one of equals; -1 for none."""
+    best, lowest = -1, 0.0
     for j in range(waiting.shape[0]):
-        if waiting[j] == 0:
-            continue
-        p = price_of(j, opened, prices)
-        if p > limit:
-            continue
-        ratio = waiting[j] / p if p > 0.0 else np.inf
-        if ratio < best_ratio:
-            continue
-        tie = ratio == best_ratio
-        if tie and (p > best_price or (p == best_price and waiting[j] <= waiting[best])):
-            continue
-        best, best_ratio, best_price = j, ratio, p
+        if waiting[j] > 0:
+            p = price_of(j, opened, prices)
+            if p <= limit and (best < 0 or _sooner(waiting[j], p, waiting[best], lowest)):
+                best, lowest = j, p
     return best
 
 
 @kernel
 def _rank(waiting: Ints, price: F64, order: I32) -> int:
-    """Write the features that trees wait for, in the order of `_choose`, to `order`; return their number."""
+    """Write the features that trees wait for, in the order in which they are asked for, to `order`; how many."""
     found = 0
     for j in range(waiting.shape[0]):
-        if waiting[j] == 0:
-            continue
-        ratio = waiting[j] / price[j] if price[j] > 0.0 else np.inf
-        place = found
-        while place > 0:
-            other = order[place - 1]
-            other_ratio = waiting[other] / price[other] if price[other] > 0.0 else np.inf
-            if ratio < other_ratio:
-                break
-            if ratio == other_ratio and (
-                price[j] > price[other] or (price[j] == price[other] and waiting[j] <= waiting[other])
-            ):
-                break
-            order[place] = other
-            place -= 1
-        order[place] = j
-        found += 1
+        if waiting[j] > 0:
+            place = found
+            while place > 0 and _sooner(waiting[j], price[j], waiting[order[place - 1]], price[order[place - 1]]):
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = j
+            found += 1
     return found
 
 
