@@ -111,14 +111,25 @@ class Schema:
                 except OverflowError:
                     raise Invalid(_UNFIT, self._flaws(instances)) from None
                 continue
-            X[:, j] = np.array(list(map(self._codes[j].get, column)), dtype=np.float64)
-            unseen = int(np.isnan(X[:, j]).sum()) - column.count(None)
-            if unseen:
-                self._check_words(column, j)
-                at = (i for i, word in enumerate(column) if word is not None and word not in self._codes[j])
-                first = list(islice(at, MAX_POSITIONS))
-                warnings.append(self.unseen(j, first, unseen, len(rows), column[first[0]]))
+            X[:, j], notes = self.codes(j, column)
+            warnings += notes
         return X, warnings
+
+    def codes(self, j: int, words: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
+        """The codes (n,) of words of feature `j`, NaN where one is missing or unseen, and a warning about the unseen.
+
+        Invalid at `/row/column` of each that no category may be.
+        """
+        known: dict[Any, float] = self._codes[j]
+        codes = np.array(list(map(known.get, words)), dtype=np.float64)
+        unseen = int(np.isnan(codes).sum()) - words.count(None)
+        if not unseen:
+            return codes, []
+        odd = ((i, refused_category(word)) for i, word in enumerate(words) if word and word not in known)
+        reject(Flaw(pointer(i, j), message) for i, message in odd if message)
+        at = (i for i, word in enumerate(words) if word is not None and word not in known)
+        first = list(islice(at, MAX_POSITIONS))
+        return codes, [self.unseen(j, first, unseen, len(words), words[first[0]] or "")]
 
     def unseen(self, j: int, at: Iterable[int], count: int, rows: int, word: str) -> str:
         """The warning that `count` of `rows` values of feature `j` were never seen in training.
@@ -129,11 +140,6 @@ class Schema:
             f"{count} of {rows} values of {self.names[j]!r} {positions(at, count)} were never seen in training"
             f" (for example {word[:40]!r}) and count as missing"
         )
-
-    def _check_words(self, column: Sequence[str | None], j: int) -> None:
-        """Invalid at the values never seen in training that no category may be."""
-        odd = ((i, refused_category(word)) for i, word in enumerate(column) if word and word not in self._codes[j])
-        reject(Flaw(pointer(i, j), message) for i, message in odd if message)
 
     def _flaws(self, instances: Sequence[Any]) -> Iterator[Flaw]:
         """Slow path: build detailed errors."""

@@ -365,7 +365,7 @@ def _numbers(
         chosen = [values[i] for i in places]
         if not WORDS.issuperset(map(type, chosen)):
             raise refused()
-        numbers[places] = Schema([schema.features[j]]).encode([[word] for word in chosen])[0][:, 0]
+        numbers[places], _ = schema.codes(j, chosen)
         unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
         if unseen:
             warnings.append(schema.unseen(j, rows[unseen], len(unseen), n, values[unseen[0]]))

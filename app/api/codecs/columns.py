@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.api.codecs.answers import Carried
+from app.api.codecs.arrow import table_of_arrow, table_of_csv
+from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
-from app.api.codecs.tables import TableFields, Words
+from app.api.codecs.tables import Sheet, TableFields
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
+from app.data.upload_request import Dialect
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
-from app.text import MAX_POSITIONS, refused_category
+from app.text import MAX_POSITIONS, MISSING, refused_category
 from app.usecases.predict import Rows
 
+Words = Mapping[str, Collection[str]]
+"""The categories of columns by their names."""
+NO_WORDS: Words = MappingProxyType({})
 _MAX_CELL = 1000  # characters of a cell that comes back and is no id
 _MOST_BYTES = 4 * _MAX_CELL  # of a text that is not refused
 _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
 
 
-def charge_for(table: pa.Table, charge: Charge) -> None:
+def _charge_for(table: pa.Table, charge: Charge) -> None:
     """Charge for reading a table: for its numbers, and for its texts, dictionaries spelt out."""
     texts = [column for column in table.columns if is_text(column.type)]
     charge(table.num_rows * table.num_columns, NUMBER)
@@ -34,7 +41,7 @@ def charge_for(table: pa.Table, charge: Charge) -> None:
     charge(sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts), TEXT)
 
 
-def carried_of_table(fields: TableFields, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
+def _carried(fields: TableFields, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
     """The table without the columns that only come back and those of pandas' index, and what comes back."""
     names = fields.carried_names
     reject(
@@ -67,7 +74,34 @@ def _column(column: pa.ChunkedArray, name: str, *, is_id: bool) -> pa.ChunkedArr
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def rows_of_table(table: pa.Table, schema: Schema) -> Rows:
+def read(
+    sheet: Sheet, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS
+) -> tuple[pa.Table, Carried]:
+    """The columns of a sheet, and those of them that come back with the answer.
+
+    Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text, where a
+    cell such as NA is missing if it is none of the column's `words`. Raises Invalid, or what `charge` raises.
+    """
+    kind, body, fields, charge = sheet
+    if kind == CSV:
+        dialect = Dialect(fields.delimiter, fields.decimal, fields.encoding)
+        as_sent = dict.fromkeys(fields.carried_names, MISSING)  # an id may be NA
+        charge(len(body) // 2, NUMBER)  # each number has a digit and a delimiter
+        table = table_of_csv(body, numbers, dialect, {**as_sent, **words})
+    else:
+        fields.refuse_dialect()
+        table = table_of_arrow(body, charge)
+    _charge_for(table, charge)
+    return _carried(fields, table, features)
+
+
+def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
+    """A column for each feature, by name, in any order, null or empty where missing; and what comes back."""
+    table, carried = read(sheet, _numeric_names(schema), schema.names, _categories_of(schema))
+    return _rows_of_table(table, schema), carried
+
+
+def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     reject(_flaws_of_names(Counter(table.column_names), schema.names))
     _check_types(table, schema, schema.names)
     X = np.empty((table.num_rows, len(schema.names)))
@@ -84,12 +118,12 @@ def rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     return Rows(finite(X), warnings)
 
 
-def numeric_names(schema: Schema) -> set[str]:
+def _numeric_names(schema: Schema) -> set[str]:
     """The features that are numbers."""
     return {feature.name for feature in schema.features if feature.type == "numeric"}
 
 
-def categories_of(schema: Schema) -> Words:
+def _categories_of(schema: Schema) -> Words:
     """The categories of the features that have any."""
     return {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
 
@@ -114,7 +148,7 @@ def _check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
     """Invalid at the first column that holds neither what it should nor, perhaps, any bytes for its rows."""
     if table.num_rows > _MAX_NULLS and all(map(pa.types.is_null, table.schema.types)):
         raise Invalid.at(pointer(names[0]), f"{table.num_rows:,} rows hold nothing but nulls")
-    numbers = numeric_names(schema)
+    numbers = _numeric_names(schema)
     for name in names:
         kind = table.column(name).type
         if name not in numbers:
@@ -168,11 +202,6 @@ class _Lookup:
     def _find(self, words: Any) -> tuple[Any, Any]:
         found = pc.index_in(words, value_set=pa.array(self._categories, words.type))
         return found, pc.and_(words.is_valid(), found.is_null())
-
-
-def codes_of_words(words: Sequence[str | None], schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
-    """Codes of words as of a column: see `codes_of`."""
-    return codes_of(pa.chunked_array([pa.array(words, pa.string())]), schema, j)
 
 
 def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:

@@ -18,7 +18,7 @@ from app.api.codecs.media_types import BINARY, JSON
 from app.api.codecs.npy import finite
 from app.api.memory import NUMBER, VALUE, Charge
 from app.api.routing import checked, parsed_text
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
 from app.text import MISSING, is_number, some_of
 from app.usecases.fields import Text, WireModel
@@ -256,12 +256,8 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
             f"the feature {schema.names[j]!r} has categories, and {column.name!r} is {column.datatype}; send an input"
             " of BYTES for it",
         )
-    from app.api.codecs.columns import codes_of_words  # noqa: PLC0415 - with pyarrow, which takes 40 MB
-
-    try:
-        return codes_of_words(column.values, schema, j)
-    except Invalid as error:
-        raise error.under("/instances") from error
+    with below("/instances"):
+        return schema.codes(j, column.values)
 
 
 def _number(word: str | None, row: int, column: int) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.api.codecs.columns import read
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.api.memory import Charge
@@ -25,7 +26,7 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
     """The columns of a table; Invalid at a column, or at a cell of it."""
     dialect = TableFields(**fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
     words = dict.fromkeys(_WORDS, MISSING)  # an id, and a class, may be NA
-    table, _ = Sheet(kind, body, dialect, charge).read({"benefit"}, FIELDS, words)
+    table, _ = read(Sheet(kind, body, dialect, charge), {"benefit"}, FIELDS, words)
     check_count(table.num_rows)
     if not table.num_rows:
         raise Invalid.at("", "the table has no row; at least one outcome is required")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import orjson
 from fastapi import Request
@@ -16,22 +13,15 @@ from app.api.codecs.answers import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
 from app.api.gate import charge_of
-from app.api.memory import NUMBER, Charge
+from app.api.memory import Charge
 from app.api.routing import ports_of
 from app.data.source import FILE
 from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
-from app.text import MISSING
 from app.usecases.fields import Names, Text, WireModel
 from app.usecases.predict import Rows
 
-if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
-    import pyarrow as pa
-
-Words = Mapping[str, Collection[str]]
-"""The categories of columns by their names."""
-NO_WORDS: Words = MappingProxyType({})
 DIALECT_FIELDS = Dialect._fields
 _MAX_KEPT = 100
 
@@ -76,8 +66,7 @@ class TableFields(DialectFields):
         return list(dict.fromkeys([*([] if self.id is None else [self.id]), *self.keep]))
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(NamedTuple):
     """A table as it came, to be read once it is known which of its columns are numbers."""
 
     kind: str
@@ -85,34 +74,11 @@ class Sheet:
     fields: TableFields
     charge: Charge
 
-    def read(
-        self, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS
-    ) -> tuple[pa.Table, Carried]:
-        """The columns, and those of them that come back with the answer.
-
-        Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text,
-        where a cell such as NA is missing if it is none of the column's `words`.
-        Raises Invalid, or what `charge` raises.
-        """
-        from app.api.codecs import arrow, columns  # noqa: PLC0415 - 40 MB that few services need
-
-        if self.kind == CSV:
-            dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
-            as_sent = dict.fromkeys(self.fields.carried_names, MISSING)  # an id may be NA
-            self.charge(len(self.body) // 2, NUMBER)  # each number has a digit and a delimiter
-            table = arrow.table_of_csv(self.body, numbers, dialect, {**as_sent, **words})
-        else:
-            self.fields.refuse_dialect()
-            table = arrow.table_of_arrow(self.body, self.charge)
-        columns.charge_for(table, self.charge)
-        return columns.carried_of_table(self.fields, table, features)
-
     def rows(self, schema: Schema) -> tuple[Rows, Carried]:
-        """A column for each feature, by name, in any order, null or empty where missing; and what comes back."""
-        from app.api.codecs.columns import categories_of, numeric_names, rows_of_table  # noqa: PLC0415 - with pyarrow
+        """The instances that it has for a model, and what comes back with their answer."""
+        from app.api.codecs.columns import rows_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
-        table, carried = self.read(numeric_names(schema), schema.names, categories_of(schema))
-        return rows_of_table(table, schema), carried
+        return rows_of_sheet(self, schema)
 
 
 async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:
