@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from app.access.caller import ANYBODY, Caller, Scope
-from app.api.routes import acquire as acquire_route
-from app.api.routes import predict as predict_route
+from app.access.caller import ANYBODY, Caller, Keyring, Scope
 from app.database import DatabaseAway
 from app.errors import Invalid
 from app.outcomes import recorder as recording
@@ -522,11 +520,12 @@ def test_decisions_are_dated_back(client, database, at, day):
 )
 def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monkeypatch, verb, body):
     """By more than clocks differ; each day that it made would cost every report."""
-    callers = {name: Caller(name, scopes=frozenset({Scope(name)})) for name in ("predict", "train", "admin")}
+    callers = {
+        name: Caller(name, scopes=frozenset({Scope("predict"), Scope(name)})) for name in ("predict", "train", "admin")
+    }
 
     def asked(name, at):
-        for module in (predict_route, acquire_route):
-            monkeypatch.setattr(module, "who", lambda _: callers[name])
+        monkeypatch.setattr(Keyring, "caller", lambda *_: callers[name])
         return client.post(f"/{verb}", json=body | {"record": {"at": at}})
 
     before, now = count(database), time.time()
