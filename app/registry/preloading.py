@@ -73,7 +73,7 @@ class Preloader:
             trim()  # the files of models, which are freed, are as large as the models
         self.awaited = [key for key in current if key not in self._settled]
         self._seen = snapshot
-        self.complete = self.complete or not self.awaited
+        self.complete = self.complete or (not self.awaited and self._view() is snapshot)
         self._done()
 
     def _try(self, key: Key, snapshot: Snapshot, room: int) -> None:
