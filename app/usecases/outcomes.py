@@ -167,8 +167,6 @@ def _checked(sent: Sent) -> list[str]:
         for i, (id_, _, _, benefit, at) in enumerate(sent):
             if not 1 <= len(id_) <= MAX_ID:
                 yield Flaw(sent.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
-            elif message := refused_character(id_):
-                yield Flaw(sent.place(i, "id"), message)
             if not abs(benefit or 0.0) <= LARGEST:
                 yield Flaw(sent.place(i, "benefit"), f"a benefit is a finite number of magnitude at most {LARGEST:g}")
             if not 0 <= (at or 0.0) <= latest:

@@ -14,7 +14,7 @@ from app.api.memory import Charge
 from app.data.arrow_text import first_longer, floats, is_number, is_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
-from app.text import MAX_NAME, MISSING
+from app.text import MAX_NAME, MISSING, refused_character
 from app.usecases.fields import seconds
 from app.usecases.outcomes import FIELDS, Sent, check_count
 
@@ -39,9 +39,8 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
         [None] * len(table) if column is None else _READERS[name](column, name)
         for name, column in zip(FIELDS, given, strict=True)
     ]
-    reject(
-        Flaw(pointer(FIELDS[0], i), f"{FIELDS[0]!r} is missing") for i, cell in enumerate(columns[0]) if cell is None
-    )
+    flaws = ("'id' is missing" if cell is None else refused_character(cell) for cell in columns[0])
+    reject(Flaw(pointer("id", i), flaw) for i, flaw in enumerate(flaws) if flaw)
     return Sent(columns, lambda i, name: pointer(name, i), words=kind == CSV)
 
 
