@@ -37,6 +37,7 @@ from app.kernels import CALLS
 from app.learners.logistic import Logistic
 from app.retrieval.losses import Loss, Terms
 from app.retrieval.selection import select
+from app.usecases.retrieve import tuned_cut
 from tests.reference.losses import am, f_beta, g_tp_pr, jaccard
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
@@ -137,31 +138,6 @@ def best_set(loss: Loss, p: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return realised(loss, chosen, y), found.expected_loss
 
 
-def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss) -> float:
-    """The cut t for which retrieving what is above t has the smallest mean loss over the sets.
-
-    scores, truth: (sets, items), probabilities and 0 or 1. Candidates lie between neighbouring scores, above all and
-    below all; of equals the highest is taken. This is empirical utility maximisation, the "tuned threshold" of Koyejo
-    et al. (2014) and of Natarajan et al. (2016), section 5.
-    O(sets items log(sets items)): items are taken in from the highest score on, each changing its own set's loss.
-    """
-    sets, n = scores.shape
-    order = np.argsort(-scores, axis=1, kind="stable")
-    ranked = np.take_along_axis(scores, order, axis=1)
-    hits = np.zeros((sets, n + 1))
-    np.cumsum(np.take_along_axis(truth, order, axis=1), axis=1, out=hits[:, 1:])
-    losses = loss.of_counts(hits, np.arange(n + 1), hits[:, -1:], n)
-    steps = np.argsort(-ranked, axis=None, kind="stable")
-    values = ranked.ravel()[steps]
-    totals = losses[:, 0].sum() + np.concatenate(([0.0], np.cumsum(np.diff(losses, axis=1).ravel()[steps])))
-    edges = np.concatenate(([1.0], values, [0.0]))  # what is retrieved first, and what is left, at each candidate
-    allowed = np.concatenate(([True], values > edges[2:]))  # equal scores are retrieved together, those of 0 never
-    best = int(np.argmin(np.where(allowed, totals, np.inf)))
-    upper, lower = edges[best], edges[best + 1]
-    middle = (upper + lower) / 2
-    return float(middle if middle < upper else lower)
-
-
 def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> np.ndarray:
     """For each loss: best set, cut 1/2, tuned, promised; then best set and promised from the calibrated model."""
     p = logistic(X[train], y[train], X[test])
@@ -170,7 +146,7 @@ def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, 
     own = calibrated(X[train], y[train], X[test])
     found = []
     for loss in LOSSES.values():
-        cut = tuned_cut(held[None], y[tune][None], loss)
+        cut = tuned_cut(held[None], y[tune][None], loss, 0)
         best, promised = best_set(loss, p, y[test])
         simple = realised(loss, p > 0.5, y[test]), realised(loss, on_test > cut, y[test])
         found.append((best, *simple, promised, *best_set(loss, own, y[test])))

@@ -211,7 +211,9 @@ def _retrievals(animal: Animal, rows: list[Any], objects: list[Any]) -> Iterator
     more: dict[str, Any] = {"loss": chance.choice(_LOSSES[:6])}
     if setting == "binary":
         more |= {"positive": "ill"}
-    yield Sent("POST", "/retrieve", {**asked, "setting": setting, **more})
+    yield Sent("POST", "/retrieve", {**asked, "setting": setting, "method": "half", **more})
+    if animal.holdout:
+        yield Sent("POST", "/retrieve", {**asked, "setting": setting, "method": "tuned_threshold", **more})
     query = {"model": animal.name, "setting": setting, "loss": json.dumps(loss)}
     yield from _arrays("/retrieve", query, rows, words=animal.words)
 
