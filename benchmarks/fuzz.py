@@ -1,12 +1,12 @@
 """50,000 requests of any kind, with keys and without: no 5xx, and no answer that tells of folders or stack traces.
 
-A fifth is made by schemathesis from the OpenAPI document, the rest are valid requests with something odd about them
-(see tests/servers/fuzzing.py), against `payoff serve` on PostgreSQL where it is installed. Stops after ten minutes at
+A fifth is made by schemathesis from the OpenAPI document, the rest are valid requests with one value changed, or two
+(see tests/servers/mutations.py), against `payoff serve` on PostgreSQL where it is installed. Stops after ten minutes at
 the latest. Prints the account; exits with 1 where something was found. Run:
 .venv/bin/python benchmarks/fuzz.py [requests] [seed]
 
-With `mutations` as the first argument instead: valid requests about a model of every kind with one value changed, or
-two (see tests/servers/mutations.py), to the application in this process; tests/api/test_mutations.py is the short form.
+With `mutations` as the first argument instead: such requests about a model of every kind to the application in this
+process; tests/api/test_mutations.py is the short form.
 Run: .venv/bin/python benchmarks/fuzz.py mutations [requests] [seed]
 
 The smallest work: `.venv/bin/python benchmarks/fuzz.py 50`
@@ -25,6 +25,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 
 import httpx
@@ -32,7 +33,8 @@ import schemathesis
 
 from tests.conftest import two_class_rows
 from tests.servers import mutation_run, postgres
-from tests.servers.fuzzing import Sent, Wire, described, examples, leaks, odd
+from tests.servers.fuzzing import Sent, Wire, described, examples, leaks, on_the_wire
+from tests.servers.mutations import mutations
 from tests.servers.postgres import Postgres
 from tests.servers.service import Replica
 
@@ -83,7 +85,7 @@ def main() -> int:
             before = served(replica, keys)
             schemathesis_runs(replica, keys, folders, findings, REQUESTS // 10)
             made += served(replica, keys) - before
-            mutations(replica, keys, folders, findings, REQUESTS * 4 // 10, until)
+            mutated_requests(replica, keys, folders, findings, REQUESTS * 4 // 10, until)
             if not replica.running:
                 findings.wrong.append(f"the service ended: {replica.tail()}")
             findings.wrong += [f"logged: {line}" for line in traces(replica)]
@@ -179,21 +181,21 @@ def schemathesis_runs(
             return
 
 
-def mutations(
+def mutated_requests(
     replica: Replica, keys: dict[str, str], folders: list[str], findings: Findings, requests: int, until: float
 ) -> None:
-    """Odd requests from several threads."""
+    """Mutated requests from several threads."""
     document = replica.client.get("/openapi.json").json()
 
     def send(number: int) -> None:
         chance, wire = random.Random(f"{SEED} {number} {bool(keys)}"), Wire(replica.port)
-        valid = examples(document, "ward")
-        for count in range(requests // THREADS):
+        stream = mutations(examples(document, "ward"), seed=chance.randrange(2**32))
+        for count, mutated in enumerate(islice(stream, requests // THREADS)):
             if count % REFURBISH == 0 and number == 0:
                 refurbish(replica, keys, document)
             if time.monotonic() > until:
                 break
-            sent = odd(chance.choice(valid), chance)
+            sent = on_the_wire(mutated, chance)
             sent = Sent(sent.method, sent.path, sent.body, sent.query, {**keys, **sent.headers})
             status, text = wire.send(sent)
             findings.add(sent, status, text, leaks(text, folders))

@@ -7,7 +7,6 @@ from sqlalchemy import event, text
 
 from app.database import Database
 from app.errors import Unavailable
-from app.polling import Poller
 from tests.jobs.waiting import SOON, eventually
 
 
@@ -125,18 +124,3 @@ def test_it_is_late_if_no_look_ends_for_long(database, monkeypatch):
 
     assert late
     assert not changes.late
-
-
-def test_a_poller_survives_an_error(caplog):
-    looks = []
-
-    def look():
-        looks.append(1)
-        raise RuntimeError("odd")
-
-    poller = Poller("odd", look, 0.01)
-    poller.start()
-    eventually(lambda: len(looks) > 2, SOON)
-    poller.stop()
-
-    assert "unexpected error" in caplog.text

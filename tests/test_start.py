@@ -109,20 +109,3 @@ def test_the_catalogue_knows_all_kinds_without_what_trains_them(module, loaded):
     code = f"import sys, app.learners.{module}; print([one for one in ('sklearn', 'numba') if one in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == f"{loaded}\n"
-
-
-def test_a_service_that_started_without_collecting_garbage_does_not_search_for_it():
-    """There is hardly any; one that is started in another way, among garbage, does not keep it for ever."""
-    code = """if True:
-        import gc
-        from app.api.app import _quiet_collector
-        searches = []
-        gc.callbacks.append(lambda phase, _: searches.append(phase))
-        for switch in gc.disable, gc.enable:
-            switch()
-            searches.clear()
-            _quiet_collector()
-            print(switch.__name__, searches, gc.isenabled(), gc.get_count()[0] < 1000 < gc.get_freeze_count())
-    """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines() == ["disable [] True True", "enable ['start', 'stop'] True True"]

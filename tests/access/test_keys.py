@@ -122,11 +122,6 @@ def test_the_keyring_knows_holders_and_their_limits(keys, keyring):
     assert (admin.name, admin.client, admin.rate, admin.jobs) == ("admin", None, None, None)
 
 
-def test_nobody_is_let_in_before_the_table_was_read(keys, made):
-    with pytest.raises(NotReady):
-        Keyring(keys, made).caller(None)
-
-
 def test_before_the_table_was_read_the_admin_key_alone_opens_and_guesses_of_it_are_counted(keys, made):
     """As in a process that starts while the database is unavailable."""
     _, secret = keys.create("bank", ("predict",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from app.access.caller import Scope
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.console.demo import prepare
+from tests.console.tab import Site, Tab
 from tests.servers.fixtures import absent
 
 ADMIN_KEY = "console-admin-key"
@@ -24,15 +24,6 @@ CLASSES = ["<b onmouseover=alert(4)>healthy", "javascript:alert(5)//ill"]
 ACTIONS = ["<iframe srcdoc='<script>alert(6)</script>'>", "{{7*7}}${alert(7)}"]
 PRICES = dict(zip(FEATURES, (1, 2, 3), strict=True))
 _BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first in 3/5 of the time
-
-
-@dataclass(frozen=True)
-class Site:
-    """The service, and its keys."""
-
-    url: str
-    client: httpx.Client
-    predict_key: str
 
 
 def hostile_rows(n: int = 200) -> dict[str, Any]:
@@ -111,3 +102,11 @@ def browser() -> Iterator[Any]:
         chromium = driver.chromium.launch(executable_path=str(Path(found)), args=arguments)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture
+def tab(browser: Any, demo: Site) -> Iterator[Tab]:
+    """A page for whoever may do everything."""
+    tab = Tab(browser, demo, ADMIN_KEY)
+    yield tab
+    tab.close()

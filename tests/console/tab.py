@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from typing import Any
 
-from tests.console.conftest import Site
+import httpx
 
 _WATCH = """
 window.violations = [];
@@ -19,6 +20,15 @@ _DELAYED = """
 const real = window.fetch, later = window.setTimeout.bind(window);
 window.fetch = (...asked) => real(...asked).then((answer) => new Promise((go) => later(go, %s, answer)));
 """
+
+
+@dataclass(frozen=True)
+class Site:
+    """The service, and its keys."""
+
+    url: str
+    client: httpx.Client
+    predict_key: str
 
 
 class Tab:

@@ -17,8 +17,8 @@ import pytest
 
 from app.api.charts import Axis
 from tests.conftest import serving, settings_for
-from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, FEATURES, Site, hostile_rows
-from tests.console.tab import Tab, alike, intervals_of, judged
+from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, FEATURES, hostile_rows
+from tests.console.tab import Site, Tab, alike, intervals_of, judged
 from tests.servers.fixtures import absent
 
 FOLDER = Path(__file__).parents[2] / "app" / "console"

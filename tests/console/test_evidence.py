@@ -11,17 +11,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import two_class_rows
-from tests.console.conftest import ADMIN_KEY
-from tests.console.tab import Tab, alike, intervals_of, judged
+from tests.console.tab import alike, intervals_of, judged
 
 VERSIONS = ["triage:1", "triage:2"]
-
-
-@pytest.fixture
-def tab(browser, demo):
-    tab = Tab(browser, demo, ADMIN_KEY)
-    yield tab
-    tab.close()
 
 
 @pytest.fixture

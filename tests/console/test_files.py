@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-
-from tests.console.conftest import ADMIN_KEY, Site
-from tests.console.tab import Tab
-
-
-@pytest.fixture
-def tab(browser: Any, demo: Site) -> Iterator[Tab]:
-    tab = Tab(browser, demo, ADMIN_KEY)
-    yield tab
-    tab.close()
 
 
 def file_of(folder: Any, ages: list[str]) -> Any:

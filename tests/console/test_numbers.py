@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.console.conftest import ADMIN_KEY, Site
-from tests.console.tab import Tab
+from tests.console.conftest import ADMIN_KEY
+from tests.console.tab import Site, Tab
 
 CELL = '[data-cell="0 1"]'
 

@@ -12,20 +12,12 @@ from uuid import UUID
 import pytest
 
 from tests.conftest import two_class_rows
-from tests.console.conftest import ADMIN_KEY
 from tests.console.demo import ACTIONS, BENEFITS
-from tests.console.tab import Tab, judged
+from tests.console.tab import judged
 
 FIELD = "form input[inputmode=decimal] >> nth=0"
 CELL = '[data-cell="0 1"]'
 WORDS = {kind: dict(zip(ACTIONS, row, strict=True)) for kind, row in zip(("healthy", "ill"), BENEFITS, strict=True)}
-
-
-@pytest.fixture
-def tab(browser, demo):
-    tab = Tab(browser, demo, ADMIN_KEY)
-    yield tab
-    tab.close()
 
 
 @pytest.fixture

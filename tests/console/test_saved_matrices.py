@@ -7,15 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES
-from tests.console.tab import Tab, alike, intervals_of, shown
-
-
-@pytest.fixture
-def tab(browser, demo):
-    tab = Tab(browser, demo, ADMIN_KEY)
-    yield tab
-    tab.close()
+from tests.console.conftest import ACTIONS, CLASSES
+from tests.console.tab import alike, intervals_of, shown
 
 
 def codes(page):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -31,11 +30,6 @@ def long_words(millions):
     size = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).total_uncompressed_size
     total = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).total_byte_size
     return claiming(claiming(content, total, 100), size, 90)
-
-
-def many_columns(count):
-    numbers = {f"a{i}": np.zeros(2) for i in range(count)}
-    return written({**numbers, "y": [0, 1]}, compression="zstd")
 
 
 def _varint(number):

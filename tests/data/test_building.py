@@ -7,7 +7,6 @@ import io
 import pytest
 
 from app.data import building, columns, csv_text
-from app.data.inline import inline_source
 from app.data.store import DatasetStore
 from app.errors import Invalid
 from tests.data.keeping import kept
@@ -51,10 +50,3 @@ def test_many_row_groups(tmp_path, limits, monkeypatch):
     assert found.schema.features[1].categories == ("a", "u", "v", "w", "x")
     assert (found.X[:, 0] == expected[:, 0]).all()
     assert str(found.X.tolist()) == str(expected.tolist())
-
-
-def test_inline_source_has_one_batch(limits):
-    source, labels, several = inline_source(["a"], [[1], [None]], [0, 1], limits)
-
-    assert [array.to_pylist() for array in next(source.batches())] == [[1.0, None], [0.0, 1.0]]
-    assert (list(labels), several) == ([1], False)

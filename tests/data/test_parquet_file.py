@@ -94,13 +94,6 @@ def test_types_that_are_refused(store, column):
     assert flaw == says("/file/a", "numbers, booleans or strings")
 
 
-def test_bytes_are_text(store):
-    """As writers without the logical type of strings have it."""
-    words = pa.array(["u", "v", None, "u"])
-    texts, binary = ({"a": column, "b": pa.array([1, 2, 1, 2]), "y": Y} for column in (words, words.cast(pa.binary())))
-    assert kept(store, parquet(binary), ["y"]) == kept(store, parquet(texts), ["y"])
-
-
 def test_problems(store):
     def flaws(columns):
         with pytest.raises(Invalid) as caught:

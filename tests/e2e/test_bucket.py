@@ -60,11 +60,9 @@ def test_from_upload_to_decision_and_through_an_outage(replica: Replica, way: Pr
         lambda: client.get("/datasets"),
         lambda: client.post("/datasets", files={"file": table(50)}, data={"label": "state"}),
     )
-    began = time.monotonic()
     with ThreadPoolExecutor(len(asked)) as pool:
         for answer in [pool.submit(ask) for ask in asked]:
             _is_away(answer.result())
-    assert time.monotonic() - began < 25  # eight seconds, on a machine that has nothing else to do
     moved = client.put("/models/ward/aliases/champion", json={"version": 1})
     assert moved.status_code == 200, moved.text  # the database has it
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 
 import httpx
-import psutil
 import pytest
 
 from tests.conftest import two_class_rows
@@ -92,19 +91,6 @@ def test_a_stop_finishes_running_requests(service_process):
     assert answers[0].status_code == 200
     assert len(answers[0].json()["decisions"]) == 200_000
     assert code in (0, -signal.SIGTERM)
-
-
-def test_nothing_is_left_running_when_the_service_is_killed(service_process):
-    """The processes of jobs die with the service that started them."""
-    order = {"model": "slow", "learner": {"kind": "benefit_logistic"}, "data": two_class_rows(40_000)}
-    service_process.client.post("/train", json=order | {"benefits": [[0, -1], [-10, 5]]})
-    time.sleep(1)
-    started = service_process.descendants()
-    service_process.kill()
-
-    _, alive = psutil.wait_procs(started, timeout=30)  # a fork server that still imports ends after that
-
-    assert [" ".join(process.cmdline()) for process in alive] == []
 
 
 def wait_for(client: httpx.Client, job: str) -> dict:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import tempfile
+from itertools import islice
 
 import pytest
 
-from tests.servers.fuzzing import Wire, examples, leaks, odd
+from tests.servers.fuzzing import Wire, examples, leaks, on_the_wire
+from tests.servers.mutations import mutations
 
 pytestmark = pytest.mark.thorough
 
@@ -19,8 +21,8 @@ def test_odd_requests_get_answers(service, ward):
     document = service.get("/openapi.json").json()
     chance, wire, wrong = random.Random(20), Wire(service.base_url.port), []
     valid = [sent for sent in examples(document, ward) if sent.path not in ("/train", "/compare")]
-    for _ in range(REQUESTS):
-        sent = odd(chance.choice(valid), chance)
+    for mutated in islice(mutations(valid, seed=20), REQUESTS):
+        sent = on_the_wire(mutated, chance)
         status, text = wire.send(sent)
         if status >= 500 or leaks(text, [tempfile.gettempdir() + "/"]):
             wrong.append((sent, status, text[-500:]))

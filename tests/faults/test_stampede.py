@@ -41,13 +41,3 @@ def test_the_first_load_of_a_model(caller):
     assert len({answer.text for answer in answers}) == 1
     lines = caller.replica.client.get("/metrics").text.splitlines()
     assert [float(line.split()[-1]) for line in lines if line.startswith("payoff_model_loads_total")] == [1.0]
-
-
-def test_one_order_from_all(caller):
-    """The same idempotency key at the same moment: one job, told to all."""
-    answers = at_once(caller, "/train", order("crowded"), {"Idempotency-Key": "the same"})
-    assert {answer.status_code for answer in answers} == {202}
-    assert len({answer.json()["id"] for answer in answers}) == 1
-    assert finished(caller, answers[0].json()["id"])["status"] == "succeeded"
-    assert len(caller.insist("GET", "/train", params={"model": "crowded"}).json()["jobs"]) == 1
-    assert len(caller.insist("GET", "/models/crowded").json()["versions"]) == 1

@@ -46,9 +46,3 @@ def busy(_url, job):
         folder = Path(job.spec["folder"])
         report(0.1, "busy")
         Parallel()(delayed(scribble)(str(folder / f"piece {number}"), 60.0) for number in range(6))
-
-
-def missing(_url, job):
-    """A job that finds no cluster."""
-    with pieces_run_on(job.spec["cluster"], 1):
-        list(shares(2))

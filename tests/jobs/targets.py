@@ -196,13 +196,3 @@ def claim_all(url, name):
             with queue.database.writing() as connection:
                 connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
                 queue.succeed(connection, job, {})
-
-
-KEYS = 20
-
-
-def submit_keyed(url, _name):
-    """Submit the same jobs under the same keys as everybody else."""
-    with opened(url) as queue:
-        for number in range(KEYS):
-            assert queue.submit("train", {"number": number}, key=f"key {number}").spec == {"number": number}

@@ -63,20 +63,6 @@ def test_no_process_outlives_a_killed_worker(queue, serve, do):
     eventually(lambda: all(gone(process.pid) for process in processes), SOON)
 
 
-@pytest.mark.thorough
-def test_another_worker_takes_over_from_a_killed_one(queue, serve):
-    job = queue.submit("train", {"do": "die once", "seconds": 0})
-    held = queue.submit("train", {"do": "sleep", "seconds": 2})
-    first = serve(2)
-    eventually(lambda: queue.get(held.id).status is Status.RUNNING and queue.get(job.id).ended)
-    first.kill()
-    first.wait()
-    serve(1)
-    ended = eventually(lambda: (now := queue.get(held.id)).ended and now)
-    assert (ended.status, ended.attempt, ended.deaths) == (Status.SUCCEEDED, 2, 1)
-    assert targets.published(queue) == {job.id: 1, held.id: 1}
-
-
 def test_a_worker_that_is_told_to_end_gives_back_its_jobs_and_leaves_nothing_running(queue, serve):
     job = queue.submit("train", {"do": "hold the interpreter"})
     program = serve(1)
@@ -87,18 +73,6 @@ def test_a_worker_that_is_told_to_end_gives_back_its_jobs_and_leaves_nothing_run
     back = queue.get(job.id)
     assert (back.status, back.deaths) == (Status.QUEUED, 0)
     eventually(lambda: all(gone(process.pid) for process in processes))
-
-
-@pytest.mark.thorough
-def test_killing_the_fork_server_costs_an_attempt_but_no_job(queue, serve):
-    queue.submit("train", {"do": "sleep", "seconds": 1})
-    program = serve(1)
-    pid = eventually(lambda: targets.started(queue))[0]
-    psutil.Process(pid).parent().kill()
-    eventually(lambda: queue.status().jobs["succeeded"] == 1)
-    assert list(targets.published(queue).values()) == [1]
-    assert program.poll() is None
-    assert len(targets.started(queue)) == 2
 
 
 @pytest.mark.thorough

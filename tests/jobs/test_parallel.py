@@ -222,13 +222,3 @@ def test_a_cancelled_job_leaves_nothing_running_on_the_cluster(dask_cluster, que
 
     eventually(quiet)
     assert len(list(folder.iterdir())) == 2
-
-
-@pytest.mark.thorough
-def test_a_job_whose_cluster_stays_away_says_so_and_fails_in_the_end(queue, start, monkeypatch):
-    start(pieces.missing)
-    address = f"tcp://127.0.0.1:{free_port()}"
-    job = queue.submit("train", {"cluster": address})
-    ended = eventually(lambda: (now := queue.get(job.id)).ended and now)
-    assert (ended.status, ended.deaths) == (Status.FAILED, 0)
-    assert ended.error["detail"].startswith("the Dask cluster cannot be reached")

@@ -97,16 +97,6 @@ def test_the_same_key_with_another_request_is_refused(queue, kind, spec, model):
     assert [flaw.loc for flaw in caught.value.flaws] == [KEY_PLACE]
 
 
-def test_jobs_are_claimed_oldest_first(queue):
-    jobs = [queue.submit("train", {}) for _ in range(3)]
-    assert [queue.claim("ann").id for _ in jobs] == [job.id for job in jobs]
-    assert queue.claim("ann") is None
-
-
-def test_a_claim_starts_the_clock_and_counts_the_attempt(queue, job):
-    assert (job.status, job.attempt, job.started_at, job.finished_at) == (Status.RUNNING, 1, 1000.0, None)
-
-
 def test_pages_go_from_new_to_old_and_do_not_shift(queue):
     jobs = [queue.submit("train", {}) for _ in range(5)]
     first, token = queue.page(page_size=2)
@@ -115,12 +105,6 @@ def test_pages_go_from_new_to_old_and_do_not_shift(queue):
     third, end = queue.page(page_size=2, page_token=token)
     assert [job.id for job in (*first, *second, *third)] == [job.id for job in jobs[::-1]]
     assert end is None
-
-
-def test_a_full_last_page_has_no_next_one(queue):
-    queue.submit("train", {})
-    jobs, token = queue.page(page_size=1)
-    assert (len(jobs), token) == (1, None)
 
 
 def test_pages_have_the_results_of_some_kinds(queue, job):
@@ -142,26 +126,6 @@ def test_pages_are_filtered_by_status_model_and_kind(queue):
     assert [job.id for job in queue.page(model="b")[0]] == [b.id]
     assert [job.id for job in queue.page(kinds=["copy"], status="queued")[0]] == [b.id]
     assert queue.page(kinds=["copy"], status="running") == ([], None)
-
-
-@pytest.mark.parametrize(
-    ("query", "loc"),
-    [
-        ({"page_token": "x"}, "/page_token"),
-        ({"page_token": ""}, "/page_token"),
-        ({"page_token": "1"}, "/page_token"),
-        ({"page_token": "OTk5OTk5OTk5OTk5OTk5OTk5OQ"}, "/page_token"),  # 9 * 19
-    ],
-)
-def test_a_bad_query_is_refused_with_its_place(queue, query, loc):
-    with pytest.raises(Invalid) as caught:
-        queue.page(**query)
-    assert [flaw.loc for flaw in caught.value.flaws] == [loc]
-
-
-def test_counts_name_every_status(queue, job):
-    queue.submit("train", {})
-    assert queue.status().jobs == {"queued": 1, "running": 1, "succeeded": 0, "failed": 0, "cancelled": 0}
 
 
 def test_a_data_set_is_in_use_until_its_jobs_have_ended(queue):

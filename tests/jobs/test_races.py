@@ -48,12 +48,6 @@ def test_every_job_is_claimed_once_whoever_claims(url, queue):
     assert Counter(job.attempt for job in queue.page(page_size=1000)[0]) == {1: JOBS}
 
 
-@pytest.mark.thorough
-def test_a_key_makes_one_job_whoever_submits(url, queue):
-    at_once(targets.submit_keyed, url)
-    assert sum(queue.status().jobs.values()) == targets.KEYS
-
-
 def test_of_cancelling_and_succeeding_at_once_only_one_happens(queue):
     def attempt(job):
         def succeed():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.outcomes import rows
 from app.outcomes.decision import DAY, UNKNOWN, Terms
 from tests.outcomes.records import LOAN, decided, told
 
@@ -60,16 +59,6 @@ def test_only_what_is_asked_for_is_read(database, archive):
     assert read(versions={2}) == moments[1::2]
     assert read(versions={3}) == read(since=MONDAY + 3 * DAY) == read(until=MONDAY) == []
     assert [part.day for part in archive.cases("loan")] == [20_000, 20_001, 20_002]
-
-
-def test_a_day_comes_in_parts(database, archive, monkeypatch):
-    monkeypatch.setattr(rows, "BATCH", 7)
-    ids = decided(database, 30, at=MONDAY)
-
-    parts = list(archive.cases("loan", with_ids=True))
-
-    assert [len(part) for part in parts] == [7, 7, 7, 7, 2]
-    assert sorted(id_ for part in parts for id_ in part.ids) == sorted(ids)
 
 
 def test_challengers_stand_beside_decisions(database, archive):

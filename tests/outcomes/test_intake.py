@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from time import sleep
 
 import pytest
@@ -165,33 +163,6 @@ def test_a_decision_that_keeps_moving_is_refused_for_now(database):
     with pytest.raises(Unavailable):
         sent(database, {}, resolve=lambda: {id_: (there, GOOD)})
     assert stored(database) == {}
-
-
-def test_outcomes_that_come_while_a_day_is_sealed_are_all_there_once(database, tmp_path):
-    there = Archive(database, str(tmp_path / "decisions"))
-    ids = decided(database, 240, at=DAY * 20_000 + 1)
-    sealing = threading.Event()
-
-    def located(outcomes):
-        found = there.locate(list(outcomes))
-        return {id_: (found[id_], outcome) for id_, outcome in outcomes.items()}
-
-    def send(start):
-        sealing.wait()
-        batches = [dict.fromkeys(ids[i : i + 20], BAD) for i in range(start, 240, 60)]
-        return sum(sent(database, batch, resolve=partial(located, batch)).accepted for batch in batches)
-
-    def seal():
-        sealing.set()
-        return [there.sealer.seal("loan", 20_000) for _ in range(3)]
-
-    with ThreadPoolExecutor(4) as pool:
-        sealed, *accepted = [pool.submit(seal), *(pool.submit(send, start) for start in (0, 20, 40))]
-    assert any(sealed.result())
-    assert sum(each.result() for each in accepted) == 240
-    parts = list(there.cases("loan", with_ids=True))
-    assert sorted(id_ for part in parts for id_ in part.ids) == sorted(ids)
-    assert all((part.truth == 0).all() for part in parts)
 
 
 @pytest.mark.parametrize("is_sealed", [False, True], ids=["recent", "sealed"])

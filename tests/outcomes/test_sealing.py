@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app.database import Database
-from app.errors import Damaged, Unavailable
+from app.errors import Unavailable
 from app.migrations import migrate
 from app.outcomes import rows, sealed, sealing
 from app.outcomes.archive import Archive
@@ -544,12 +544,3 @@ def test_days_are_kept_in_any_store(tmp_path, storage_url):
     assert in_files(archive) == set(ids[1:])
     assert len(archive.storage.folders("loan")) == 2
     database.close()
-
-
-def test_a_missing_file_is_an_error_and_not_fewer_decisions(database, archive, sealer):
-    monday(database)
-    sealer.seal("loan", DATE)
-    archive.storage.remove(f"loan/{archive.storage.folders('loan')[0]}")
-
-    with pytest.raises(Damaged, match="is missing"):
-        list(archive.cases("loan"))

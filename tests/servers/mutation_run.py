@@ -21,8 +21,8 @@ from fastapi import FastAPI
 from tests.conftest import settings_for
 from tests.servers import zoo
 from tests.servers.direct import Answer, ask, direct
-from tests.servers.fuzzing import Sent
-from tests.servers.mutations import content_of, mutations
+from tests.servers.fuzzing import Sent, content_of
+from tests.servers.mutations import mutations
 from tests.servers.verdict import flaws_of
 
 _AT_ONCE = 4

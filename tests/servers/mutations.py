@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -31,13 +30,6 @@ class Repeated(dict[str, Any]):
         other = Repeated(self)
         other.again = self.again
         return other
-
-
-def content_of(sent: Sent) -> bytes:
-    """The body as bytes: JSON in which lone surrogates, huge integers and repeated keys are written as they are."""
-    if sent.body is None or isinstance(sent.body, bytes):
-        return sent.body or b""
-    return json.dumps(sent.body).encode()
 
 
 def mutations(valid: Sequence[Sent], seed: int) -> Iterator[Sent]:

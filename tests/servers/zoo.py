@@ -17,8 +17,7 @@ from fastapi import FastAPI
 from app.usecases import train as training
 from tests.reference.losses import PLAIN
 from tests.servers.direct import Answer, ask
-from tests.servers.fuzzing import ARROW, NPY, Sent
-from tests.servers.mutations import content_of
+from tests.servers.fuzzing import ARROW, NPY, Sent, content_of
 
 _ROWS = 48
 _FOUR = ["age", "pulse", "chol", "thal"]
