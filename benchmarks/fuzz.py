@@ -31,9 +31,8 @@ from pathlib import Path
 import httpx
 import schemathesis
 
-from tests.conftest import two_class_rows
-from tests.servers import mutation_run, postgres
-from tests.servers.fuzzing import Sent, Wire, described, examples, leaks, on_the_wire
+from tests.servers import mutation_run, postgres, zoo
+from tests.servers.fuzzing import Sent, Wire, described, leaks, on_the_wire
 from tests.servers.mutations import mutations
 from tests.servers.postgres import Postgres
 from tests.servers.service import Replica
@@ -44,6 +43,7 @@ REQUESTS = NUMBERS[0] if NUMBERS else 200_000 if MUTATIONS else 50_000
 SEED = NUMBERS[1] if len(NUMBERS) > 1 else 0
 LONGEST_SECONDS = 600.0
 THREADS = 4
+ANIMALS = zoo.ANIMALS[:2]
 REFURBISH = 500  # requests after which models that were deleted by chance are made again
 KEY = "a key that nobody guesses"
 SETTINGS = {"access_log": False, "job_seconds": 5, "log_level": "warning"}
@@ -138,14 +138,15 @@ def wait_for_kernels(replica: Replica, keys: dict[str, str]) -> None:
 
 
 def train(replica: Replica, keys: dict[str, str]) -> None:
-    order = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(), "holdout": 0.3}
-    job = replica.client.post("/train", json=order, headers={**keys, "Prefer": "wait=60"}, timeout=90).json()
-    assert job["status"] == "succeeded", job
+    for animal in ANIMALS:
+        order = animal.order()
+        job = replica.client.post("/train", json=order, headers={**keys, "Prefer": "wait=60"}, timeout=90).json()
+        assert job["status"] == "succeeded", job
 
 
 def refurbish(replica: Replica, keys: dict[str, str], document: dict) -> None:
     """Make what the examples are about, where it is not there."""
-    if replica.client.get("/models/ward", headers=keys).status_code == 404:
+    if any(replica.client.get(f"/models/{one.name}", headers=keys).status_code == 404 for one in ANIMALS):
         train(replica, keys)
     for example in described(document):
         if example.method == "POST" and example.path in ("/datasets", "/train"):
@@ -189,7 +190,7 @@ def mutated_requests(
 
     def send(number: int) -> None:
         chance, wire = random.Random(f"{SEED} {number} {bool(keys)}"), Wire(replica.port)
-        stream = mutations(examples(document, "ward"), seed=chance.randrange(2**32))
+        stream = mutations(zoo.examples(document, ANIMALS), seed=chance.randrange(2**32))
         for count, mutated in enumerate(islice(stream, requests // THREADS)):
             if count % REFURBISH == 0 and number == 0:
                 refurbish(replica, keys, document)

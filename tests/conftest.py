@@ -19,7 +19,6 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # every process would compi
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # small problems: threads would only wait for each other, before numpy loads
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +39,7 @@ from app.settings import Settings
 from app.wiring import wire
 from tests.effort import THOROUGH, repeated
 from tests.servers.forked import share_template
+from tests.servers.program import free_port
 
 preload(
     ["app.jobs.single", "app.jobs.attempt", *PRELOADED]
@@ -126,12 +126,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'payoff.db'}"
     url: str = request.getfixturevalue("postgres_url")
     return url
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

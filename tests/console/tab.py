@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import os
 from dataclasses import dataclass
@@ -72,6 +73,14 @@ def _is_wrong(line: Any) -> bool:
 def judged(page: Any) -> None:
     """Wait until the lab's figures are those of the matrix as it is now; each edit makes them busy at once."""
     page.wait_for_selector("payoff-chart:not([aria-busy])", state="attached")
+
+
+def file_of(folder: Any, rows: list[list[Any]], *more: str, name: str = "cases.csv") -> str:
+    """A table of cases of `triage`, with more columns or without."""
+    path = folder / name
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["age", "pulse", "pain", *more], *rows])
+    return str(path)
 
 
 def shown(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -11,17 +10,14 @@ from typing import Any
 import pytest
 
 from tests.conftest import two_class_rows
-from tests.console.tab import alike, intervals_of, judged
+from tests.console.tab import alike, file_of, intervals_of, judged
 
 VERSIONS = ["triage:1", "triage:2"]
 
 
 @pytest.fixture
 def file_of_cases(tmp_path):
-    rows = two_class_rows(200, seed=5)
-    with (tmp_path / "cases.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([rows["features"], *rows["rows"]])
-    return tmp_path / "cases.csv"
+    return file_of(tmp_path, two_class_rows(200, seed=5)["rows"])
 
 
 def changed(page: Any, change: Any) -> str:
@@ -212,12 +208,10 @@ def test_estimates_from_no_data_are_not_shown(tab, change):
 
 
 def test_what_the_service_warns_of_in_a_file_of_cases_is_shown(tab, tmp_path):
-    rows = two_class_rows(60, seed=6)
-    rows["rows"][7][2] = "unheard of"
-    with (tmp_path / "cases.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([rows["features"], *rows["rows"]])
+    rows = two_class_rows(60, seed=6)["rows"]
+    rows[7][2] = "unheard of"
     page = tab.open("cases/triage:1")
-    page.set_input_files("input[type=file]", tmp_path / "cases.csv")
+    page.set_input_files("input[type=file]", file_of(tmp_path, rows))
     page.click("text=Decide all")
     page.wait_for_selector("text=60 rows decided")
     assert "never seen in training" in page.inner_text("[aria-label=Warnings]")

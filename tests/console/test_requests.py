@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import two_class_rows
 from tests.console.demo import ACTIONS, BENEFITS
-from tests.console.tab import judged
+from tests.console.tab import file_of, judged
 
 FIELD = "form input[inputmode=decimal] >> nth=0"
 CELL = '[data-cell="0 1"]'
@@ -27,13 +27,6 @@ def recording(demo) -> Iterator[Any]:
     demo.client.put(path, json={"record": True}).raise_for_status()
     yield lambda: demo.client.get("/models/triage/outcomes").json()["decisions"]
     demo.client.put(path, json={"record": False}).raise_for_status()
-
-
-def file_of(folder: Any, rows: list[list[Any]], *more: str, name: str = "cases.csv") -> str:
-    path = folder / name
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["age", "pulse", "pain", *more], *rows])
-    return str(path)
 
 
 def two_chunks(folder: Any) -> str:

@@ -208,22 +208,6 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
     assert caught.value.errno == errno.ENOSPC
 
 
-def test_several_at_once(store):
-    """Processes are started and collected by threads that do not disturb one another."""
-    found = []
-    threads = [
-        threading.Thread(target=lambda i=i: found.append(upload(store, CSV + b"%d,u,0\n" % (i % 3)).id))
-        for i in range(9)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(found) == 9
-    assert len(set(found)) == 3
-
-
 @pytest.mark.thorough
 def test_a_reader_dies_with_the_service(tmp_path):
     slow(tmp_path).close()

@@ -127,17 +127,6 @@ def test_real_files(store, name, labels, rows, numeric, categorical, classes, mi
     assert len(table.y) == rows
 
 
-def test_scene_counts(store):
-    """In scene, 2230 rows have exactly one label, as published."""
-    path = SHARED / "scene.csv.gz"
-    if not path.exists():
-        pytest.skip("the shared data sets are not beside the project")
-
-    table = store.table(add(store, path.read_bytes(), SCENE).id)
-
-    assert (table.y.sum(axis=1) == 1).sum() == 2230
-
-
 def test_listings_read_no_categories(store, tmp_path):
     """They are in the table alone."""
     words = "".join(f"{'word' * 100}{i % 50},{i % 2}\n" for i in range(100))

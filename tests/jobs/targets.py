@@ -116,11 +116,6 @@ def _miss(_queue, job):
         raise Unavailable(job.spec.get("why", "the cluster cannot be reached"))
 
 
-def _miss_database(_queue, job):
-    if job.attempt == 1:
-        Database("sqlite:////nowhere/at/all.db").wait(1)
-
-
 def _die(_queue, _job):
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -172,7 +167,6 @@ DEEDS = {
     "refuse": _refuse,
     "break": _break,
     "miss": _miss,
-    "miss the database": _miss_database,
     "die": _die,
     "die once": _die_once,
     "report": _report_from_within,

@@ -49,11 +49,6 @@ def test_clients_with_many_jobs_alternate_whoever_came_first(queue):
     assert all(set(served[i : i + 3]) == set("abc") for i in range(0, 30, 3))
 
 
-def test_one_clients_jobs_begin_in_the_order_of_their_submission(queue):
-    jobs = submit(queue, "a", 10)
-    assert [queue.claim("ann").id for _ in jobs] == [job.id for job in jobs]
-
-
 def test_who_submits_again_as_soon_as_a_job_begins_or_ends_gets_every_second_turn(queue):
     submit(queue, "b", 40)
     submit(queue, "a")

@@ -13,9 +13,9 @@ from app.jobs.attempt import Attempt, JobLimits
 from app.jobs.job import RELEASED, Status
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
-from app.jobs.worker import Worker
 from tests.jobs import targets
 from tests.jobs.waiting import alive_workers, eventually
+from tests.jobs.workers import workers
 
 LEASE = 1.2  # seconds, where a test waits until one runs out
 UNSTORABLE = "class \0 \ud800 of ü"
@@ -40,26 +40,8 @@ def queue(database_url):
 
 @pytest.fixture
 def start(database_url, queue):
-    workers = []
-
-    def begin(**options):
-        limits = JobLimits(seconds=60, memory_bytes=2**31)
-        worker = Worker(
-            queue,
-            targets.work,
-            database_url,
-            slots=2,
-            limits=limits,
-            modules=["tests.jobs.targets"],
-            **options,
-        )
-        workers.append(worker)
-        worker.start()
-        return worker
-
-    yield begin
-    for worker in workers:
-        worker.stop()
+    with workers(queue, database_url, slots=2) as start:
+        yield start
 
 
 def ended(queue, job):
@@ -96,7 +78,6 @@ def test_a_reason_that_a_database_cannot_store_is_stored_readably(queue, start):
     assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("do", ["refuse", "die", "miss"])
 @pytest.mark.thorough
 def test_an_end_that_cannot_be_stored_ends_that_job_alone(queue, start, monkeypatch, do):

@@ -16,7 +16,6 @@ from app.jobs import cluster, parallel
 from app.jobs.attempt import JobLimits
 from app.jobs.job import Died, Status
 from app.jobs.parallel import pieces_run_on
-from app.jobs.worker import Worker
 from app.learners import catalogue
 from app.learners.budget_forest import BudgetForest
 from app.learners.gradient_boosting import GradientBoosting
@@ -27,6 +26,7 @@ from app.usecases import compare
 from app.usecases.compare import CompareSpec
 from tests.jobs import pieces, targets
 from tests.jobs.waiting import SOON, eventually
+from tests.jobs.workers import workers
 from tests.servers.dask import DaskCluster, DaskWorker
 from tests.servers.program import free_port
 
@@ -192,17 +192,8 @@ def queue(tmp_path):
 
 @pytest.fixture
 def start(queue):
-    workers = []
-
-    def begin(target):
-        url = str(queue.database.engine.url)
-        worker = Worker(queue, target, url, limits=JobLimits(seconds=60), rest_seconds=0.01)
-        workers.append(worker)
-        worker.start()
-
-    yield begin
-    for worker in workers:
-        worker.stop()
+    with workers(queue, str(queue.database.engine.url), limits=JobLimits(seconds=60), rest_seconds=0.01) as start:
+        yield start
 
 
 def test_a_cancelled_job_leaves_nothing_running_on_the_cluster(dask_cluster, queue, start, tmp_path):

@@ -8,9 +8,9 @@ from sqlalchemy.exc import OperationalError
 
 from app.jobs.attempt import JobLimits
 from app.jobs.job import Status, again
-from app.jobs.worker import Worker
 from tests.jobs import targets
 from tests.jobs.waiting import SOON, alive_workers, eventually, gone
+from tests.jobs.workers import workers
 
 PATIENCE = 30
 
@@ -29,19 +29,8 @@ def queue(url):
 
 @pytest.fixture
 def start(url, queue):
-    """Start workers that end with the test."""
-    workers = []
-
-    def begin(target=targets.work, **options):
-        options.setdefault("limits", JobLimits(seconds=60, memory_bytes=2**31))
-        worker = Worker(queue, target, url, modules=["tests.jobs.targets"], **options)
-        workers.append(worker)
-        worker.start()
-        return worker
-
-    yield begin
-    for worker in workers:
-        worker.stop()
+    with workers(queue, url) as start:
+        yield start
 
 
 def run(queue, do, **spec):
@@ -122,12 +111,6 @@ def test_a_job_that_finds_a_part_of_the_service_away_is_tried_again_without_dyin
     start(rest_seconds=0.01)
     job = run(queue, "miss", times=4)  # more often than it may die
     assert (job.status, job.attempt, job.deaths, job.outages) == (Status.SUCCEEDED, 5, 0, 4)
-
-
-def test_a_database_that_does_not_answer_in_the_midst_of_a_job_costs_an_attempt_and_no_more(queue, start):
-    start(rest_seconds=0.01)
-    job = run(queue, "miss the database")
-    assert (job.status, job.attempt, job.deaths) == (Status.SUCCEEDED, 2, 0)
 
 
 def test_what_stays_away_fails_the_job_in_clear_words(queue, start):
@@ -237,20 +220,6 @@ def test_a_job_taken_away_is_killed_and_left_to_its_new_owner(queue, start):
     pid = targets.started(queue)[0]
     eventually(lambda: gone(pid))
     eventually(lambda: queue.get(job.id).attempt == 2)
-
-
-def test_a_database_that_fails_for_a_while_does_not_end_the_worker(queue, start, monkeypatch, capfd):
-    claim, failures = queue.claim, iter(range(3))
-
-    def sometimes(worker):
-        if next(failures, None) is not None:
-            raise OperationalError("UPDATE jobs", {}, Exception("disk I/O error"))
-        return claim(worker)
-
-    monkeypatch.setattr(queue, "claim", sometimes)
-    start()
-    assert run(queue, "sleep").status is Status.SUCCEEDED
-    assert capfd.readouterr().out.count("worker failed, trying again") == 3
 
 
 @pytest.mark.thorough

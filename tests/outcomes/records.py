@@ -8,7 +8,7 @@ from time import time
 
 import numpy as np
 from prometheus_client import Counter, Gauge
-from sqlalchemy import insert
+from sqlalchemy import Table, func, insert, select
 
 from app.database import Database
 from app.outcomes.decision import Terms, day_of, new_ids
@@ -126,6 +126,12 @@ def told(
     if rows:
         with database.writing() as connection:
             connection.execute(insert(OUTCOMES), rows)
+
+
+def count(database: Database, table: Table) -> int:
+    """How many rows a table has."""
+    with database.reading() as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
 
 
 def value_of(metric: Counter | Gauge) -> float:

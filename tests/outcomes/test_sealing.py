@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from app.database import Database
 from app.errors import Unavailable
@@ -23,7 +23,7 @@ from app.outcomes.rows import Replaced
 from app.outcomes.sealed import Files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.outcomes.upkeep import keep_up
-from tests.outcomes.records import LOAN, decided, told
+from tests.outcomes.records import LOAN, count, decided, told
 
 DATE = 20_000
 MONDAY = DATE * DAY
@@ -54,11 +54,6 @@ def everything(archive, **asked):
             plain = (value.item() if isinstance(value, np.generic) else value for value in row)
             found.append((*plain, part.terms[part.term[i]], part.keys[part.key[i]], tuple(p[~np.isnan(p)]), shadows))
     return sorted(map(repr, found))
-
-
-def count(database, table):
-    with database.reading() as connection:
-        return connection.execute(select(func.count()).select_from(table)).scalar()
 
 
 def monday(database, n=40, **options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import time
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import update
 
 from app.database import Database
 from app.job_processes import make_worker
@@ -27,7 +27,7 @@ from app.outcomes.upkeep import SETTLED_SECONDS, due, expire, keep_up
 from app.stores import make_tables
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
-from tests.outcomes.records import LOAN, decided, told
+from tests.outcomes.records import LOAN, count, decided, told
 
 DATE = 20_000
 MONDAY = DATE * DAY
@@ -66,11 +66,6 @@ def sqlite_copy(database, path):
         connection.exec_driver_sql("COMMIT")
         connection.exec_driver_sql(f"VACUUM INTO '{path}'")
         connection.exec_driver_sql("BEGIN")
-
-
-def count(database, table):
-    with database.reading() as connection:
-        return connection.execute(select(func.count()).select_from(table)).scalar()
 
 
 def test_days_are_due_some_hours_after_their_end(database):

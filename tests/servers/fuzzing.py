@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import socket
@@ -13,13 +12,9 @@ from dataclasses import dataclass, field, replace
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from tests.servers.program import PROJECT
 
 JSON, NPY, ARROW = "application/json", "application/x-npy", "application/vnd.apache.arrow.stream"
-BENEFITS = [[0, -1], [-10, 5]]
 
 
 @dataclass(frozen=True)
@@ -49,14 +44,6 @@ def content_of(sent: Sent) -> bytes:
     if sent.body is None or isinstance(sent.body, bytes):
         return sent.body or b""
     return json.dumps(sent.body).encode()
-
-
-def examples(document: Mapping[str, Any], model: str) -> list[Sent]:
-    """Valid requests for the operations of the OpenAPI document, about a model that exists, and with arrays.
-
-    What deletes is left out: most others would then find nothing.
-    """
-    return [*described(document), *_about(model), *_about(model), *_arrays(model)]
 
 
 def described(document: Mapping[str, Any]) -> list[Sent]:
@@ -98,38 +85,6 @@ def _first(parameter: Mapping[str, Any]) -> Any:
     if "examples" in parameter:
         return next(iter(parameter["examples"].values()))["value"]
     return parameter.get("example")
-
-
-def _about(model: str) -> list[Sent]:
-    rows = [[52, 134, "mild"], [36, None, "strong"]]
-    asked = {"model": model, "instances": rows}
-    return [
-        Sent("POST", "/predict", asked | {"benefits": BENEFITS, "actions": ["wait", "treat"]}),
-        Sent("POST", "/predict", asked | {"rule": "threshold", "threshold": "holdout", "benefits": BENEFITS}),
-        Sent("POST", "/predict", asked | {"rule": "most_probable", "priors": {"ill": 0.1, "healthy": 0.9}}),
-        Sent("POST", "/retrieve", asked | {"setting": "binary", "loss": {"name": "f_beta", "beta": 1}}),
-        Sent("POST", "/retrieve", {"probabilities": [0.5, 0.1], "setting": "binary", "loss": {"name": "jaccard"}}),
-        Sent("POST", f"/models/{model}/benefit", {"benefits": BENEFITS, "points": 3}),
-        Sent("GET", f"/models/{model}"),
-        Sent("GET", f"/models/{model}/versions/1"),
-        Sent("PUT", f"/models/{model}/aliases/live", {"version": 1}),
-    ]
-
-
-def _arrays(model: str) -> list[Sent]:
-    query = {"model": model, "rule": "most_probable"}
-    numbers = io.BytesIO()
-    np.save(numbers, np.random.default_rng(0).random(20))
-    table = pa.table({"age": [52.0, 36.0], "pulse": [70.0, None], "pain": ["mild", "strong"]})
-    rows = pa.BufferOutputStream()
-    with pa.ipc.new_stream(rows, table.schema) as writer:
-        writer.write_table(table)
-    retrieve = {"setting": "binary", "loss": '{"name":"f_beta"}'}
-    return [
-        Sent("POST", "/predict", rows.getvalue().to_pybytes(), query, {"Content-Type": ARROW, "Accept": ARROW}),
-        Sent("POST", "/predict", numbers.getvalue(), query, {"Content-Type": NPY, "Accept": NPY}),
-        Sent("POST", "/retrieve", numbers.getvalue(), retrieve, {"Content-Type": NPY}),
-    ]
 
 
 def on_the_wire(sent: Sent, chance: random.Random) -> Sent:

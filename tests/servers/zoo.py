@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from app.usecases import train as training
 from tests.reference.losses import PLAIN
 from tests.servers.direct import Answer, ask
-from tests.servers.fuzzing import ARROW, NPY, Sent, content_of
+from tests.servers.fuzzing import ARROW, NPY, Sent, content_of, described
 
 _ROWS = 48
 _FOUR = ["age", "pulse", "chol", "thal"]
@@ -134,6 +134,11 @@ def requests(datasets: Mapping[str, str], job: str, queued: str) -> list[Sent]:
     found = [sent for animal in ANIMALS for sent in about(animal)]
     found += [*_sets(), *_training(datasets), *_service(datasets, job, queued)]
     return found
+
+
+def examples(document: Mapping[str, Any], animals: Iterable[Animal]) -> list[Sent]:
+    """Valid requests for the operations of the OpenAPI document, and about models that exist."""
+    return [*described(document), *(sent for animal in animals for sent in about(animal))]
 
 
 def about(animal: Animal) -> Iterator[Sent]:
