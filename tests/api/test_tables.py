@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -368,3 +369,28 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 
     assert answer.status_code == 413
     assert "backslashes" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("shape", ["(True, 3)", "(0x" + "f" * 4000 + ",)", "(-1, 3)", "(2, 99)"])
+@pytest.mark.parametrize("path", ["/predict", "/retrieve"])
+def test_the_shape_in_the_header_of_an_array_is_not_believed(service, path, shape):
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    body = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(48)
+    query = GIVEN if path == "/predict" else {"setting": "binary", "loss": '{"name": "am"}'}
+    assert errors(service.post(path, params=query, content=body, headers={"Content-Type": NPY}))[0][0] == ""
+
+
+@pytest.mark.parametrize("form", ["application/json", CSV, ARROW, PARQUET])
+@pytest.mark.parametrize(
+    ("values", "statuses"),
+    [
+        (pa.array([0] * 6, pa.timestamp("us", "Europe/Paris")), {200}),
+        (pa.array([0] * 6, pa.timestamp("us", "Foo/Bar")), {422}),
+        (pa.array([2**62] * 6, pa.timestamp("s")), {200, 422}),
+        (pa.array([Decimal(10_000)] * 6).cast(pa.decimal128(10, -3)), {200, 422}),
+    ],
+)
+def test_moments_and_decimals_come_back_or_are_refused(service, ward, form, values, statuses):
+    sent = arrow(columns().to_pydict() | {"when": values})
+    for named in ({"id": "patient", "keep": "ward,when"}, {"id": "when", "keep": "ward,patient"}):
+        assert post(service, ARROW, sent, form, model=ward, **named).status_code in statuses

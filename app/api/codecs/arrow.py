@@ -97,7 +97,11 @@ def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response
     the header `Payoff-Answer`.
     """
     writers = {ARROW: _arrow_response, CSV: _csv_response, PARQUET: _parquet_response}
-    return writers[kind](pa.table({name: _array_of(values) for name, values in columns.items()}), rest)
+    table = pa.table({name: _array_of(values) for name, values in columns.items()})
+    try:
+        return writers[kind](table, rest)
+    except (pa.ArrowException, OSError) as error:  # a moment or decimal that came with the rows has no place there
+        raise Invalid.at("/keep", f"what comes back cannot be written as {kind}: {error}") from error
 
 
 def _array_of(values: Any) -> Any:

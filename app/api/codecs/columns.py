@@ -15,7 +15,7 @@ from app.api.codecs.answers import Carried
 from app.api.codecs.arrow import table_of_arrow, table_of_csv
 from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
-from app.api.codecs.tables import Sheet, TableFields
+from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
 from app.data.upload_request import Dialect
@@ -41,8 +41,9 @@ def _charge_for(table: pa.Table, charge: Charge) -> None:
     charge(sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts), TEXT)
 
 
-def _carried(fields: TableFields, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
+def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
     """The table without the columns that only come back and those of pandas' index, and what comes back."""
+    fields = sheet.fields
     names = fields.carried_names
     reject(
         Flaw(
@@ -52,21 +53,23 @@ def _carried(fields: TableFields, table: pa.Table, features: Collection[str]) ->
         for name in names
         if (count := table.column_names.count(name)) != 1
     )
-    columns = {name: _column(table.column(name), name, is_id=name == fields.id) for name in names}
+    columns = {name: _column(table.column(name), name, sheet.charge, is_id=name == fields.id) for name in names}
     ignored = index_columns(table.schema).union(names).difference(features)
     rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
     rest = table.select(rest) if len(rest) < table.num_columns else table
     return rest, Carried(fields.id, columns, fields.keep)
 
 
-def _column(column: pa.ChunkedArray, name: str, *, is_id: bool) -> pa.ChunkedArray:
+def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) -> pa.ChunkedArray:
     """A column of single values, dictionaries spelt out."""
-    if not (
-        is_number(column.type)
-        or is_text(column.type)
-        or pa.types.is_date(column.type)
-        or pa.types.is_timestamp(column.type)
-    ):
+    is_moment = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+    if is_moment or pa.types.is_decimal(column.type):
+        charge(len(column))  # as text
+        try:
+            column.cast(pa.string())
+        except pa.ArrowInvalid as error:  # a time zone that is not known here
+            raise Invalid.at(pointer(name), f"{name!r} cannot be written as text: {error}") from error
+    elif not (is_number(column.type) or is_text(column.type)):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
     most = MAX_ID if is_id else _MAX_CELL
     if is_text(column.type) and (row := first_longer(column, most)) >= 0:
@@ -92,7 +95,7 @@ def read(
         fields.refuse_dialect()
         table = table_of_arrow(body, charge)
     _charge_for(table, charge)
-    return _carried(fields, table, features)
+    return _carried(sheet, table, features)
 
 
 def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:

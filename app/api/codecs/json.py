@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from app.api.memory import Charge
+from app.api.memory import SMALL, Charge
 from app.decisions.benefit import Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
@@ -22,7 +22,6 @@ MAX_VALUES = 1_200_000  # of one body: the parser holds the interpreter's lock f
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
 _MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused characters hold the lock for them
 _BLOCK = 1 << 20  # bytes of a body that are counted together
-_SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
 _NAME = b'"instances"'
 _BEGIN = re.compile(_NAME + rb"\s{0,100}:\s{0,100}(?=\[\[)")
 _MARK = "rows that were cut out"  # in their place: found at the top level, they came from there
@@ -106,7 +105,7 @@ def parsed(body: bytes, charge: Charge) -> Any:
 
 def measured(body: bytes, charge: Charge) -> None:
     """Charge for the values of a long body; TooLarge above the limits."""
-    if len(body) > _SMALL:
+    if len(body) > SMALL:
         if (escapes := count(body, b"\\")) > _MAX_ESCAPES:
             raise TooLarge(f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}")
         charge(_extent(body))

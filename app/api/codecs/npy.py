@@ -17,6 +17,7 @@ from app.features import Schema
 from app.usecases.predict import Rows
 
 _MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
+_ENDLESS = 1 << 63  # items, of which no array has as many
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -41,10 +42,11 @@ def array_of_npy(body: bytes | bytearray, charge: Charge) -> np.ndarray:
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
     if kind.kind not in "fiu":
         raise Invalid.at("", f"the type of the array is '{kind}'; it must be integers or floats")
-    count, there = math.prod(shape), len(body) - file.tell()
-    if min(shape, default=0) < 0 or count * kind.itemsize > there:
+    there = len(body) - file.tell()
+    sound = all(type(length) is int and 0 <= length < _ENDLESS for length in shape)  # NumPy's reader takes True, too
+    if not sound or (count := math.prod(shape)) * kind.itemsize > there:
         raise Invalid.at(
-            "", f"the header of the array has the shape {list(shape)} of '{kind}', but {there} bytes follow"
+            "", f"the shape in the header of the array of '{kind}' does not fit the {there} bytes after it"
         )
     charge(count, NUMBER)
     flat = np.require(np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE"))
