@@ -15,7 +15,7 @@ from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders
 from app.acquisition.nodes import MISSING_LEFT, beside
 from app.acquisition.session import Prices
-from app.acquisition.stopping import Blend, at_stake
+from app.acquisition.stopping import Blend
 from app.kernels import CALLS
 from tests.reference.chain import passes, shares, without
 from tests.reference.forests import random_prices
@@ -282,25 +282,6 @@ def test_what_costs_more_than_the_budget_ends_the_chain():
     assert run.length.tolist() == [1, 1, 1]
     now = model.step(X[:1], np.array([[0, 0, 0, 1, 0]]), prices, 2.0)
     assert now.following[0] == -1
-
-
-def test_more_at_stake_buys_more():
-    """On average over the experience, with the same matrix times a growing number."""
-    known, _ = random_experience(0, n=400)
-    random = np.random.default_rng(0)
-    truth = np.eye(3)[known.y]
-    P = np.stack([(truth * s + 4 * random.dirichlet(np.ones(3), 400)) / (s + 4) for s in range(5)], axis=1)
-    P[:, 0] = 1 / 3
-    learned = ChainExperience.of(P, known.y, np.zeros((400, 4), dtype=bool), range(4), 4)
-    bought = []
-    for size in (0, 0.5, 2, 8, 100):
-        worth = learned.worth(np.eye(3) * size, Prices.unit(4))
-        stake = at_stake(P[:, :4].reshape(-1, 3), np.eye(3) * size).reshape(400, 4)
-        stops = [worth.stops(np.full(400, j), np.ones(400), stake[:, j]) for j in range(4)]
-        bought.append(np.stack([*stops, np.ones(400, dtype=bool)], axis=1).argmax(axis=1).mean())
-    assert bought[0] == 0
-    assert bought == sorted(bought)
-    assert bought[-1] > 1
 
 
 def test_compiling_ahead_covers_growing_and_answering():

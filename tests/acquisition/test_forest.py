@@ -106,14 +106,3 @@ def test_a_column_without_any_category_is_missing_throughout():
     X = np.full((4, 1), np.nan)
     orders = order_categories(X, np.array([0, 1, 0, 1]), np.ones(4), 2, [0])
     assert np.isnan(orders.apply(np.array([[0.0], [1.0], [np.nan]]))).all()
-
-
-def test_the_best_order_of_two_classes_is_found():
-    """Every split of categories by one threshold that could be best is among the thresholds on ranks."""
-    random = np.random.default_rng(3)
-    code, y = random.integers(0, 6, 600), np.zeros(600, int)
-    share = np.array([0.1, 0.9, 0.3, 0.7, 0.2, 0.6])
-    y[random.random(600) < share[code]] = 1
-    ranks = order_categories(code[:, None].astype(float), y, np.ones(600), 2, [0]).apply(np.arange(6.0)[:, None])[:, 0]
-    by_share = np.argsort([y[code == c].mean() for c in range(6)])
-    assert list(np.argsort(ranks)) in (list(by_share), list(by_share[::-1]))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from app.acquisition.session import Prices, check_budget
 from app.errors import Invalid
 from app.usecases.feature_costs import parse_prices
-from tests.reference.stepwise import owned
 
 NAMES = ["age", "chol", "fbs", "a/b"]
 BLOOD = [
@@ -59,12 +58,6 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
     assert changed.paid([1, 2, 0]) == [0, 3.1, 9]
     assert parse_prices([{"feature": "chol", "cost": 2}], NAMES, base).paid([1, 2]) == [2, 5.2]
     assert base.paid([0, 1, 2]) == [1, 7.27, 3.1]
-
-
-def test_owned_features_are_free_and_open_their_group():
-    """The blood is drawn already."""
-    prices = owned(parse_prices(BLOOD, NAMES), [1])
-    assert prices.paid([1, 2]) == [0, 3.1]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest, states, trace
 from app.acquisition.nodes import add_values, flatten
@@ -15,45 +14,10 @@ from app.errors import Invalid
 from app.kernels import CALLS
 from tests.reference.acquisition import full_class, nested, state
 from tests.reference.forests import random_case
-from tests.reference.stepwise import UNAVAILABLE, UNKNOWN, from_sklearn, simulate, step
+from tests.reference.stepwise import UNAVAILABLE, simulate, step
 
 seeds = st.integers(0, 10**6)
 budgets = st.sampled_from([None, 0, 0.3, 2.5, 6.0])
-
-
-def ask(forest, x, prices, budget, *, settle):
-    """Play one row through `step`; the last state, and the prices asked for on the way."""
-    status = np.full((1, len(x)), UNKNOWN)
-    paid, questions = [], 0
-    while True:
-        now = step(forest, np.where(status == UNKNOWN, 99.0, x), status, prices, budget, stop_when_settled=settle)[0]
-        if now.reason:
-            assert now.next is None
-            return now, paid, questions
-        questions += 1
-        assert status[0, now.next.feature] == UNKNOWN
-        status[0, now.next.feature] = questions
-        if math.isnan(x[now.next.feature]):
-            status[0, now.next.feature] = UNAVAILABLE
-        else:
-            paid.append(now.next.price)
-
-
-@settings(deadline=None)
-@given(seed=seeds, budget=budgets, settle=st.booleans())
-def test_asking_step_by_step_is_the_simulation(seed, budget, settle):
-    """The prices add up to the simulated cost, also to what the state says is spent, and stay within the budget."""
-    forest, _, prices, X, _ = random_case(seed)
-    run = simulate(forest, X, prices, budget, stop_when_settled=settle)
-    for i in range(4):
-        last, paid, questions = ask(forest, X[i], prices, budget, settle=settle)
-        assert sum(paid) == pytest.approx(run.cost[i], abs=1e-12)
-        assert last.spent == pytest.approx(run.cost[i], abs=1e-12)
-        assert budget is None or last.spent <= budget * (1 + 1e-8) + 1e-9
-        assert last.remaining == (None if budget is None else pytest.approx(max(0, budget - last.spent), abs=1e-12))
-        assert (questions, last.prediction) == (run.questions[i], run.prediction[i])
-        assert settle or (last.resolved == last.trees) == run.resolved[i]
-        np.testing.assert_array_equal(last.probabilities, run.probabilities[i])
 
 
 @settings(deadline=None)
@@ -133,22 +97,6 @@ def test_a_batch_is_its_cases_one_by_one(seed):
             now.frontier, now.next, now.reason, now.spent,
         )  # fmt: skip
         np.testing.assert_array_equal(alone.probabilities, now.probabilities)
-
-
-@pytest.mark.parametrize("min_samples_leaf", [1, 5])
-def test_an_ordinary_forest_asks_step_by_step_too(min_samples_leaf):
-    """scikit-learn's trees, whose leaves may be mixed: the same class as the complete row's vote, at less cost."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(400, 8)) * 3
-    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int) + (X[:, 3] > 2)
-    model = RandomForestClassifier(15, min_samples_leaf=min_samples_leaf, random_state=0).fit(X, y)
-    forest = from_sklearn(model)
-    run, plain = (simulate(forest, X, Prices.unit(8), stop_when_settled=settle) for settle in (True, False))
-    votes = np.array([tree.predict(X) for tree in model.estimators_]).astype(int)
-    expected = [np.bincount(column, minlength=3).argmax() for column in votes.T]
-    np.testing.assert_array_equal(run.prediction, expected)
-    np.testing.assert_array_equal(plain.prediction, expected)
-    assert run.cost.mean() < plain.cost.mean()
 
 
 def test_classes_beyond_the_bits_of_a_word_are_still_settled_rightly():

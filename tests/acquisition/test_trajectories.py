@@ -13,7 +13,7 @@ seeds = st.integers(0, 10**6)
 
 
 @settings(deadline=None)
-@given(seed=seeds, budget=st.sampled_from([None, 0, 2.5, 6.0]))
+@given(seed=seeds, budget=st.sampled_from([None, 0, 0.3, 2.5, 6.0]))
 def test_every_state_is_the_sessions(seed, budget):
     """Question, offer, answer, when the vote is settled, and what has been paid, state by state."""
     forest, _, prices, X, _ = random_case(seed)

@@ -29,25 +29,6 @@ def test_it_is_its_definition(alpha):
     assert all(impurity(counts, alpha) == pairs(counts, alpha) for counts in COUNTS)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_it_is_admissible(alpha):
-    """Not negative, zero for pure sets, monotone, and supermodular, over all sets of up to five per class."""
-    step = np.eye(3, dtype=int)
-    for counts in COUNTS:
-        whole = np.array(counts)
-        assert impurity(whole, alpha) >= 0
-        assert np.count_nonzero(whole) > 1 or impurity(whole, alpha) == 0
-        for j, k in itertools.product(range(3), repeat=2):
-            gain = impurity(whole + step[j], alpha) - impurity(whole, alpha)
-            assert gain >= 0
-            assert impurity(whole + step[k] + step[j], alpha) - impurity(whole + step[k], alpha) >= gain
-
-
-def test_it_grows_slowly_enough():
-    """Its logarithm stays below twice that of the number of examples."""
-    assert all(impurity(counts, 0.0) <= sum(counts) ** 2 for counts in COUNTS)
-
-
 @settings(deadline=None)
 @given(
     seed=st.integers(0, 10**6),

@@ -1,6 +1,5 @@
 """Calibrators are monotone, honest about what n rows can show, and equal their slow twins."""
 
-import pickle
 from functools import partial
 
 import numpy as np
@@ -70,13 +69,6 @@ def test_sigmoid_equals_scikit_learns():
     np.testing.assert_allclose(got, np.clip(twin.predict(odds), 1 / 402, 401 / 402), atol=1e-5)
 
 
-def test_sigmoid_of_one_score_is_the_smoothed_share():
-    """Where the scores say nothing the curve is the mean of Platt's targets: here (3 * 4/5 + 1/3) / 4 at 3 of 4."""
-    P = np.full((4, 2), 0.5)
-    Q = fit_sigmoid(P, np.array([1, 1, 1, 0]), np.ones(4)).apply(P)
-    np.testing.assert_allclose(Q[:, 1], (3 * 4 / 5 + 1 / 3) / 4, atol=1e-7)
-
-
 def test_a_reversed_model_loses_its_order_not_its_direction():
     """Scores that run against the truth give a flat curve, never a falling one."""
     said = np.linspace(0.1, 0.9, 100)
@@ -98,27 +90,6 @@ def test_weights_count_as_repeated_rows(fit, K):
     weighted = fit(P, codes, weights.astype(float), 1e-3).apply(P)
     twin = fit(P[repeated], codes[repeated], np.ones(len(repeated)), 1e-3).apply(P)
     np.testing.assert_allclose(weighted, twin, atol=1e-3)
-
-
-@pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
-@pytest.mark.parametrize("K", [2, 3, 4])
-def test_calibration_brings_probabilities_nearer_to_the_truth(fit, K):
-    """On 4000 new rows the distance to the true probabilities falls to less than half."""
-    P, codes, _ = distorted(4000, K, 5)
-    new, _, truth = distorted(4000, K, 6)
-    Q = fit(P, codes, np.ones(4000)).apply(new)
-    assert np.abs(Q - truth).mean() < 0.5 * np.abs(new - truth).mean()
-
-
-@pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
-@pytest.mark.parametrize("K", [2, 3])
-def test_calibrators_are_small_and_survive_pickling(fit, K):
-    """The stored curves hold no training rows and give the same numbers after a round trip."""
-    P, codes, _ = distorted(5000, K, 7)
-    calibrator = fit(P, codes, np.ones(5000))
-    stored = pickle.dumps(calibrator)
-    assert len(stored) < 12_000
-    np.testing.assert_array_equal(pickle.loads(stored).apply(P), calibrator.apply(P))
 
 
 def votes(n, trees, seed):

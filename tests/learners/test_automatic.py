@@ -80,12 +80,6 @@ def test_within_a_standard_error_the_smaller_log_loss_wins():
     assert automatic.best_of(values, losses, np.ones(50)) == "a"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, np.inf])
-def test_a_wrong_time_is_refused(seconds):
-    with pytest.raises(Invalid, match="max_seconds"):
-        Automatic(max_seconds=seconds).fit(*linear(50))
-
-
 REFUSALS = [Invalid.at("/columns/1", "too large"), np.linalg.LinAlgError("singular"), FloatingPointError("overflow")]
 
 

@@ -149,11 +149,6 @@ def test_a_candidate_that_refuses_the_rows_is_left_out_with_its_reason(monkeypat
     assert [one["reason"] for one in others] == [None, None]
 
 
-def test_wrong_prices_are_refused():
-    with pytest.raises(Invalid, match="2 prices for 5 features"):
-        Automatic(feature_costs=[1, 2], random_state=0).fit(*sums(60))
-
-
 def test_a_class_with_one_row_is_no_obstacle():
     """It is in no fold, and nothing can be learned about when to stop."""
     X, y = sums(60)

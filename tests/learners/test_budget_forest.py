@@ -5,7 +5,6 @@ import pytest
 
 from app.learners.budget_forest import BudgetForest
 from app.learners.compiled.budget import ALPHAS, EXPONENTS, MAX_TREES
-from app.usecases.feature_costs import parse_prices
 from tests.conftest import shared
 from tests.reference.stepwise import simulate
 
@@ -123,30 +122,6 @@ def test_too_few_rows_to_hold_any_out():
     model = BudgetForest(random_state=0).fit(np.array([[0.0], [1.0]]), [0, 1])
     assert model.model_.n_trees >= 1
     assert len(model.tradeoff_) == len(ALPHAS) * MAX_TREES
-
-
-def test_heart_with_its_real_prices_within_a_budget():
-    """Turney's prices with group discounts: the budget holds on rows never seen, and is spent on dear tests."""
-    names = (shared("heart_cleveland.csv.gz"), shared("heart_cleveland.costs.csv"))
-    table = np.genfromtxt(names[0], delimiter=",", names=True, dtype=None, encoding="utf-8", missing_values="?")
-    features = list(table.dtype.names[:-1])
-    X = np.column_stack([np.asarray(table[name], dtype=float) for name in features])
-    y = (table[table.dtype.names[-1]] > 0).astype(int)
-    entries = []
-    for line in names[1].read_text().splitlines()[1:]:
-        feature, cost, discounted, group, _ = line.split(",")
-        entries.append({"feature": feature, "cost": float(cost), "group": group or None,
-                        "discounted_cost": float(discounted)})  # fmt: skip
-    prices = parse_prices(entries, features)
-    right = []
-    for seed in range(3):
-        order = np.random.default_rng(seed).permutation(len(X))
-        train, test = order[:200], order[200:]
-        model = BudgetForest(budget=350, feature_costs=prices, random_state=0).fit(X[train], y[train])
-        run = simulate(model.model_, X[test], prices)
-        assert run.cost.mean() < 350
-        right.append(np.mean(model.classes_[run.prediction] == y[test]))
-    assert np.mean(right) > 0.75
 
 
 def covtype():

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from app import progress
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
 from app.learners.unseen import best_calibration
-from tests.reference.tables import mixed
 
 
 def right(seed, power=1.0):
@@ -102,16 +100,3 @@ def test_one_rare_class_does_not_disable_calibration(learner, rare, calibration)
     P = model.posterior(X)
     np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
     assert ((P > 0) & (P < 1)).all()
-
-
-def test_progress_is_told_for_every_fold():
-    """Five folds and the final fit are reported, rising from 0."""
-    heard = []
-    X, y, _ = mixed(100, 2, 6, words=(), missing=0.0)
-    with progress.listen(lambda fraction, stage: heard.append((round(fraction, 3), stage))):
-        Logistic(calibration="sigmoid", random_state=0).fit(X, y)
-    fractions = [fraction for fraction, _ in heard]
-    assert fractions == sorted(fractions)
-    assert list(dict.fromkeys(fractions)) == [0.0, 0.167, 0.333, 0.5, 0.667, 0.833, 1.0]
-    stages = dict.fromkeys(stage for _, stage in heard)
-    assert list(stages) == [*(f"calibration fold {k} of 5" for k in range(1, 6)), "final fit"]

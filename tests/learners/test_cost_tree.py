@@ -20,7 +20,7 @@ from app.learners.cost_tree.optimise import NodeProblem, grow, halving, improve,
 from app.learners.cost_tree.soft import SMOOTH, Charges, Problem, SoftTree, loss_of
 from app.usecases.feature_costs import parse_prices
 from tests.reference.cost_tree import feed, objective, stand
-from tests.reference.stepwise import owned, simulate, step
+from tests.reference.stepwise import simulate, step
 
 KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
 
@@ -276,17 +276,6 @@ def test_states_equal_the_literal_walk(name):
                 assert state.value is None
 
 
-def test_nothing_known_is_the_prior_and_owned_features_are_free():
-    """Before the root can answer the class shares do; what is owned costs nothing and still opens its group."""
-    model, X = fitted("two")
-    state = step(model.model_, X[:1], np.zeros((1, 5)), PRICES)[0]
-    assert (state.resolved, state.trees, state.spent) == (0, 1, 0.0)
-    np.testing.assert_allclose(state.probabilities, np.bincount(table(missing=0.1)[2]) / 300, atol=0.01)
-    full = simulate(model.model_, X, PRICES).cost
-    assert (simulate(model.model_, X, owned(PRICES, [0])).cost <= full).all()
-    assert simulate(model.model_, X, owned(PRICES, range(5))).cost.sum() == 0
-
-
 def test_it_buys_what_decides_where_it_is_cheap():
     """Noise and the dear copy are not bought, and the tree beats any linear model of all features."""
     X, score, _ = table(2000)
@@ -379,16 +368,6 @@ def test_a_budget_below_every_tree_leaves_the_prior(task):
         assert model.predict(X[:1])[0] == pytest.approx(score.mean())
     else:
         np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
-
-
-def test_evaluation_costs_are_paid_once_on_a_path():
-    """With free features only the weak learners cost, each once."""
-    X, _, y = table()
-    model = CostTree(depth=3, trade_off=1e-4, features="boosted", weak_learners=8, evaluation_cost=0.5,
-                     feature_costs=np.zeros(5), random_state=0).fit(X, y)  # fmt: skip
-    cost = simulate(model.model_, X, model.prices_).cost
-    assert 0 < cost.max() <= 8 * 0.5
-    np.testing.assert_allclose(cost * 2, np.round(cost * 2))
 
 
 def test_a_task_decides_what_it_is():

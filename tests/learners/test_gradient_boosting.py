@@ -37,12 +37,6 @@ def test_raw_probabilities_are_scikit_learns(K, weighted):
     np.testing.assert_allclose(ours.fit(X, y, weights).predict_proba(X), expected, rtol=1e-12)
 
 
-def test_probabilities_are_calibrated_unless_told_otherwise():
-    X, y = table()
-    assert GradientBoosting(max_iter=2, random_state=0).fit(X, y).calibrator_ is not None
-    assert GradientBoosting(max_iter=2, calibration="none").fit(X, y).calibrator_ is None
-
-
 def test_many_categories_are_pooled_and_still_tell_the_class():
     """300 categories are more than scikit-learn takes; those that occur most are told apart."""
     rng = np.random.default_rng(0)

@@ -8,7 +8,6 @@ from sklearn.base import clone
 
 from app.errors import Invalid
 from app.learners.benefit_logistic import BenefitLogistic, rest_weights
-from app.learners.catalogue import resolve
 from app.learners.hierarchical_logistic import HierarchicalLogistic, grouped
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
@@ -96,15 +95,6 @@ def test_benefits_decide_as_in_the_paper():
 matrices = st.lists(st.floats(0.1, 10), min_size=4, max_size=4)
 
 
-@given(matrices, st.integers(1, 50), st.integers(1, 50), st.sampled_from([0, 1]))
-def test_two_classes_group_to_themselves(entries, n0, n1, H):
-    """With one minority class nothing is combined."""
-    right, wrong = entries[:2], entries[2:]
-    B = np.array([[right[0], -wrong[0]], [-wrong[1], right[1]]])
-    G = grouped(B, np.array([n0, n1]), H)
-    np.testing.assert_allclose(G, B if H == 0 else B[::-1, ::-1])
-
-
 @given(st.integers(0, 3), st.integers(0, 10_000))
 def test_grouping_is_the_normalised_one_against_rest(H, seed):
     """The majority's weight against the rest is the reciprocal of what `benefit_logistic` gives the rest."""
@@ -145,24 +135,3 @@ def test_wrong_parameters_are_refused_at_their_place(parameters, loc):
     with pytest.raises(Invalid) as refusal:
         HierarchicalLogistic(**parameters).fit(X, y)
     assert [flaw.loc for flaw in refusal.value.flaws] == [loc]
-
-
-def test_a_request_describes_both_stages():
-    """What a client sends becomes the estimators it names, categories and seed included."""
-    kind, parameters = resolve(
-        {
-            "kind": "hierarchical_logistic",
-            "first": {"kind": "benefit_logistic", "C": 0.5},
-            "second": {"kind": "logistic"},
-        }
-    )
-    B = np.where(np.eye(4) == 1, 1.0, -1.0)
-    model = kind.build(parameters, categorical_features=[2], benefits=B, random_state=1)
-    X, y, _ = table()
-    model.fit(X, y)
-    assert isinstance(model.first_, BenefitLogistic)
-    assert model.first_.C == 0.5
-    assert isinstance(model.second_, Logistic)
-    with pytest.raises(Invalid) as refusal:
-        kind.build(parameters)
-    assert [flaw.loc for flaw in refusal.value.flaws] == ["/benefits"]

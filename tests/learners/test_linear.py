@@ -38,26 +38,6 @@ def unseen_as_missing(rows, X, categorical):
     return rows
 
 
-def dense(columns):
-    return columns.toarray() if sparse.issparse(columns) else np.asarray(columns)
-
-
-@pytest.mark.parametrize(("numbers", "words"), SHAPES)
-@pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_columns_equal_scikit_learns(numbers, words, missing):
-    """Imputing, scaling, marks and one-hot columns are those of scikit-learn's transformers, also on new rows."""
-    X, _, categorical = mixed(200, 2, 1, numbers=numbers, words=words, missing=missing)
-    new, _, _ = mixed(100, 2, 2, numbers=numbers, words=tuple(count + 2 for count in words), missing=0.3)
-    design = Design.fit(X, np.ones(200), categorical)
-    twin = pipeline(X, categorical)
-    for rows in (X, new):
-        columns = dense(design.matrix(rows))
-        assert columns.shape[1] == design.width
-        np.testing.assert_allclose(
-            columns, twin.transform(unseen_as_missing(rows, X, categorical)), rtol=1e-12, atol=1e-12
-        )
-
-
 @pytest.mark.parametrize(("numbers", "words"), SHAPES)
 @pytest.mark.parametrize("K", [2, 3, 5])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
@@ -83,16 +63,6 @@ def test_many_categories_stay_sparse():
     columns = Design.fit(codes, np.ones(3000), [0]).matrix(codes)
     assert sparse.issparse(columns)
     assert columns.nnz == 3000
-
-
-def test_a_weight_counts_as_that_many_rows():
-    """Means and scales are weighted."""
-    X, _, categorical = mixed(60, 2, 5, missing=0.2)
-    weights = np.random.default_rng(0).integers(1, 5, size=60)
-    weighted = Design.fit(X, weights.astype(float), categorical)
-    twin = Design.fit(np.repeat(X, weights, axis=0), np.ones(weights.sum()), categorical)
-    np.testing.assert_allclose(weighted.means, twin.means, rtol=1e-12)
-    np.testing.assert_allclose(weighted.scales, twin.scales, rtol=1e-12)
 
 
 def test_constant_and_empty_columns_are_harmless():

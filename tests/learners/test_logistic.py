@@ -25,26 +25,6 @@ def test_uncalibrated_it_is_the_pipeline_people_write(K, C):
     assert model.converged_
 
 
-def test_missing_and_never_missing_by_hand():
-    """A value missing only at prediction counts as the mean; one missing in training has a term of its own."""
-    X = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 1.0], [3.0, 1.0], [np.nan, 1.0], [np.nan, 1.0]])
-    y = np.array([0, 0, 1, 1, 1, 1])
-    model = Logistic(numeric_transform="none", calibration="none").fit(X, y)
-    mean = X[:, 1].mean()
-    np.testing.assert_allclose(model.posterior(np.array([[1.0, np.nan]])), model.posterior(np.array([[1.0, mean]])))
-    gone, at_mean = model.posterior(np.array([[np.nan, 1.0], [1.5, 1.0]]))[:, 1]
-    assert gone > at_mean + 0.01
-
-
-def test_an_unseen_category_counts_as_missing():
-    """A code beyond training, a code that training skipped, and NaN are all the same."""
-    codes = np.array([0.0, 0.0, 1.0, 1.0, 3.0, 3.0, np.nan, np.nan])[:, None]
-    y = np.array([0, 0, 1, 1, 0, 1, 1, 1])
-    model = Logistic(numeric_transform="none", calibration="none", categorical_features=[0]).fit(codes, y)
-    P = model.posterior(np.array([[2.0], [4.0], [500.0], [np.nan]]))
-    np.testing.assert_array_equal(P, np.tile(P[:1], (4, 1)))
-
-
 def test_a_fit_that_runs_out_of_steps_says_so(monkeypatch):
     """No warning is lost: `converged_` is False."""
     monkeypatch.setattr(scikit, "MAX_STEPS", 2)

@@ -11,22 +11,15 @@ from tests.reference.stepwise import simulate
 from tests.reference.tables import mixed
 
 
-@pytest.mark.parametrize("trees", [1, 16, 37])
-def test_it_is_scikit_learns_forest(trees):
+@pytest.mark.parametrize(("trees", "most"), [(1, "sqrt"), (16, 0.5), (16, 2), (16, "log2"), (37, None)])
+def test_it_is_scikit_learns_forest(trees, most):
     """Without calibration and categories: the probabilities of that forest, grown in one go."""
     X, y, _ = mixed(200, 3, 0, words=())
-    model = RandomForest(n_estimators=trees, calibration="none", min_samples_leaf=2, random_state=3).fit(X, y)
-    theirs = RandomForestClassifier(trees, min_samples_leaf=2, random_state=3).fit(X, y)
+    given = {"n_estimators": trees, "max_features": most, "min_samples_leaf": 2, "random_state": 3}
+    model = RandomForest(calibration="none", **given).fit(X, y)
+    theirs = RandomForestClassifier(**given).fit(X, y)
     new, _, _ = mixed(100, 3, 1, words=())
     np.testing.assert_allclose(model.predict_proba(new), theirs.predict_proba(new), atol=1e-6)
-
-
-@pytest.mark.parametrize("most", [None, "log2", 2, 0.5])
-def test_features_per_split(most):
-    """Everything that scikit-learn takes for the number of features."""
-    X, y, _ = mixed(60, 2, 0, words=())
-    model = RandomForest(n_estimators=3, max_features=most, calibration="none", random_state=0).fit(X, y)
-    assert model.model_.n_trees == 3
 
 
 @pytest.mark.thorough

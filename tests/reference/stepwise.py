@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,7 +33,6 @@ class State:
     reason: str | None
     frontier: tuple[Wanted, ...]
     spent: float
-    remaining: float | None
     resolved: int
     trees: int
     settled: bool
@@ -81,14 +79,6 @@ def from_sklearn(model: RandomForestClassifier) -> FlatForest:
     return FlatForest(flatten(trees, prior / prior.sum()), model.n_features_in_)
 
 
-def owned(prices: Prices, columns: Iterable[int]) -> Prices:
-    """The same prices with these features at 0; acquired, they still open their group."""
-    cost, discounted = prices.cost.copy(), prices.discounted.copy()
-    for j in columns:
-        cost[j] = discounted[j] = 0.0
-    return Prices(cost, discounted, prices.group, prices.groups)
-
-
 def _state(states: States, i: int) -> State:
     columns = states.order[i, : states.wanted[i]]
     prices, waiting = states.price[i, columns].tolist(), states.waiting[i, columns].tolist()
@@ -100,7 +90,6 @@ def _state(states: States, i: int) -> State:
         reason=reason,
         frontier=frontier,
         spent=float(states.spent[i]),
-        remaining=None if math.isinf(states.budget) else max(0.0, states.budget - float(states.spent[i])),
         resolved=int(states.resolved[i]),
         trees=states.trees,
         settled=bool(states.leader[i] >= 0),

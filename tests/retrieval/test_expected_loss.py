@@ -169,13 +169,6 @@ def test_the_order_within_and_outside_the_first_k_does_not_matter(p, name):
     assert found[0].values[k] == pytest.approx(found[1].values[k], abs=2 * found[0].error + 1e-14)
 
 
-def test_curves_can_have_several_minima():
-    """The first rise is no reason to stop."""
-    np.testing.assert_allclose(
-        expected_losses(np.array([1, 0.45, 0.45]), losses.jaccard()).values[1:], [0.3825, 0.38375, 0.36667], atol=5e-6
-    )
-
-
 def test_large_curves_stay_within_their_error_of_a_second_method():
     """At a hundred thousand items, where no double sum reaches, F from its own kernel and as fractional-linear."""
     p = ranked("rare", 100_000)

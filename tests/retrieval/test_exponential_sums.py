@@ -28,9 +28,3 @@ def test_weights_are_positive(power):
     assert zero.sum() < LANES
     assert len(rule.t) % LANES == 0
     assert np.all(np.diff(rule.t[~zero]) > 0)
-
-
-def test_the_sum_is_wrong_outside_the_interval():
-    rule = exponential_sum(1.0, 1, 10)
-
-    assert abs(np.exp(-1e3 * rule.t) @ rule.w * 1e3 - 1) > 1e-3

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid, TooLarge
-from app.retrieval.losses import LOSSES
-from app.retrieval.selection import BY_QUADRATURE, MEANS, check_usable, expected_losses
+from app.retrieval.selection import check_usable, expected_losses
 from tests.reference import losses
 from tests.reference.retrieval import loss_of
 
@@ -35,10 +34,6 @@ def test_losses_in_counts_agree_with_the_definitions(loss, n, empty):
             assert loss.of_counts(tp, k, positives, n, empty=empty) == pytest.approx(expected, abs=1e-15, rel=4e-16)
 
 
-def test_h_mean_of_two_vanishing_rates_is_the_full_loss():
-    assert losses.h_mean().of_counts(np.array(0), np.array(1), np.array(1), 2) == 1.0
-
-
 EXTREMES = st.sampled_from([0.0, -0.0, 1e100, -1e100, 1e-100, -1e-100, 1.0, -1.0])
 
 
@@ -57,8 +52,3 @@ def test_the_largest_coefficients_stay_within_the_floats(c, d, n):
         return
     assert np.isfinite(curve.values).all()
     assert np.isfinite(curve.error)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_has_a_curve(name):
-    assert (name in BY_QUADRATURE) != (name in MEANS)
