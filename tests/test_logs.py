@@ -11,23 +11,6 @@ from pathlib import Path
 from app import logs
 
 
-def test_lines_of_a_turn_are_made_and_written_together_in_the_next(monkeypatch):
-    written: list[bytes] = []
-    monkeypatch.setattr(logs, "_write", written.append)
-
-    async def run():
-        lines = [{"number": number} for number in (1, 2)]
-        for line in lines:
-            logs.write_request(line)
-        before = list(written), "timestamp" in lines[0]
-        await asyncio.sleep(0)
-        return before
-
-    assert asyncio.run(run()) == ([], False)
-    assert [json.loads(line)["number"] for line in written[0].splitlines()] == [1, 2]
-    assert len(written) == 1
-
-
 def test_lines_that_cannot_be_written_do_not_hold_up_later_ones(monkeypatch):
     written: list[bytes] = []
 
