@@ -17,7 +17,6 @@ from app.settings import Settings
 from app.wiring import wire
 from tests.servers.fuzzing import JSON, Sent
 
-PREDICT = "/predict"
 _SECONDS = 120.0  # a request that takes longer hangs
 
 

@@ -95,7 +95,7 @@ async def _checked(app: FastAPI, sent: Sent, document: dict[str, Any], account: 
     for flaw in flaws_of(answer, sent, content, document):
         account.blame(sent, answer, flaw)
     if sent.method == "POST" and sent.path in _MAKING_JOBS and answer.status in (200, 202):
-        await ask(app, Sent("DELETE", f"{sent.path}/{json.loads(answer.body)['id']}"), b"")
+        await ask(app, Sent("DELETE", f"/jobs/{json.loads(answer.body)['id']}"), b"")
     return answer
 
 

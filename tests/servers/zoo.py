@@ -289,12 +289,12 @@ _FORM = b"".join(
 
 
 def _service(datasets: Mapping[str, str], job: str, queued: str) -> Iterator[Sent]:
-    for path in ("/models", "/datasets", "/train", "/compare", "/audit"):
+    for path in ("/models", "/datasets", "/jobs", "/audit"):
         yield Sent("GET", path, query={"page_size": "2"})
-    yield Sent("GET", "/train", query={"status": "succeeded", "model": "plain"})
-    yield Sent("GET", f"/train/{job}", headers={"Prefer": "wait=0"})
-    yield Sent("GET", f"/train/{job}/events")
-    yield Sent("DELETE", f"/train/{queued}")
+    yield Sent("GET", "/jobs", query={"status": "succeeded", "model": "plain"})
+    yield Sent("GET", f"/jobs/{job}", headers={"Prefer": "wait=0"})
+    yield Sent("GET", f"/jobs/{job}/events")
+    yield Sent("DELETE", f"/jobs/{queued}")
     yield Sent("GET", f"/datasets/{datasets['plain']}")
     yield Sent("DELETE", f"/datasets/{datasets['gone']}")
     for animal in (ANIMALS[0], ANIMALS[-2]):
@@ -336,5 +336,5 @@ async def stored(app: FastAPI) -> tuple[dict[str, str], str, str]:
     datasets = {name: json.loads(card.body)["data"]["dataset"] for name, card in cards.items()}
     upload = Sent("POST", "/datasets", _CSV, {"label": "condition", "name": "gone"}, {"Content-Type": "text/csv"})
     datasets["gone"] = json.loads((await asked(app, upload)).body)["id"]
-    jobs = json.loads((await asked(app, Sent("GET", "/train", query={"page_size": "2"}))).body)["jobs"]
+    jobs = json.loads((await asked(app, Sent("GET", "/jobs", query={"page_size": "2"}))).body)["jobs"]
     return datasets, jobs[1]["id"], jobs[0]["id"]
