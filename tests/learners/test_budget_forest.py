@@ -107,16 +107,6 @@ def test_dear_features_are_bought_when_the_budget_allows():
     assert (rich.predict(new) == labels).mean() > (thrifty.predict(new) == labels).mean() + 0.1
 
 
-def test_an_informative_category_is_worth_one_feature():
-    """Categories that decide in no order of their codes are split well all the same."""
-    random = np.random.default_rng(0)
-    X = np.column_stack([random.integers(0, 12, 500), random.normal(size=500)]).astype(float)
-    y = np.isin(X[:, 0], [1, 4, 5, 9]).astype(int)
-    model = BudgetForest(alpha=0, n_estimators=5, categorical_features=[0], random_state=0).fit(X, y)
-    np.testing.assert_array_equal(model.predict(X), y)
-    assert model.model_.columns.tolist() == [0]
-
-
 def test_too_few_rows_to_hold_any_out():
     """One row of each class: what is grown from is validated on."""
     model = BudgetForest(random_state=0).fit(np.array([[0.0], [1.0]]), [0, 1])

@@ -246,6 +246,18 @@ def test_numbers_beyond_single_precision_are_refused_by_column(name):
     assert np.isfinite(model.fit(X[4:], y[4:]).posterior(X)).all()
 
 
+@pytest.mark.parametrize("name", ["budget_forest", "multilabel_forest", "random_forest"])
+def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
+    """One split parts them: it is in the order of their classes."""
+    kind, parameters = resolve({"kind": name} | SMALL.get(name, {}))
+    few = {"max_depth": 1} if name == "budget_forest" else {"min_samples_leaf": 50, "calibration": "none"}
+    X = np.random.default_rng(0).integers(0, 9, (600, 1)).astype(float)
+    y = np.isin(X[:, 0], [1, 4, 8]).astype(int)
+    labels = np.column_stack((y, y)) if kind.labels == "several" else y
+    model = kind.build(parameters | few, categorical_features=[0], random_state=0).fit(X, labels)
+    np.testing.assert_array_equal(model.predict(X), labels)
+
+
 LARGE = 16_384  # bytes from which a cluster sends an array once, and checks that there is room for it
 
 

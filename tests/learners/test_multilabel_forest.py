@@ -63,18 +63,6 @@ def test_labels_that_never_vary_need_no_forest():
     assert np.allclose(P, [1 / 62, 61 / 62, 61 / 62])
 
 
-def test_categories_are_put_in_the_order_of_their_labels():
-    """One split separates categories whatever their codes: the forest of stumps is right about them."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 9, (600, 1)).astype(float)
-    Y = np.column_stack((np.isin(X[:, 0], [1, 4, 8]), np.isin(X[:, 0], [1, 4, 8])))
-    model = MultilabelForest(
-        n_estimators=5, min_samples_leaf=50, calibration="none", categorical_features=[0], random_state=0
-    )
-
-    assert np.array_equal(model.fit(X, Y.astype(int)).predict(X), Y)
-
-
 def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     """By scikit-learn's own leaves, after a refit as well; in as many trees as there is room for."""
     X, Y = drawn(200)
