@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition import extra_trees, nodes
 from app.acquisition.chain import Chain, ChainExperience, Reduced, lacking
 from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders
 from app.acquisition.nodes import MISSING_LEFT, beside
 from app.acquisition.session import Prices
 from app.acquisition.stopping import Blend
-from app.kernels import CALLS
 from tests.reference.chain import passes, shares, without
 from tests.reference.forests import random_prices
 
@@ -282,15 +280,3 @@ def test_what_costs_more_than_the_budget_ends_the_chain():
     assert run.length.tolist() == [1, 1, 1]
     now = model.step(X[:1], np.array([[0, 0, 0, 1, 0]]), prices, 2.0)
     assert now.following[0] == -1
-
-
-def test_compiling_ahead_covers_growing_and_answering():
-    """After `python -m app.kernels` neither compiles anything more."""
-    for call in CALLS.values():
-        call()
-    kernels = (extra_trees.grow_extra, nodes.add_values)
-    compiled = [len(kernel.signatures) for kernel in kernels]
-    model, X, prices = chain(0)
-    model.posterior(X)
-    model.step(X, np.zeros(X.shape), prices)
-    assert [len(kernel.signatures) for kernel in kernels] == compiled

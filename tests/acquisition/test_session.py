@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.forest import FlatForest, states, trace
-from app.acquisition.nodes import add_values, flatten
+from app.acquisition.forest import FlatForest
+from app.acquisition.nodes import flatten
 from app.acquisition.session import Prices
 from app.errors import Invalid
-from app.kernels import CALLS
 from tests.reference.acquisition import full_class, nested, state
 from tests.reference.forests import random_case
 from tests.reference.stepwise import UNAVAILABLE, simulate, step
@@ -145,16 +144,3 @@ def test_what_does_not_fit_is_refused():
     ):
         with pytest.raises(Invalid):
             call()
-
-
-def test_compiling_ahead_covers_what_requests_need():
-    """After `python -m app.kernels` answering compiles nothing more."""
-    for call in CALLS.values():
-        call()
-    kernels = (add_values, states, trace)
-    compiled = [len(kernel.signatures) for kernel in kernels]
-    forest, _, prices, X, _ = random_case(0)
-    forest.posterior(X)
-    forest.step(X, np.zeros(X.shape), prices, 3.0)
-    forest.travel(X, prices, 3.0)
-    assert [len(kernel.signatures) for kernel in kernels] == compiled
