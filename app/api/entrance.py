@@ -1,7 +1,7 @@
 """The entrance for short requests to `POST /predict`: decided and answered before any layer is entered.
 
-It decides nothing itself: a request that is plain by its headers is decoded, decided and encoded by the functions of
-the route. What needs more than these, or is answered with an error, goes through all layers as if nothing had
+It chooses which requests it takes, by their headers and fields; these are decoded, decided and encoded by the
+functions of the route. What needs more than these, or is answered with an error, goes through all layers as if nothing had
 happened, counted once. The rules for keys and rates are the gate's.
 """
 

@@ -71,7 +71,7 @@ class RuleFields(LimitedFields, MatrixFields):
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the matrix alone decides; any field that is not known not to matter may."""
+        """Whether the matrix alone decides: nothing outside `_PLAIN` was sent."""
         return self.rule == "expected_benefit" and self.model_fields_set <= _PLAIN
 
 
