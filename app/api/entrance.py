@@ -1,8 +1,8 @@
 """The entrance for short requests to `POST /predict`: decided and answered before any layer is entered.
 
 It chooses which requests it takes, by their headers and fields; these are decoded, decided and encoded by the
-functions of the route. What needs more than these, or is answered with an error, goes through all layers as if nothing had
-happened, counted once. The rules for keys and rates are the gate's.
+functions of the route. What needs more than these, or is answered with an error, goes through all layers as if nothing
+had happened, counted once. The rules for keys and rates are the gate's.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from app.errors import Damaged, Invalid, Unavailable
 from app.outcomes import rows
 from app.outcomes.decision import COLUMNS, DAY, Asked, Cases, Outcome, Terms, day_of, day_of_id, id_digest
 from app.outcomes.rows import OUTCOME, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
-from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.tables import BY_ID, DECISIONS, ERASED, SEALED_FILES, SEALED_IDS
 from app.storage import Storage
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ROUNDS = 5  # of reading again what others change meanwhile
 _ARRIVALS = ("at", "terms", "truth", "outcome_at", "received_at")
-_BY_ID = (DECISIONS, OUTCOMES, SHADOW_DECISIONS, SEALED_IDS)
 _LOCATED = ("at", "choice", "expected", "digest", "probabilities", "terms")
 Allows = Callable[[str], bool]
 """Whether the caller may see a model."""
@@ -145,7 +144,7 @@ class Archive:
             rows.lock(connection)
             if rows.erased(connection, [id_]):
                 return False
-            for table in _BY_ID:
+            for table in BY_ID:
                 connection.execute(delete(table).where(table.c.id == id_))
             erased = {"id_digest": id_digest(id_), "at": time(), "model": place[0], "day": place[1], "id": id_}
             connection.execute(insert(ERASED).values(erased))

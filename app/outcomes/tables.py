@@ -109,3 +109,6 @@ SHADOW_DECISIONS = Table(
     Column("choice", Integer, nullable=False),  # an index into the same actions
     Index("shadow_decisions_model_day", "model", "day"),
 )
+
+BY_ID = (DECISIONS, OUTCOMES, SHADOW_DECISIONS, SEALED_IDS)
+"""Tables with rows of a decision, by its id."""

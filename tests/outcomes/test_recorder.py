@@ -18,6 +18,7 @@ from app.outcomes.decision import DAY, Batch, Decided, Terms, day_of, id_digest,
 from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import IdsTaken, Recorder, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
+from app.outcomes.upkeep import keep_up
 from tests.jobs.waiting import eventually
 from tests.messages import says
 from tests.outcomes.records import decided, value_of
@@ -366,3 +367,26 @@ def test_requests_do_not_wait_for_a_thread_that_has_ended(recorder, monkeypatch)
     asyncio.run(wait())
     [error] = record(recorder, batch(["b"]))
     assert isinstance(error, Unavailable)
+
+
+def test_what_is_erased_between_a_look_and_an_insert_is_nowhere_after_upkeep(database, archive):
+    """Two processes store the same decision of a client; it is erased when the first has done so."""
+    first, second = RowStore(database, archive.locate), RowStore(database, archive.locate)
+    sent = batch(["visit-1"])
+
+    class Late(dict):
+        """Asked for after the look for the id, and before the insert."""
+
+        def __contains__(self, digest):
+            first.write([sent])
+            assert archive.erase("visit-1")
+            return super().__contains__(digest)
+
+    second.write([replace(sent, terms=Late(sent.terms))])
+    first.close()
+    second.close()
+
+    keep_up(archive, None)
+
+    assert not archive.locate(["visit-1"])
+    assert not list(archive.cases(sent.rows[0].model))

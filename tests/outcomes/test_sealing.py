@@ -494,6 +494,27 @@ def test_files_keep_these_columns(database, archive, sealer):
     ]
 
 
+def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, sealer, monkeypatch):
+    """Its new file has been removed as abandoned when it goes on."""
+    ids = decided(database, 10, at=MONDAY)
+    assert sealer.seal("loan", DATE)
+    assert archive.erase(ids[0])
+    publish, now = Files.publish, sealing.time
+
+    def stopped(files, *args):
+        publish(files, *args)
+        monkeypatch.setattr(sealing, "time", lambda: now() + 25 * 3600)
+        with database.reading() as connection:
+            unread = connection.execute(select(SEALED_FILES.c.file).where(~SEALED_FILES.c.is_current)).scalars().all()
+        sealer.remove(unread)
+
+    with monkeypatch.context() as context:
+        context.setattr(Files, "publish", stopped)
+        with pytest.raises(Replaced):
+            sealer.purge("loan", DATE)
+    assert sorted(i for part in archive.cases("loan", with_ids=True) for i in part.ids) == sorted(ids[1:])
+
+
 def test_the_last_decision_of_a_day_is_erased_with_its_file(database, archive, sealer):
     (one,) = decided(database, 1, at=MONDAY)
     sealer.seal("loan", DATE)
