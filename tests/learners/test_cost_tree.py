@@ -1,6 +1,5 @@
 """The tree of classifiers: its objective, gradients, costs, choice by budget, and the paper's example."""
 
-import copy
 import math
 from functools import cache
 from itertools import pairwise
@@ -100,7 +99,7 @@ def test_a_nodes_function_is_the_objective_where_it_was_built_and_above_it_elsew
         constant = tree.objective() - node.value_and_gradient(start)[0]
         for size in (1e-3, 0.1, 1.0):
             x = start + size * random.normal(size=len(start))
-            other = copy.deepcopy(tree)
+            other = tree.posed(tree.problem)
             W, b, threshold = node.split_up(x)
             other.put(k, W, b, threshold)
             assert other.objective() <= node.value_and_gradient(x)[0] + constant + 1e-9
@@ -121,13 +120,14 @@ def test_the_objective_never_rises(seed, K, lambda_):
 
 
 @pytest.mark.parametrize("K", KINDS)
-def test_cycles_lower_the_objective(K):
-    """A top-down start, then cycles: each value at most the one before, and what does not pay is not used."""
+@pytest.mark.parametrize("greedy", [False, True])
+def test_cycles_from_either_start_lower_the_objective(K, greedy):
+    """Top-down starts, then cycles: each value at most the one before, and what does not pay is not used."""
     posed, _ = problem(K, 11, n=200, lambda_=0.002, rho=0.0)
-    path = improve(grow(posed, 3), 5)
+    path = improve(grow(posed, 3, greedy=greedy), 5)
     assert all(after <= before for before, after in pairwise(path))
     nothing, _ = problem(K, 11, n=200, lambda_=100.0, rho=0.0)
-    tree = grow(nothing, 2)
+    tree = grow(nothing, 2, greedy=greedy)
     assert np.abs(tree.weights).max() < 1e-3
 
 

@@ -19,15 +19,19 @@ _TINY = 1e-12
 _STILL = 10 * SMOOTH
 
 
-def grow(problem: Problem, depth: int) -> SoftTree:
+def grow(problem: Problem, depth: int, *, greedy: bool) -> SoftTree:
     """A tree whose nodes were each fitted as a leaf, when those above were there and none below.
 
-    A node adds one column after the other as long as it lowers the loss by more than its price (Kusner et al. 2014).
+    A node starts from all columns, which the costs shrink (the paper), or adds one column after the other as long as it
+    lowers the loss by more than its price (`greedy`, Kusner et al. 2014): that reaches cheaper trees.
     """
     tree = SoftTree(problem, depth)
     for k in range(2**depth - 1):
         report(k / 2**depth)
-        _add_columns(tree, k)
+        if greedy:
+            _greedy(tree, k)
+        else:
+            _shrink(tree, k)
         if 2 * k + 1 < 2**depth - 1:
             branch(tree, k)
     return tree
@@ -79,7 +83,23 @@ def halving(score: np.ndarray, weights: np.ndarray) -> float:
     return float(score[min(int(np.searchsorted(share, 0.5)), len(score) - 1)])
 
 
-def _add_columns(tree: SoftTree, k: int) -> None:
+def _shrink(tree: SoftTree, k: int) -> None:
+    problem = tree.problem
+    T, L = problem.columns.shape[1], problem.loss.outputs
+    weights = problem.shares * tree.reach(k)
+    start = (np.zeros((T, L)), np.zeros(L))
+    W, b = fit_columns(problem.columns, problem.targets, weights, problem.loss, 1e-4 * weights.sum(), start, 30)
+    _put(tree, k, W, b)
+    update(tree, k, _LEAF_ROUNDS)
+
+
+def _put(tree: SoftTree, k: int, W: np.ndarray, b: np.ndarray) -> None:
+    full = np.zeros(tree.weights.shape[1:])
+    full[:, : W.shape[1]] = W
+    tree.put(k, full, b, 0.0)
+
+
+def _greedy(tree: SoftTree, k: int) -> None:
     problem = tree.problem
     Phi, y, loss = problem.columns, problem.targets, problem.loss
     weights = problem.shares * tree.reach(k)
@@ -100,9 +120,7 @@ def _add_columns(tree: SoftTree, k: int) -> None:
             break
         chosen[best] = True
         paid |= problem.charges.mix(np.arange(T) == best) > 0
-    full = np.zeros(tree.weights.shape[1:])
-    full[:, :L] = W
-    tree.put(k, full, b, 0.0)
+    _put(tree, k, W, b)
     update(tree, k, _LEAF_ROUNDS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -94,13 +95,15 @@ class Setting:
         return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
 
     def path(self, inside: Sample, outside: Sample, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
-        """Trees for rising trade-offs."""
-        total = len(lambdas)
-        for number, lambda_ in enumerate(lambdas):
+        """Trees for rising trade-offs, each starting from the one before; such a path from either start of `grow`."""
+        total = 2 * len(lambdas)
+        soft: SoftTree | None = None
+        for number, (greedy, lambda_) in enumerate(product((False, True), lambdas)):
             with part(number / total, (number + 1) / total, f"tree {number + 1} of {total}"):
                 problem = self.problem(inside.rows, lambda_)
                 with part(0.0, 0.4, "starting nodes"):
-                    soft = grow(problem, self.depth)
+                    again = None if number % len(lambdas) == 0 else soft
+                    soft = again.posed(problem) if again else grow(problem, self.depth, greedy=greedy)
                 with part(0.4, 1.0):
                     improve(soft, _CYCLES)
                 hard = HardTree(soft, self.tolerance)

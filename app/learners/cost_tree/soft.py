@@ -183,6 +183,13 @@ class SoftTree:
         self.losses[k] = problem.loss(S[:, : problem.loss.outputs] + offsets, problem.targets)[0]
         self.mixed[k] = problem.charges.mix(np.square(weights).sum(axis=1))
 
+    def posed(self, problem: Problem) -> SoftTree:
+        """The same nodes with other trade-offs (`lambda_`, `rho`), or on other rows."""
+        tree = SoftTree(problem, len(self.alive).bit_length())
+        for k in np.flatnonzero(self.alive):
+            tree.put(int(k), self.weights[k], self.offsets[k], float(self.thresholds[k]))
+        return tree
+
     def has(self, k: int) -> bool:
         """Whether there is such a node."""
         return k < len(self.alive) and bool(self.alive[k])
