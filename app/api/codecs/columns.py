@@ -66,8 +66,8 @@ def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) 
     if is_moment or pa.types.is_decimal(column.type):
         charge(len(column))  # as text
         try:
-            column.cast(pa.string())
-        except pa.ArrowInvalid as error:  # a time zone that is not known here
+            column.slice(0, 1).cast(pa.string())
+        except pa.ArrowInvalid as error:  # a time zone that is not known here: no row could be written
             raise Invalid.at(pointer(name), f"{name!r} cannot be written as text: {error}") from error
     elif not (is_number(column.type) or is_text(column.type)):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
