@@ -16,10 +16,7 @@ from app.api.hot_protocol import HotProtocol
 from app.decisions.benefit import Prepared
 from tests.conftest import settings_for
 from tests.servers import zoo
-from tests.servers.direct import ask, direct
-from tests.servers.fuzzing import Sent
-
-UNHELD = next(each for each in zoo.ANIMALS if each.name == "unheld").order()
+from tests.servers.direct import Sent, ask, direct
 
 
 @pytest.mark.parametrize(
@@ -39,7 +36,7 @@ def test_known_fields_open_no_way_round_a_check(tmp_path, body):
 
     async def status():
         async with direct(settings_for(tmp_path, workers=0)) as app:
-            await zoo.train(app, [UNHELD])
+            await zoo.train(app, [zoo.UNHELD])
             for known in (plain, {**plain, "benefits": [[0, 1], [-10, 5]]}, {**plain, "benefits": words}):
                 await received(app, on_the_wire(json.dumps(known).encode()))
             return (await received(app, on_the_wire(body))).split()[1]
@@ -115,7 +112,7 @@ def test_the_server_writes_the_same_bytes_without_a_task(tmp_path, monkeypatch):
 
     async def run():
         async with direct(settings_for(tmp_path, workers=0)) as app:
-            await zoo.train(app, [UNHELD])
+            await zoo.train(app, [zoo.UNHELD])
             one = on_the_wire(ROW, mine)
             plain = await received(app, on_the_wire(ROW, mine, *again))
             assert asked == {}
@@ -154,7 +151,7 @@ def test_a_pipelined_request_is_answered_wherever_the_next_one_is_cut(tmp_path):
 def test_no_timer_of_an_answer_runs_on_while_the_next_request_of_the_piece_is_in_progress(tmp_path):
     async def run():
         async with direct(settings_for(tmp_path, workers=0)) as app:
-            await zoo.train(app, [UNHELD])
+            await zoo.train(app, [zoo.UNHELD])
             await received(app, on_the_wire())  # loads the model
             connection, wire = connected(app)
             connection.data_received(on_the_wire() + b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -196,7 +193,7 @@ def test_an_answer_that_is_too_long_is_not_computed_at_the_entrance(tmp_path, mo
 
     async def run():
         async with direct(settings_for(tmp_path, workers=0)) as app:
-            await zoo.train(app, [UNHELD])
+            await zoo.train(app, [zoo.UNHELD])
             await received(app, on_the_wire())
             answered.clear()
             decided.clear()
@@ -218,7 +215,7 @@ def test_every_answer_has_its_log_line_after_the_turn(tmp_path, capfdbinary):
 
     async def run():
         async with direct(settings_for(tmp_path, workers=0, access_log=True)) as app:
-            await zoo.train(app, [UNHELD])
+            await zoo.train(app, [zoo.UNHELD])
             await received(app, on_the_wire())
             await asyncio.gather(*(received(app, one) for one in sent))
             await asyncio.sleep(0)
@@ -239,7 +236,7 @@ def test_a_request_over_its_rate_is_refused_before_it_is_decided(tmp_path, monke
 
     async def run():
         async with direct(settings_for(tmp_path, workers=0, rate_limit="2/day")) as app:
-            await zoo.train(app, [UNHELD])
+            await zoo.train(app, [zoo.UNHELD])
             monkeypatch.setattr(Prepared, "decide", counted)
             assert (await received(app, on_the_wire())).startswith(b"HTTP/1.1 200 ")
             assert (await received(app, on_the_wire())).startswith(b"HTTP/1.1 429 ")
@@ -267,7 +264,7 @@ def test_the_entrance_answers_as_the_route_does(tmp_path):
 
     async def run():
         async with direct(settings_for(tmp_path, workers=0)) as app:
-            await zoo.train(app, [UNHELD])
+            await zoo.train(app, [zoo.UNHELD])
             await ask(app, Sent("POST", "/predict", {}), ROW)  # loads the model
             for row, stakes in product([*ROWS, *ROWS], STAKES):
                 body = json.loads(ROW) | {"instances": [row], "benefits": None} | stakes

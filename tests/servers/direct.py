@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import urllib.parse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,9 +16,28 @@ from starlette.types import Message
 from app.api.app import create_app
 from app.settings import Settings
 from app.wiring import wire
-from tests.servers.fuzzing import JSON, Sent
 
+JSON = "application/json"
 _SECONDS = 120.0  # a request that takes longer hangs
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request, before it is written as bytes."""
+
+    method: str
+    path: str
+    body: Any = None
+    """JSON, or bytes that are sent as they are, or None."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def content_of(sent: Sent) -> bytes:
+    """The body as bytes."""
+    if sent.body is None or isinstance(sent.body, bytes):
+        return sent.body or b""
+    return json.dumps(sent.body).encode()
 
 
 @dataclass(frozen=True)
