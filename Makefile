@@ -62,7 +62,7 @@ docs: $(VENV)/installed-dev  ## build the documentation to site/
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --clean
 
 bench: install  ## measure single requests and batches beside other servers, and write the table of benchmarks/serving.md
-	@$(PY) benchmarks/serving.py 5 quick table
+	@$(PY) benchmarks/serving.py 5 table
 
 LOCK := uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-header --quiet
