@@ -7,8 +7,8 @@ import pytest
 
 from app.evidence.intervals import Mean
 from app.evidence.sequence import Sequence
-from benchmarks.evidence_coverage import NULLS, wrong_sequences
 from tests.effort import THOROUGH
+from tests.evidence.worlds import NULLS, wrong_sequences
 
 STREAMS = 2000 if THOROUGH else 60
 

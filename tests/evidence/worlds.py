@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from app.evidence.intervals import PromiseSums, judge, risk
+from app.evidence.sequence import Sequence
 
 FRAUD = np.array([[0.0, -5.0], [-100.0, -5.0]])
 GRADES = np.array([[1.0, -1.0, 0.0], [-2.0, 5.0, 0.0], [-50.0, -3.0, 8.0]])
@@ -127,3 +128,30 @@ def coverage(world, n, streams, days=1, seed=0):
             held += one.low <= real <= one.high
             found += not one.low <= 0 <= one.high
     return given, held, found
+
+
+DAYS, A_DAY = 200, 25
+NULLS = {
+    "even": ((-1.0, 0.0, 1.0), (0.1, 0.8, 0.1), 0.0),
+    "rare losses": ((1.0, 0.0, -100.0), (0.1, 0.899, 0.001), 0.0),
+    "rare gains": ((-1.0, 0.0, 200.0), (0.1, 0.8995, 0.0005), 0.0),
+    "few that differ": ((-1.0, 0.0, 1.0), (0.005, 0.99, 0.005), 0.0),
+    "an amount for each case": ((-1.0, 0.0, 1.0), (0.1, 0.8, 0.1), 1.0),
+    "rare losses of any amount": ((1.0, 0.0, -20.0), (0.1, 0.895, 0.005), 1.0),
+}  # values, their shares, and the log-normal spread of the amounts that they are multiples of
+
+
+def wrong_sequences(values, shares, spread, streams, seed=0):
+    """The share of null streams whose sequence excludes 0 on any of 200 days, and the mean half width at the end."""
+    rng, wrong, width = np.random.default_rng(seed), 0, 0.0
+    for _ in range(streams):
+        sequence, failed = Sequence(), False
+        for day in range(DAYS):
+            amounts = np.exp(spread * rng.normal(size=A_DAY))
+            gains = amounts * rng.choice(values, A_DAY, p=shares)
+            sequence.add(gains, amounts * min(values), amounts * max(values), day)
+            found = sequence.interval()
+            failed |= not found.low <= 0 <= found.high
+        wrong += failed
+        width += (found.high - found.low) / 2
+    return wrong / streams, width / streams

@@ -1,11 +1,17 @@
-"""Make many recorded decisions as sealed days, and time what a report reads and computes.
+"""What a report on recorded decisions costs, and how often its intervals hold.
 
-    .venv/bin/python benchmarks/outcome_report.py [--rows 10000000] [--days 10] [--seal 100000] [--keep FOLDER]
+    .venv/bin/python benchmarks/outcomes.py [--rows 10000000] [--days 10] [--keep FOLDER]
+    .venv/bin/python benchmarks/outcomes.py --streams 1000
 
-Prints seconds, peak memory of the process, and bytes per decision. Days are written as a worker writes them, from
-arrays in place of rows of a database. `--seal` times the sealing of so many rows of a database as well.
+The first makes decisions as sealed days, written as a worker writes them, from arrays in place of rows of a database.
+It prints seconds, peak memory of the process, and bytes per decision.
 
-The smallest work: `.venv/bin/python benchmarks/outcome_report.py --rows 1000 --days 2`
+The second prints, for each simulated world and number of cases in 30 days, the share of streams that get an interval,
+the share of these intervals that hold the true mean difference, the share of wrong ones in all, and of those that
+exclude 0: false alarms where the promise is kept, else what the verdict finds. Then the same for fewer days, the false
+alarms of gains, which are paired differences, and the errors of the confidence sequence, which is looked at daily.
+
+The smallest work: `.venv/bin/python benchmarks/outcomes.py --rows 1000 --days 2 --streams 2`
 """
 
 from __future__ import annotations
@@ -14,31 +20,35 @@ import argparse
 import os
 import resource
 import shutil
-import sys
 import tempfile
-import threading
 from pathlib import Path
-from time import perf_counter, process_time, sleep
+from time import perf_counter, process_time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import insert, text
+from scipy.special import ndtr, ndtri
+from sqlalchemy import insert
 
 from app.database import Database
+from app.evidence.intervals import FEWEST, MeanSums
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
 from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, Draft, decision_schema, new_name
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES
+from app.outcomes.tables import SEALED_FILES
 from app.usecases.outcome_report.report import Read, document, matured
+from tests.evidence.worlds import A_DAY, DAYS, NULLS, WORLDS, coverage, wrong_sequences
 
 FIRST = 20_000  # the first day
 CLASSES = ("healthy", "ill", "very ill")
 ACTIONS = ("wait", "inspect", "treat")
 MODEL = "triage"
 BATCH = 16 * GROUP
+SIZES = (100, 300, 1_000, 5_000, 20_000)
+MONTH, FEWER_DAYS = 30, (1, 2, 3, 5, 8, 15)
+GAINS = {"even": (1.0, 0.0), "one in eleven": (10.0, 0.0), "one in eleven, an amount for each case": (10.0, 1.0)}
 
 
 def terms(rng: np.random.Generator, version: int) -> Terms:
@@ -159,116 +169,7 @@ def report(archive: Archive, by: str | None) -> str:
     return f"{told['verdict']}, {told['difference']}"
 
 
-def insert_rows(database: Database, count: int, day: int) -> None:
-    """Decisions and outcomes in the tables, as they are before they are sealed."""
-    rng = np.random.default_rng(2)
-    kinds = [terms(rng, 1)]
-    made = columns(rng, day, count, kinds, 0, 1)
-    with database.writing() as connection:
-        values = {"digest": kinds[0].digest, "content": kinds[0].content, "used_at": 0.0}
-        connection.execute(insert(DECISION_TERMS).values(values))
-        for first in range(0, count, 20_000):
-            some = range(first, min(first + 20_000, count))
-            decisions = [
-                {
-                    "id": made["id"][i],
-                    "given": False,
-                    "at": float(made["at"][i]),
-                    "model": "fresh",
-                    "version": 1,
-                    "terms": kinds[0].digest,
-                    "choice": int(made["choice"][i]),
-                    "expected": float(made["expected"][i]),
-                    "probabilities": made["probabilities"][i].tobytes(),
-                    "digest": int(made["digest"][i]),
-                }
-                for i in some
-            ]
-            connection.execute(insert(DECISIONS), decisions)
-            outcomes = [
-                {
-                    "id": made["id"][i],
-                    "model": "fresh",
-                    "day": day,
-                    "truth": int(made["truth"][i]),
-                    "received_at": float(made["received_at"][i]),
-                    "revision": 1,
-                }
-                for i in some
-                if made["known"][i]
-            ]
-            connection.execute(insert(OUTCOMES), outcomes)
-
-
-def longest_wait(database: Database, done: threading.Event, waits: list[float]) -> None:
-    """How long another writer waits, over and over."""
-    while not done.is_set():
-        began = perf_counter()
-        with database.writing() as connection:
-            connection.execute(text("UPDATE decision_terms SET used_at = 1"))
-        waits.append(perf_counter() - began)
-        sleep(0.005)
-
-
-def time_sealing(folder: Path, count: int) -> None:
-    database = Database(os.environ.get("PAYOFF_DATABASE") or f"sqlite:///{folder / 'seal.db'}")
-    migrate(database)
-    archive = Archive(database, str(folder / "sealing"))
-    insert_rows(database, count, FIRST)
-    if database.is_sqlite:
-        print(f"bytes of a row of SQLite: {(folder / 'seal.db').stat().st_size / count:.0f}")
-    done, waits = threading.Event(), []
-    other = threading.Thread(target=longest_wait, args=(database, done, waits))
-    began = perf_counter()
-    print(f"reading {count:,} rows of SQL: {count_of(archive):,} in {perf_counter() - began:.2f} s")
-    other.start()
-    began = perf_counter()
-    archive.sealer.seal("fresh", FIRST)
-    seconds = perf_counter() - began
-    done.set()
-    other.join()
-    p99 = sorted(waits)[int(0.99 * len(waits))]
-    print(f"sealing: {seconds:.2f} s; another writer waited {max(waits):.3f} s at most, p99 {p99:.3f} s")
-    began = perf_counter()
-    id_ = next(part.ids[0] for part in archive.cases("fresh", with_ids=True))
-    print(f"first id: {perf_counter() - began:.2f} s")
-    began = perf_counter()
-    assert archive.locate([id_])
-    print(f"locating one decision of the sealed day: {(perf_counter() - began) * 1e3:.0f} ms")
-    began = perf_counter()
-    archive.erase(id_)
-    print(f"erasing one decision of the sealed day: {(perf_counter() - began) * 1e3:.0f} ms")
-    began = perf_counter()
-    archive.sealer.purge("fresh", FIRST)
-    print(f"writing its files without it: {perf_counter() - began:.2f} s")
-    database.close()
-
-
-def count_of(archive: Archive) -> int:
-    return sum(map(len, archive.cases("fresh")))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--days", type=int, default=10)
-    parser.add_argument("--seal", type=int, default=0)
-    parser.add_argument("--keep", type=Path)
-    chosen = parser.parse_args()
-    folder = chosen.keep or Path(tempfile.mkdtemp())
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        if chosen.rows:
-            run(folder, chosen.rows, chosen.days)
-        if chosen.seal:
-            time_sealing(folder, chosen.seal)
-        print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
-    finally:
-        if not chosen.keep:
-            shutil.rmtree(folder)
-
-
-def run(folder: Path, rows: int, days: int) -> None:
+def time_report(folder: Path, rows: int, days: int) -> None:
     database = Database(f"sqlite:///{folder / 'payoff.db'}")
     migrate(database)
     archive = Archive(database, str(folder / "decisions"))
@@ -294,5 +195,76 @@ def run(folder: Path, rows: int, days: int) -> None:
     database.close()
 
 
+def wrong_gains(loss, spread, moves, n, days, streams, seed=0):
+    """The shares of null streams in which the interval of a gain by days, and by independent cases, excludes 0.
+
+    One way risks `loss` where the other pays 1, at odds that are even on average and move with the days (probit).
+    """
+    rng, wrong = np.random.default_rng(seed), np.zeros(2)
+    for _ in range(streams):
+        move = moves * rng.normal(size=days)[np.arange(n) * days // n]
+        lost = rng.random(n) < ndtr(ndtri(1 / (1 + loss)) * np.sqrt(1 + moves**2) + move)
+        gains = np.exp(spread * rng.normal(size=n)) * np.where(lost, -loss, 1.0)
+        if min(lost.sum(), n - lost.sum()) < FEWEST:
+            continue
+        by_days, together = MeanSums(), MeanSums()
+        for day, own in enumerate(np.array_split(gains, days)):
+            by_days.add(own, day)
+            together.add(own)
+        wrong += [not mean.low <= 0 <= mean.high for mean in (by_days.mean(), together.mean())]
+    return wrong / streams
+
+
+def percent(count, streams):
+    """With its standard error."""
+    share = count / streams
+    return f"{100 * share:.1f} ± {100 * np.sqrt(share * (1 - share) / streams):.1f} %"
+
+
+def print_coverage(streams: int) -> None:
+    print(f"{streams} streams each\n| world | days | cases | with interval | held | wrong of all | excludes 0 |")
+    print("|---|---|---|---|---|---|---|")
+    cells = [(world, MONTH, n) for world in WORLDS for n in SIZES]
+    cells += [(world, days, 1_000) for world in WORLDS if "days" in world for days in FEWER_DAYS]
+    for world, days, n in cells:
+        given, held, found = coverage(world, n, streams, days)
+        share = f"{100 * held / given:.1f} %" if given else "-"
+        rest = f"{share} | {percent(given - held, streams)} | {percent(found, streams)}"
+        print(f"| {world} | {days} | {n:,} | {100 * given / streams:.0f} % | {rest} |", flush=True)
+    print("| gains | days move by | days | cases | wrong by days | wrong by cases |\n|---|---|---|---|---|---|")
+    for name, (loss, spread) in GAINS.items():
+        for moves, days, n in ((0.0, 8, 1_000), (0.0, 30, 5_000), (0.25, 8, 1_000), (0.25, 30, 5_000)):
+            own = wrong_gains(loss, spread, moves, n, days, streams) * streams
+            shares = " | ".join(percent(count, streams) for count in own)
+            print(f"| {name} | {moves} | {days} | {n:,} | {shares} |", flush=True)
+    for name, (values, shares, spread) in NULLS.items():
+        wrong, width = wrong_sequences(values, shares, spread, streams)
+        deviation = np.sqrt(np.dot(shares, np.square(values)) * np.exp(2 * spread**2) / (DAYS * A_DAY))
+        print(
+            f"sequence, {name}: wrong {100 * wrong:.2f} %, width {width / (1.96 * deviation):.2f} of one look",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--days", type=int, default=10)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--streams", type=int)
+    chosen = parser.parse_args()
+    if chosen.rows or not chosen.streams:
+        folder = chosen.keep or Path(tempfile.mkdtemp())
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            time_report(folder, chosen.rows or 10_000_000, chosen.days)
+        finally:
+            if not chosen.keep:
+                shutil.rmtree(folder)
+        print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    if chosen.streams:
+        print_coverage(chosen.streams)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
