@@ -36,7 +36,6 @@ from app.polling import Changes
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
-_RETRY_SECONDS = 1.0
 _READ_ONLY = "25006"  # SQLSTATE of a standby before it is promoted
 _WAIT_SECONDS = 0.25
 _LOCKED_SECONDS = 0.01
@@ -176,19 +175,19 @@ class Database:
     @contextmanager
     def _trying(self) -> Iterator[None]:
         """Raise DatabaseAway if the database does not answer; errors of statements are raised as they are."""
-        with self._breaker.passing(DatabaseAway):
-            try:
-                yield
-            except SQLAlchemyError as error:
-                cause = error.orig if isinstance(error, DBAPIError) else None
-                if not _is_away(error, cause):
-                    raise
-                raise self._away(error, cause) from error
+        self._breaker.admit(DatabaseAway)
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) else None
+            if not _is_away(error, cause):
+                raise
+            raise self._away(error, cause) from error
 
     def _away(self, error: Exception, cause: BaseException | None) -> DatabaseAway:
         """Note that the database does not answer; the error that says so."""
         if not self.is_sqlite and _postgres().is_silence(cause):
-            self._breaker.trip("it did not answer a moment ago", _RETRY_SECONDS)
+            self._breaker.trip("it did not answer a moment ago")
         file = self.engine.url.database if self.is_sqlite else None
         found = DAMAGED if is_damage(cause) else unwritable(file) if file else None
         why = " ".join(str(cause or error).split())

@@ -298,17 +298,6 @@ def test_a_silent_database_is_asked_by_few_and_the_others_do_not_wait(distant, p
     assert numbers(distant) == [1]
 
 
-def test_a_long_transaction_that_was_answered_keeps_nobody_out_after_a_failure(sqlite):
-    """As a snapshot of a backup, beside the leases of jobs that workers renew."""
-    sqlite._breaker.trip("away", 0)
-
-    with sqlite.reading(without_timeout=True):
-        sqlite._breaker.trip("away", 0)
-        for n in range(30):
-            add(sqlite, n)
-    assert len(numbers(sqlite)) == 30
-
-
 def test_a_server_that_starts_later_is_waited_for(postgres_url, proxy):
     proxy.kill()
     late = Database(make_url(postgres_url).set(port=proxy.port).render_as_string())

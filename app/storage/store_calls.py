@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 _FIRST_PAUSE = 0.2  # seconds before the second try, doubled before each further one
 _LONGEST_PAUSE = 5.0
-_REST_SECONDS = 1.0  # after a failure
 # What waiting does not fix, by the store's code: reported at once, and ends a start.
 _REFUSALS = frozenset({
     "NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed", "InvalidAccessKeyId",
@@ -53,29 +52,29 @@ class StoreBreaker(CircuitBreaker):
     def call(self, work: Callable[[], T]) -> T:
         """What `work` returns; it may be done twice. FileNotFoundError and AlreadyExistsError are answers, too."""
         until, pause, first = monotonic() + self._retry_seconds, _FIRST_PAUSE, True
-        with self.passing(Unavailable):
-            while True:
-                try:
-                    result = work()
-                except Exception as error:
-                    failure = _failure_of(self._name, error)
-                    if failure is None:
-                        self.reset()
-                        raise
-                    note_failure(self._name)
-                    if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
-                        self._rest(failure, error)
-                        raise failure from error
-                else:
+        self.admit(Unavailable)
+        while True:
+            try:
+                result = work()
+            except Exception as error:
+                failure = _failure_of(self._name, error)
+                if failure is None:
                     self.reset()
-                    return result
-                sleep(pause)
-                pause, first = min(2 * pause, _LONGEST_PAUSE), False
+                    raise
+                note_failure(self._name)
+                if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
+                    self._rest(failure, error)
+                    raise failure from error
+            else:
+                self.reset()
+                return result
+            sleep(pause)
+            pause, first = min(2 * pause, _LONGEST_PAUSE), False
 
     def _rest(self, failure: Unavailable, error: Exception) -> None:
         if not self.reason:
             _log.warning("%s: %s", failure.detail, _code_of(error) or str(error).partition("\n")[0])
-        self.trip(failure.detail, _REST_SECONDS)
+        self.trip(failure.detail)
 
 
 def _failure_of(name: str, error: Exception) -> Unavailable | None:

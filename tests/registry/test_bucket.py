@@ -5,8 +5,9 @@ from time import monotonic, sleep
 
 import pytest
 
+from app import circuit_breaker
 from app.errors import Conflict, NotFound, Unavailable
-from app.storage import FileCache, store_calls
+from app.storage import FileCache
 from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
@@ -14,7 +15,7 @@ in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 
 @pytest.fixture
 def impatient(impatient, monkeypatch):
-    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0)
 
 
 @everywhere

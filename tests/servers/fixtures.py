@@ -12,10 +12,11 @@ import obstore
 import pytest
 from sqlalchemy import make_url
 
+from app import circuit_breaker
 from app.database import Database
 from app.jobs.queue import Queue
 from app.migrations import migrate
-from app.storage import objects, store_calls
+from app.storage import objects
 from tests.servers import postgres
 from tests.servers.dask import DaskCluster
 from tests.servers.postgres import Postgres
@@ -98,7 +99,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second instead of four for an answer of the store, and a short rest; other numbers are the real ones."""
     monkeypatch.setattr(objects, "_CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(objects, "_SECONDS", 0.5)
-    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.2)
+    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.2)
 
 
 @pytest.fixture

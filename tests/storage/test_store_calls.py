@@ -2,14 +2,14 @@
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import monotonic, sleep
 
 import pytest
 
+from app import circuit_breaker
 from app.errors import Conflict, NotFound, Unavailable, Unusable
-from app.storage import Storage, store_calls
+from app.storage import Storage
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}
@@ -91,7 +91,7 @@ ASKS = {
 @pytest.mark.thorough
 def test_a_store_in_trouble_is_unavailable_soon_and_well_again_after_it(store, way, trouble, monkeypatch):
     """Whatever is asked of it; and nothing that was whole is left half-written or half-removed."""
-    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)  # all are to reach it
+    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0)  # all are to reach it
     getattr(way, trouble)()
     asks = ("read", "folders", "publish", "write", "remove") if trouble == "hang" else ASKS
     for ask in asks:
@@ -117,29 +117,8 @@ def test_one_failure_is_not_told(store, way):
     assert store.read("a/1", "table") == FILES["table"]
 
 
-@pytest.mark.thorough
-def test_while_a_store_hangs_only_one_waits_for_it(store, way, monkeypatch):
-    """Otherwise every thread of the service would stand there, one request after the other."""
-    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
-    way.hang()
-    with pytest.raises(Unavailable):
-        store.read("a/1", "table")
-
-    def ask(_):
-        began = monotonic()
-        with pytest.raises(Unavailable):
-            store.read("a/1", "table")
-        return monotonic() - began
-
-    with ThreadPoolExecutor(8) as pool:
-        waits = sorted(pool.map(ask, range(8)))
-
-    assert waits[0] < 0.5
-    assert waits[5] < waits[7]
-
-
 def test_after_a_failure_the_store_is_left_alone_for_a_while(refusing, monkeypatch):
-    monkeypatch.setattr(store_calls, "_REST_SECONDS", 60.0)
+    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 60.0)
     store, server = refusing(503, "SlowDown")
     with pytest.raises(Unavailable):
         store.check()
@@ -175,7 +154,7 @@ def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch
     ],
 )
 def test_what_no_waiting_mends_is_named(refusing, caplog, monkeypatch, status, code):
-    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0)
     store, _ = refusing(status, code)
 
     for ask in ("check", "read", "folders", "publish"):
