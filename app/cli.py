@@ -1,4 +1,4 @@
-"""The command line: `payoff serve | worker | demo | check | keys | …`, and the client's."""
+"""The command line: `payoff serve | worker | demo | check | keys | rebuild`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,18 @@ from importlib import import_module
 
 from app import __version__
 
-_OF_CLIENT = {  # of `payoff_client.commands`, which is imported for them alone
-    "predict": "decide for a file of cases",
-    "train": "train a model on a file",
-    "retrieve": "choose sets with the smallest expected loss",
-    "acquire": "ask for a case's features one by one until it is decided",
-    "compare": "compare what learners and rules earn",
-    "models": "list models, show one, move an alias",
-    "outcomes": "report or send what became of recorded decisions",
-}
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code, 0 on success."""
-    given = sys.argv[1:] if arguments is None else arguments
-    return _as_client(given) if given and given[0] in _OF_CLIENT else _run(_parser().parse_args(given))
+    chosen = _parser().parse_args(arguments)
+    if chosen.command == "serve":
+        gc.disable()  # until it has started: what is imported stays, and searching it takes a tenth of the time
+    # The one that runs: a worker needs no HTTP server.
+    code: int = import_module(f"app.commands.{chosen.command}").run(chosen)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,8 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     examined.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
     _describe_keys(commands.add_parser("keys", help="make, list and revoke API keys"))
     commands.add_parser("rebuild", help="publish the stored models that the database does not know")
-    for name, purpose in _OF_CLIENT.items():
-        commands.add_parser(name, help=f"{purpose} (a client's command)", add_help=False)
     return parser
 
 
@@ -76,23 +69,6 @@ def _describe_keys(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list", help="list all keys without their secrets")
     revoke = actions.add_parser("revoke", help="revoke a key; takes effect in every process within a second")
     revoke.add_argument("key", help="id or name of the key")
-
-
-def _run(chosen: argparse.Namespace) -> int:
-    if chosen.command == "serve":
-        gc.disable()  # until it has started: what is imported stays, and searching it takes a tenth of the time
-    # The one that runs: a worker needs no HTTP server, and a client nothing of the service.
-    code: int = import_module(f"app.commands.{chosen.command}").run(chosen)
-    return code
-
-
-def _as_client(arguments: Sequence[str]) -> int:
-    try:
-        from payoff_client import commands  # noqa: PLC0415 - a service needs no client
-    except ModuleNotFoundError as error:
-        print(f"payoff: {arguments[0]} needs the client: pip install payoff-client ({error})", file=sys.stderr)
-        return 2
-    return commands.main(arguments, prog="payoff")
 
 
 def port(text: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 
 import pytest
 from payoff_client import commands
@@ -66,18 +65,6 @@ def test_a_port_in_use_is_reported_before_the_start(tmp_path):
         f"payoff: cannot listen at 127.0.0.1:{port} (Address already in use); choose another with --port or --host\n",
     )
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_clients_commands_are_those_of_the_client(capsys, monkeypatch):
-    assert {name: text for name, (text, *_) in commands.COMMANDS.items()} == cli._OF_CLIENT
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["predict", "--help"])
-    assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("usage: payoff predict ")
-
-    monkeypatch.setitem(sys.modules, "payoff_client", None)
-    assert cli.main(["predict", "triage", "cases.csv"]) == 2
-    assert "pip install payoff-client" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("main", [cli.main, commands.main])

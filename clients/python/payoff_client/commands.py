@@ -54,9 +54,9 @@ def arg(name: str, text: str | None = None, **options: Any) -> Argument:
     return name, {"help": text, **options}
 
 
-def parser(prog: str = "payoff-client") -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The parser of all commands; shtab makes of it a script that completes them in a shell."""
-    found = argparse.ArgumentParser(prog=prog, description=f"Use a running service. {_CODES}")
+    found = argparse.ArgumentParser(prog="payoff-client", description=f"Use a running service. {_CODES}")
     found.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = found.add_subparsers(dest="command", required=True)
     for name, (text, arguments, _) in COMMANDS.items():
@@ -68,9 +68,9 @@ def parser(prog: str = "payoff-client") -> argparse.ArgumentParser:
     return found
 
 
-def main(arguments: Sequence[str] | None = None, *, prog: str = "payoff-client") -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    chosen = parser(prog).parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     warnings.simplefilter("always", errors.PayoffWarning)
     warnings.showwarning = lambda message, *_others: say(f"warning: {message}")
     retries = logging.StreamHandler()  # nobody waits without knowing why
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "payoff-client")
     except KeyboardInterrupt:
         return 130
     except tuple(kind for kinds in _EXIT.values() for kind in kinds) as error:
-        say("\n".join([f"{prog}: {error}", *getattr(error, "__notes__", ())]))
+        say("\n".join([f"payoff-client: {error}", *getattr(error, "__notes__", ())]))
         return next(code for code, kinds in _EXIT.items() if isinstance(error, kinds))
     finally:
         LOG.removeHandler(retries)
