@@ -68,6 +68,7 @@ class Database:
         if not self.is_sqlite:
             self._reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self.changes = Changes(self.reading)
+        self.failures = 0  # statements that it did not answer
         self._breaker = CircuitBreaker()
         self._answered: bool | None = None  # so that changes are logged once; None: not asked yet
 
@@ -186,6 +187,7 @@ class Database:
 
     def _away(self, error: Exception, cause: BaseException | None) -> DatabaseAway:
         """Note that the database does not answer; the error that says so."""
+        self.failures += 1
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago")
         file = self.engine.url.database if self.is_sqlite else None

@@ -391,8 +391,8 @@ def test_before_the_service_itself(balancer, tmp_path):
 
         assert refused == [401, 401, 401]
         assert stored.status_code == 201, stored.text
-        assert service.get("/metrics", headers={"X-API-Key": KEY}).text.count("payoff_requests_total") > 1
-        assert not any(b"payoff_requests_total" in answer for answer in answers)
+        assert service.get("/metrics", headers={"X-API-Key": KEY}).text.count("payoff_request_seconds_count") > 1
+        assert not any(b"payoff_request_seconds_count" in answer for answer in answers)
 
 
 # slow clients, and many
