@@ -60,9 +60,6 @@ home folder."""
     jobs_per_key: int | None = Field(default=None, ge=1)
     """Maximum number of queued and running jobs of one key; by default unlimited."""
 
-    signing_key: SecretStr | None = None
-    """Key that signs published models (HMAC-SHA256); if set, models without a valid signature are rejected."""
-
     allow_version_skew: bool = False
     """Load models that were trained with another version of scikit-learn, at your own risk."""
 
@@ -139,7 +136,7 @@ request that can never fit. Default: a third of the memory of the container or m
     shutdown_seconds: float = Field(default=20, ge=0)
     """Seconds that running requests have to finish when the service stops."""
 
-    @field_validator("admin_key", "signing_key")
+    @field_validator("admin_key")
     @classmethod
     def _none_where_empty(cls, key: SecretStr | None) -> SecretStr | None:
         """An empty variable sets no key, as in an env file that leaves it out; one of blanks is a mistake.

@@ -113,14 +113,12 @@ def open_ports(
         max_upload_bytes=int(settings.max_upload_mb * _MB),
         reader_bytes=settings.upload_memory_mb * _MB,
     )
-    signing_key = settings.signing_key.get_secret_value().encode() if settings.signing_key else None
     queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
     kept = None
     if Storage.is_remote(settings.models) and settings.local_copies_mb:
         kept = FileCache(settings.home.absolute() / "copies", settings.local_copies_mb * _MB)
     files = Files(
         settings.models,
-        signing_key=signing_key,
         allow_version_skew=settings.allow_version_skew,
         retry_seconds=retry_seconds,
         kept=kept,

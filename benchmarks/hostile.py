@@ -44,7 +44,6 @@ PEAK_MB, LIVE_MS = 1000, 250
 KEY = "administrator-5d1b"
 SETTINGS = {
     "admin_key": KEY,
-    "signing_key": "signature",
     "workers": 0,
     "access_log": False,
     "log_level": "warning",

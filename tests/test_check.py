@@ -22,7 +22,7 @@ ENVIRONMENT = {"PATH": "/bin", "PAYOFF_HOME": "there"}
 
 @pytest.fixture
 def settings(tmp_path):
-    return settings_for(tmp_path, admin_key="a", signing_key="s")
+    return settings_for(tmp_path, admin_key="a")
 
 
 @pytest.fixture
@@ -69,19 +69,17 @@ def test_a_misspelt_setting_is_told_with_the_nearest_name(settings):
 
 
 def test_empty_keys_are_none_and_said_to_be_missing(tmp_path):
-    """They open the service, and have models loaded unsigned: they must not be taken for keys."""
-    settings = settings_for(tmp_path, admin_key="", signing_key="")
+    """They open the service: they must not be taken for keys."""
+    settings = settings_for(tmp_path, admin_key="")
 
-    assert (settings.admin_key, settings.signing_key) == (None, None)
+    assert settings.admin_key is None
     said = " ".join(amiss(settings)["settings"])
     assert "PAYOFF_ADMIN_KEY is not set" in said
-    assert "PAYOFF_SIGNING_KEY is not set" in said
 
 
 def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
-    for name in ("admin_key", "signing_key"):
-        with pytest.raises(ValidationError, match="contains only blanks"):
-            Settings(**{name: " \n"})
+    with pytest.raises(ValidationError, match="contains only blanks"):
+        Settings(admin_key=" \n")
 
     key = Settings(admin_key="k3y\n").admin_key
     assert key is not None
@@ -90,7 +88,7 @@ def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
 
 def test_a_home_that_is_no_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    found = amiss(settings_for(tmp_path, home=tmp_path / "file" / "home", admin_key="a", signing_key="s"))
+    found = amiss(settings_for(tmp_path, home=tmp_path / "file" / "home", admin_key="a"))
 
     assert str(tmp_path / "file" / "home") in found["home"][0]
     assert found["home"][0].startswith("wrong")
@@ -110,8 +108,6 @@ def test_versions_that_cannot_be_loaded_are_named(ports, settings):
         "wrong: triage/1/card.json is not the card that was published",
         "wrong: triage/2/card.json is missing",
     ]
-    other = settings.model_copy(update={"signing_key": Settings(signing_key="another").signing_key})
-    assert any("older/1/card.hmac was not made with this service's key" in line for line in amiss(other)["models"])
 
 
 def test_a_damaged_model_is_found_by_the_deep_look_alone(ports, settings):

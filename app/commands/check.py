@@ -110,9 +110,6 @@ def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fi
     if settings.admin_key is None:
         words = "PAYOFF_ADMIN_KEY is not set: without keys, any client that reaches the service has all permissions"
         yield Finding("settings", "warning", words, "set it, unless only trusted clients can reach the service")
-    if settings.signing_key is None:
-        words = "PAYOFF_SIGNING_KEY is not set: anyone who can write to PAYOFF_MODELS can run code in the service"
-        yield Finding("settings", "warning", words, "set the same one for all processes before the first model")
     yield Finding("settings", "ok", f"{len(settings.model_fields_set)} set")
 
 

@@ -1,22 +1,17 @@
 """Models at rest: a folder for each version, sealed by its card, on a disk or in an object store.
 
 WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whatever code it names. So whoever can write
-into the registry's folder can run code as this service. Without a signing key the digests in the card only guard
-against damage: a writer of the folder can write a card to match. With a signing key, everyone who knows the
-key is trusted, and no one else: a card whose HMAC-SHA256 is absent or wrong is refused before anything is unpickled,
-and since the card holds the digests of the other files, the one signature covers them all. The key guards against
-foreign code, not against old models: aliases and the list of versions are not signed.
+into the registry's folder can run code as this service. The digests in the card guard against damage and mix-ups.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import io
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -31,7 +26,6 @@ from app.registry.snapshot import NUMBER, Key, folder_of
 from app.storage import FileCache, Storage
 
 CARD = "card.json"
-SIGNATURE = "card.hmac"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
 SKLEARN = metadata.version("scikit-learn")  # importing it takes 60 MB and 0.7 s, which linear models do not need
@@ -60,14 +54,12 @@ class Files:
         self,
         url: str,
         *,
-        signing_key: bytes | None = None,
         allow_version_skew: bool = False,
         retry_seconds: float = 0.0,
         kept: FileCache | None = None,
     ) -> None:
         self.storage = Storage(url, CARD, name="PAYOFF_MODELS", retry_seconds=retry_seconds)
         self._kept = kept
-        self._signing_key = signing_key
         self._allow_version_skew = allow_version_skew
 
     def stage(self, card: Card, files: Mapping[str, bytes], at: float) -> Card:
@@ -78,13 +70,12 @@ class Files:
         sealed = card.model_copy(
             update={
                 "sizes": {name: len(content) for name, content in files.items()},
-                "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+                "sha256": {name: _sha256(content) for name, content in files.items()},
                 "created_at": datetime.fromtimestamp(at, UTC),
             }
         )
         content = sealed.to_bytes()
-        signature = {} if self._signing_key is None else {SIGNATURE: self._sign(content)}
-        self.storage.publish(card.folder, {**files, **signature, CARD: content})
+        self.storage.publish(card.folder, {**files, CARD: content})
         return read_card(content)
 
     def folders(self) -> Iterator[tuple[str, list[int]]]:
@@ -114,8 +105,8 @@ class Files:
                 _log.warning("left out: %s", error.detail)
 
     def published_card(self, key: Key, digest: str) -> Card:
-        """A version's card, with the SHA-256 `digest` and, where there is a key, signed by us; Damaged where not."""
-        return _parse(key, self._sealed(key, digest))
+        """A version's card; Damaged where its SHA-256 is not `digest`."""
+        return _parse(key, self._verified(f"{folder_of(key)}/{CARD}", digest, "is not the card that was published"))
 
     def loadable_card(self, key: Key, digest: str) -> Card:
         """The published card; Conflict where another scikit-learn made the version, unless that is allowed."""
@@ -131,7 +122,7 @@ class Files:
     def read(self, card: Card, name: str) -> bytes:
         """A file of a version; Damaged where it is not the one that the card was written for."""
         wrong = "does not have the digest in its card: it was changed or damaged"
-        return self._verified(card.folder, name, _has_digest(card.sha256[name]), wrong)
+        return self._verified(f"{card.folder}/{name}", card.sha256[name], wrong)
 
     def load(self, key: Key, digest: str) -> Loaded:
         """A version in memory: verified before anything is unpickled."""
@@ -144,39 +135,24 @@ class Files:
         """Remove a folder, if it is there."""
         self.storage.remove(folder_of(key))
 
-    def _sealed(self, key: Key, digest: str) -> bytes:
-        """The bytes of a card, whose signature is right where there is a key."""
-        folder = folder_of(key)
-        content = self._verified(folder, CARD, _has_digest(digest), "is not the card that was published")
-        if self._signing_key is not None:
-            signature = self._sign(content)
-            wrong = "was not made with this service's key: the version is not loaded"
-            self._verified(folder, SIGNATURE, lambda found: hmac.compare_digest(found, signature), wrong)
-        return content
-
-    def _verified(self, folder: str, name: str, is_right: Callable[[bytes], bool], wrong: str) -> bytes:
-        """A file of a folder: as it is kept where that is right, else from the store; Damaged where that is wrong."""
-        path = f"{folder}/{name}"
+    def _verified(self, path: str, digest: str, wrong: str) -> bytes:
+        """The file with this SHA-256, as it is kept or from the store; Damaged where that one is wrong."""
         kept = None if self._kept is None else self._kept.get(path)
-        if kept is not None and is_right(kept):
+        if kept is not None and _sha256(kept) == digest:
             return kept
         try:
-            content = self.storage.read(folder, name)
+            content = self.storage.read(path)
         except NotFound as absent:
             raise Damaged(f"{path} is missing") from absent
-        if not is_right(content):
+        if _sha256(content) != digest:
             raise Damaged(f"{path} {wrong}")
         if self._kept is not None:
             self._kept.keep(path, content)
         return content
 
-    def _sign(self, content: bytes) -> bytes:
-        assert self._signing_key is not None
-        return hmac.digest(self._signing_key, content, "sha256").hex().encode()
 
-
-def _has_digest(digest: str) -> Callable[[bytes], bool]:
-    return lambda content: hashlib.sha256(content).hexdigest() == digest
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _unpickle(card: Card, artifact: bytes) -> Any:

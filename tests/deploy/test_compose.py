@@ -100,7 +100,6 @@ SECRETS = {
     "POSTGRES_PASSWORD": {"service", "worker", "metrics-key", "postgres"},
     "STORE_SECRET_KEY": {"service", "worker", "bucket", "store"},
     "PAYOFF_ADMIN_KEY": {"service"},
-    "PAYOFF_SIGNING_KEY": {"service", "worker"},
     "GRAFANA_PASSWORD": {"grafana"},
 }
 

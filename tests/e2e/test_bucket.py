@@ -23,7 +23,7 @@ QUESTION = {"instances": [[50, 70, "mild"]], "rule": "most_probable"}
 
 @pytest.fixture
 def replica(bucket, way):
-    settings = {"models": f"{bucket}/models", "datasets": f"{bucket}/datasets", "signing_key": "a key for the tests"}
+    settings = {"models": f"{bucket}/models", "datasets": f"{bucket}/datasets"}
     replica = Replica(settings, access(way.url))
     yield replica
     replica.close()

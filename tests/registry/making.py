@@ -14,7 +14,6 @@ from app.registry.index import Index
 from app.registry.loaded import Cache, Holdout
 from app.registry.registry import Registry
 
-KEY = b"a key for the tests"
 everywhere = pytest.mark.parametrize("models", ["folder", "s3"], indirect=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 from app import circuit_breaker
 from app.errors import Conflict, NotFound, Unavailable
 from app.storage import FileCache
-from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, publish
+from tests.registry.making import HOLDOUT, everywhere, make_card, make_estimator, publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 
@@ -164,16 +164,15 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way,
 
 
 @in_a_bucket
-@pytest.mark.parametrize("key", [None, KEY])
 def test_a_restart_without_the_store_answers_with_what_is_kept_on_the_disk(
-    another, way, impatient, monkeypatch, tmp_path, key
+    another, way, impatient, monkeypatch, tmp_path
 ):
     """What is kept is not trusted: it is verified like what comes from the store."""
-    publish(another(signing_key=key))
+    publish(another())
     monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
 
     def restart():
-        return another(signing_key=key, kept=FileCache(tmp_path / "copies", 2**30))
+        return another(kept=FileCache(tmp_path / "copies", 2**30))
 
     first = restart()
     first.load("triage")
