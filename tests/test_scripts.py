@@ -16,7 +16,7 @@ SCRIPTS = sorted(
     str(path.relative_to(ROOT)) for path in ROOT.glob("benchmarks/*.py") if "\nif __name__ ==" in path.read_text()
 )
 # The others take more than some five seconds of a processor, most of them because they start servers.
-QUICK = {f"benchmarks/{name}.py" for name in ("defaults", "outcomes", "retrieval_curves")}
+QUICK = {f"benchmarks/{name}.py" for name in ("defaults", "outcomes")}
 
 
 def smallest(script: str) -> list[str]:

@@ -27,7 +27,7 @@ from app.retrieval.quadrature import BY_QUADRATURE, UNIT, Curve
 from app.retrieval.windows import Best, MeanOfRates
 
 # Up to this many items dynamic programming, O(n³/6) on tabled losses, beats the quadrature's O(nodes n), for one set:
-# both take some 30 microseconds here, most of it outside the kernels (benchmarks/retrieval_speed.py, "change-over").
+# both take some 30 microseconds here, most of it outside the kernels.
 DP_LIMIT = 32
 
 MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
@@ -205,7 +205,7 @@ def select_many(p: np.ndarray, offsets: np.ndarray, terms: Terms, *, threads: in
 def seconds(sizes: np.ndarray, terms: Terms) -> float:
     """About how many seconds of a core `select_many` takes for groups of these sizes, within a factor of two.
 
-    Measured on the machine of benchmarks/retrieval_speed.py. TooLarge or Invalid where the loss suits no such group.
+    Measured on two cores. TooLarge or Invalid where the loss suits no such group.
     """
     n = sizes[sizes > BATCH_DP_LIMIT].astype(np.float64)
     largest = int(sizes.max(initial=0))

@@ -1,0 +1,549 @@
+"""Best sets: what they are worth on real data, how fast they are found, and the picture of their curves.
+
+    .venv/bin/python benchmarks/retrieval.py quality [--only NAME] [--repetitions 10]
+    .venv/bin/python benchmarks/retrieval.py labels [--only SET] [--repetitions 5]
+    .venv/bin/python benchmarks/retrieval.py speed [--quick]
+    .venv/bin/python benchmarks/retrieval.py curves
+
+`quality`: Tables 2 and 3 of Natarajan et al. (ICML 2016), done again. For each data set and loss the realised loss of
+three sets of test rows: the one with the smallest expected loss, the one cut at probability 1/2, and the one cut at a
+threshold tuned on training rows. As in the paper, probabilities come from L2-regularised logistic regression, several
+classes are averaged one versus rest, and the threshold is tuned on a part of the training rows that the model did not
+see (a half; the paper does not say how much). Not in the paper: the loss that the chosen set promised, paired
+differences with standard errors (over random splits, else over classes), and the same sets from the service's own
+calibrated `logistic`.
+
+`labels`: sets of labels on new rows, what they were expected to cost, and what they cost. Each set of data is divided
+at random with each seed: 1,000 rows train, up to 1,000 others are judged. `sampled` is the method of `/retrieve` for
+labels that depend on one another; the other rows take the best set of independent labels. Only scene is a real task of
+several labels. In the sets of classes the labels are the classes, of which one is true. The simulated ones:
+scikit-learn's `make_multilabel_classification`; six labels that are independent given the features; two groups of three
+labels, one of each group; six labels with a common cause that is no feature.
+
+`speed`: medians of several runs on one thread unless said otherwise; the targets the project sets itself, then F1
+against Algorithm 1 of the paper, the O(n²) algorithm for F (Ye et al., ICML 2012), each as far as it gets in about a
+minute, and against the plug-in rule (the best k for the expected counts) and the cut at 1/2, with their regrets: how
+much more expected loss their sets have.
+
+`curves`: draws docs/images/retrieval_curves.svg. The items are the first hundred test rows of letter; relevant is B.
+
+The smallest work: `.venv/bin/python benchmarks/retrieval.py quality --repetitions 1 --only 'breast cancer'`
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import csv
+import gzip
+import resource
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from decisions import DATA, load
+from numba import njit
+from sklearn.datasets import make_multilabel_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from app.api.charts import Axis, document, frame, tag, text, through
+from app.kernels import CALLS
+from app.learners.logistic import Logistic
+from app.learners.multilabel import MultilabelForest, MultilabelLogistic
+from app.retrieval.losses import Loss, Terms
+from app.retrieval.sampled import select_sampled
+from app.retrieval.selection import expected_losses, select, select_many
+from app.usecases.retrieve import tuned_cut
+from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
+
+LOSSES = {"F1": f_beta(), "Jaccard": jaccard(), "AM": am(), "G-TP/PR": g_tp_pr()}
+
+# The paper's losses of (proposed, 1/2, tuned). Jaccard on image, cut 1/2, is printed "02500".
+PAPER = {
+    "letter": {"F1": (0.2890, 0.5173, 0.4255), "Jaccard": (0.5728, 0.6368, 0.5682),
+               "AM": (0.1285, 0.2980, 0.1280), "G-TP/PR": (0.4213, 0.4936, 0.4098)},
+    "scene": {"F1": (0.3084, 0.8023, 0.5603), "Jaccard": (0.6460, 0.9794, 0.7920),
+              "AM": (0.4160, 0.4935, 0.4190), "G-TP/PR": (0.4931, 0.9395, 0.6152)},
+    "spambase": {"F1": (0.1552, 0.1202, 0.1161), "Jaccard": (0.2686, 0.2133, 0.1997),
+                 "AM": (0.1220, 0.0990, 0.0910), "G-TP/PR": (0.1506, 0.1169, 0.1087)},
+    "image": {"F1": (0.1458, 0.1429, 0.1419), "Jaccard": (0.2545, 0.2500, 0.2377),
+              "AM": (0.1959, 0.1808, 0.1931), "G-TP/PR": (0.1324, 0.1423, 0.1298)},
+    "breast cancer": {"F1": (0.0207, 0.0411, 0.0234), "Jaccard": (0.0658, 0.0789, 0.0519),
+                      "AM": (0.0204, 0.0399, 0.0170), "G-TP/PR": (0.0340, 0.0410, 0.0266)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows (n, m), binary tasks (n, tasks), and the splits into training and test rows."""
+
+    name: str
+    X: np.ndarray
+    tasks: np.ndarray
+    splits: list[tuple[np.ndarray, np.ndarray]]
+
+
+def table(data: Path, name: str) -> tuple[list[str], np.ndarray]:
+    with gzip.open(data / f"{name}.csv.gz", "rt", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    return header, np.array(rows)
+
+
+def random_splits(groups: np.ndarray, train: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Stratified splits of all rows into so many training rows and the rest."""
+    rows = np.arange(len(groups))
+    return [
+        tuple(train_test_split(rows, train_size=train, stratify=groups, random_state=seed)) for seed in range(count)
+    ]
+
+
+def one_versus_rest(labels: np.ndarray) -> np.ndarray:
+    return labels[:, None] == np.unique(labels)
+
+
+def problems(data: Path, splits: int) -> Iterator[Problem]:
+    _, letter = table(data, "letter")
+    rows = np.arange(len(letter))
+    tasks = one_versus_rest(letter[:, -1])
+    yield Problem("letter", letter[:, :-1].astype(float), tasks, [(rows[:16000], rows[16000:])])
+
+    header, scene = table(data, "scene")
+    labels = scene[:, [j for j, name in enumerate(header) if name.startswith("label_")]].astype(int)
+    single = labels.sum(axis=1) == 1  # 1137 and 1093 rows, the paper's numbers
+    train = scene[single, header.index("split")] == "train"
+    X = scene[single][:, [j for j, name in enumerate(header) if name.startswith("Att")]].astype(float)
+    yield Problem("scene", X, labels[single] == 1, [(np.flatnonzero(train), np.flatnonzero(~train))])
+
+    _, spam = table(data, "spambase")
+    y = spam[:, -1] == "1"
+    yield Problem("spambase", spam[:, :-1].astype(float), y[:, None], random_splits(y, 3071, splits))
+
+    # Two classes made of seven, which ones is not said. The cut at 1/2 has F1, AM and G-TP/PR that only 4/7 relevant
+    # rows explain, so every choice of four classes is one task.
+    _, image = table(data, "image_segmentation")
+    classes = np.unique(image[:, -1])
+    tasks = np.array([np.isin(image[:, -1], four) for four in combinations(classes, 4)]).T
+    yield Problem("image", image[:, :-1].astype(float), tasks, random_splits(image[:, -1], 1300, splits))
+
+    _, cancer = table(data, "breast_cancer_wisconsin")
+    complete = cancer[~np.any(cancer == "?", axis=1)]
+    y = complete[:, -1] == "4"
+    yield Problem("breast cancer", complete[:, :-1].astype(float), y[:, None], random_splits(y, 463, 3 * splits))
+
+
+def logistic(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(X, y)
+    return model.predict_proba(new)[:, 1]
+
+
+def calibrated(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
+    return Logistic(random_state=0).fit(X, y).predict_proba(new)[:, 1]
+
+
+def realised(loss: Loss, chosen: np.ndarray, y: np.ndarray) -> float:
+    return float(loss.of_counts((chosen & y).sum(), chosen.sum(), y.sum(), len(y)))
+
+
+def best_set(loss: Loss, p: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """The loss that the best set has, and the one it promised."""
+    found = select(p, Terms(loss))
+    chosen = np.zeros(len(p), dtype=bool)
+    chosen[found.indices] = True
+    return realised(loss, chosen, y), found.expected_loss
+
+
+def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> np.ndarray:
+    """For each loss: best set, cut 1/2, tuned, promised; then best set and promised from the calibrated model."""
+    p = logistic(X[train], y[train], X[test])
+    fit, tune = train_test_split(train, test_size=0.5, stratify=y[train], random_state=seed)
+    held, on_test = (logistic(X[fit], y[fit], X[rows]) for rows in (tune, test))
+    own = calibrated(X[train], y[train], X[test])
+    found = []
+    for loss in LOSSES.values():
+        cut = tuned_cut(held[None], y[tune][None], loss, 0)
+        best, promised = best_set(loss, p, y[test])
+        simple = realised(loss, p > 0.5, y[test]), realised(loss, on_test > cut, y[test])
+        found.append((best, *simple, promised, *best_set(loss, own, y[test])))
+    return np.array(found)
+
+
+def difference(results: np.ndarray, loss: int, rule: int) -> str:
+    """Best set minus rule, with the standard error over splits, or over tasks where there is one split."""
+    off = results[:, :, loss, 0] - results[:, :, loss, rule]
+    off = off.mean(axis=1) if len(off) > 1 else off[0]
+    return f"{off.mean():+.4f} ±{off.std(ddof=1) / len(off) ** 0.5:.4f}"
+
+
+def report(problem: Problem, results: np.ndarray) -> None:
+    splits, tasks = results.shape[:2]
+    print(f"\n{problem.name}: {splits} split{'s' * (splits > 1)} x {tasks} task{'s' * (tasks > 1)}")
+    print(f"{'':<9}{'paper':^21}   {'here':^21}{'best set minus':^34}{'promised':>9}{'calibrated logistic':>21}")
+    heads = "".join(f"{name:>7}" for name in ("best", "1/2", "tuned"))
+    print(f"{'':<9}{heads}   {heads}{'cut 1/2':>17}{'tuned':>17}{'':>9}{'best':>12}{'promised':>9}")
+    means = results.mean(axis=(0, 1))
+    for i, name in enumerate(LOSSES):
+        paper = "".join(f"{value:>7.4f}" for value in PAPER[problem.name][name])
+        here = "".join(f"{value:>7.4f}" for value in means[i, :3])
+        apart = "".join(f"{difference(results, i, rule):>17}" for rule in (1, 2))
+        print(f"{name:<9}{paper}   {here}{apart}{means[i, 3]:>9.4f}{means[i, 4]:>12.4f}{means[i, 5]:>9.4f}")
+
+
+def quality(only: str | None, splits: int) -> None:
+    for problem in problems(DATA, splits):
+        if only in {None, problem.name}:
+            results = [
+                [outcomes(problem.X, y, train, test, seed) for y in problem.tasks.T]
+                for seed, (train, test) in enumerate(problem.splits)
+            ]
+            report(problem, np.array(results))
+
+
+ROWS = 1000
+SET_LOSSES = (f_beta(), jaccard())
+CLASSES = ("ecoli", "glass", "image_segmentation", "covtype_20k")
+SIMULATED = ("topics", "independent", "groups", "common_cause")
+
+
+def simulated(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng, n = np.random.default_rng(seed), 2 * ROWS
+    if name == "topics":
+        X, Y = make_multilabel_classification(n, 20, n_classes=5, length=40, random_state=seed)
+        return X.astype(float), Y
+    X = rng.normal(size=(n, 15))
+    odds = X @ rng.normal(size=(15, 6)) / 2
+    if name == "groups":
+        utility = (odds + 1.5 * rng.gumbel(size=odds.shape)).reshape(n, 2, 3)
+        return X, (utility == utility.max(axis=2, keepdims=True)).reshape(n, 6).astype(int)
+    cause = 3 * rng.normal(size=(n, 1)) if name == "common_cause" else 0
+    return X, (odds + cause - 1 > rng.logistic(size=odds.shape)).astype(int)
+
+
+def labelled(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    if name in SIMULATED:
+        return simulated(name, seed)
+    if name == "scene":
+        header, scene = table(DATA, name)
+        label, inside = (np.array([name.startswith(start) for name in header]) for start in ("label_", "Att"))
+        return scene[:, inside].astype(float), scene[:, label].astype(int)
+    X, y, _ = load(DATA, name)
+    return X, np.eye(y.max() + 1, dtype=int)[y][:, np.bincount(y) >= 15]
+
+
+def independent(P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
+    """For each loss the best sets (n, L) as 0 and 1, and their mean expected loss."""
+    n, L = P.shape
+    for loss in SET_LOSSES:
+        found = select_many(P.ravel(), np.arange(n + 1) * L, Terms(loss))
+        chosen = np.zeros((n, L), dtype=int)
+        for row, (begin, k) in zip(chosen, zip(found.offsets, found.k, strict=False), strict=True):
+            row[found.order[begin : begin + k]] = 1
+        yield chosen, found.expected_loss.mean()
+
+
+def sampled(model: MultilabelForest, X: np.ndarray, P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
+    for loss in SET_LOSSES:
+        found = select_sampled((vectors[:2] for vectors in model.label_vectors(X)), P, Terms(loss))
+        chosen = np.zeros(P.shape, dtype=int)
+        chosen[np.repeat(np.arange(len(P)), found.k), found.order] = 1
+        yield chosen, found.figures[0].mean()
+
+
+def run(X: np.ndarray, Y: np.ndarray, new: np.ndarray, seed: int) -> dict[str, Iterator[tuple[np.ndarray, float]]]:
+    forest = MultilabelForest(random_state=seed).fit(X, Y)
+    P = forest.posterior(new)
+    theirs = RandomForestClassifier(random_state=seed).fit(X, Y)
+    raw = np.column_stack([p[:, list(c).index(1)] if 1 in c else np.zeros(len(new))
+                           for p, c in zip(theirs.predict_proba(new), theirs.classes_, strict=True)])  # fmt: skip
+    return {
+        "multilabel_forest, sampled": sampled(forest, new, P),
+        "multilabel_forest": independent(P),
+        "multilabel_logistic": independent(MultilabelLogistic(random_state=seed).fit(X, Y).posterior(new)),
+        "scikit-learn's forest": independent(raw),
+    }
+
+
+def labels(only: str | None, seeds: int) -> None:
+    print("Mean loss, and mean expected loss in brackets; in the last column the standard error of the difference to")
+    print("'sampled' over seeds, F1 and Jaccard")
+    for name in [only] if only else ["scene", *CLASSES, *SIMULATED]:
+        figures: dict[str, list[list[float]]] = {}
+        for seed in range(seeds):
+            X, Y = labelled(name, seed)
+            order = np.random.default_rng(seed).permutation(len(X))
+            cut = min(ROWS, len(X) // 2)
+            train, test = order[:cut], order[cut : 2 * cut]
+            for way, answers in run(X[train], Y[train], X[test], seed).items():
+                line = figures.setdefault(way, [])
+                line.append([])
+                for loss, (chosen, expected) in zip(SET_LOSSES, answers, strict=True):
+                    truth = Y[test]
+                    real = loss.of_counts((chosen * truth).sum(1), chosen.sum(1), truth.sum(1), truth.shape[1])
+                    line[-1] += [float(real.mean()), float(expected)]
+        print(f"{name}: {Y.shape[1]} labels, {Y.sum(axis=1).mean():.2f} a row", flush=True)
+        best = np.array(figures["multilabel_forest, sampled"])
+        for way, lines in figures.items():
+            f1, f1_said, j, j_said = np.mean(lines, axis=0)
+            error = (np.array(lines) - best).std(axis=0, ddof=min(1, len(lines) - 1)) / len(lines) ** 0.5
+            print(
+                f"  {way:28}F1 {f1:.3f} ({f1_said:.3f})  Jaccard {j:.3f} ({j_said:.3f})  {error[0]:.3f} {error[2]:.3f}"
+            )
+
+
+LIMIT_SECONDS = 60.0
+
+
+def median(task, runs):
+    """Median wall seconds of some runs."""
+    times = []
+    for _ in range(runs):
+        begun = time.perf_counter()
+        task()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def timed(task, runs):
+    """Median wall seconds and mean processor seconds, which other processes disturb less."""
+    begun = time.process_time()
+    wall = median(task, runs)
+    return wall, (time.process_time() - begun) / runs
+
+
+def scored(n, seed=0):
+    """Probabilities of a calibrated classifier with about 7 % relevant items, most likely first."""
+    scores = np.random.default_rng(seed).normal(-4, 2, n)
+    return np.sort(1 / (1 + np.exp(-scores)))[::-1].copy()
+
+
+@njit(cache=True, nogil=True)
+def algorithm_1(p):
+    """The paper's Algorithm 1 for F1: both laws anew for every k, and their double sum; O(n³)."""
+    n = p.size
+    best, best_k = 1.0, 0
+    front, back = np.empty(n + 1), np.empty(n + 1)
+    for k in range(1, n + 1):
+        for law, lo, hi in ((front, 0, k), (back, k, n)):
+            law[:] = 0.0
+            law[0] = 1.0
+            for i in range(lo, hi):
+                for j in range(i - lo + 1, 0, -1):
+                    law[j] = law[j] * (1 - p[i]) + law[j - 1] * p[i]
+                law[0] *= 1 - p[i]
+        loss = 1.0
+        for t in range(1, k + 1):
+            for m in range(n - k + 1):
+                loss -= front[t] * back[m] * 2 * t / (t + m + k)
+        if loss < best:
+            best, best_k = loss, k
+    return best, best_k
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def grow(law, size, p, out):
+    """The law of one more label; out may not be law."""
+    out[0] = law[0] * (1 - p)
+    for j in range(1, size):
+        out[j] = law[j] * (1 - p) + law[j - 1] * p
+    out[size] = law[size - 1] * p
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def quadratic(p):
+    """Ye et al.'s algorithm for F1, O(n²); prefix laws are kept every sqrt(n) items and redone between."""
+    n = p.size
+    block = int(np.sqrt(n)) + 1
+    kept = np.zeros(((n + block - 1) // block, n + 1))
+    laws = np.zeros((block + 1, n + 1))
+    laws[0, 0] = 1.0
+    for i in range(n):
+        if i % block == 0:
+            kept[i // block] = laws[i % 2]
+        grow(laws[i % 2], i + 1, p[i], laws[(i + 1) % 2])
+    values = 1.0 / np.arange(1.0, 2 * n + 2)  # values[a - 1] = E[1 / (a + number of relevant items behind k)]
+    best, best_k = 1.0, 0
+    for lo in range((n - 1) // block * block, -1, -block):
+        hi = min(lo + block, n)
+        laws[0] = kept[lo // block]
+        for i in range(lo, hi):
+            grow(laws[i - lo], i + 1, p[i], laws[i - lo + 1])
+        for k in range(hi, lo, -1):
+            law, loss, one = laws[k - lo], 1.0, p[k - 1]
+            for t in range(1, k + 1):
+                loss -= 2 * t * law[t] * values[k + t - 1]
+            if loss < best:
+                best, best_k = loss, k
+            for a in range(2 * k):
+                values[a] = one * values[a + 1] + (1 - one) * values[a]
+    return best, best_k
+
+
+def plug_in(p, score):
+    """The k whose set is best at the expected counts."""
+    k = np.arange(1, len(p) + 1)
+    return int(k[np.argmax(score(np.cumsum(p), k, p.sum()))])
+
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def targets(n, runs):
+    print(f"\nTargets at n = {n:,}: one thread, items in order")
+    print(f"{'what':<34}{'loss':<10}{'seconds':>9}{'of CPU':>9}{'target':>9}{'process MB':>12}")
+    p = scored(n)
+    for loss in (f_beta(), f_beta(2.5), jaccard(), am(), g_tp_pr()):
+        target("whole curve", loss, timed(lambda loss=loss: expected_losses(p, loss), runs), "1")
+    shuffled = np.random.default_rng(1).permutation(p)
+    for loss in (f_beta(), g_mean(), h_mean(), auc()):
+        target("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, Terms(loss)), runs), "3")
+    flat = np.full(n, 1e-6)  # no item better than another: the certificate excludes hardly any k
+    for loss in (g_mean(), h_mean()):
+        target("optimum, all equal and rare", loss, timed(lambda loss=loss: select(flat, Terms(loss)), 1), "3")
+    groups = n // 10
+    labels = np.random.default_rng(2).random((groups, 20)).ravel() ** 4
+    offsets = np.arange(groups + 1) * 20
+    for threads in (1, 2):
+        spent = timed(lambda threads=threads: select_many(labels, offsets, Terms(f_beta()), threads=threads), 2 * runs)
+        what = f"{groups:,} sets x 20, {threads} thread{'s' * (threads > 1)}"
+        target(what, f_beta(), spent, "0.1" if threads == 2 else "")
+
+
+def target(what, loss, spent, limit):
+    print(f"{what:<34}{loss.name:<10}{spent[0]:>9.3f}{spent[1]:>9.3f}{limit:>9}{peak():>12.0f}")
+
+
+def against_others(sizes, runs):
+    print("\nF1: seconds, and regret of the simple rules (expected loss beyond the optimum)")
+    print(
+        f"{'n':>9}{'select':>10}{'Alg. 1':>10}{'O(n²)':>10}{'O(n²)/ours':>12}{'agree':>9}{'plug-in':>10}{'cut 1/2':>10}"
+    )
+    spent = {"cubic": 0.0, "square": 0.0}
+    for n in sizes:
+        p = scored(n)
+        ours = median(lambda p=p: select(p, Terms(f_beta())), runs)
+        curve = expected_losses(p, f_beta()).values
+        cells, best = [], select(p, Terms(f_beta())).expected_loss
+        off = 0.0
+        for key, growth, other in (("cubic", 1000, algorithm_1), ("square", 100, quadratic)):
+            if spent[key] * growth > LIMIT_SECONDS:
+                cells.append(None)
+                continue
+            begun = time.perf_counter()
+            loss, _ = other(p)
+            spent[key] = time.perf_counter() - begun
+            cells.append(spent[key])
+            off = max(off, abs(loss - best))
+        for key, missing in zip(spent, cells, strict=True):
+            if missing is None:
+                spent[key] = float("inf")
+        regrets = [
+            curve[plug_in(p, lambda tp, k, positives: 2 * tp / (k + positives))] - best,
+            curve[int((p >= 0.5).sum())] - best,
+        ]
+        shown = "".join(f"{'-' if cell is None else f'{cell:.4f}':>10}" for cell in cells)
+        ratio = "-" if cells[1] is None else f"{cells[1] / ours:.0f}"
+        agree = "-" if cells[1] is None else f"{off:.0e}"
+        print(f"{n:>9,}{ours:>10.5f}{shown}{ratio:>12}{agree:>9}{regrets[0]:>10.1e}{regrets[1]:>10.1e}")
+
+
+def speed(*, quick: bool) -> None:
+    for call in CALLS.values():
+        call()
+    algorithm_1(scored(3))
+    quadratic(scored(3))
+    runs = 3 if quick else 7
+    targets(100_000 if quick else 1_000_000, runs)
+    against_others((100, 1000, 10_000) if quick else (100, 1000, 10_000, 100_000, 1_000_000), runs)
+
+
+IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "retrieval_curves.svg"
+ITEMS, LETTER = 100, 1
+DRAWN = {
+    "Jaccard": jaccard(), "F1": f_beta(), "G-TP/PR": g_tp_pr(), "F2": f_beta(2), "G-Mean": g_mean(), "AM": am(),
+}  # fmt: skip
+COLOURS = {  # on white, and on black
+    "Jaccard": ("#8250df", "#b794f6"), "F1": ("#0a58b5", "#6cb0ff"), "G-TP/PR": ("#1a7f37", "#4ac26b"),
+    "F2": ("#b35900", "#f0a04b"), "G-Mean": ("#bf3989", "#f778ba"), "AM": ("#5b6470", "#9aa4b0"),
+}  # fmt: skip
+WIDTH, HEIGHT, RIGHT = 860.0, 480.0, 640.0
+
+
+def styles() -> str:
+    light, dark = (
+        "".join(
+            f".{name(loss)}{{stroke:{pair[tone]}}}.{name(loss)}-text{{fill:{pair[tone]}}}"
+            for loss, pair in COLOURS.items()
+        )
+        for tone in (0, 1)
+    )
+    shape = "path{stroke-width:1.8}"
+    return tag("style", f"{shape}{light}@media (prefers-color-scheme:dark){{{dark}}}")
+
+
+def name(loss: str) -> str:
+    return loss.lower().replace("/", "-")
+
+
+def drawn(p: np.ndarray, label: str, loss: Loss, x: Axis, y: Axis, height: float) -> str:
+    """A curve, a dot at its least value, and its row of the key."""
+    found = select(p, Terms(loss, curve=True))
+    assert found.curve is not None
+    words = f"{label}: k = {found.k}, loss {found.expected_loss:.3f}"
+    return (
+        through(x, y, list(enumerate(found.curve)), name(label), steps=True)
+        + tag("circle", cx=x.at(found.k), cy=y.at(found.expected_loss), r=4, cls=f"{name(label)}-text")
+        + text(RIGHT + 24, height, words, cls=f"{name(label)}-text")
+    )
+
+
+def curves() -> None:
+    letter = next(problems(DATA, 1))
+    train, test = letter.splits[0]
+    y = letter.tasks[:, LETTER]
+    rows = test[:ITEMS]
+    p, truth = logistic(letter.X[train], y[train], letter.X[rows]), y[rows]
+    x, up = Axis(0, ITEMS, 56, RIGHT), Axis(0, 1, 420, 90)
+    parts = [
+        text(24, 26, "Expected loss of retrieving the k most likely items", cls="heading"),
+        text(24, 46, f"{ITEMS} test rows of Letter Recognition, {p.sum():.1f} expected to be the letter B "
+             f"({truth.sum()} are); no probability reaches 1/2", cls="soft"),
+        styles(), frame(x, up, "k: how many are retrieved", "expected loss L_k"),
+    ]  # fmt: skip
+    assert p.max() < 0.5
+    parts += [drawn(p, label, loss, x, up, 90 + 22 * row) for row, (label, loss) in enumerate(DRAWN.items())]
+    best = "; ".join(f"{label} k = {select(p, Terms(loss)).k}" for label, loss in DRAWN.items())
+    picture = document(WIDTH, HEIGHT, "".join(parts), "Expected losses by size of set", f"The best sets: {best}.")
+    IMAGE.write_text(picture + "\n", encoding="utf-8")
+    print(best)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("quality", "labels", "speed", "curves"))
+    parser.add_argument("--only", help="one set of data")
+    parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer runs")
+    given = parser.parse_args()
+    if given.what == "quality":
+        quality(given.only, given.repetitions or 10)
+    elif given.what == "labels":
+        labels(given.only, given.repetitions or 5)
+    elif given.what == "speed":
+        speed(quick=given.quick)
+    else:
+        curves()
+
+
+if __name__ == "__main__":
+    main()
