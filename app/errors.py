@@ -123,22 +123,9 @@ def reject(flaws: Iterable[Flaw], detail: str = "") -> None:
 class NotFound(PayoffError, status=404):
     """Not found"""
 
-    def __init__(self, detail: str, flaws: Iterable[Flaw] = (), *, hint: str = "") -> None:
-        """`hint` ends the words with what there is instead, for those who may see that."""
-        ending = f"; {hint}" if hint else ""
-        super().__init__(detail + ending, [Flaw(flaw.loc, flaw.msg + ending) for flaw in flaws])
-        self._ending = ending
-
     def at_place(self, *locs: str) -> NotFound:
         """An equal error at these places in the body, or at none where the path or a query parameter names it."""
-        found = NotFound(self.detail, [Flaw(loc, self.detail) for loc in locs])
-        found._ending = self._ending
-        return found
-
-    def curt(self) -> NotFound:
-        """An equal error without the hint."""
-        cut = (Flaw(flaw.loc, flaw.msg.removesuffix(self._ending)) for flaw in self.flaws)
-        return NotFound(self.detail.removesuffix(self._ending), cut)
+        return NotFound(self.detail, [Flaw(loc, self.detail) for loc in locs])
 
 
 class Conflict(PayoffError, status=409):

@@ -178,11 +178,8 @@ def install(app: FastAPI) -> None:
 
         app.add_exception_handler(kind, formed)
 
-    async def own(request: Request, error: Exception) -> Response:
+    async def own(_request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.PayoffError)
-        caller = request.scope.get("state", {}).get("caller")
-        if isinstance(error, errors.NotFound) and caller is not None and caller.models:
-            error = error.curt()  # who may not see all models is not told, either, which others there are
         return respond(error)
 
     async def validation(_request: Request, error: Exception) -> Response:

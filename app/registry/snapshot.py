@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from app.errors import Invalid, NotFound
 from app.registry.card import NAME
-from app.text import some_of
 
 NUMBER = "[1-9][0-9]{0,8}"  # of a version
 
@@ -16,7 +15,6 @@ Key = tuple[str, int]
 
 _REFERENCE = re.compile(rf"(?P<name>{NAME})(?::(?P<version>{NUMBER})|@(?P<alias>{NAME}))?")
 _NAME = re.compile(NAME)
-_MAX_NAMED = 10
 
 
 def folder_of(key: Key) -> str:
@@ -90,20 +88,14 @@ class Snapshot:
         return list(dict.fromkeys((*aliased, *latest)))
 
     def resolve(self, text: str) -> Key:
-        """The version that a reference means; Invalid where it is none, NotFound, naming what there is, otherwise."""
+        """The version that a reference means; Invalid where it is none, NotFound otherwise."""
         key = self.references.get(text)
         if key is None:
-            raise self._unknown(text).at_place("/model")  # every caller calls a reference `model`
+            Reference.parse(text)
+            raise absent(text).at_place("/model")  # every caller calls a reference `model`
         return key
 
-    def _unknown(self, text: str) -> NotFound:
-        name = Reference.parse(text).name
-        own = [reference for reference, key in self.references.items() if key[0] == name != reference]
-        there_are = own[::-1] or sorted({key[0] for key in self.digests})  # aliases and new versions first
-        hint = f"there are: {some_of(there_are, _MAX_NAMED)}" if there_are else "there are no models yet"
-        return absent(text, hint)
 
-
-def absent(reference: str, hint: str = "") -> NotFound:
+def absent(reference: str) -> NotFound:
     """The error for a model, a version or an alias that does not exist."""
-    return NotFound(f"there is no model {reference!r}", hint=hint)
+    return NotFound(f"there is no model {reference!r}")

@@ -299,4 +299,4 @@ def test_what_is_missing_is_named_in_the_same_words_everywhere(ports, ask):
     for reference, seen in (("none", no_model), ("triage:7", no_version), ("triage@x", no_alias)):
         with pytest.raises(NotFound) as caught:
             ports.registry.resolve(reference)
-        assert seen == {caught.value.curt().detail}, reference
+        assert seen == {caught.value.detail}, reference

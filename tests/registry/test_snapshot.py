@@ -52,31 +52,10 @@ def test_references_mean_versions(text, key):
     assert SNAPSHOT.resolve(text) == key
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("stroke", "no model 'stroke'; there are: heart, triage"),
-        ("triage:3", "no model 'triage:3'; there are: triage@champion, triage:10, triage:2, triage:1"),
-        ("triage@best", "no model 'triage@best'; there are: triage@champion, "),
-        ("heart@best", "no model 'heart@best'; there are: heart:3"),
-        ("triage@gone", "no model 'triage@gone'"),
-    ],
-)
-def test_what_is_unknown_is_told_with_what_there_is(text, told):
-    with pytest.raises(NotFound, match=told):
+@pytest.mark.parametrize("text", ["stroke", "triage:3", "triage@best", "heart@best", "triage@gone"])
+def test_what_is_unknown_is_not_found(text):
+    with pytest.raises(NotFound, match=f"no model '{text}'"):
         SNAPSHOT.resolve(text)
-
-
-def test_long_listings_are_cut():
-    many = Snapshot.of(1, {("a", number): "" for number in range(1, 31)}, {}, [])
-
-    with pytest.raises(NotFound, match=r"a:30, a:29, .*, a:21 and 20 more"):
-        many.resolve("a:31")
-
-
-def test_nothing_exists_at_first():
-    with pytest.raises(NotFound, match="there are no models yet"):
-        Snapshot().resolve("a")
 
 
 @pytest.mark.parametrize("text", ["", "A", "a:1", "a@b", "a\n", ".."])
