@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy import text
 
 from app.cli import main
-from app.commands.check import Finding, check, each_alone
+from app.commands.check import check
 from app.settings import Settings, misspelt
 from app.stores import make_ports, open_ports
 from tests.conftest import settings_for
@@ -27,10 +27,9 @@ def settings(tmp_path):
 
 @pytest.fixture
 def ports(settings):
-    """The stores of a service that was started, has a worker and one model."""
+    """The stores of a service that was started and has one model."""
     ports = make_ports(settings)
     publish(ports.registry)
-    ports.queue.check_in("worker")
     yield ports
     ports.database.close()
 
@@ -119,15 +118,6 @@ def test_a_damaged_model_is_found_by_the_deep_look_alone(ports, settings):
     assert line.startswith("wrong: triage/1/model.joblib does not have the digest in its card")
 
 
-def test_jobs_that_nobody_does_are_wrong(ports, settings):
-    ports.queue.submit("train", {})
-    ports.queue.check_out("worker")
-
-    (line,) = amiss(settings)["jobs"]
-
-    assert line.startswith("wrong: 1 queued, 0 running, 0 workers alive; the oldest has waited ")
-
-
 def test_a_database_of_another_program_is_wrong(ports, settings):
     with ports.database.writing() as connection:
         connection.execute(text("UPDATE payoff_revision SET version_num = '9999'"))
@@ -148,16 +138,7 @@ def test_no_password_is_told(settings):
     assert "me:***@127.0.0.1" in told
     assert "h1dden" not in told
     wrong = {finding.check for finding in findings if finding.level == "wrong"}
-    assert wrong == {"database", "models", "jobs"}
-
-
-def test_a_check_that_breaks_keeps_no_other_from_being_told():
-    def crash():
-        raise RuntimeError("no")
-
-    found = each_alone({"breaks": crash, "works": lambda: [Finding("works", "ok", "yes")]})
-
-    assert [(line.check, line.level) for line in found] == [("breaks", "wrong"), ("works", "ok")]
+    assert wrong == {"database", "models"}
 
 
 @pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])

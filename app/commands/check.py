@@ -26,12 +26,9 @@ from app.stores import open_ports
 from app.usecases.ports import Ports
 
 _MB = 2**20
-_LITTLE_MB, _TOO_LITTLE_MB = 2048, 128
-_LONG_SECONDS = 300.0  # that a job waits
+_LITTLE_MB = 2048
 _QUICK_BYTES = 2**28  # of an SQLite file, looked through in about a second
 _LISTED = "docs/reference/settings.md lists all settings"
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,6 @@ class Finding:
     level: Literal["ok", "warning", "wrong"]
     text: str
     fix: str = ""
-
-
-Check = Callable[[], Iterable[Finding]]
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -67,40 +61,27 @@ def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = Fa
 
     Makes the folders that a start would make, writes and removes a small file in each store, and changes nothing else.
     """
-    first: dict[str, Check] = {"settings": lambda: _settings(settings, environment)}
+    found = list(_settings(settings, environment))
     try:
         ports = open_ports(settings)
     except (PayoffError, OSError) as error:
         obstacle = of_error(error)
         words = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
         fix = f"{obstacle.fix if obstacle else _LISTED}; no other check was run"
-        return [*each_alone(first), Finding("home", "wrong", words, fix)]
-    found = each_alone(
-        {
-            **first,
-            "database": lambda: _database(ports.database),
-            "models": lambda: [*_storage("models", settings.models, "PAYOFF_MODELS"), *_models(ports, deep=deep)],
-            "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
-            "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
-            "jobs": lambda: _jobs(ports),
-        }
-    )
-    ports.database.close()
-    return found
-
-
-def each_alone(checks: Mapping[str, Check]) -> list[Finding]:
-    """What the checks find; one that breaks is a finding itself, and keeps no other from being told."""
-    found: list[Finding] = []
+        return [*found, Finding("home", "wrong", words, fix)]
+    checks: dict[str, Callable[[], Iterable[Finding]]] = {
+        "database": lambda: _database(ports.database),
+        "models": lambda: [*_storage("models", settings.models, "PAYOFF_MODELS"), *_models(ports, deep=deep)],
+        "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
+        "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
+    }
     for name, one in checks.items():
         try:
             found += one()
-        except (DatabaseAway, SQLAlchemyError):
-            found.append(Finding(name, "wrong", "not checked: the database does not answer", "see database"))
-        except Exception as error:  # a finding like others; the command silences the log
-            log.exception("a check failed")
-            words = getattr(error, "detail", f"{type(error).__name__}: {error}")
-            found.append(Finding(name, "wrong", words, "check whether it can be reached from here"))
+        except (PayoffError, SQLAlchemyError) as error:
+            words = f"not checked: {getattr(error, 'detail', type(error).__name__)}"
+            found.append(Finding(name, "wrong", words, "check whether database and store can be reached from here"))
+    ports.database.close()
     return found
 
 
@@ -160,38 +141,17 @@ def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
     free = None if "://" in url else shutil.disk_usage(url).free / _MB
     words = f"{url} is writable" + ("" if free is None else f", {free:,.0f} MB are free")
     if free is not None and free < _LITTLE_MB:
-        fix = "make room: delete data sets, or set PAYOFF_KEEP_JOBS_DAYS"
-        yield Finding(name, "wrong" if free < _TOO_LITTLE_MB else "warning", words, fix)
+        yield Finding(name, "warning", words, "make room: delete data sets, or set PAYOFF_KEEP_JOBS_DAYS")
     else:
         yield Finding(name, "ok", words)
 
 
 def _models(ports: Ports, *, deep: bool) -> Iterator[Finding]:
-    """Every published version can be loaded."""
-    versions, unusable = ports.registry.unusable(deep=deep) if _started(ports.database) else (0, [])
+    """Every published version can be loaded; before the first start there is none."""
+    with ports.database.reading() as connection:
+        started = migrations.current(connection) is not None
+    versions, unusable = ports.registry.unusable(deep=deep) if started else (0, [])
     for words in unusable:
         yield Finding("models", "wrong", words, "restore its folder from a backup, or delete the version")
     if not unusable:
         yield Finding("models", "ok", f"{'all files' if deep else 'the cards'} of {versions} versions checked")
-
-
-def _started(database: Database) -> bool:
-    """Whether there are tables; before the first start there is nothing to look at."""
-    with database.reading() as connection:
-        return migrations.current(connection) is not None
-
-
-def _jobs(ports: Ports) -> Iterator[Finding]:
-    """Workers are alive, and jobs do not wait long."""
-    if not _started(ports.database):
-        yield Finding("jobs", "ok", "none yet")
-        return
-    state = ports.queue.status()
-    words = f"{state.jobs['queued']} queued, {state.jobs['running']} running, {state.workers} workers alive"
-    fix = "run `payoff worker`, or `payoff serve` with PAYOFF_WORKERS above 0"
-    if state.jobs["queued"] and not state.workers:
-        yield Finding("jobs", "wrong", f"{words}; the oldest has waited {state.oldest_seconds:,.0f} s", fix)
-    elif not state.workers or state.oldest_seconds > _LONG_SECONDS:
-        yield Finding("jobs", "warning", words, fix if not state.workers else "start more workers")
-    else:
-        yield Finding("jobs", "ok", words)

@@ -19,12 +19,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
-from app.outcomes.decision import DAY
-
 _START_SECONDS = 60
-_DAYS, _BEFORE = 24, 12  # simulated days, and those on which nothing is wrong
-_CASES = 40  # of a day
-_FACTOR = 0.6  # by which one instrument reads too low afterwards
 
 
 @dataclass(frozen=True)
@@ -170,7 +165,6 @@ def tell(client: httpx.Client, case: Case) -> None:
         _show_sets(client, question, case.sought, truth)
     if case.stages:
         _ask_step_by_step(client, case, data, test, truth)
-        _show_days(client, {"model": model, **case.stakes}, data["features"], test, truth)
     print()
 
 
@@ -236,35 +230,3 @@ def _ask_step_by_step(
     for words, way in ways.items():
         figures = f"{way['questions']:4.1f} measurements for {way['cost']:5.2f}"
         print(f"      {way['net_benefit']:8.2f}   {words}: {figures}")
-
-
-def _show_days(
-    client: httpx.Client, question: Mapping[str, Any], names: Sequence[str], X: np.ndarray, truth: Sequence[str]
-) -> None:
-    """Record decisions on simulated days that end today, with their outcomes, and print what the reports find.
-
-    Each day draws cases from the held-out rows; from the middle on the features called `worst` are read too low.
-    """
-    now = time.time()
-    began = (now // DAY - _DAYS) * DAY
-    half = began + _BEFORE * DAY
-    broken = np.char.startswith(np.array(names, dtype=str), "worst")
-    rng = np.random.default_rng(0)
-    for day in range(_DAYS):
-        rows = rng.integers(len(X), size=_CASES)
-        seen = X[rows] * np.where(broken & (day >= _BEFORE), _FACTOR, 1.0)
-        record = {"at": began + day * DAY + DAY / 2, "instances": True}
-        answer = post(client, "/predict", {**question, "instances": seen.tolist(), "record": record})
-        outcomes = [{"id": id_, "truth": truth[row]} for id_, row in zip(answer["ids"], rows, strict=True)]
-        post(client, "/outcomes", {"outcomes": outcomes})
-    print(f"POST /outcomes   {_DAYS} simulated days of {_CASES} decisions, with the truth; after {_BEFORE} days")
-    print(f"                 one instrument reads {1 - _FACTOR:.0%} too low:")
-    for words, since, until in (("before", began, half), ("after", half, now), ("in all", began, now)):
-        period = {"since": since, "until": until}
-        report = answered(client.get(f"/models/{question['model']}/outcomes", params=period))
-        realised, expected = report["realised"], report["promised"]["mean"]
-        interval = f"{realised['low']:.1f} to {realised['high']:.1f}"
-        verdict = report["verdict"].replace("_", " ")
-        print(f"      {words:<7} expected {expected:6.1f}, realised {realised['mean']:6.1f} ({interval}): {verdict}")
-    drifted = [line["feature"] for line in report["drift"]["features"] if line["drifted"]]
-    print(f"      {len(drifted)} of {len(names)} measurements have drifted: {', '.join(drifted[:3])}, …")
