@@ -142,6 +142,7 @@ class Archive:
             return False
         with self.database.writing() as connection:
             rows.lock(connection)
+            rows.lock(connection, rows.RECORDING_LOCK)
             if rows.erased(connection, [id_]):
                 return False
             for table in BY_ID:

@@ -8,24 +8,23 @@ import asyncio
 import logging
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic, time
 from typing import Any, NamedTuple
 
-import orjson
-from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
+from sqlalchemy import Connection
 
 from app.database import Database, DatabaseAway
 from app.errors import MAX_ERRORS, Busy, Conflict, Flaw, Invalid, PayoffError, TooLarge, Unavailable
 from app.outcomes.archive import Allows, Located
-from app.outcomes.decision import Batch, Row, Terms, day_of, day_of_id, id_digest, place_of
+from app.outcomes.decision import Batch, Row, day_of, day_of_id, id_digest, place_of
 from app.outcomes.defaults import Defaults
 from app.outcomes.intake import Totals
-from app.outcomes.rows import chunks
-from app.outcomes.tables import DECISIONS
+from app.outcomes.rows import RECORDING_LOCK, chunks
 
 MAX_ROWS = 50_000  # of one request: so long do others wait
 _MAX_PENDING = 200_000  # rows, about 1 kB of memory each
@@ -40,10 +39,6 @@ _TOGETHER = 64  # rows in a statement
 _ATTEMPTS = 3
 _LONG_SECONDS = 5.0  # after which nothing is tried again: a locked file was waited for
 _COLUMNS = ", ".join(f'"{name}"' for name in Row._fields)
-_TYPES: Mapping[type, str] = {  # of the columns in JSON
-    Boolean: "bool", Integer: "int", BigInteger: "int8", Double: "float8", String: "text", Text: "text",
-    LargeBinary: "text",
-}  # fmt: skip
 _ERASED = "erased"
 _KNOWN = (
     "SELECT id, digest FROM decisions WHERE id {0} UNION ALL SELECT id, digest FROM sealed_ids WHERE id {0}"
@@ -213,10 +208,6 @@ class IdsTaken(Conflict):
     """Ids that stand for other decisions already"""
 
 
-class Taken(Exception):
-    """One of the ids came in between, from another process."""
-
-
 class RowStore:
     """One connection, of one thread; not one of the pool's. It is opened again where it was lost.
 
@@ -230,17 +221,14 @@ class RowStore:
         self._driver: Any = None
         self._known_terms: dict[str, float] = {}
         mark = "?" if database.is_sqlite else "%s"
-        marks = ", ".join([mark] * len(Row._fields))
-        columns = ", ".join(f'"{name}" {_TYPES[type(DECISIONS.c[name].type)]}' for name in Row._fields)
-        values = _COLUMNS.replace('"probabilities"', "decode(probabilities, 'hex')")
-        self._insert = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({marks})"  # noqa: S608 - of constants
-        self._insert_many = (
-            f"INSERT INTO decisions ({_COLUMNS}) SELECT {values} FROM json_to_recordset(%s::json) AS ({columns})"  # noqa: S608
-        )
+        self._values = f"({', '.join([mark] * len(Row._fields))})"
         self._insert_terms = (
             f"INSERT INTO decision_terms (digest, content, used_at) VALUES ({mark}, {mark}, {mark})"  # noqa: S608
             " ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at"
         )
+        # What is erased is erased before a transaction, or with all that this one stored.
+        lock = f"SELECT pg_advisory_xact_lock_shared({RECORDING_LOCK})"
+        self._begin = "BEGIN IMMEDIATE" if database.is_sqlite else f"BEGIN; {lock}"
 
     def write(self, batches: Sequence[Batch]) -> list[PayoffError | Sequence[Row]]:
         """What became of each batch, durable: the rows that are new, or why none of it is stored, such as IdsTaken.
@@ -254,7 +242,7 @@ class RowStore:
         for attempt in range(_ATTEMPTS):
             try:
                 return self._write(batches, doubtful=doubtful)
-            except Taken:
+            except self._database.driver.IntegrityError:  # one of the ids came in between, from another process
                 if attempt == _ATTEMPTS - 1:
                     raise
             except Exception as error:
@@ -278,76 +266,47 @@ class RowStore:
         if self._driver is None:
             self._connection = self._database.own_connection()
             self._driver = self._connection.connection.dbapi_connection
-        asked = [row.id for batch in batches if doubtful or batch.given for row in batch.rows]
-        stored = self._stored(asked) if asked else {}
-        results = [self._judged(batch, stored) if doubtful or batch.given else batch.rows for batch in batches]
-        rows = [row for result in results if not isinstance(result, PayoffError) for row in result]
-        if rows:
-            self._store(rows, self._new_terms(batches, rows))
+        now = time()  # by that clock terms are deleted; another one may stand still
+        terms = {digest: each for batch in batches for digest, each in batch.terms.items() if self._is_due(digest, now)}
+        rows = [row for batch in batches for row in batch.rows]
+        if not doubtful and not terms and len(rows) <= _TOGETHER and not any(batch.given for batch in batches):
+            self._insert(rows)  # a transaction of its own
+            return [batch.rows for batch in batches]
+        sealed = [self._sealed(batch) if doubtful or batch.given else None for batch in batches]
+        self._driver.execute(self._begin)
+        try:
+            asked = [row.id for batch in batches if doubtful or batch.given for row in batch.rows]
+            stored = self._stored(asked) if asked else {}
+            results = [
+                batch.rows if own is None else own if isinstance(own, PayoffError) else _judged(batch, stored, own)
+                for batch, own in zip(batches, sealed, strict=True)
+            ]
+            for digest in sorted(terms):
+                self._driver.execute(self._insert_terms, (digest, terms[digest].content, now))
+            self._insert([row for result in results if not isinstance(result, PayoffError) for row in result])
+            self._driver.execute("COMMIT")
+        except BaseException:
+            with suppress(Exception):  # the connection may be lost
+                self._driver.execute("ROLLBACK")
+            raise
+        if len(self._known_terms) > _MAX_TERMS:
+            self._known_terms.clear()
+        self._known_terms.update(dict.fromkeys(terms, now))
         return results
 
-    def _new_terms(self, batches: Sequence[Batch], rows: Sequence[Row]) -> list[Terms]:
-        now, known = time(), self._known_terms  # by that clock terms are deleted; another one may stand still
-        needed = {row.terms for row in rows}
-        return [
-            terms
-            for digest in needed
-            if digest not in known or abs(now - known[digest]) >= _TERMS_SECONDS
-            for terms in [next(batch.terms[digest] for batch in batches if digest in batch.terms)]
-        ]
+    def _is_due(self, terms: str, now: float) -> bool:
+        return abs(now - self._known_terms.get(terms, -inf)) >= _TERMS_SECONDS
 
-    def _store(self, rows: Sequence[Row], terms: Sequence[Terms]) -> None:
-        now = time()
-        described = [(each.digest, each.content, now) for each in sorted(terms, key=lambda each: each.digest)]
-        if self._database.is_sqlite:
-            self._store_in_sqlite(rows, described)
-        else:
-            self._store_in_postgres(rows, described)
-        if described:
-            if len(self._known_terms) > _MAX_TERMS:
-                self._known_terms.clear()
-            self._known_terms.update((digest, now) for digest, _, _ in described)
-
-    def _store_in_sqlite(self, rows: Sequence[Row], terms: Sequence[tuple[Any, ...]]) -> None:
-        driver = self._driver
-        try:
-            if len(rows) <= _TOGETHER and not terms:
-                driver.execute(*self._inserting(rows))  # a transaction of its own
-                return
-            driver.execute("BEGIN IMMEDIATE")
-            try:
-                driver.executemany(self._insert_terms, terms)
-                for part in chunks(rows, _TOGETHER):
-                    driver.execute(*self._inserting(part))
-                driver.execute("COMMIT")
-            except BaseException:
-                if driver.in_transaction:
-                    driver.execute("ROLLBACK")
-                raise
-        except driver.IntegrityError as error:
-            raise Taken from error
-
-    def _inserting(self, rows: Sequence[Row]) -> tuple[str, Sequence[Any]]:
-        """One statement for the rows: the interpreter's lock, which others hold, is waited for once."""
-        values = self._insert.rpartition("VALUES")[2]
-        return self._insert + f",{values}" * (len(rows) - 1), list(chain.from_iterable(rows))
-
-    def _store_in_postgres(self, rows: Sequence[Row], terms: Sequence[tuple[Any, ...]]) -> None:
-        """Each statement commits itself; terms without decisions do no harm."""
-        driver = self._driver
-        with driver.cursor() as cursor:
-            if terms:
-                cursor.executemany(self._insert_terms, terms)
-            try:
-                if len(rows) == 1:
-                    cursor.execute(self._insert, rows[0], prepare=True)
-                else:
-                    text = orjson.dumps([row._asdict() for row in rows], default=bytes.hex)
-                    cursor.execute(
-                        self._insert_many, [text.decode()], prepare=True
-                    )  # faster than arrays or many values
-            except self._database.driver.IntegrityError as error:
-                raise Taken from error
+    def _insert(self, rows: Sequence[Row]) -> None:
+        """One statement for many rows: the interpreter's lock, which others hold, is waited for once."""
+        if len(rows) > 1 and not self._database.is_sqlite:
+            with self._driver.cursor() as cursor, cursor.copy(f"COPY decisions ({_COLUMNS}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+            return
+        for part in chunks(rows, _TOGETHER):
+            values = ", ".join([self._values] * len(part))
+            self._driver.execute(f"INSERT INTO decisions ({_COLUMNS}) VALUES {values}", [*chain.from_iterable(part)])  # noqa: S608
 
     def _stored(self, ids: Sequence[str]) -> dict[str, int | str]:
         """The digest of the decision that each of these ids stands for, where it stands for one."""
@@ -363,40 +322,36 @@ class RowStore:
             found.update((hashes[key], _ERASED) if digest is None else (key, digest) for key, digest in rows)
         return found
 
-    def _judged(self, batch: Batch, stored: dict[str, int | str]) -> PayoffError | Sequence[Row]:
-        """The rows that are new, noted in `stored`; an error where one of the ids stands for something else, or where
-        that cannot be found out.
-        """
-        try:
-            stored |= self._sealed(batch, stored)
-        except DatabaseAway:
-            raise
-        except PayoffError as error:  # of this batch, and not of those that are written with it
-            return error
-        taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]
-        if taken:
-            return _conflict(batch, taken, stored)
-        new = [row for row in batch.rows if row.id not in stored]
-        stored |= {row.id: row.digest for row in new}
-        return new
+    def _sealed(self, batch: Batch) -> PayoffError | dict[str, int | str]:
+        """As `_stored`, of decisions that only files have: those with an id of the service, of an earlier day.
 
-    def _sealed(self, batch: Batch, stored: Mapping[str, int | str]) -> dict[str, int | str]:
-        """As `_stored`, of decisions that only files have: those with an id of the service."""
-        ids = _perhaps_sealed(row.id for row in batch.rows if row.id not in stored)
+        An error where that cannot be found out, which is of this batch, and not of those that are written with it.
+        """
+        today = day_of(time())
+        v7 = [row.id for row in batch.rows if row.id[14:15] == "7"]
+        ids = [id_ for id_ in v7 if (day := day_of_id(id_)) is not None and day < today]
         if not ids:
             return {}
-        models = {row.model for row in batch.rows}
         try:
-            located = self._locate(ids, models.__contains__, _MAX_DAYS)
+            located = self._locate(ids, {row.model for row in batch.rows}.__contains__, _MAX_DAYS)
+        except DatabaseAway:
+            raise
         except Invalid as error:
-            raise Invalid.at(batch.place, error.detail) from error
+            return Invalid.at(batch.place, error.detail)
+        except PayoffError as error:
+            return error
         return {id_: each.digest for id_, each in located.items() if each.digest is not None}
 
 
-def _perhaps_sealed(ids: Iterable[str]) -> list[str]:
-    """Those that may be ours and of an earlier day: that such a day has been sealed tells no table by the id."""
-    today = day_of(time())
-    return [id_ for id_ in ids if id_[14:15] == "7" and (day := day_of_id(id_)) is not None and day < today]
+def _judged(batch: Batch, stored: dict[str, int | str], sealed: dict[str, int | str]) -> PayoffError | Sequence[Row]:
+    """The rows that are new, noted in `stored`; an error where one of the ids stands for something else."""
+    stored |= sealed | stored
+    taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]
+    if taken:
+        return _conflict(batch, taken, stored)
+    new = [row for row in batch.rows if row.id not in stored]
+    stored |= {row.id: row.digest for row in new}
+    return new
 
 
 def _conflict(batch: Batch, taken: Sequence[int], stored: Mapping[str, int | str]) -> IdsTaken:

@@ -18,7 +18,7 @@ from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, OUTCOMES, SEA
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
 _NAMED = 20  # ids in a line of the log
-_LOCK = 5_417_916_016_017  # the number of the lock of `lock`
+SEALING_LOCK, RECORDING_LOCK = 5_417_916_016_017, 5_417_916_016_018  # the numbers of locks
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -69,14 +69,15 @@ def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
     return sealed_files(connection, SEALED_FILES.c.model == model, SEALED_FILES.c.day == day).get((model, day), [])
 
 
-def lock(connection: Connection, *, shared: bool = False) -> None:
+def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = False) -> None:
     """Until this transaction ends, nobody else seals a day, or erases; nor, unless it is `shared`, stores outcomes.
 
-    A transaction that writes in SQLite has locked all there is.
+    Who has the lock of recording alone waits for decisions that are being recorded, and these for it. A transaction
+    that writes in SQLite has locked all there is.
     """
     if connection.dialect.name == "postgresql":
         name = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
-        connection.execute(select(getattr(func, name)(_LOCK)))
+        connection.execute(select(getattr(func, name)(number)))
 
 
 def erased_of(connection: Connection, model: str, day: int) -> list[str]:

@@ -33,7 +33,7 @@ from app.outcomes.sealed import (
     new_name,
     outcome_table,
 )
-from app.outcomes.tables import BY_ID, DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.storage import Storage
 
 _TAKES_SECONDS = 3600.0  # at most; a file that was written long ago may be removed at any moment
@@ -89,8 +89,6 @@ class Sealer:
         table = ERASED.c
         with self._database.writing() as connection:
             for some in rows.chunks(ids):
-                for kept in BY_ID:  # a recorder that looked before the erasure has stored it again
-                    connection.execute(delete(kept).where(kept.c.id.in_(some)))
                 where = table.model == model, table.day == day, table.id.in_(some)
                 connection.execute(update(ERASED).where(*where).values(id=None))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from time import time
 
@@ -180,21 +181,30 @@ def test_a_lost_connection_is_opened_again(database, recorder):
     assert len(stored(database)) == 3
 
 
-def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recorder, monkeypatch):
+@pytest.mark.parametrize("given", [True, False])
+def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recorder, given):
     """The connection breaks after the commit: the second attempt finds the rows."""
     record(recorder, batch(["warm"]))
     store = recorder._lanes[0]._store
-    real = store._store
 
-    def deaf(*arguments):
-        real(*arguments)
-        monkeypatch.setattr(store, "_store", real)
-        raise database.driver.OperationalError("server closed the connection unexpectedly")
+    class Deaf:
+        def __init__(self, driver):
+            self.driver = driver
 
-    monkeypatch.setattr(store, "_store", deaf)
+        def __getattr__(self, name):
+            return getattr(self.driver, name)
 
-    assert record(recorder, batch(new_ids(2), given=False), batch(["mine"])) == [None, None]
-    assert len(stored(database)) == 4
+        def execute(self, statement, *arguments, **options):
+            found = self.driver.execute(statement, *arguments, **options)
+            if statement == "COMMIT" or not given:
+                raise database.driver.OperationalError("server closed the connection unexpectedly")
+            return found
+
+    store._driver = Deaf(store._driver)
+
+    assert record(recorder, batch(new_ids(1), given=given)) == [None]
+    assert len(stored(database)) == 2
+    assert not isinstance(store._driver, Deaf)
 
 
 def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
@@ -369,24 +379,27 @@ def test_requests_do_not_wait_for_a_thread_that_has_ended(recorder, monkeypatch)
     assert isinstance(error, Unavailable)
 
 
-def test_what_is_erased_between_a_look_and_an_insert_is_nowhere_after_upkeep(database, archive):
-    """Two processes store the same decision of a client; it is erased when the first has done so."""
+def test_what_is_erased_while_it_is_recorded_again_is_nowhere_after_upkeep(database, archive, monkeypatch):
+    """Another process stores the same decision of a client, and it is erased, between a look for the id and its end."""
     first, second = RowStore(database, archive.locate), RowStore(database, archive.locate)
-    sent = batch(["visit-1"])
+    sent, look = batch(["visit-1"]), module.RowStore._stored
+    meanwhile = threading.Thread(target=lambda: (first.write([sent]), archive.erase("visit-1"), keep_up(archive, None)))
 
-    class Late(dict):
-        """Asked for after the look for the id, and before the insert."""
+    def late(store, ids):
+        found = look(store, ids)
+        if store is second and meanwhile.ident is None:
+            meanwhile.start()
+            meanwhile.join(0.5)
+        return found
 
-        def __contains__(self, digest):
-            first.write([sent])
-            assert archive.erase("visit-1")
-            return super().__contains__(digest)
-
-    second.write([replace(sent, terms=Late(sent.terms))])
+    monkeypatch.setattr(RowStore, "_stored", late)
+    second.write([sent])
+    meanwhile.join()
     first.close()
     second.close()
 
-    keep_up(archive, None)
-
     assert not archive.locate(["visit-1"])
     assert not list(archive.cases(sent.rows[0].model))
+    with database.reading() as connection:
+        assert not connection.execute(select(DECISIONS.c.id)).all()
+        assert connection.execute(select(ERASED.c.id)).scalars().all() == [None]
