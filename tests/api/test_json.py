@@ -54,24 +54,6 @@ def test_documents(document, writer):
         assert not refused
 
 
-def test_plain_documents_are_not_walked():
-    """Their text tells that they hold nothing that is refused: here it is another document's."""
-    check_document({"name": "\0"}, b'{"name": "\xc3\xa4 \xe2\x80\xa6 \\t\\n \xc2\xb0"}')
-
-
-@pytest.mark.parametrize("bad", ["\\u0001", "\\b", "\x7f", "\x85"])
-@pytest.mark.parametrize("shift", range(-6, 3))
-def test_it_is_found_across_the_parts_of_long_text(bad, shift):
-    before = "x" * ((1 << 18) + shift - 2)  # of the document, two characters are in front
-    written = f'["{before}{bad}"]'.encode()
-    with pytest.raises(Invalid) as caught:
-        check_document(orjson.loads(written), written)
-
-    [flaw] = caught.value.flaws
-    assert flaw.loc == "/0"
-    assert f"at position {len(before)} " in flaw.msg
-
-
 def test_many_are_cut_short():
     document = ["\0"] * 1000
     with pytest.raises(Invalid) as caught:

@@ -22,18 +22,9 @@ MAX_VALUES = 1_200_000  # of one body: the parser holds the interpreter's lock f
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
 _MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused characters hold the lock for them
 _BLOCK = 1 << 20  # bytes of a body that are counted together
-_NAME = b'"instances"'
-_BEGIN = re.compile(_NAME + rb"\s{0,100}:\s{0,100}(?=\[\[)")
-_MARK = "rows that were cut out"  # in their place: found at the top level, they came from there
-_MARKER = b'["%b"]' % _MARK.encode()
-_READ_PART = 1 << 18  # bytes that are parsed or searched at a time: other threads wait meanwhile
-_NO_NUMBER = (b"{", b"n", b"t", b"f")  # of objects, null, true and false: the ordinary parser reads these
 _AROUND = 10  # characters before and after the place of an error that a message quotes
 _FOREIGN = re.compile(r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE)  # as Python and JavaScript write values
-# How a character that no text may contain is written: an escape sequence, or, from DEL on, its own UTF-8.
-_ESCAPED = re.compile(rb"\\(?:u00[01789]|[bf])")
-_LONGEST = len(rb"\u001")
-_DEL, _LEAD, _FIRST_PLAIN = 0x7F, 0xC2, 0xA0
+_SUSPECT = (b"\\", b"\x7f", b"\xc2")  # with one of these a body may hold a character that no text may contain
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 # Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
 _PART = 50_000
@@ -50,8 +41,7 @@ def document_of(text: bytes) -> Any:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
-    if b"\\" in text or b"\x7f" in text or b"\xc2" in text:  # hardly ever
-        check_document(document, text)
+    check_document(document, text)
     return document
 
 
@@ -69,16 +59,8 @@ def check_document(document: Any, written: bytes) -> None:
     Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only where
     its text may contain such a character.
     """
-    escapes, signs = b"\\" in written, np.frombuffer(written, np.uint8)
-    for i in range(0, len(signs), _READ_PART):
-        part = signs[i : i + _READ_PART + 1]
-        if (
-            (part == _DEL).any()
-            or ((part[:-1] == _LEAD) & (part[1:] < _FIRST_PLAIN)).any()
-            or (escapes and _ESCAPED.search(written, i, i + _READ_PART + _LONGEST))
-        ):
-            reject(_refused(document))
-            return
+    if any(sign in written for sign in _SUSPECT):  # hardly ever
+        reject(_refused(document))
 
 
 def _refused(document: Any) -> Iterator[Flaw]:
@@ -129,69 +111,39 @@ def count(body: bytes, mark: bytes) -> int:
 
 
 class Split(NamedTuple):
-    """The fields of a body, whose `instances` are an empty list; these as float64 (n, m), and as they were sent."""
+    """The fields of a body without its `instances`, and these as float64 (n, m)."""
 
-    fields: Any
+    fields: dict[str, Any]
     rows: np.ndarray
-    text: bytes
 
 
 def split(body: bytes) -> Split | None:
-    """A body whose top-level field `instances` has rows of numbers, all of the same length.
+    """A body whose `instances` are rows of numbers, all of the same length: read without an object for each number.
 
     The numbers are those that `float` reads, to the last bit. Returns None for anything else and for every error: the
-    caller then uses the ordinary parser, which raises it. Only `[[` without blanks is recognised. The body has been
-    measured. O(size).
+    caller then uses the ordinary parser, which raises it. The body has been measured. O(size).
     """
-    at = body.find(_NAME)
-    found = _BEGIN.match(body, at) if at >= 0 else None
-    if found is None:
-        return None
-    start, next_quote = found.end(), body.find(b'"', found.end())
-    end = body.rfind(b"]]", start, next_quote if next_quote >= 0 else len(body)) + 2
-    text, rest = body[start:end], body[:start] + _MARKER + body[end:]
-    if end < start + 2 or rest.count(_NAME) != 1 or b"\\" in rest or any(sign in text for sign in _NO_NUMBER):
-        return None
-    try:
-        fields = document_of(rest)
-        if type(fields) is not dict or fields.get("instances") != [_MARK]:
-            return None
-        fields["instances"] = []
-    except Invalid:
-        return None
-    rows = _rows(text)
-    return None if rows is None else Split(fields, rows, text)
-
-
-def _rows(text: bytes) -> np.ndarray | None:
-    """A JSON list of lists of numbers, all of the same length, as float64 (n, m); None for anything else."""
     import simdjson  # noqa: PLC0415 - for long bodies alone
 
-    parser, parts, widths = simdjson.Parser(), [], set[int]()
-    try:
-        for part in _parts(text):
-            document: Any = parser.parse(part)
-            widths.update(map(len, document))
-            # `as_buffer` flattens what is nested
-            if len(widths) != 1 or 0 in widths or part.count(b"[") != 1 + len(document):
-                return None
-            parts.append(np.frombuffer(document.as_buffer(of_type="d")))
-            del document  # it lives in the parser's memory
-    except (TypeError, ValueError, RuntimeError):  # a number among the rows, text, 1e400, an integer beyond 64 bits
+    if any(sign in body for sign in _SUSPECT):
         return None
-    return np.concatenate(parts).reshape(-1, *widths)
+    try:
+        document: Any = simdjson.Parser().parse(body)
+        names = list(document)
+        rows = document["instances"]
+        numbers, widths = np.frombuffer(rows.as_buffer(of_type="d")), set(map(len, rows))
+        fields = {name: _value(document[name]) for name in names if name != "instances"}
+    except (LookupError, TypeError, ValueError, RuntimeError):  # text among the rows, 1e400, an integer beyond 64 bits
+        return None
+    # `as_buffer` flattens what is nested, and of fields with the same name the last one counts
+    brackets = 1 + len(rows) + orjson.dumps(fields).count(b"[")
+    if len(widths) != 1 or 0 in widths or brackets != count(body, b"[") or len(set(names)) < len(names):
+        return None
+    return Split(fields, numbers.reshape(-1, *widths))
 
 
-def _parts(text: bytes) -> Iterator[bytes]:
-    """Lists of the rows in a list of them, cut after the end of a row: joined by commas they are the text.
-
-    So the parser stays in the processor's cache, and other threads get the interpreter's lock in between.
-    """
-    start, end = 1, len(text) - 1
-    while start < end:
-        stop = text.find(b"],", start + _READ_PART, end) + 1 or end
-        yield b"[%b]" % text[start:stop]
-        start = stop + 1
+def _value(parsed: Any) -> Any:
+    return orjson.loads(parsed.mini) if hasattr(parsed, "mini") else parsed
 
 
 def json_bytes(document: dict[str, Any]) -> bytes:

@@ -128,7 +128,7 @@ def _asked_of_long(body: bytes) -> Asked | None:
     def rows(model: Loaded) -> tuple[Rows, Carried]:
         if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
             return Rows(parts.rows, []), NOTHING
-        return _encoded(orjson.loads(parts.text), False, NOTHING, model)
+        return _encoded(parts.rows.tolist(), False, NOTHING, model)
 
     return Asked(sent, rows)
 
