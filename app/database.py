@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import Thread
 from time import monotonic, sleep
 from types import ModuleType
 from typing import Any
@@ -27,7 +27,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.circuit_breaker import CircuitBreaker
 from app.disks import DAMAGED, is_damage, unwritable
@@ -70,7 +69,7 @@ class Database:
         self.changes = Changes(self.reading)
         self.failures = 0  # statements that it did not answer
         self._breaker = CircuitBreaker()
-        self._answered: bool | None = None  # so that changes are logged once; None: not asked yet
+        self._answered = True  # so that changes are logged once
 
     @contextmanager
     def reading(self, *, without_timeout: bool = False) -> Iterator[Connection]:
@@ -104,46 +103,35 @@ class Database:
 
         Takes a second at most. A SQLite file that was removed under its open connections does not answer.
         """
-        heard = threading.Event()
-        standby = False
+        is_standby: list[bool] = []
 
         def ask() -> None:
-            nonlocal standby
             query = "SELECT count(*) < 0 FROM sqlite_master" if self.is_sqlite else "SELECT pg_is_in_recovery()"
-            try:
-                with self.reading() as connection:  # a page of the file is read, and not its name alone
-                    standby = bool(connection.execute(text(query)).scalar())
-            except (SQLAlchemyError, Unavailable):
-                return
-            heard.set()
+            with suppress(SQLAlchemyError, Unavailable), self.reading() as connection:  # a page, not the name alone
+                is_standby.append(bool(connection.execute(text(query)).scalar()))
 
-        asking = threading.Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
+        asking = Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
         asking.start()
         asking.join(_ANSWER_SECONDS)
         file = self.engine.url.database if self.is_sqlite else None
-        if not heard.is_set() or (file and not Path(file).exists()):
+        if not is_standby or (file and not Path(file).exists()):
             return "the database does not answer"
-        if standby:
+        if is_standby[0]:
             return "the database is a standby, which cannot be written"
         found = unwritable(file) if file else None
         return f"the database cannot be written: {found.what}" if found else ""
 
     def wait(self, seconds: float) -> None:
         """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all."""
-        until, logged = monotonic() + seconds, False
+        until = monotonic() + seconds
         while True:
             try:
-                with self.reading() as connection:
-                    connection.execute(text("SELECT 1"))
-            except DatabaseAway as away:
+                with self.reading():
+                    return
+            except DatabaseAway:
                 if self.is_sqlite or monotonic() > until:
                     raise
-                if not logged:
-                    _log.warning("waiting for the database: %s", away.why)
-                logged = True
                 sleep(_WAIT_SECONDS)
-            else:
-                return
 
     def own_connection(self) -> Connection:
         """A connection outside of the pool, whose statements each commit themselves, for one thread to keep.
@@ -170,7 +158,7 @@ class Database:
 
     def close(self) -> None:
         """Close the connections: idle ones now, those in use when their transactions end."""
-        event.listen(self.engine, "checkin", _close_returned)
+        event.listen(self.engine, "checkin", lambda _connection, record: record.invalidate())
         self.engine.dispose()
 
     @contextmanager
@@ -201,7 +189,7 @@ class Database:
 
     def _heard(self) -> None:
         self._breaker.reset()
-        if self._answered is False:
+        if not self._answered:
             _log.warning("the database answers again")
         self._answered = True
 
@@ -233,10 +221,6 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
     return engine
 
 
-def _close_returned(_connection: Any, record: ConnectionPoolEntry) -> None:
-    record.invalidate()
-
-
 def _postgres() -> ModuleType:
     try:
         from app import postgres  # noqa: PLC0415 - its client is an extra
@@ -266,10 +250,9 @@ def _is_lost(cause: BaseException | None) -> bool:
 
 def _configure_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the begin event below is the only one that begins
-    connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-    _write_ahead(connection)
-    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+    for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+    _write_ahead(connection)
 
 
 def _write_ahead(connection: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from app.data.dataset import Table
 from app.decisions.calibration import FEW
 from app.registry.loaded import Holdout
-from app.text import counted, listing, some_of
+from app.text import counted, some_of
 from app.usecases.evaluation import Split
 from app.usecases.specs import TrainSpec
 
@@ -110,7 +110,7 @@ def notes(estimator: Any, spec: TrainSpec) -> list[str]:
     untried = estimator.untried() if hasattr(estimator, "untried") else []
     if untried:
         verb = "was" if len(untried) == 1 else "were"
-        found.append(f"{listing(untried)} {verb} not tried: 'max_seconds' were over")
+        found.append(f"{', '.join(untried)} {verb} not tried: 'max_seconds' were over")
     trains_path = "lambda" in spec.learner.parameters and spec.learner.parameters["lambda"] is None
     if trains_path and spec.benefits and spec.feature_costs is None:
         found.append(
