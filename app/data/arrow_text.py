@@ -69,25 +69,6 @@ def index_columns(schema: pa.Schema) -> set[str]:
         return set()
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column that `plain` returned holds strings, or a dictionary of them."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Whether a column can be read as float64; one of nulls alone can."""
-    tests = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null
-    return any(test(kind) for test in tests)
-
-
-def floats(column: Any) -> Any:
-    """A column of numbers as float64; decimals are read as their digits are, which is exact to the last bit."""
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.string())
-    return column.cast(pa.float64(), safe=False)
-
-
 def lengths(column: pa.ChunkedArray, of: Callable[[Any], Any] = pc.binary_length) -> pa.ChunkedArray:
     """The bytes of each text of a column, null where there is none; of a dictionary without spelling it out."""
     if not pa.types.is_dictionary(column.type):

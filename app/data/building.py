@@ -7,17 +7,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.data.columns import CELLS, Column, Vocabulary, Words, stored_columns
-from app.data.dataset import DataLimits
+from app.data.dataset import DataLimits, Dataset, id_of
 from app.data.source import Location, Source
+from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, Invalid, reject
 from app.features import Feature
 from app.text import MAX_CATEGORY, MAX_NAME
@@ -30,27 +30,16 @@ _EXACT = 2.0**53  # from here on float64 cannot represent every integer
 _MISSING = "the label is missing; leave the row out"
 
 
-@dataclass(frozen=True)
-class Built:
-    """What a table holds; `identity` is the same for the same values, names and labels."""
-
-    rows: int
-    features: tuple[Feature, ...]
-    labels: tuple[str, ...]
-    classes: Classes
-    identity: str
-    warnings: tuple[str, ...]
-
-
 def build(
-    source: Source, labels: Sequence[int], sink: BinaryIO, limits: DataLimits, *, several: bool, numbers: bool = False
-) -> Built:
-    """Read `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`: 0 or 1
-    each), the others as features.
+    source: Source, labels: Sequence[int], sink: BinaryIO, limits: DataLimits, request: UploadRequest, *, several: bool
+) -> Dataset:
+    """Read a typed `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`:
+    0 or 1 each), the others as features.
 
-    With `numbers` one label is a number to regress on, also where all its values are integers. Raises Invalid with
-    every column that cannot be used. Memory of one row group, of some columns, and of the categories.
+    The id is the same for the same values, names, labels and owner. Raises Invalid with every column that cannot be
+    used. Memory of one row group, of some columns, and of the categories.
     """
+    numbers = request.numbers
     _check_kinds(source, labels, several=several, numbers=numbers)
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
     vocabulary = Vocabulary(limits.max_words, limits.max_characters)
@@ -59,38 +48,44 @@ def build(
         for j in order
         if source.kinds[j] == "categorical"
     }
-    refused = _write(source, order, words, sink)
+    _write(source, order, words, sink)
     stored = pq.ParquetFile(sink)
     width = len(order) - len(labels)
 
-    def columns(positions: range) -> Iterator[tuple[int, Column]]:
+    def columns(positions: range) -> Iterator[Column]:
         for j, (values, known) in zip(order[positions.start :], stored_columns(stored, positions), strict=False):
-            yield j, Column(source.places[j], values, known, words[j].first if j in words else {})
+            yield Column(source.places[j], values, known, words.get(j))
 
-    targets = [column for _, column in columns(range(width, len(order)))]
+    targets = [*columns(range(width, len(order)))]
     parts: list[list[Any]] = []
     features: list[Feature] = []
     warnings: list[str] = []
     flaws: list[Flaw] = []
     label = targets[0] if len(targets) == 1 else None
-    for j, column in columns(range(width)):
-        flaws += [refused[j]] if j in refused else column.flaws()
+    for column in columns(range(width)):
+        flaws += column.flaws()
         features.append(column.feature)
         parts.append([column.place.name, column.feature.type, column.digest()])
         warnings += column.looks(label, source.left_out.get(column.place.name))
-    reject([*flaws, *(refused[j] for j in labels if j in refused)])
+    reject([*flaws, *filter(None, (words[j].flaw for j in labels if j in words))])
     classes = classes_of(targets, limits.max_categories, several=several, numbers=numbers)
     identity: list[Any] = [parts, [[each.place.name, each.feature.type, each.digest()] for each in targets]]
     if numbers and (targets[0].values == np.floor(targets[0].values)).all():
         identity.append("numbers")  # the same integers as classes are another data set
     more = len(warnings) - _MAX_WARNINGS
-    return Built(
+    sink.seek(0)
+    return Dataset(
+        id=id_of(hashlib.sha256(json.dumps(identity).encode()).hexdigest(), request.owner),
+        name=request.name,
         rows=stored.metadata.num_rows,
         features=tuple(features),
         labels=tuple(target.place.name for target in targets),
         classes=classes,
-        identity=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+        digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
+        bytes=sink.seek(0, 2),
         warnings=(*warnings[:_MAX_WARNINGS], *([f"and {more:,} more such warnings"] if more > 0 else [])),
+        created_at=datetime.now(UTC),
+        owner=request.owner,
     )
 
 
@@ -103,13 +98,12 @@ def _check_kinds(source: Source, labels: Sequence[int], *, several: bool, number
             raise Invalid.at(place.loc, f"{place.name!r} holds words; a number to regress on is a column of numbers")
 
 
-def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO) -> dict[int, Flaw]:
-    """Write the columns in this order, a row group whenever enough cells have come together; those that cannot be."""
+def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO) -> None:
+    """Write the columns in this order, a row group whenever enough cells have come together."""
     dictionary = pa.dictionary(pa.int32(), pa.string())
     schema = pa.schema([(source.places[j].name, dictionary if j in words else pa.float64()) for j in order])
     rows_per_group = max(CELLS // len(order), 1)
     waiting: list[Any] = []
-    refused: dict[int, Flaw] = {}
 
     def flush(least: int) -> None:
         if waiting and sum(batch.num_rows for batch in waiting) >= least:
@@ -118,19 +112,11 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
             waiting.clear()
 
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        rows = 0
         for arrays in source.batches():
-            for j in order:
-                if (
-                    j not in words and (row := pc.index(pc.is_nan(arrays[j]), True).as_py()) >= 0
-                ):  # else it were missing
-                    refused.setdefault(j, source.places[j].flaw(rows + row, "nan is not a finite number"))
             columns = [words[j].take(arrays[j]) if j in words else arrays[j] for j in order]
-            rows += len(arrays[0])
             waiting.append(pa.RecordBatch.from_arrays(columns, schema=schema))
             flush(rows_per_group)
         flush(0)
-    return refused | {j: each.flaw for j, each in words.items() if each.flaw}
 
 
 def classes_of(labels: Sequence[Column], most: int, *, several: bool, numbers: bool) -> Classes:

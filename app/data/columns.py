@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.data.source import LeftOut, Location
@@ -115,20 +116,18 @@ class Words:
     def take(self, array: pa.Array) -> pa.DictionaryArray:
         """A batch of strings, as it is to be stored: its dictionary has no other words than those that occur."""
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-        codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
-        used, first = np.unique(codes, return_index=True)
-        used, first = (used[1:], first[1:]) if len(used) and used[0] < 0 else (used, first)
-        kept = 0 if self.flaw else min(len(used), self._most + 1)
+        used, first = np.unique(encoded.indices.fill_null(-1).to_numpy(), return_index=True)
+        used, first = used[used >= 0], first[used >= 0]
+        kept = 0 if self.flaw else self._most + 1
         dictionary = encoded.dictionary.take(pa.array(used[:kept]))
         for word, row in zip(dictionary.to_pylist(), first.tolist(), strict=False):
             if self.flaw is None and word not in self.first:
                 self._add(word, self._rows + row)
-        self._rows += len(codes)
+        self._rows += len(array)
         if self.flaw:
-            return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
-        positions = np.zeros(len(encoded.dictionary) + 1, dtype=np.int32)
-        positions[used + 1] = np.arange(len(used))
-        return pa.DictionaryArray.from_arrays(pa.array(positions[codes + 1], mask=codes < 0), dictionary)
+            return pa.nulls(len(array), pa.dictionary(pa.int32(), pa.string()))
+        codes = pc.index_in(encoded.indices, value_set=pa.array(used))
+        return pa.DictionaryArray.from_arrays(codes, dictionary)
 
     def _add(self, word: str, row: int) -> None:
         place, name = self._place, self._place.name
@@ -155,7 +154,7 @@ class Column:
     place: Location
     values: np.ndarray
     words: list[str] | None = None
-    first: dict[str, int] = field(default_factory=dict)  # the row of each word
+    met: Words | None = None  # while the column was read
 
     @property
     def missing(self) -> np.ndarray:
@@ -175,7 +174,9 @@ class Column:
 
     def flaws(self) -> Iterator[Flaw]:
         """What forbids the column as a feature."""
-        if self.missing.all():
+        if self.met and self.met.flaw:
+            yield self.met.flaw
+        elif self.missing.all():
             yield Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")
         if self.words is None:
             yield from self.wrong(np.isinf(self.values), "{} is not a finite number")
@@ -197,10 +198,10 @@ class Column:
             yield f"{name!r} has the same value in every row; leave it out"
         elif label is not None and self._is_copy(label):
             yield f"{name!r} and the label {label.place.name!r} follow from one another; if it is a copy, leave it out"
-        elif self.words is not None and (found := misread(self.first, name)):
+        elif self.met and (found := misread(self.met.first, name)):
             yield self.place.flaw(*found).msg
-        elif self.words is not None and self._is_distinct(_FEW):
-            shown = some_of([repr(word[:MAX_SHOWN]) for word in self.first], 2)
+        elif self.met and self._is_distinct(_FEW):
+            shown = some_of([repr(word[:MAX_SHOWN]) for word in self.met.first], 2)
             yield f"{name!r} holds a different text in every row ({shown}); if it is an identifier, leave it out"
         elif self.words is None and self._is_distinct(_FEW_INTEGERS) and self._is_whole():
             yield f"{name!r} holds a different integer in every row; if it is an identifier, leave it out"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -44,7 +45,6 @@ class Dataset:
 
     id: str
     name: str | None
-    origin: Literal["upload", "inline"]
     rows: int
     features: tuple[Feature, ...]
     labels: tuple[str, ...]
@@ -94,6 +94,11 @@ class Table:
 
 
 _RECORD: TypeAdapter[Dataset] = TypeAdapter(Dataset)
+
+
+def id_of(*parts: str) -> str:
+    """The id that follows from these texts."""
+    return "ds_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def to_json(dataset: Dataset) -> bytes:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.data.arrow_text import floats, index_columns, is_bytes, is_number, is_text
+from app.data.arrow_text import index_columns, is_bytes
 from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import UploadRequest
-from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
+from app.data.values import is_number, is_text
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
@@ -54,29 +54,9 @@ def parquet_source(content: BinaryIO, limits: DataLimits, request: UploadRequest
     def batches() -> Iterator[list[Any]]:
         with _explained():
             for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
-                yield [
-                    _numbers(batch.column(j)) if kind == "numeric" else _words(batch.column(j))
-                    for j, kind in zip(chosen, kinds, strict=True)
-                ]
+                yield [batch.column(j) for j in chosen]
 
     return Source(names, [Location(names[j], FILE + pointer(names[j])) for j in chosen], kinds, batches)
-
-
-def batch_of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows to be written, null where a row lacks a value; Conflict where one is of another kind than its column."""
-    return pa.RecordBatch.from_arrays(
-        [_column(field, [row.get(field.name) for row in rows]) for field in schema], schema=schema
-    )
-
-
-def _column(field: Any, values: list[Any]) -> Any:
-    """The values as `field` has them; Conflict where one is of another kind."""
-    try:
-        if pa.types.is_floating(field.type):  # of integers above 2 ** 53 Arrow makes none by itself
-            values = [None if value is None else float(value) for value in values]
-        return pa.array(values, field.type)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise Conflict(f"{field.name!r} has values that are no {field.type}") from error
 
 
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:
@@ -113,21 +93,6 @@ def _kind(found: Any) -> Kind | None:
         return "numeric"
     value = found.value_type if pa.types.is_dictionary(found) else found
     return "categorical" if is_text(value) or is_bytes(value) else None
-
-
-def _numbers(column: Any) -> Any:
-    """A column as float64; NaN counts as missing, as it does where pandas writes the file."""
-    column = floats(column)
-    return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
-
-
-def _words(column: Any) -> Any:
-    """A column as a dictionary of strings."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()).dictionary_encode()
-    words = column.dictionary.cast(pa.string())
-    words.validate(full=True)  # a damaged file can hold bytes that are not UTF-8
-    return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), words)
 
 
 @contextmanager

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from tempfile import SpooledTemporaryFile
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.data.building import Built, build
+from app.data.building import build
 from app.data.columns import is_written, stored_columns
-from app.data.csv_text import csv_source, in_points
+from app.data.csv_text import csv_source
 from app.data.dataset import DataLimits, Dataset, Table
 from app.data.inline import inline_source
 from app.data.parquet_file import parquet_source
 from app.data.source import FILE, Kind, LeftOut, Location, Source
-from app.data.upload_request import UploadRequest
-from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.data.upload_request import Dialect, UploadRequest
+from app.data.values import as_numbers, as_words
+from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, below, pointer, reject, unknown
 from app.features import Feature, Schema
-from app.text import NUMBER, refused_character
+from app.text import refused_character
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
-_ZIP = b"PK\x03\x04"
 _CHUNK = 1 << 20
 _RATIO = 100  # tables pack to a third or a twentieth: bytes beyond this hold a reader for next to nothing
 _IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
@@ -55,12 +52,8 @@ def opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Ite
 
 
 def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
-    first = _first_bytes(content)
-    if first.startswith(_PARQUET):
-        return parquet_source(content, limits, request)
-    if first.startswith((_ZIP, _GZIP)):
-        raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, gzipped or not, or Parquet")
-    return csv_source(content, limits, request)
+    read = parquet_source if _first_bytes(content).startswith(_PARQUET) else csv_source
+    return read(content, limits, request)
 
 
 def _first_bytes(content: BinaryIO) -> bytes:
@@ -83,7 +76,7 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
 
 
 def typed(source: Source, request: UploadRequest) -> Source:
-    """The source with some columns as numbers or words by order.
+    """The source with each column as numbers or words, by its kind or by order.
 
     In a column of numbers a word that is none is left out, unless it is a number written in another way: Invalid, for
     it would be lost.
@@ -97,46 +90,33 @@ def typed(source: Source, request: UploadRequest) -> Source:
     kinds = [
         forced.get(request.types.get(place.name), kind) for place, kind in zip(source.places, source.kinds, strict=True)
     ]
-    decimal, left_out = request.dialect.decimal, source.left_out
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
         for arrays in source.batches():
-            yield [
-                array
-                if kinds[j] == source.kinds[j]
-                else _as_words(array)
-                if kinds[j] == "categorical"
-                else _as_numbers(array, source.places[j], rows, decimal, left_out)
-                for j, array in enumerate(arrays)
-            ]
+            columns = zip(arrays, source.places, kinds, strict=True)
+            yield [_read(array, place, kind, rows, request, source.left_out) for array, place, kind in columns]
             rows += len(arrays[0])
 
     return replace(source, kinds=kinds, batches=batches)
 
 
-def _as_numbers(array: Any, place: Location, rows: int, decimal: str, left_out: dict[str, LeftOut]) -> Any:
-    """Words as numbers, those that are none as missing, which is noted; `rows` came before them."""
-    words = array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array
-    point = in_points(words, decimal)
-    fits = pc.match_substring_regex(point, f"^{NUMBER}$").fill_null(False)
-    bad = np.flatnonzero(pc.and_not(words.is_valid(), fits).to_numpy(zero_copy_only=False))
-    if len(bad):
-        texts = words.take(pa.array(bad)).to_pylist()
+def _read(array: Any, place: Location, kind: Kind, rows: int, request: Dialect, left_out: dict[str, LeftOut]) -> Any:
+    """An array by its kind, words that are no numbers as missing, which is noted; `rows` came before it."""
+    if kind == "categorical":
+        with below(place.loc):
+            return as_words(array)
+    found, strange = as_numbers(array, request.decimal)
+    if strange is not None:
+        bad = np.flatnonzero(strange.to_numpy(zero_copy_only=False))
+        texts = array.take(pa.array(bad)).to_pylist()
         wrong = next(((row, word) for row, word in zip(bad.tolist(), texts, strict=True) if is_written(word)), None)
         if wrong is not None:
             msg = f"{wrong[1]!r} is a number in another way of writing; write it in digits with a decimal point"
             raise Invalid.of([place.flaw(rows + wrong[0], msg)])
         known = left_out.get(place.name, LeftOut(0, rows + int(bad[0]), texts[0]))
         left_out[place.name] = replace(known, count=known.count + len(bad))
-    return pc.if_else(fits, point, pa.scalar(None, pa.string())).cast(pa.float64())
-
-
-def _as_words(array: Any) -> Any:
-    """Numbers as text, integers without a point."""
-    whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), 2.0**53))
-    integers = pc.if_else(whole, array, pa.scalar(None, pa.float64())).cast(pa.int64()).cast(pa.string())
-    return pc.if_else(whole, integers, array.cast(pa.string()))
+    return found
 
 
 def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits) -> Dataset:
@@ -149,57 +129,25 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
         source = typed(found, request)
         names = [place.name for place in source.places]
         positions = _find_labels(names, request.label)
-        several = len(positions) > 1
-        built = build(source, positions, sink, limits, several=several, numbers=request.numbers)
+        built = build(source, positions, sink, limits, request, several=len(positions) > 1)
     kept = set(names)
-    ignored = tuple(name for name in found.names if name not in kept)
-    return replace(_record(built, request.name, "upload", sink, request.owner), ignored=ignored)
+    return replace(built, ignored=tuple(name for name in found.names if name not in kept))
 
 
 def read_inline(
     features: Sequence[str],
     rows: Sequence[Sequence[Any]],
     labels: Sequence[Any],
+    request: UploadRequest,
     sink: BinaryIO,
     limits: DataLimits,
-    *,
-    numbers: bool = False,
-    period: str = "",
-    owner: str = "",
-) -> tuple[Dataset, str]:
-    """The record of a table sent as lists, and the id that the content has in every period.
+) -> Dataset:
+    """The record of a table sent as lists, which is written to `sink` as Parquet.
 
-    In another `period` the same content is another data set; one with a period expires. Raises Invalid with places
-    below `/features`, `/rows` and `/labels`, or TooLarge.
+    Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
     """
     source, targets, several = inline_source(features, rows, labels, limits)
-    built = build(source, targets, sink, limits, several=several, numbers=numbers)
-    record = _record(built, None, "inline", sink, owner)
-    if not period:
-        return record, record.id
-    return replace(record, id=_id(f"{built.identity}\n{owner}\ninline {period}"), expires=True), record.id
-
-
-def _id(text: str) -> str:
-    return "ds_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _record(built: Built, name: str | None, origin: Literal["upload", "inline"], sink: BinaryIO, owner: str) -> Dataset:
-    sink.seek(0)
-    return Dataset(
-        id=_id(f"{built.identity}\n{owner}"),
-        name=name,
-        origin=origin,
-        rows=built.rows,
-        features=built.features,
-        labels=built.labels,
-        classes=built.classes,
-        digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
-        bytes=sink.seek(0, 2),
-        warnings=built.warnings,
-        created_at=datetime.now(UTC),
-        owner=owner,
-    )
+    return build(typed(source, request), targets, sink, limits, request, several=several)
 
 
 def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:

@@ -67,8 +67,9 @@ class LeftOut:
 class Source:
     """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array for each column.
 
-    `names` are those of all columns, also of the ones that are ignored. Numeric arrays are float64, categorical ones
-    (dictionary-encoded) strings, null where a value is missing. `left_out`, by column, is filled while they are read.
+    `names` are those of all columns, also of the ones that are ignored. An array holds numbers, or (dictionary-encoded)
+    text, null where a value is missing; once it is `typed`, float64 or strings by its kind. `left_out`, by column, is
+    filled while the arrays are read.
     """
 
     names: Sequence[str]

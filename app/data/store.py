@@ -18,7 +18,7 @@ from itertools import accumulate
 from types import ModuleType
 from typing import Any, BinaryIO, cast
 
-from app.data.dataset import DataLimits, Dataset, Table, from_json, read_record, to_json
+from app.data.dataset import DataLimits, Dataset, Table, from_json, id_of, read_record, to_json
 from app.data.isolated import read_isolated
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Damaged, NotFound
@@ -164,12 +164,12 @@ class DatasetStore:
         `/features`, `/rows` and `/labels`, or TooLarge.
         """
         sink = io.BytesIO()
-        period = self._period()
-        dataset, content = _reading().read_inline(
-            features, rows, labels, sink, self.limits, numbers=numbers, period=period, owner=owner
-        )
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        return Draft(replace(dataset, created_at=now), sink.getvalue(), content)
+        asked = UploadRequest(label=(), label_type="number" if numbers else "auto", owner=owner)
+        found = _reading().read_inline(features, rows, labels, asked, sink, self.limits)
+        dataset = replace(found, created_at=datetime.fromtimestamp(self._clock(), UTC))
+        if period := self._period():  # in another one the same content is another data set, and each expires
+            dataset = replace(dataset, id=id_of(found.id, period), expires=True)
+        return Draft(dataset, sink.getvalue(), found.id)
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""

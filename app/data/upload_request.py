@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,20 +16,22 @@ Encoding = Literal["utf-8", "utf-16", "latin-1"]
 ColumnType = Literal["number", "category", "ignore"]
 
 
-class Dialect(NamedTuple):
-    """Spreadsheets and databases write other ones than the default."""
+class Dialect(BaseModel):
+    """How a CSV file is written: spreadsheets and databases write other ones than the default."""
+
+    model_config = ConfigDict(extra="forbid")
 
     delimiter: Delimiter = ","
     decimal: Decimal = "."
     encoding: Encoding = "utf-8"
 
 
-class UploadRequest(BaseModel):
+class UploadRequest(Dialect):
     """The columns named `label` are to be predicted; with `label_type` number integers are to be regressed on, and are
     no classes. `owner` is the name of the key.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     label: tuple[str, ...] = Field(description="label columns, the part repeated")
     name: str | None = None
@@ -38,14 +40,7 @@ class UploadRequest(BaseModel):
         description="auto: words and integers are classes, other numbers to be regressed on; number: all are",
     )
     types: dict[str, ColumnType] = Field(default_factory=dict)
-    delimiter: Delimiter = ","
-    decimal: Decimal = "."
-    encoding: Encoding = "utf-8"
     owner: str = ""
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.decimal, self.encoding)
 
     @property
     def numbers(self) -> bool:

@@ -12,7 +12,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.parquet_file import batch_of_rows
 from app.data.store import Dataset
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Invalid, NotFound, TooLarge
@@ -57,7 +56,7 @@ def make(
                     actions.add(part)
                 rows = list(_rows(settled(cases, maturity.since), card, counts, versions))
                 names.update(*rows)
-                writer.write_batch(batch_of_rows(rows, schema))
+                writer.write_batch(_batch(rows, schema))
                 if counts["rows"] > ports.datasets.limits.max_rows:
                     most = f"{ports.datasets.limits.max_rows:,} rows"
                     raise TooLarge(f"a data set may have at most {most}; choose a period")
@@ -99,6 +98,17 @@ def _schema(card: Card) -> pa.Schema:
     return pa.schema((kinds | {card.labels[0]: pa.int64() if integers else pa.string()}).items())
 
 
+def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows to be written, null where one lacks a value; Conflict where one is of another kind than its column."""
+    columns = []
+    for field in schema:
+        try:
+            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
+        except (pa.ArrowException, TypeError) as error:
+            raise Conflict(f"{field.name!r} has values that are no {field.type}") from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) -> Iterator[dict[str, Any]]:
     """A row for each usable case, with what its instance has of the card's features. Count these, and the others by
     what they lack; add to `versions`.
@@ -118,4 +128,6 @@ def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) ->
             versions.add(terms.version)
             values = orjson.loads(instance)
             row = {name: values[name] for name in features if values.get(name) is not None}
+            # of integers above 2 ** 53 Arrow makes no floats by itself
+            row = {name: float(value) if isinstance(value, int) else value for name, value in row.items()}
             yield row | {card.labels[0]: terms.classes[truth]}

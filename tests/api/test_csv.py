@@ -86,7 +86,7 @@ def test_an_answer_in_csv_has_the_columns_by_name(service, ward):
         (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"keep": '["no"]'}, "/x", "unknown"),
         (written([[50, 70, "mild", 1, 2]], [*FEATURES, "no", "no"]), {"id": "no"}, "/id", "twice"),
         (b"age,pulse,pain\n50,70\n", {}, "", "row 2: the header has 3 values, this row 2"),
-        (b"", {}, "", "the file is empty"),
+        (b"", {}, "", "Empty CSV file"),
         (b"age,pulse,pain\n", {"delimiter": "x"}, "/delimiter", ""),
     ],
 )

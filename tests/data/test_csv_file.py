@@ -128,10 +128,10 @@ def test_targets(store):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", says("/file", "empty")),
-        (b" \n\n", says("/file", "empty")),
-        (b"\xef\xbb\xbf", says("/file", "empty")),
-        (b"a,y", says("/file", "header")),
+        (b"", says("/file", "Empty")),
+        (b" \n\n", says("/file", "first line", "header")),
+        (b"\xef\xbb\xbf", says("/file", "Empty")),
+        (b"a,y", says("/file", "Empty")),
         (b"a,y\n", says("/file", "header")),
         (b"a,a,y\n1,2,0\n", says("/file", "'a'", "1", "2")),
         (b",y\n1,0\n", says("/file", "column 1", "name", "index=False")),

@@ -74,7 +74,7 @@ def test_the_same_as_in_this_process(store, form):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"", Invalid("the file is empty", [says("/file", "empty")])),
+        (b"", Invalid("", [says("/file", "Empty")])),
         (b"a,y\n1,0\n2\n", Invalid("", [says("/file", "row 3", "2", "1")])),
         (b"a,y\n1,0\ninf,1\n", Invalid("", [says("/file/a", "'a'", "row 3", "inf")])),
         (b"a,b\n1,0\n", Invalid("", [says("/label/0", "'y'", "'a', 'b'")])),

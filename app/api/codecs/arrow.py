@@ -17,8 +17,9 @@ from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.memory import Charge
 from app.data.arrow_text import plain
-from app.data.csv_text import FIRST_ROW, CsvText, check_text, clean, first_word, numbers
+from app.data.csv_text import FIRST_ROW, CsvText
 from app.data.upload_request import Dialect
+from app.data.values import as_numbers, clean
 from app.errors import Invalid, TooLarge, pointer
 
 _ARROW_FILE = b"ARROW1"
@@ -122,7 +123,6 @@ def table_of_csv(
     So are cells such as NA, unless that is one of the `words` of their column.
     Invalid at the column and with the row of the first cell that is no number.
     """
-    check_text(body)
     text = CsvText(io.BytesIO(body), dialect)
     if len(text.names) > _MAX_COLUMNS:
         raise TooLarge(f"the header has {len(text.names):,} columns; at most {_MAX_COLUMNS:,} are supported")
@@ -139,9 +139,9 @@ def table_of_csv(
 
 def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Array:
     """The column as float64; Invalid at its first cell that is no number, `rows` rows having come before."""
-    found = numbers(column, dialect.decimal)
-    if found is None:
-        row = first_word(column, dialect.decimal)
+    found, strange = as_numbers(column, dialect.decimal)
+    if strange is not None:
+        row = strange.index(True).as_py()
         word = column[row].as_py()
         hint = "; send ?decimal=," if "," in word and dialect.decimal == "." and dialect.delimiter != "," else ""
         place = f"in column {name!r} of line {rows + row + FIRST_ROW}"

@@ -17,8 +17,8 @@ from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
-from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
-from app.data.upload_request import Dialect
+from app.data.arrow_text import decoded_bytes, first_longer, index_columns, place_of
+from app.data.values import floats, is_number, is_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
@@ -87,10 +87,9 @@ def read(
     """
     kind, body, fields, charge = sheet
     if kind == CSV:
-        dialect = Dialect(fields.delimiter, fields.decimal, fields.encoding)
         as_sent = dict.fromkeys(fields.carried_names, MISSING)  # an id may be NA
         charge(len(body) // 2, NUMBER)  # each number has a digit and a delimiter
-        table = table_of_csv(body, numbers, dialect, {**as_sent, **words})
+        table = table_of_csv(body, numbers, fields, {**as_sent, **words})
     else:
         fields.refuse_dialect()
         table = table_of_arrow(body, charge)

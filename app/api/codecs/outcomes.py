@@ -11,7 +11,8 @@ from app.api.codecs.columns import read
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.api.memory import Charge
-from app.data.arrow_text import first_longer, floats, is_number, is_text
+from app.data.arrow_text import first_longer
+from app.data.values import floats, is_number, is_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_NAME, MISSING, refused_character

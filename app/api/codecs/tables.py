@@ -16,22 +16,18 @@ from app.api.gate import charge_of
 from app.api.memory import Charge
 from app.api.routing import ports_of
 from app.data.source import FILE
-from app.data.upload_request import Decimal, Delimiter, Dialect, Encoding
+from app.data.upload_request import Dialect
 from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
-from app.usecases.fields import Names, Text, WireModel
+from app.usecases.fields import Names, Text
 from app.usecases.predict import Rows
 
-DIALECT_FIELDS = Dialect._fields
+DIALECT_FIELDS = tuple(Dialect.model_fields)
 _MAX_KEPT = 100
 
 
-class DialectFields(WireModel):
+class DialectFields(Dialect):
     """How a CSV file is written."""
-
-    delimiter: Delimiter = ","
-    decimal: Decimal = "."
-    encoding: Encoding = "utf-8"
 
     def refuse_dialect(self) -> None:
         """Invalid where one is named, for bodies of other formats."""

@@ -19,12 +19,12 @@ from starlette.exceptions import HTTPException
 
 from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
 from app.api.routing import limiters
-from app.data.upload_request import Dialect
+from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.text import MAX_NAME
 
 _Result = TypeVar("_Result")
-FIELDS = ("label", "name", "label_type", "types", *Dialect._fields)
+FIELDS = tuple(name for name in UploadRequest.model_fields if name != "owner")
 BARE = (CSV, GZIP, "application/x-gzip", PARQUET, BINARY)
 _LOOK_SECONDS = 0.5
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
