@@ -4,18 +4,16 @@ A good customer refused costs 1, a bad one accepted 5. Four ways, on the same fo
 the expected-benefit rule; a plain scikit-learn pipeline cut at 1/6; the same pipeline blind to costs, cut at 1/2;
 refusing everybody.
 
-    .venv/bin/python benchmarks/german_credit.py [german_credit.csv.gz]
+    .venv/bin/python benchmarks/german_credit.py
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
+from decisions import DATA, load
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
@@ -23,47 +21,25 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.decisions.benefit import decide
-from app.features import Feature, Schema
-from app.learners.catalogue import resolve
+from app.learners.logistic import Logistic
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "german_credit.csv.gz"
 BENEFITS = np.array([[0.0, -1.0], [-5.0, 0.0]])  # rows: good, bad; columns: accept, refuse
 REPETITIONS, FOLDS, LIMIT = 3, 10, 0.56
 
 Rule = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-def load(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """Rows (1000, 20) as the service encodes them, classes (0 good, 1 bad), and the categorical columns."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        header, *lines = csv.reader(file)
-    features = []
-    for j, name in enumerate(header[:-1]):
-        words = sorted({line[j] for line in lines})
-        is_number = all(word.isdecimal() for word in words)
-        features.append(Feature(name, "numeric") if is_number else Feature(name, "categorical", tuple(words)))
-    rows = [
-        [float(word) if feature.type == "numeric" else word for feature, word in zip(features, line, strict=False)]
-        for line in lines
-    ]
-    schema = Schema(features)
-    return schema.encode(rows)[0], np.array([int(line[-1]) - 1 for line in lines]), schema.categorical
-
-
 def rules(categorical: tuple[int, ...]) -> dict[str, Rule]:
     """The four ways, each from training rows, their classes and new rows to actions (0 accept, 1 refuse)."""
-    kind, parameters = resolve({"kind": "logistic"})
     numeric = [j for j in range(20) if j not in categorical]
 
     def probabilities(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
-        model = kind.build(parameters, categorical_features=categorical, random_state=0)
-        return model.fit(X, y).posterior(new)
+        return Logistic(categorical_features=categorical, random_state=0).fit(X, y).posterior(new)
 
     def plain(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
         encode = OneHotEncoder(handle_unknown="ignore")
         columns = make_column_transformer((StandardScaler(), numeric), (encode, list(categorical)))
-        model = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(X, y)
-        return model.predict_proba(new)
+        return make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(X, y).predict_proba(new)
 
     return {
         "logistic + expected benefit": lambda *data: decide(probabilities(*data), BENEFITS).choice,
@@ -74,7 +50,7 @@ def rules(categorical: tuple[int, ...]) -> dict[str, Rule]:
 
 
 def main() -> None:
-    X, y, categorical = load(Path(sys.argv[1]) if len(sys.argv) > 1 else DATA)
+    X, y, categorical = load(DATA, "german_credit")
     means = {}
     print(
         f"German credit, {len(X)} cases, {REPETITIONS} x {FOLDS}-fold: mean cost per case (standard error over cases)"
