@@ -1,16 +1,23 @@
-"""Error, cost and time of what `/acquire` asks feature by feature: forests, and trees of classifiers.
+"""What learners earn that ask for priced features, their error by the share of features asked for, and the quadrants.
 
-    .venv/bin/python benchmarks/acquisition.py [folder of data sets] [--only covtype|shares|…]
+    .venv/bin/python benchmarks/acquisition.py money [--only SET …] [--learners NAME …] [--seeds 5]
+    .venv/bin/python benchmarks/acquisition.py shares [--learners NAME …] [--seeds 3]
+    .venv/bin/python benchmarks/acquisition.py quadrants
 
-Covertype: seven classes, every feature at price 1, 12,000 random rows to train and 8,000 to decide, as table 1 of Nan,
-Wang, Saligrama, "Feature-Budgeted Random Forest" (2015). Thyroid: three classes, the prices of the tests, 3772 rows and
-3428. The cost of a row is what it looks at, each feature once: for all trees of a forest ("complete"), and asking
-feature by feature until the vote cannot change any more ("asked"), which gives the same classes. A tree of classifiers
-asks to its end. Then the error at a mean share of the features, where forests and the chain of forests stop as more is
-not worth its price, from cheap errors to dear ones. Last the paper's quadrants, with features and cost of each path.
-One thread.
+`money`: heart disease, diabetes and thyroid disease with the prices and group discounts of Turney (1995); the benefit
+matrices are in the same currency, stated below. Twice as many folds as seeds: a learner is fitted on one half (which
+also learns when to stop), and each patient of the other half is asked test by test. Mean net benefit (benefit of the
+decisions less the price of the tests) per patient with half, all and double of the matrix, beside buying nothing, all
+that a random forest asks for, and the rivals of `rivals.py`; and the difference to `forest_chain` on the same folds,
+with its standard error over the seeds (the folds of one share their rows).
 
-The smallest work: `.venv/bin/python benchmarks/acquisition.py --only quadrants`
+`shares`: Covertype, seven classes, every feature at price 1, 12,000 random rows to train and 8,000 to decide, as table
+1 of Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (2015): the error at a mean share of the features, where
+learners stop as more is not worth its price, from cheap errors to dear ones.
+
+`quadrants`: the paper's example of a tree of classifiers, with features and cost of each path. One thread.
+
+The smallest work: `.venv/bin/python benchmarks/acquisition.py quadrants`
 """
 
 from __future__ import annotations
@@ -20,92 +27,221 @@ import csv
 import gzip
 import time
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
+import rivals
+from decisions import DATA
+from rivals import SHARES, SIZES, Matrices, Table, at_shares
+from sklearn.model_selection import StratifiedKFold
 
-from app.acquisition.forest import FlatForest
-from app.acquisition.session import Prices, States
+from app.acquisition.session import Prices
 from app.acquisition.stopping import at_stake
+from app.decisions.benefit import Prepared
 from app.kernels import CALLS
+from app.learners.automatic import Automatic
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
+from app.learners.stepwise import net_benefits
 from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.feature_costs import parse_prices
-from tests.reference.stepwise import Simulation, from_sklearn, simulate
+from app.usecases.simulate import report
+from tests.reference.stepwise import simulate
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+SCALES = (0.5, 1.0, 2.0)  # of the matrix: 1 is the one stated, the others show what hangs on it
+CASES: dict[str, list[list[float]]] = {
+    # rows: the truth; columns: taken for …
+    "heart_cleveland": [[0, -800], [-1600, 0]],  # no disease, disease
+    "pima_diabetes": [[0, -100], [-200, 0]],  # no diabetes, diabetes
+    "thyroid_ann": [[0, -160, -800], [-160, 0, -800], [-200, -200, 0]],  # hyper, hypo (rare both), normal
+}
+GAPS = ("glucose_tol", "diastolic_bp", "triceps", "insulin", "mass_index")  # 0 stands for missing in the diabetes data
+TRAINED = 12_000  # rows of Covertype
 NAMES = ("sign x", "sign z", "y++", "y+-", "y-+", "y--")
-PRICES = (1.0, 1.0, 10.0, 10.0, 10.0, 10.0)
-TRAINED = 12_000
-SIZES = (1, 10, 40)
-SHARES = (0.05, 0.08, 0.12, 0.16, 0.25)
-Table = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Prices]
 
 
-def timed(call: Callable[[], object], repeats: int = 1) -> float:
-    """The quickest of some calls, in seconds."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def priced(name: str) -> tuple[np.ndarray, np.ndarray, Prices]:
+    """Rows, class codes and prices; a feature without a price (computed from others) is left out."""
+    with (DATA / f"{name}.costs.csv").open() as file:
+        costs = [row for row in csv.DictReader(file) if row["cost"]]
+    names = [row["feature"] for row in costs]
+    with gzip.open(DATA / f"{name}.csv.gz", "rt") as file:
+        rows = list(csv.DictReader(file))
+    X = np.array([[float("nan" if row[column] in ("", "?") else row[column]) for column in names] for row in rows])
+    y = np.array([int(float(row["label"])) for row in rows])
+    if name == "heart_cleveland":
+        y = (y > 0).astype(int)
+    for gap in set(GAPS) & set(names):
+        X[X[:, names.index(gap)] == 0, names.index(gap)] = np.nan
+    listed: list[dict[str, Any]] = []
+    for row in costs:
+        entry: dict[str, Any] = {"feature": row["feature"], "cost": float(row["cost"])}
+        group = {"group": row["group"], "discounted_cost": float(row["discounted_cost"])}
+        listed.append(entry | group if row["group"] else entry)
+    return X, np.unique(y, return_inverse=True)[1], parse_prices(listed, names)
 
 
-def budgeted(X: np.ndarray, y: np.ndarray, trees: int, prices: Prices) -> FlatForest:
-    alpha = 0 if np.ptp(prices.cost) == 0 else None  # with real prices the rule is chosen on validation rows
-    return BudgetForest(alpha=alpha, n_estimators=trees, feature_costs=prices, random_state=0).fit(X, y).model_
+def covtype(seed: int) -> Table:
+    """All seven classes; every feature at price 1."""
+    table = np.loadtxt(DATA / "covtype_20k.csv.gz", delimiter=",", skiprows=1)
+    table = table[np.random.default_rng(seed).permutation(len(table))]
+    X, y = np.ascontiguousarray(table[:, :-1]), np.unique(table[:, -1], return_inverse=True)[1]
+    return Table(X[:TRAINED], y[:TRAINED], X[TRAINED:], y[TRAINED:], Prices.unit(X.shape[1]))
 
 
-def ordinary(X: np.ndarray, y: np.ndarray, trees: int, features: str | None) -> FlatForest:
-    model = RandomForestClassifier(trees, max_features=features, random_state=0, n_jobs=1).fit(X, y)
-    return from_sklearn(model)
+def fitted(model: Any, table: Table) -> Any:
+    model.fit(table.X, table.y)
+    if hasattr(model, "learn_stops"):  # a chain has learned it
+        model.learn_stops(table.X, table.y, table.prices)
+    return model
 
 
-TREES: dict[str, dict[str, Any]] = {
-    "covtype": {"lambdas": (1e-3, 1e-2), "features": ("raw",)},
-    "thyroid": {"lambdas": (1e-5, 1e-4, 1e-3, 1e-2), "features": ("raw", "boosted")},
+def own(make: Callable[[Prices], Any]) -> Callable[[Table, Matrices], list[float]]:
+    def earn(table: Table, matrices: Matrices) -> list[float]:
+        model = fitted(make(table.prices), table)
+        return [net_benefits(model, table.new, table.truth, table.prices, B).mean() for B in matrices]
+
+    return earn
+
+
+def own_with_matrix(make: Callable[[Prices, np.ndarray], Any]) -> Callable[[Table, Matrices], list[float]]:
+    def earn(table: Table, matrices: Matrices) -> list[float]:
+        models = [make(table.prices, B).fit(table.X, table.y) for B in matrices]
+        winners = [getattr(model, "winner", model) for model in models]  # of `auto`
+        return [
+            net_benefits(model, table.new, table.truth, table.prices, B).mean()
+            for model, B in zip(winners, matrices, strict=True)
+        ]
+
+    return earn
+
+
+def bought(way: str) -> Callable[[Table, Matrices], list[float]]:
+    """Nothing, or all that a random forest asks for."""
+
+    def earn(table: Table, matrices: Matrices) -> list[float]:
+        names, classes = [f"x{j}" for j in range(table.X.shape[1])], list(range(len(matrices[0])))
+        ready = AcquisitionModel.of(fitted(every_feature(), table), names, classes, table.prices)
+        told = [report(ready, table.new, table.truth, table.prices, Prepared(B, classes), budgets=[]) for B in matrices]
+        return [(one["nothing"] if way == "nothing" else one["budgets"][-1]["plain"])["net_benefit"] for one in told]
+
+    return earn
+
+
+def every_feature() -> RandomForest:
+    return RandomForest(n_estimators=40, max_features=None, random_state=0)
+
+
+EARN: dict[str, Callable[[Table, Matrices], list[float]]] = {
+    "forest_chain": own(lambda prices: ForestChain(feature_costs=prices, random_state=0)),
+    "random_forest": own(lambda _: every_feature()),
+    "budget_forest": own(lambda prices: BudgetForest(feature_costs=prices, random_state=0)),
+    "cost_tree": own_with_matrix(lambda prices, B: CostTree(feature_costs=prices, benefits=B, random_state=0)),
+    "auto": own_with_matrix(
+        lambda prices, B: Automatic(feature_costs=prices, benefits=B, max_seconds=1e6, random_state=0)
+    ),
+    "nothing": bought("nothing"),
+    "all asked for": bought("all"),
+    "lightgbm": rivals.lightgbm,
+    "l1 path": rivals.l1_path,
+    "greedy subset": rivals.greedy_subset,
 }
 
 
-def covtype(folder: Path, seed: int = 0) -> Table:
-    """All seven classes; every feature at price 1."""
-    table = np.loadtxt(folder / "covtype_20k.csv.gz", delimiter=",", skiprows=1)
-    table = table[np.random.default_rng(seed).permutation(len(table))]
-    X, y = np.ascontiguousarray(table[:, :-1]), np.unique(table[:, -1], return_inverse=True)[1]
-    return X[:TRAINED], y[:TRAINED], X[TRAINED:], y[TRAINED:], Prices.unit(X.shape[1])
+def own_errors(make: Callable[[], Any]) -> Callable[[Table], np.ndarray]:
+    """The errors at SHARES of the features, between the mean costs of many benefits of the right class."""
+
+    def errors(table: Table) -> np.ndarray:
+        model, prices = fitted(make(), table), table.prices
+        n_features = table.X.shape[1]
+        classes = list(range(table.truth.max() + 1))
+        ready = AcquisitionModel.of(model, [str(j) for j in range(n_features)], classes, prices)
+        run = model.model_.travel(table.new, prices)
+        n, S = run.asked.shape
+        states = np.broadcast_to(np.arange(S + 1), (n, S + 1))
+        finished = states == run.length[:, None]
+        P = ready.probabilities(run.P.reshape(n * (S + 1), -1), states.ravel(), finished.ravel())
+        points = []
+        for size in SIZES:
+            B = size * np.eye(P.shape[1])
+            worth = ready.worth(B, prices, None)
+            assert worth is not None
+            stops = states >= run.length[:, None]
+            stops[:, :S] |= worth.stops(run.asked, run.price, at_stake(P, B).reshape(n, S + 1)[:, :S])
+            ends = stops.argmax(axis=1)
+            told = P.reshape(n, S + 1, -1)[np.arange(n), ends].argmax(axis=1)
+            points.append((run.spent[np.arange(n), ends].mean() / n_features, (told != table.truth).mean()))
+        return at_shares(points)
+
+    return errors
 
 
-def thyroid(folder: Path) -> Table:
-    """Three classes; the prices of the tests, in groups. FTI, which the price list leaves blank, comes from TT4 and
-    T4U: it costs what both do.
-    """
-    with gzip.open(folder / "thyroid_ann.csv.gz", "rt", encoding="utf-8") as file:
-        header, *lines = csv.reader(file)
-    names = header[:21]
-    X, y = np.array([line[:21] for line in lines], dtype=np.float64), np.array([int(line[-1]) for line in lines])
-    y -= y.min()
-    inside = np.array([line[-2] == "train" for line in lines])
-    with (folder / "thyroid_ann.costs.csv").open(encoding="utf-8") as file:
-        rows = {row["feature"]: row for row in csv.DictReader(file)}
-    costs = {name: (float(row["cost"]), float(row["discounted_cost"])) for name, row in rows.items() if row["cost"]}
-    costs["FTI"] = (costs["TT4"][0] + costs["T4U"][1], costs["TT4"][1] + costs["T4U"][1])
-    listed = [
-        {"feature": name, "cost": cost, **({"group": rows[name]["group"], "discounted_cost": less}
-                                          if rows[name]["group"] else {})}
-        for name, (cost, less) in costs.items() if name != "FTI"
-    ]  # fmt: skip
-    listed.append({"feature": "FTI", "cost": costs["FTI"][0], "group": "A", "discounted_cost": costs["FTI"][1]})
-    return X[inside], y[inside], X[~inside], y[~inside], parse_prices(listed, names)
+ERRORS: dict[str, Callable[[Table], np.ndarray]] = {
+    "forest_chain": own_errors(lambda: ForestChain(random_state=0)),
+    "random_forest": own_errors(
+        lambda: RandomForest(n_estimators=40, max_features=None, calibration="none", random_state=0)
+    ),
+    "budget_forest": own_errors(lambda: BudgetForest(alpha=0, n_estimators=40, random_state=0)),
+    "lightgbm": rivals.lightgbm_errors,
+}
 
 
-def quadrants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def compared(name: str, columns: list[str], found: dict[str, np.ndarray]) -> None:
+    """A line for each learner: its mean, and its difference to the chain with the standard error over the seeds."""
+    print(f"{'':32}" + "".join(f"{column:>26}" for column in columns))
+    for learner, runs in found.items():
+        gaps = runs - found.get("forest_chain", runs)
+        errors = gaps.std(axis=0, ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else gaps[0] * np.nan
+        cells = zip(runs.mean(axis=0), gaps.mean(axis=0), errors, strict=True)
+        print(f"{name:16}{learner:16}" + "".join(f"{m:11.4g} ({g:6.3g}±{e:5.3g})" for m, g, e in cells), flush=True)
+
+
+def money(sets: list[str], learners: list[str], seeds: int) -> None:
+    for name in sets:
+        X, y, prices = priced(name)
+        matrices = [scale * np.array(CASES[name], dtype=float) for scale in SCALES]
+        tables = [
+            [
+                Table(X[i], y[i], X[o], y[o], prices)
+                for i, o in StratifiedKFold(2, shuffle=True, random_state=s).split(y, y)
+            ]
+            for s in range(seeds)
+        ]
+        found = {}
+        for learner in learners:
+            start = time.perf_counter()
+            runs = [[EARN[learner](table, matrices) for table in folds] for folds in tables]
+            found[learner] = np.array(runs).mean(axis=1)
+            print(f"  {name} {learner} {time.perf_counter() - start:.0f} s", flush=True)
+        compared(name, [f"x {scale:g}" for scale in SCALES], found)
+
+
+def shares(learners: list[str], seeds: int) -> None:
+    tables, found = [covtype(seed) for seed in range(seeds)], {}
+    for learner in learners:
+        start = time.perf_counter()
+        found[learner] = np.array([ERRORS[learner](table) for table in tables])
+        print(f"  covtype {learner} {time.perf_counter() - start:.0f} s", flush=True)
+    compared("covtype", [f"{share:.0%}" for share in SHARES], found)
+
+
+def quadrants() -> None:
+    """Error and mean cost on new rows, and what each path of the tree asks for."""
+    model = CostTree(
+        task="regression", depth=3, trade_off=0.06, zero_tolerance=0.05, rho=0.0, standardise=False,
+        feature_costs=(1.0, 1.0, 10.0, 10.0, 10.0, 10.0), random_state=0,
+    ).fit(*signs(2000, 0))  # fmt: skip
+    X, y = signs(2000, 100)
+    error = np.square(model.predict(X) - y).mean()
+    print(f"error and mean cost{error:11.1e}{simulate(model.model_, X, model.prices_).cost.mean():7.2f}")
+    for node in model.outline(NAMES):
+        print(node)
+
+
+def signs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Two signs tell which of four dear features is the label; means 30, 10, -10, -30, other features N(0, 20^2)."""
     random = np.random.default_rng(seed)
     signs = np.sign(random.uniform(-1, 1, (n, 2)))
@@ -115,140 +251,24 @@ def quadrants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack((signs, dear)), y
 
 
-def quadrants_tree(seed: int) -> CostTree:
-    return CostTree(
-        task="regression", depth=3, trade_off=0.06, zero_tolerance=0.05, rho=0.0, standardise=False,
-        feature_costs=PRICES, random_state=seed,
-    ).fit(*quadrants(2000, seed))  # fmt: skip
-
-
-def show_quadrants() -> None:
-    """Error and mean cost on new rows, and what each path of a tree asks for."""
-    model, (X, y) = quadrants_tree(0), quadrants(2000, 100)
-    error = np.square(model.predict(X) - y).mean()
-    print(f"error and mean cost{error:11.1e}{simulate(model.model_, X, model.prices_).cost.mean():7.2f}")
-    for node in model.outline(NAMES):
-        print(node)
-
-
-def compare(name: str, table: Table) -> None:
-    """Forests of some sizes, and trees of classifiers at some trade-offs."""
-    X, y, new, truth, prices = table
-    growers: dict[str, Callable[[int], FlatForest]] = {
-        "budget forest": lambda trees: budgeted(X, y, trees, prices),
-        "random forest, all features": lambda trees: ordinary(X, y, trees, None),
-        "random forest, sqrt": lambda trees: ordinary(X, y, trees, "sqrt"),
-    }
-    print(f"\n{name}: all features cost {sum(prices.paid(np.argsort(-prices.cost).tolist())):.1f}")
-    print(f"{'learner':30}{'':>14}{'error':>8}{'complete':>10}{'asked':>8}{'questions':>11}{'fit s':>8}")
-    for kind, grow in growers.items():
-        for trees in SIZES:
-            start = time.perf_counter()
-            forest = grow(trees)
-            seconds = time.perf_counter() - start
-            plain = simulate(forest, new, prices, stop_when_settled=False)
-            asked = simulate(forest, new, prices)
-            assert (plain.prediction == asked.prediction).all()
-            line(kind, f"{trees} trees", (plain.prediction != truth).mean(), (plain.cost, asked.cost), asked, seconds)
-        answer(partial(forest.step, prices=prices), new)
-    for features in TREES[name]["features"]:
-        for trade_off in TREES[name]["lambdas"]:
-            model = CostTree(
-                trade_off=trade_off, features=features, weak_learners=50,
-                feature_costs=prices, random_state=0,
-            )  # fmt: skip
-            start = time.perf_counter()
-            tree = model.fit(X, y).model_
-            seconds = time.perf_counter() - start
-            run = simulate(tree, new, prices)
-            error = (run.prediction != truth).mean()
-            line(f"cost tree, {features}", f"lambda {trade_off:g}", error, (run.cost, run.cost), run, seconds)
-        answer(partial(tree.step, prices=prices), new)
-
-
-def at_shares(folder: Path, seeds: int) -> None:
-    """Error at a mean share of features that are asked for, each learner stopped by what more is worth."""
-    print(f"\ncovtype, stopped by worth{'':7}" + "".join(f"{share:>8.0%}" for share in SHARES) + f"{'fit s':>8}")
-    makers: dict[str, Callable[[int], Any]] = {
-        "budget forest": lambda seed: BudgetForest(alpha=0, n_estimators=40, random_state=seed),
-        "random forest, all features": lambda seed: RandomForest(
-            n_estimators=40, max_features=None, calibration="none", random_state=seed
-        ),
-        "forest chain": lambda seed: ForestChain(random_state=seed),
-    }
-    for kind, make in makers.items():
-        found = []
-        for seed in range(seeds):
-            X, y, new, truth, prices = covtype(folder, seed)
-            start = time.perf_counter()
-            model = make(seed).fit(X, y)
-            if hasattr(model, "learn_stops"):  # a chain has learned it
-                model.learn_stops(X, y, prices)
-            seconds = time.perf_counter() - start
-            found.append([*error_at(model, new, truth, prices), seconds])
-        *errors, seconds = np.mean(found, axis=0)
-        print(f"{kind:32}" + "".join(f"{error:8.4f}" for error in errors) + f"{seconds:8.1f}", flush=True)
-
-
-def error_at(model: Any, X: np.ndarray, truth: np.ndarray, prices: Prices) -> np.ndarray:
-    """The error at SHARES of the features, between the mean costs of many benefits of the right class."""
-    ready = AcquisitionModel.of(model, [str(j) for j in range(X.shape[1])], list(range(truth.max() + 1)), prices)
-    run = model.model_.travel(X, prices)
-    n, S = run.asked.shape
-    states = np.broadcast_to(np.arange(S + 1), (n, S + 1))
-    finished = states == run.length[:, None]
-    P = ready.probabilities(run.P.reshape(n * (S + 1), -1), states.ravel(), finished.ravel())
-    costs, errors = [], []
-    for size in np.geomspace(3, 20_000, 40):
-        B = size * np.eye(P.shape[1])
-        worth = ready.worth(B, prices, None)
-        assert worth is not None
-        stops = states >= run.length[:, None]
-        stake = at_stake(P, B).reshape(n, S + 1)
-        stops[:, :S] |= worth.stops(run.asked, run.price, stake[:, :S])
-        ends = stops.argmax(axis=1)
-        costs.append(run.spent[np.arange(n), ends].mean() / X.shape[1])
-        errors.append((P.reshape(n, S + 1, -1)[np.arange(n), ends].argmax(axis=1) != truth).mean())
-    order = np.argsort(costs, kind="stable")
-    at: np.ndarray = np.interp(SHARES, np.array(costs)[order], np.array(errors)[order])
-    return at
-
-
-def line(
-    kind: str, size: str, error: float, costs: tuple[np.ndarray, np.ndarray], run: Simulation, seconds: float
-) -> None:
-    complete, asked = (cost.mean() for cost in costs)
-    questions = run.questions.mean()
-    print(f"{kind:30}{size:>14}{error:8.4f}{complete:10.2f}{asked:8.2f}{questions:11.2f}{seconds:8.2f}", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, default=DATA)
-    parser.add_argument("--only", choices=("covtype", "shares", "thyroid", "quadrants"))
-    parser.add_argument("--seeds", type=int, default=3, help="how often the rows of covtype are divided")
+    parser.add_argument("what", choices=("money", "shares", "quadrants"))
+    parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--learners", nargs="+", choices=list(EARN), default=list(EARN))
+    parser.add_argument("--seeds", type=int)
     chosen = parser.parse_args()
+    if "lightgbm" in chosen.learners and find_spec("lightgbm") is None:
+        print("lightgbm is left out: it is not installed")
+        chosen.learners.remove("lightgbm")
     for call in CALLS.values():
         call()
-    if chosen.only in (None, "covtype"):
-        compare("covtype", covtype(chosen.folder))
-    if chosen.only in (None, "shares"):
-        at_shares(chosen.folder, chosen.seeds)
-    if chosen.only in (None, "thyroid"):
-        compare("thyroid", thyroid(chosen.folder))
-    if chosen.only in (None, "quadrants"):
-        print("\nquadrants: two signs at price 1 say which of four features at price 10 is the label")
-        show_quadrants()
-
-
-def answer(step: Callable[[np.ndarray, np.ndarray], States], X: np.ndarray) -> None:
-    """How long the last and largest one takes to say what to ask next, where three features are known."""
-    batch = np.resize(X, (10_000, X.shape[1]))
-    status = np.zeros(batch.shape, dtype=np.int32)
-    status[:, [0, 5, 9]] = 1
-    one = timed(lambda: step(batch[:1], status[:1]), 50)
-    many = timed(lambda: step(batch, status), 3)
-    print(f"  one case {1e6 * one:.0f} microseconds; 10,000 cases in one call {1e3 * many:.0f} ms")
+    if chosen.what == "money":
+        money(chosen.only, chosen.learners, chosen.seeds or 5)
+    elif chosen.what == "shares":
+        shares([name for name in chosen.learners if name in ERRORS], chosen.seeds or 3)
+    else:
+        quadrants()
 
 
 if __name__ == "__main__":

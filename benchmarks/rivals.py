@@ -1,18 +1,33 @@
-"""What LightGBM does with the prices of features: boosted trees that pay lazily.
+"""What others do with the prices of features: boosted trees that pay lazily, and one set of features for every case.
 
 A rival is a function of a Table: what it earns on the new rows with each of several benefit matrices, less the price
-of the features; and its error on them at a mean share of the features, each at price 1. All probabilities are
-calibrated, and all choices made, on training rows that the model did not see.
+of the features; and, of LightGBM, its error on them at a mean share of the features, each at price 1. All probabilities
+are calibrated, and all choices made, on training rows that the model did not see.
+
+- `lightgbm`: boosted trees that pay for a feature where a row needs it first (`cegb_penalty_feature_lazy`). A case asks
+  for what the next group of trees reads on its way, and stops by the recursion of the chain (least squares on the
+  stake, from the last group to the first), with the prices of its own way. `cegb_tradeoff` is chosen by
+  cross-validation.
+- `l1_path`: logistic regressions with an L1 penalty of 12 strengths. Each asks for all features that it uses; the
+  strength is chosen by cross-validation.
+- `greedy_subset`: the feature that raises the out-of-bag net benefit of a forest most comes next; a forest on the best
+  subset.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import acquisition
 import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from app.acquisition.session import Prices
 from app.acquisition.stopping import Blend, at_stake
@@ -21,6 +36,9 @@ from app.decisions.benefit import decide, row_benefits
 STAGES = (1, 2, 4, 8, 16, 32, 64, 100)  # boosting rounds after which a case may stop
 TRADE_OFFS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # in units of one nat for the mean price of a feature
 SIZES = np.geomspace(3, 20_000, 40)  # worth of a right class, in features
+SHARES = (0.05, 0.08, 0.12, 0.16, 0.25)
+STRENGTHS = np.geomspace(0.003, 10, 12)
+PATIENCE = 2  # features that may fail to pay before the greedy search ends
 FOLDS = 5
 
 
@@ -164,7 +182,7 @@ def lightgbm_runs(
     return found
 
 
-def lightgbm_earns(table: Table, matrices: Matrices) -> list[float]:
+def lightgbm(table: Table, matrices: Matrices) -> list[float]:
     runs, found = lightgbm_runs(table), []
     for B in matrices:
         ways = []
@@ -195,4 +213,105 @@ def lightgbm_errors(table: Table) -> np.ndarray:
 def at_shares(points: list[tuple[float, float]]) -> np.ndarray:
     """The error at SHARES between points (share, error); 1 before the first."""
     shares, errors = np.array(sorted(points)).T
-    return np.interp(acquisition.SHARES, shares, errors, left=1.0)
+    return np.interp(SHARES, shares, errors, left=1.0)
+
+
+def l1_runs(table: Table) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """For each strength some training rows, their calibrated unseen P, the new rows', and the features used (m,)."""
+    X, y, new, _, _ = table
+    found = []
+    for C in STRENGTHS:
+
+        def model(rows: np.ndarray, C: float = C) -> Any:
+            linear = OneVsRestClassifier(LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear", random_state=0))
+            ranks = QuantileTransformer(n_quantiles=100)  # which a few heavy tails do not rule, as of TSH
+            steps = SimpleImputer(keep_empty_features=True), ranks, StandardScaler(), linear
+            return make_pipeline(*steps).fit(X[rows], y[rows])
+
+        rows, parts = unseen(X, y, lambda inside, outside, model=model: model(inside).predict_proba(X[outside]))
+        P, whole = np.concatenate(parts), model(np.arange(len(X)))
+        curve = Blend.fit([P], y[rows], np.ones(len(rows)))
+        used = np.any([one.coef_[0] != 0 for one in whole[-1].estimators_], axis=0)
+        found.append((rows, curve.apply([P]), curve.apply([whole.predict_proba(new)]), used))
+    return found
+
+
+def forest(X: np.ndarray, y: np.ndarray, trees: int) -> RandomForestClassifier:
+    with warnings.catch_warnings(action="ignore"):  # a row that every tree has seen
+        return RandomForestClassifier(trees, min_samples_leaf=3 if len(X) < 9000 else 1, oob_score=True,
+                                      random_state=0, max_features=None).fit(X, y)  # fmt: skip
+
+
+def out_of_bag(X: np.ndarray, y: np.ndarray, trees: int) -> tuple[RandomForestClassifier, np.ndarray]:
+    model = forest(X, y, trees)
+    P = model.oob_decision_function_
+    return model, np.where(np.isfinite(P), P, 1 / P.shape[1])
+
+
+def paid_for(X: np.ndarray, prices: Prices, columns: np.ndarray | list[int]) -> np.ndarray:
+    used = np.zeros(X.shape, dtype=bool)
+    used[:, columns] = True
+    return charged(prices, used & ~np.isnan(X))
+
+
+class Search:
+    """Forward selection of a subset, whose forests are kept."""
+
+    def __init__(self, X: np.ndarray, y: np.ndarray) -> None:
+        self.X, self.y = X, y
+        self.told: dict[tuple[int, ...], np.ndarray] = {}
+
+    def way(self, worth: Callable[[np.ndarray, list[int]], float], start: float, steps: int) -> tuple[list, list]:
+        """The subsets on the way, each the one before and the feature that makes it worth most, and their values."""
+        left, way, values = list(range(self.X.shape[1])), [[]], [start]
+        while left and len(way) <= steps and np.argmax(values) >= len(values) - PATIENCE - 1:
+            tried = {j: worth(self._told([*way[-1], j]), [*way[-1], j]) for j in left}
+            best = max(tried, key=lambda j: tried[j])
+            left.remove(best)
+            way.append([*way[-1], best])
+            values.append(tried[best])
+        return way, values
+
+    def _told(self, columns: list[int]) -> np.ndarray:
+        key = tuple(columns)
+        if key not in self.told:
+            self.told[key] = out_of_bag(self.X[:, columns], self.y, 25)[1]
+        return self.told[key]
+
+
+def subset_told(table: Table, columns: list[int]) -> np.ndarray:
+    """Calibrated P of the new rows, by a forest on these columns."""
+    if not columns:
+        return np.tile(np.bincount(table.y) / len(table.y), (len(table.new), 1))
+    model, P = out_of_bag(table.X[:, columns], table.y, 100)
+    return Blend.fit([P], table.y, np.ones(len(P))).apply([model.predict_proba(table.new[:, columns])])
+
+
+def prior_earns(table: Table, B: np.ndarray) -> tuple[float, float]:
+    prior = np.bincount(table.y) / len(table.y)
+    return tuple(earned(np.tile(prior, (len(y), 1)), y, B).mean() for y in (table.y, table.truth))
+
+
+def l1_path(table: Table, matrices: Matrices) -> list[float]:
+    runs, found = l1_runs(table), []
+    for B in matrices:
+        ways = [prior_earns(table, B)]
+        for rows, seen, told, used in runs:
+            sides = ((seen, table.y[rows], table.X[rows]), (told, table.truth, table.new))
+            ways.append(tuple((earned(P, y, B) - paid_for(X, table.prices, used)).mean() for P, y, X in sides))
+        found.append(max(ways)[1])
+    return found
+
+
+def greedy_subset(table: Table, matrices: Matrices) -> list[float]:
+    found, search = [], Search(table.X, table.y)
+    for B in matrices:
+
+        def worth(P: np.ndarray, columns: list[int], B: np.ndarray = B) -> float:
+            return float((earned(P, table.y, B) - paid_for(table.X, table.prices, columns)).mean())
+
+        way, values = search.way(worth, prior_earns(table, B)[0], table.X.shape[1])
+        columns = way[int(np.argmax(values))]
+        paid = paid_for(table.new, table.prices, columns)
+        found.append(float((earned(subset_told(table, columns), table.truth, B) - paid).mean()))
+    return found
