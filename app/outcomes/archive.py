@@ -31,7 +31,6 @@ _ARRIVALS = ("at", "terms", "truth", "outcome_at", "received_at")
 _LOCATED = ("at", "choice", "expected", "digest", "probabilities", "terms")
 Allows = Callable[[str], bool]
 """Whether the caller may see a model."""
-_MOST = 1e300  # of a third moment: sums of many stay finite
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Located:
     told: Outcome | None = None
     revision: int = 0
     digest: int | None = None
-    moments: tuple[float, float] = 0.0, 0.0  # the second and the third of the benefit, central, see `moments`
+    variance: float = 0.0  # of the benefit, see `variance`
 
 
 def any_model(_model: str) -> bool:
@@ -288,23 +287,18 @@ def _places(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str |
 
 
 def _located(model: str, day: int, terms: Terms, row: Mapping[str, Any]) -> Located:
-    promised = moments(terms, row["choice"], row["probabilities"])
+    promised = variance(terms, row["choice"], row["probabilities"])
     made = row["at"], row["choice"], row["expected"]
-    return Located(model, terms.version, day, terms, *made, digest=row["digest"], moments=promised)
+    return Located(model, terms.version, day, terms, *made, digest=row["digest"], variance=promised)
 
 
-def moments(terms: Terms, choice: int, probabilities: bytes) -> tuple[float, float]:
-    """Variance and third central moment of the benefit of an action by the matrix; 0 without any.
+def variance(terms: Terms, choice: int, probabilities: bytes) -> float:
+    """Of the benefit of an action by the matrix; 0 without any.
 
     `probabilities` are float64 in the order of the classes, little-endian; what is more is left out.
     """
     if terms.benefits is None:
-        return 0.0, 0.0
+        return 0.0
     payoffs = np.array([row[choice] for row in terms.benefits])
     P = np.frombuffer(probabilities, "<f8")[: len(payoffs)]
-    size = float(np.abs(payoffs).max()) or 1.0  # the third power of the largest benefits is no float64
-    payoffs = payoffs / size
-    payoffs -= (P * payoffs).sum()
-    squares = P * payoffs * payoffs
-    third = float((squares * payoffs).sum()) * size * size * size
-    return float(squares.sum()) * size * size, max(min(third, _MOST), -_MOST)
+    return float(P @ (payoffs - P @ payoffs) ** 2)

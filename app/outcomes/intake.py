@@ -151,8 +151,7 @@ class Totals:
 
     Benefits are those of decisions that were carried out and stated benefits. Their sums may fall, and Prometheus could
     not tell a fall from a new start: gains and losses are counters of their own. `squared` sums the squares of the
-    differences between realised and expected benefit, `variance` and `third` their variances and third central moments
-    by the probabilities of the decisions.
+    differences between realised and expected benefit, `variance` their variances by the probabilities of the decisions.
     """
 
     def __init__(self) -> None:
@@ -174,7 +173,6 @@ class Totals:
         self._squared = counter("payoff_outcome_benefit_error_squared", "Squared differences of the two")
         variances = "Variances of these, by the probabilities of the decisions"
         self._variance = counter("payoff_outcome_benefit_variance", variances)
-        self._third = counter("payoff_outcome_benefit_third_moment", "Third central moments, likewise", "sign")
         self._lines: dict[tuple[str, int], tuple[tuple[str, str], Counter, Gauge]] = {}
 
     def register(self, registry: CollectorRegistry) -> None:
@@ -206,12 +204,10 @@ class Totals:
             elif decision.expected is not None and decision.terms.benefits is not None:
                 stated = decision.terms.benefits[outcome.truth][decision.choice]
                 realised = stated if outcome.benefit is None else outcome.benefit
-                variance, third = decision.moments
                 for kind, amount in (("expected", decision.expected), ("realised", realised)):
                     sums[self._benefit, (*labels, kind, _SIGNS[amount < 0])] += abs(amount)
                 sums[self._squared, labels] += (realised - decision.expected) ** 2
-                sums[self._variance, labels] += variance
-                sums[self._third, (*labels, _SIGNS[third < 0])] += abs(third)
+                sums[self._variance, labels] += decision.variance
         for (counter, names), total in sums.items():
             counter.labels(*names).inc(total)
 
@@ -227,8 +223,6 @@ class Totals:
             self._lines[model, version] = lines
             for counter in (self._outcomes, self._overridden, self._squared, self._variance):
                 counter.labels(*labels)
-            for sign in _SIGNS:
-                self._third.labels(*labels, sign)
             for kind, sign in product(("expected", "realised"), _SIGNS):
                 self._benefit.labels(*labels, kind, sign)
         return lines

@@ -119,7 +119,7 @@ def test_sealed_decisions_are_located(database, archive, sealer):
     found = archive.locate([*ids, *other, "none", "01890a5d-ac96-774b-bcce-b302099a8057"])
 
     assert set(found) == set(before)
-    assert {id_: one.moments for id_, one in found.items()} == {id_: one.moments for id_, one in before.items()}
+    assert {id_: one.variance for id_, one in found.items()} == {id_: one.variance for id_, one in before.items()}
     for id_, one in found.items():
         assert (one.model, one.version, one.day, one.terms.classes, one.terms.actions) == (
             before[id_].model,
