@@ -44,20 +44,35 @@ def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.
     """
     table.validate()
     _check_extent(table, size)
-    if not any(map(_changes, table.schema.types)):
-        table.validate(full=True)
-        return table
-    names, columns = table.column_names, table.columns
-    columns = [
-        column if not _changes(column.type) else _stored(column, name)
-        for name, column in zip(names, columns, strict=True)
-    ]
-    for column in columns:
-        charge(_text_bytes(column), _COPIES)
-        charge(len(column), _OFFSET_BYTES)
-    pa.Table.from_arrays(columns, names).validate(full=True)
-    columns = [_as_strings(column, name) for name, column in zip(names, columns, strict=True)]
+    names = table.column_names
+    columns = [_plain(column, name, charge) for name, column in zip(names, table.columns, strict=True)]
     return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)
+
+
+def _plain(column: pa.ChunkedArray, name: str, charge: Callable[[int, int], None]) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if kind.num_fields:  # views within it could not be measured
+        raise Invalid.at(
+            pointer(name), f"the type of {name!r} is '{column.type}'; lists and structures are not supported"
+        )
+    if is_bytes(kind):
+        texts = {place_of(array): array for array in map(_values, column.chunks)}
+        measure = _view_bytes if _is_view(kind) else lambda array: array.nbytes
+        charge(sum(map(measure, texts.values())), _COPIES)
+        charge(len(column), _OFFSET_BYTES)
+    column.validate(full=True)
+    if not is_bytes(kind):
+        return column
+    try:
+        if not pa.types.is_dictionary(column.type):
+            return column.cast(_TEXT)
+        cast = {place: array.cast(_TEXT) for place, array in texts.items()}
+    except pa.ArrowInvalid as error:
+        raise Invalid.at(pointer(name), f"{name!r} holds bytes that are not text in UTF-8") from error
+    chunks = [pa.DictionaryArray.from_arrays(c.indices, cast[place_of(c.dictionary)]) for c in column.chunks]
+    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, _TEXT))
 
 
 def index_columns(schema: pa.Schema) -> set[str]:
@@ -105,40 +120,6 @@ def is_bytes(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _changes(kind: pa.DataType) -> bool:
-    """Whether a column of this type needs anything done to it."""
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return isinstance(kind, pa.BaseExtensionType) or is_bytes(value) or _nested_views(kind)
-
-
-def _nested_views(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _nested_views(kind.storage_type)
-    inner = [kind.field(i).type for i in range(kind.num_fields)]
-    if pa.types.is_dictionary(kind) and not _is_view(kind.value_type):
-        inner.append(kind.value_type)
-    return any(_is_view(each) or _nested_views(each) for each in inner)
-
-
-def _stored(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """The column without extension types; Invalid where it holds views that cannot be measured."""
-    kind = column.type
-    if _nested_views(kind):
-        raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; lists and structures are not supported")
-    if not isinstance(kind, pa.BaseExtensionType):
-        return column
-    return pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
-
-
-def _text_bytes(column: pa.ChunkedArray) -> int:
-    """How many bytes the text of a column takes, of a dictionary once; Invalid for what is no length."""
-    value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    arrays = {place_of(array): array for array in map(_values, column.chunks)}
-    if _is_view(value):
-        return sum(map(_view_bytes, arrays.values()))
-    return sum(array.nbytes for array in arrays.values()) if is_bytes(value) else 0
-
-
 def _values(chunk: pa.Array) -> pa.Array:
     return chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
 
@@ -158,18 +139,3 @@ def _view_bytes(array: pa.Array) -> int:
     if (lengths < 0).any():
         raise Invalid.at("", "the stream has text of negative length")
     return int(lengths.sum())
-
-
-def _as_strings(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not is_bytes(value):
-        return column
-    try:
-        if not pa.types.is_dictionary(column.type):
-            return column.cast(_TEXT)
-        words = {place_of(chunk.dictionary): chunk.dictionary for chunk in column.chunks}
-        cast = {place: array.cast(_TEXT) for place, array in words.items()}
-        chunks = [pa.DictionaryArray.from_arrays(c.indices, cast[place_of(c.dictionary)]) for c in column.chunks]
-    except pa.ArrowInvalid as error:
-        raise Invalid.at(pointer(name), f"{name!r} holds bytes that are not text in UTF-8") from error
-    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, _TEXT))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.columns import CELLS, Column, Vocabulary, Words, stored_columns
+from app.data.columns import CELLS, Column, Words, stored_columns
 from app.data.dataset import DataLimits, Dataset, id_of
 from app.data.source import Location, Source
 from app.data.upload_request import UploadRequest
-from app.errors import MAX_ERRORS, Flaw, Invalid, reject
+from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, reject
 from app.features import Feature
 from app.text import MAX_CATEGORY, MAX_NAME
 
@@ -42,13 +42,13 @@ def build(
     numbers = request.numbers
     _check_kinds(source, labels, several=several, numbers=numbers)
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
-    vocabulary = Vocabulary(limits.max_words, limits.max_characters)
     words = {
-        j: Words(source.places[j], limits.max_categories, vocabulary, longest=MAX_NAME if j in labels else MAX_CATEGORY)
+        j: Words(source.places[j], limits.max_categories, longest=MAX_NAME if j in labels else MAX_CATEGORY)
         for j in order
         if source.kinds[j] == "categorical"
     }
     _write(source, order, words, sink)
+    _check_vocabulary(words.values(), limits)
     stored = pq.ParquetFile(sink)
     width = len(order) - len(labels)
 
@@ -96,6 +96,16 @@ def _check_kinds(source: Source, labels: Sequence[int], *, several: bool, number
             raise Invalid.at(place.loc, msg)
         if numbers:
             raise Invalid.at(place.loc, f"{place.name!r} holds words; a number to regress on is a column of numbers")
+
+
+def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
+    """TooLarge for too many words, or too long ones, of all columns together: every model's card holds them."""
+    most, longest = limits.max_words, limits.max_characters
+    if sum(len(words.first) for words in columns) > most or sum(len("".join(each.first)) for each in columns) > longest:
+        raise TooLarge(
+            f"the columns have too many categories together: at most {most:,}, of {longest:,} characters, are"
+            " supported; leave columns of text and identifiers out"
+        )
 
 
 def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.data.source import LeftOut, Location
-from app.errors import MAX_ERRORS, Flaw, TooLarge
+from app.errors import MAX_ERRORS, Flaw
 from app.features import Feature
 from app.text import MAX_CATEGORY, is_number, refused_character, some_of
 
@@ -27,6 +26,7 @@ _DATE = re.compile(
     r"(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2}))([ T]\d{1,2}:\d{2}.*)?"
 )
 _COMMA = re.compile(r"[+-]?\d+,\d+")
+_THOUSANDS = re.compile(r"[+-]?\d+,\d{3}")
 
 CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
 _LOOKED_AT = 1000  # rows that tell whether looking at all of them can be worth it
@@ -45,57 +45,22 @@ def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
 
     `first` has the row of each distinct word.
     """
-    if not first:
+    odd = [word for word in first if not is_number(word)]
+    if not odd:
         return None
+    word = min(odd, key=first.__getitem__)
+    written = [each for each in odd if is_written(each)]
     if all(map(_DATE.fullmatch, first)):
-        row, word = _earliest(first, first)
-        return (
-            row,
-            f"{word!r} looks like a date; dates are read as words: write a number, such as days, or leave it out",
-        )
-    plain = list(filter(is_number, first))
-    written = [word for word in first if is_written(word)]
-    if len(plain) == len(first) or len(plain) + len(written) <= _MOST * len(first):
+        advice = "looks like a date; dates are read as words: write a number, such as days, or leave it out"
+    elif len(first) - len(odd) + len(written) <= _MOST * len(first):
         return None
-    row, word = _earliest(first, set(first).difference(plain))
-    if written and all(map(_COMMA.fullmatch, written)) and _one_comma(written):
-        return row, f"{word!r} is not read as a number; send decimal=, if the comma is a decimal one, else leave it out"
-    if word in written:
-        return row, f"{word!r} is not read as a number; write it in digits with a decimal point"
-    return (
-        row,
-        f'{word!r} is not a number, as most values are; fix it, or send types={{"{name}": "number"}} to leave it out',
-    )
-
-
-def _one_comma(written: Sequence[str]) -> bool:
-    """Whether a comma cannot separate thousands in one of the words at least."""
-    return any(len(word.partition(",")[2]) != 3 for word in written)
-
-
-def _earliest(first: Mapping[str, int], words: Any) -> tuple[int, str]:
-    row, word = min((first[word], word) for word in words)
-    return row, word[:MAX_SHOWN]
-
-
-class Vocabulary:
-    """The words of all categorical columns together, bounded: every model's card holds them."""
-
-    def __init__(self, most_words: int, most_characters: int) -> None:
-        self._most_words = most_words
-        self._most_characters = most_characters
-        self._words = 0
-        self._characters = 0
-
-    def add(self, word: str) -> None:
-        """Count a word that is new in its column; TooLarge where there are too many, or too long ones."""
-        self._words += 1
-        self._characters += len(word)
-        if self._words > self._most_words or self._characters > self._most_characters:
-            raise TooLarge(
-                f"the columns have too many categories together: at most {self._most_words:,}, of"
-                f" {self._most_characters:,} characters, are supported; leave columns of text and identifiers out"
-            )
+    elif written and all(map(_COMMA.fullmatch, written)) and not all(map(_THOUSANDS.fullmatch, written)):
+        advice = "is not read as a number; send decimal=, if the comma is a decimal one, else leave it out"
+    elif word in written:
+        advice = "is not read as a number; write it in digits with a decimal point"
+    else:
+        advice = f'is not a number, as most values are; fix it, or send types={{"{name}": "number"}} to leave it out'
+    return first[word], f"{word[:MAX_SHOWN]!r} {advice}"
 
 
 class Words:
@@ -104,12 +69,11 @@ class Words:
     There may be `most` words of at most `longest` characters. A column with a flaw is not looked at any further.
     """
 
-    def __init__(self, place: Location, most: int, vocabulary: Vocabulary, *, longest: int = MAX_CATEGORY) -> None:
+    def __init__(self, place: Location, most: int, *, longest: int = MAX_CATEGORY) -> None:
         self.first: dict[str, int] = {}
         self.flaw: Flaw | None = None
         self._place = place
         self._most = most
-        self._vocabulary = vocabulary
         self._longest = longest
         self._rows = 0
 
@@ -144,7 +108,6 @@ class Words:
             )
         else:
             self.first[word] = row
-            self._vocabulary.add(word)
 
 
 @dataclass(frozen=True)

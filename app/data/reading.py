@@ -30,7 +30,6 @@ from app.text import refused_character
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _CHUNK = 1 << 20
-_RATIO = 100  # tables pack to a third or a twentieth: bytes beyond this hold a reader for next to nothing
 _IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
 
 
@@ -47,7 +46,7 @@ def opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Ite
         yield _source(content, limits, request)
         return
     with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
-        _unpack(content, cast(BinaryIO, plain), min(limits.max_upload_bytes, max(size * _RATIO, _IN_MEMORY)))
+        _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
         yield _source(cast(BinaryIO, plain), limits, request)
 
 
@@ -69,7 +68,7 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
             while chunk := stream.read(_CHUNK):
                 size += len(chunk)
                 if size > most:
-                    raise TooLarge(f"this file may unpack to at most {most:,} bytes; send it unpacked")
+                    raise TooLarge(f"a gzipped file may unpack to at most {most:,} bytes")
                 plain.write(chunk)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error

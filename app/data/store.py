@@ -29,7 +29,7 @@ __all__ = ["DataLimits", "Dataset", "DatasetStore", "Draft"]
 
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
-_NAMES, _NAMED = "names", "latest.json"
+_NAMED = "latest"
 _MAX_COLUMNS = 20_000  # of all data sets on a page together
 _ID = re.compile(r"ds_[0-9a-f]{16}")
 _PLACE = rf"[0-9T:.+-]+\|{_ID.pattern}"
@@ -42,37 +42,6 @@ def _reading() -> ModuleType:
     from app.data import reading  # noqa: PLC0415
 
     return reading
-
-
-class Names:
-    """A small file for each name beside the data sets, replaced atomically."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-
-    def point(self, owner: str, name: str, dataset_id: str) -> None:
-        """Have the owner's `name` refer to this data set from now on."""
-        content = json.dumps({"name": name, "dataset": dataset_id}).encode()
-        self._storage.write(f"{_folder(owner, name)}/{_NAMED}", content)
-
-    def find(self, owner: str, name: str) -> str | None:
-        """The data set that the owner's `name` refers to, if it still exists."""
-        with suppress(NotFound, ValueError, KeyError, TypeError):
-            found = str(json.loads(self._storage.read(_folder(owner, name), _NAMED))["dataset"])
-            return found if self._storage.exists(found) else None
-        return None
-
-    def forget(self, dataset_id: str) -> None:
-        """Remove all names that refer to a data set. O(names)."""
-        for folder in self._storage.folders(_NAMES):
-            path = f"{_NAMES}/{folder}"
-            with suppress(NotFound, ValueError, KeyError, TypeError):
-                if json.loads(self._storage.read(path, _NAMED))["dataset"] == dataset_id:
-                    self._storage.remove(path)
-
-
-def _folder(owner: str, name: str) -> str:
-    return f"{_NAMES}/{hashlib.sha256(json.dumps([owner, name]).encode()).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +74,6 @@ class DatasetStore:
         self._keep_inline = keep_inline
         self._clock = clock
         self.storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
-        self.names = Names(self.storage)
 
     def clean_up(self) -> int:
         """Remove what killed processes left half-written; how many there were."""
@@ -185,12 +153,11 @@ class DatasetStore:
         """The id of a data set: `reference`, or the last one that `owner` uploaded under this name; else NotFound."""
         if _ID.fullmatch(reference):
             return reference
-        if (named := self.names.find(owner, reference)) is not None:
-            return named
-        found = [dataset for dataset in self.all() if (dataset.owner, dataset.name) == (owner, reference)]
-        if not found:
-            raise NotFound(f"there is no data set {reference!r}")
-        return max(found, key=_age).id
+        with suppress(NotFound, ValueError):
+            found = self.storage.read(_folder(owner, reference), _NAMED).decode()
+            if _ID.fullmatch(found) and self.storage.exists(found):
+                return found
+        raise NotFound(f"there is no data set {reference!r}")
 
     def page(
         self, size: int, token: str | None = None, sees: Callable[[str], bool] = lambda _owner: True
@@ -207,10 +174,9 @@ class DatasetStore:
         return page_of(rest, max(fitting, 1), _age)
 
     def remove(self, dataset_id: str) -> None:
-        """Remove a data set and the names that refer to it; NotFound where there is none."""
+        """Remove a data set, after which its name refers to nothing; NotFound where there is none."""
         self._record(dataset_id)
         self.storage.remove(dataset_id)
-        self.names.forget(dataset_id)
 
     def keep(self, draft: Draft) -> Dataset:
         """Store what was drafted, and have its name refer to it from now on.
@@ -226,7 +192,7 @@ class DatasetStore:
             except NotFound:
                 raise conflict from None  # it is not whole yet, or was removed at this moment
         if sent.name is not None:
-            self.names.point(kept.owner, sent.name, kept.id)
+            self.storage.write(f"{_folder(kept.owner, sent.name)}/{_NAMED}", kept.id.encode())
         name = sent.name or kept.name
         return replace(kept, name=name, warnings=sent.warnings, ignored=sent.ignored, lineage=sent.lineage)
 
@@ -269,6 +235,11 @@ class DatasetStore:
             with suppress(NotFound):
                 return self.storage.read(dataset_id, _RECORD)
         raise NotFound(f"there is no data set {dataset_id!r}")
+
+
+def _folder(owner: str, name: str) -> str:
+    """Where the id is of the last data set that the owner uploaded under this name; replaced atomically."""
+    return f"names/{hashlib.sha256(json.dumps([owner, name]).encode()).hexdigest()}"
 
 
 def _age(dataset: Dataset) -> str:
