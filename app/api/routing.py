@@ -274,7 +274,7 @@ async def loaded_by_path(request: Request, reference: str) -> Loaded:
     try:
         return await loaded(request, reference)
     except NotFound as error:
-        raise error.at_place() from error
+        raise NotFound(error.detail) from error
 
 
 def with_matrix(response: Response, sent: HasMatrix) -> Response:

@@ -92,7 +92,7 @@ class Snapshot:
         key = self.references.get(text)
         if key is None:
             Reference.parse(text)
-            raise absent(text).at_place("/model")  # every caller calls a reference `model`
+            raise NotFound.at("/model", absent(text).detail)  # every caller calls a reference `model`
         return key
 
 

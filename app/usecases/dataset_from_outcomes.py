@@ -85,7 +85,7 @@ def _latest(ports: Ports, model: str) -> Card:
     try:
         card = card_of(ports, model)
     except NotFound as error:
-        raise error.at_place("/model") from error
+        raise NotFound.at("/model", error.detail) from error
     if card.classes is None or len(card.labels) > 1:
         raise Invalid.at("/model", f"{model!r} does not decide among classes, so none of its decisions is recorded")
     return card

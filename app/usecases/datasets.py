@@ -45,7 +45,7 @@ def find_named(ports: Ports, reference: str, loc: str, caller: Caller) -> Datase
     try:
         return find(ports, reference, caller)
     except NotFound as error:
-        raise error.at_place(loc) from error
+        raise NotFound.at(loc, error.detail) from error
 
 
 def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:

@@ -52,12 +52,12 @@ def set_alias(
         try:
             check_challengers(ports, name, version, shadow, by)
         except NotFound as error:
-            raise error.at_place("/version") from error
+            raise NotFound.at("/version", error.detail) from error
     entry = ports.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)
     try:
         ports.registry.set_alias(name, alias, version, by.name, also=entry)
     except NotFound as error:
-        raise error.at_place("/version") from error
+        raise NotFound.at("/version", error.detail) from error
     before = [] if shadow is not None else ports.shadows.read(name).get(alias, [])
     kept = (
         [challenger for challenger in before if challenger != f"{name}:{version}"] if shadow is None else list(shadow)

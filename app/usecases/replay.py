@@ -120,7 +120,7 @@ def _versions(ports: Ports, references: list[str], card: Card, caller: Caller) -
         try:
             other = card_of(ports, reference)
         except NotFound as error:
-            raise error.at_place(pointer("models", i)) from error
+            raise NotFound.at(pointer("models", i), error.detail) from error
         if other.classes != card.classes:
             flaws.append(Flaw(pointer("models", i), f"{reference!r} has other classes than {card.name!r}"))
         found.append(f"{other.name}:{other.version}")

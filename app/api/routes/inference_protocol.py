@@ -177,7 +177,7 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
 def _replaced(error: PayoffError) -> PayoffError:
     """The error with its places in this protocol's words: rows of tensors, and fields below `parameters`."""
     if isinstance(error, NotFound):
-        return error.at_place()
+        return NotFound(error.detail)
     if not isinstance(error, Invalid | Conflict):
         return error
     flaws = [_replaced_flaw(flaw) for flaw in error.flaws]
