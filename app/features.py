@@ -173,6 +173,8 @@ class Schema:
                 yield Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null")
             elif type(value) is int and not is_float(value):
                 yield Flaw(loc + place, OUTSIDE)
+            elif type(value) is str and value not in self._codes[j] and (message := refused_category(value)):
+                yield Flaw(loc + place, message)
 
 
 def is_float(value: float) -> bool:

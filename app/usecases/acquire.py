@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import chain, repeat
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import orjson
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
+from app.access.caller import Caller
 from app.acquisition.session import Prices, States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
-from app.features import NUMBERS, WORDS, Schema
+from app.features import Schema
+from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import ModelVersion, NamedMatrix, Names, OwnIds, Text
 from app.usecases.matrices import MatrixFields
+from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
-from app.usecases.record import RecordField
+from app.usecases.record import RecordField, batch, check_moment, ids_of, wish_of
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
 UNAVAILABLE = -1
+_FIGURES = ("budget", "feature_costs", "unavailable")  # of the request, that are recorded
 
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
@@ -315,25 +319,28 @@ def encode_known(
     Raises Invalid with the place, below `place(i)` of a case or `/unavailable/i`, of unknown names, values of a wrong
     type, and features that are said to be known and unavailable, or unavailable twice. O(values + n m).
     """
+    absent = dict.fromkeys(schema.names)
+    try:
+        X, warnings = schema.encode([absent | case if type(case) is dict else None for case in cases])
+    except Invalid:
+        raise Invalid("the cases cannot be used", _flaws(schema, cases, place)) from None
     position = {name: j for j, name in enumerate(schema.names)}
-    refused = partial(_refused, schema, cases, place)
-    if not {dict}.issuperset(map(type, cases)):
-        raise refused()
-    column = list(map(position.get, chain.from_iterable(cases)))
-    values = list(chain.from_iterable(case.values() for case in cases))
-    if None in column:
-        raise refused()
-    columns = np.array(column, dtype=np.intp)
-    lengths = np.fromiter(map(len, cases), dtype=np.intp, count=len(cases))
-    rows = np.repeat(np.arange(len(cases)), lengths)
-    numbers, warnings = _numbers(schema, len(cases), rows, columns, values, refused)
-    rank = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
-    X = np.full((len(cases), len(position)), np.nan)
     status = np.zeros(X.shape, dtype=np.int32)
-    X[rows, columns] = numbers
-    status[rows, columns] = np.where([value is None for value in values], UNAVAILABLE, rank) if values else 0
+    for ranks, case in zip(status, cases, strict=True):
+        ranks[[position[name] for name in case]] = [
+            UNAVAILABLE if value is None else rank for rank, value in enumerate(case.values(), 1)
+        ]
     reject(_mark_unavailable(status, unavailable, position))
     return Known(X, status, warnings)
+
+
+def _flaws(schema: Schema, cases: Sequence[Any], place: Callable[[int], str]) -> Iterator[Flaw]:
+    """Slow path: build detailed errors."""
+    for i, case in enumerate(cases):
+        if type(case) is dict:
+            yield from schema.flaws_of(place(i), case, complete=False)
+        else:
+            yield Flaw(place(i), "a case is an object of known values by feature name")
 
 
 def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> Iterator[Flaw]:
@@ -351,44 +358,63 @@ def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: 
         seen.add(name)
 
 
-def _numbers(
-    schema: Schema, n: int, rows: np.ndarray, columns: np.ndarray, values: list[Any], refused: Callable[[], Invalid]
-) -> tuple[np.ndarray, list[str]]:
-    """The values, of the cases `rows` and the features `columns`, as float64, categories as codes."""
-    words = np.isin(columns, schema.categorical)
-    if not words.any():
-        return _floats(values, refused), []
-    numbers, warnings = np.empty(len(values)), []
-    numbers[~words] = _floats([values[i] for i in np.flatnonzero(~words)], refused)
-    for j in np.unique(columns[words]).tolist():
-        places = np.flatnonzero(columns == j)
-        chosen = [values[i] for i in places]
-        if not WORDS.issuperset(map(type, chosen)):
-            raise refused()
-        numbers[places], _ = schema.codes(j, chosen)
-        unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
-        if unseen:
-            warnings.append(schema.unseen(j, rows[unseen], len(unseen), n, values[unseen[0]]))
-    return numbers, warnings
+# What is recorded: what was asked, what it cost, and what was decided
 
 
-def _floats(values: list[Any], refused: Callable[[], Invalid]) -> np.ndarray:
-    if not NUMBERS.issuperset(map(type, values)):
-        raise refused()
-    try:
-        return np.array(values, dtype=np.float64)
-    except OverflowError:
-        raise refused() from None
+def recorded(
+    ports: Ports, model: Loaded, asked: AcquireRequest, cases: Sequence[Any], states: CaseStates, caller: Caller,
+    own_ids: tuple[str, list[Any]] | None = None,
+) -> tuple[Batch | None, list[str | None] | None]:  # fmt: skip
+    """The cases to record, and the id of each case, None where more is asked for; nothing where none are to be.
+
+    One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `Wish.under` has
+    them. Raises Invalid and Forbidden at the field that does not fit.
+    """
+    wish = wish_of(ports, model, asked.record)
+    if wish is None:
+        return None, None
+    wish = wish.under(own_ids)
+    check_moment(ports, caller, wish)
+    ids = ids_of(wish, len(cases))
+    if not states.asker.classes:
+        raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")
+    done = [reason is not None for reason in states.reason]
+    at: np.ndarray = np.flatnonzero(done)
+    choice = states.states.prediction if states.decision is None else states.decision.choice
+    expected = None if states.decision is None else states.decision.expected_benefits[at, choice[at]]
+    details = _details(cases, states)
+    texts = [orjson.dumps(cases[i]).decode() for i in at] if wish.instances else None
+    decided = Decided(
+        [_terms(model, asked, states)], np.zeros(len(at), dtype=np.intp), choice[at], states.P[at], expected,
+        details=[details[i] for i in at], instances=texts,
+    )  # fmt: skip
+    own = ids._replace(ids=[ids.ids[i] for i in at])
+    found = replace(batch(decided, own, caller), positions=at.tolist())
+    return found, [id_ if ended else None for id_, ended in zip(ids.ids, done, strict=True)]
 
 
-def _refused(schema: Schema, cases: Sequence[Any], place: Callable[[int], str]) -> Invalid:
-    """Slow path: build detailed errors."""
+def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:
+    """Of each case as JSON: the features that were asked for, in order, what they cost, and why it stopped."""
+    spent = states.prices.rounded(states.states.spent)
+    return [
+        orjson.dumps({"asked": list(case), "spent": cost, "reason": reason}).decode()
+        for case, cost, reason in zip(cases, spent, states.reason, strict=True)
+    ]
 
-    def flaws() -> Iterator[Flaw]:
-        for i, case in enumerate(cases):
-            if type(case) is dict:
-                yield from schema.flaws_of(place(i), case, complete=False)
-            else:
-                yield Flaw(place(i), "a case is an object of known values by feature name")
 
-    return Invalid("the cases cannot be used", flaws())
+def _terms(model: Loaded, asked: AcquireRequest, states: CaseStates) -> Terms:
+    classes, stakes = tuple(states.asker.classes), states.stakes
+    sent = {name: getattr(asked, name) for name in _FIGURES}
+    figures = {name: list(value) if name == "unavailable" else value for name, value in sent.items() if value}
+    if asked.budget is not None:
+        figures["budget"] = asked.budget
+    return Terms(
+        verb="acquire",
+        model=model.name,
+        version=model.version,
+        rule="most_probable" if stakes is None else "expected_benefit",
+        classes=classes,
+        actions=classes if stakes is None else tuple(stakes.actions),
+        benefits=None if stakes is None else tuple(map(tuple, stakes.benefits.tolist())),
+        figures=figures or None,
+    )

@@ -1,12 +1,9 @@
 """`POST /acquire` and `/acquire/simulate` over real HTTP: a case fed step by step, and every way to get it wrong."""
 
-from weakref import WeakSet
-
 import httpx
 import numpy as np
 import pytest
 
-from app.api.routes import acquire as routes
 from tests.conftest import trained, two_class_rows
 
 DATA = two_class_rows(240)
@@ -51,87 +48,6 @@ def test_many_cases_at_once(service, clinic):
         alone = ask(service, known=case, budget=6).json()
         assert {name: alone[name] for name in result} == result
     assert ask(service, instances=[]).json()["results"] == []
-
-
-def test_one_case_of_a_quick_model_needs_no_thread(service, clinic, monkeypatch):
-    """The answers with and without a thread are the same, errors included; others keep theirs."""
-    threads = []
-    real = routes.run
-
-    async def counted(request, pace, work):
-        if pace != "now":
-            threads.append(work)
-        return await real(request, pace, work)
-
-    monkeypatch.setattr(routes, "run", counted)
-    known = [{}, {"age": 58}, {"age": 58, "pulse": None}, {"age": "old"}, {"unknown": 1}, []]
-    with monkeypatch.context() as patched:
-        patched.setattr(routes, "_quick", WeakSet())
-        patched.setattr(routes, "_QUICK_SECONDS", 0.0)
-        expected = [ask(service, known=case) for case in known]
-    assert len(threads) == len(known)
-    monkeypatch.setattr(routes, "_QUICK_SECONDS", 10.0)
-    ask(service, known={})
-    threads.clear()
-
-    answers = [ask(service, known=case) for case in known]
-
-    assert [(each.status_code, each.content) for each in answers if each.status_code == 200] == [
-        (each.status_code, each.content) for each in expected if each.status_code == 200
-    ]
-    assert [each.json().get("errors") for each in answers] == [each.json().get("errors") for each in expected]
-    assert threads == []
-    ask(service, known={}, benefits=BENEFITS)
-    ask(service, instances=[{}])
-    assert len(threads) == 2
-
-
-LARGE = {
-    "a name of many bytes": {"known": {"g" * 20_000: 1}},
-    "a value of many bytes": {"known": {"pain": "g" * 20_000}},
-    "values in values": {"known": {"age": [[1] * 10_000]}},
-    "many unknown names": {"known": {f"g{i}": 1 for i in range(1_000)}},
-    "one name many times": {"known": {}, "unavailable": ["age"] * 1_000},
-    "more names than features": {"known": {"age": 1, "pulse": 1}, "unavailable": ["pain", "pain"]},
-    "a budget of many digits": {"known": {}, "budget": "1" * 20_000},
-}
-
-
-@pytest.mark.parametrize("question", LARGE.values(), ids=LARGE.keys())
-def test_a_large_question_about_a_quick_model_has_a_thread(service, clinic, monkeypatch, question):
-    """The event loop answers what it knows to be small; what is large does not decide about the next one."""
-    threads = []
-    real = routes.run
-
-    async def counted(request, pace, work):
-        if pace != "now":
-            threads.append(work)
-        return await real(request, pace, work)
-
-    monkeypatch.setattr(routes, "_QUICK_SECONDS", 10.0)
-    ask(service, known={})
-    monkeypatch.setattr(routes, "run", counted)
-
-    ask(service, **question)
-    assert len(threads) == 1
-    ask(service, known={})
-    assert len(threads) == 1
-
-
-@pytest.mark.parametrize("known", [{}, {"unknown": 1}])
-def test_a_model_that_was_slow_once_has_a_thread_again(service, clinic, monkeypatch, known):
-    """The first slow answer, also an error, is given on the event loop; the next one in a thread."""
-    models = WeakSet()
-    monkeypatch.setattr(routes, "_quick", models)
-    monkeypatch.setattr(routes, "_QUICK_SECONDS", 10.0)
-    ask(service, known=known)
-    assert len(models) == (known == {})
-    ask(service, known={})
-    monkeypatch.setattr(routes, "_QUICK_SECONDS", 0.0)
-
-    ask(service, known=known)
-
-    assert len(models) == 0
 
 
 def test_the_card_has_the_frontier_of_the_hold_out(service, clinic):

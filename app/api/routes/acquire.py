@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from time import thread_time
 from typing import Any
-from weakref import WeakSet
 
 import orjson
 from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from app.api.codecs.answers import carried_of_ids
-from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
 from app.api.routing import (
     DirectRoute,
-    Pace,
     caller_of,
     loaded,
     ports_of,
     read,
     refuse_query,
-    run,
     with_matrix,
 )
 from app.errors import Invalid, pointer
@@ -34,13 +30,8 @@ from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquire import AcquireAnswer, AcquireRequest
 from app.usecases.matrices import with_saved
-from app.usecases.record_acquired import recorded
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
-_SIMPLE = frozenset({"model", "known", "budget", "unavailable"})  # with prices or benefits, new ones take longer
-_QUICK_SECONDS = 0.001  # of the processor, for one case: about what a thread costs
-_quick: WeakSet[Loaded] = WeakSet()  # models that answered one case so fast, all their kernels loaded
-_Answered = tuple[Response, Batch | None]
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
 
 
@@ -68,38 +59,13 @@ async def acquire(request: Request) -> Response:
     if asked.instances is None and asked.ids is not None:
         raise Invalid.at("/known", "ids go with 'instances'")
     model = await loaded(request, asked.model)
-    small = _is_small(asked, len(await request.body()), model)
-    answer = partial(_timed if small else _answer, request, asked, model)
-    pace: Pace = "now" if small and model in _quick else "in a thread"
-    response, batch = await run(request, pace, answer)
+    response, batch = await run_in_threadpool(_answer, request, asked, model)
     if batch is not None:
         await ports_of(request).recorder.record(batch)
     return response
 
 
-def _is_small(asked: AcquireRequest, size: int, model: Loaded) -> bool:
-    """Whether the event loop may answer, if the model is quick."""
-    if size > INLINE_BYTES or not asked.model_fields_set <= _SIMPLE:
-        return False
-    names = len(asked.unavailable) + (len(asked.known) if type(asked.known) is dict else 0)
-    return names <= len(model.schema.names)
-
-
-def _timed(request: Request, asked: AcquireRequest, model: Loaded) -> _Answered:
-    """The answer; whether the `model` took little time decides whether the event loop gives the next one itself."""
-    began = thread_time()
-    try:
-        answer = _answer(request, asked, model)
-    finally:
-        slow = thread_time() - began >= _QUICK_SECONDS
-        if slow:
-            _quick.discard(model)
-    if not slow:
-        _quick.add(model)
-    return answer
-
-
-def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
+def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> tuple[Response, Batch | None]:
     asked = with_saved(ports_of(request), sent, model.name, model.classes)
     cases: Sequence[Any] = [asked.known] if asked.instances is None else asked.instances
     carried = carried_of_ids(asked.ids, cases)
@@ -108,7 +74,7 @@ def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> _Answered:
     place = (lambda _: "/known") if asked.instances is None else partial(pointer, "instances")
     states = usecase.acquire(model, cases, asked, place)
     own = carried.own_ids if carried.columns else None
-    batch, ids = recorded(ports_of(request), model, asked, cases, states, caller_of(request), own)
+    batch, ids = usecase.recorded(ports_of(request), model, asked, cases, states, caller_of(request), own)
     carried = carried if ids is None else carried.with_ids(ids)
     head = {"model": model.named, **(carried.document() if carried.columns else {})}
     if asked.instances is None:
