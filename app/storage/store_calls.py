@@ -1,8 +1,10 @@
-"""Calls to a store, which may be slow, unavailable, full or set up wrongly; and how often one failed."""
+"""Calls to a disk or a store, which may be slow, unavailable, full or set up wrongly; and how often one failed."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import TypeVar
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from app.circuit_breaker import CircuitBreaker
-from app.errors import Unavailable, Unusable
+from app.errors import EXHAUSTED, UNWRITABLE, Unavailable, Unusable
 
 T = TypeVar("T")
 
@@ -25,6 +27,8 @@ _REFUSALS = frozenset({
     "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled",
 })  # fmt: skip
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_FAILING = UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}  # of a disk
+_ERRNO = re.compile(r"\(os error (\d+)\)")
 
 FAILURES: Counter[str] = Counter()
 """How often a call failed in this process, by the name of the store."""
@@ -33,9 +37,32 @@ _counting = Lock()
 _log = logging.getLogger(__name__)
 
 
-def note_failure(name: str) -> None:
+def _note_failure(name: str) -> None:
     with _counting:
         FAILURES[name] += 1
+
+
+def on_disk(name: str, work: Callable[[], T]) -> T:
+    """What `work` returns; Unavailable for a failure of the disk, after which nobody waits: it answers at once.
+
+    FileNotFoundError and AlreadyExistsError are answers.
+    """
+    try:
+        return work()
+    except (FileNotFoundError, AlreadyExistsError):
+        raise
+    except (OSError, BaseError) as error:
+        found = _ERRNO.search(str(error))
+        number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
+        if number in {errno.ENOTDIR, errno.EISDIR}:
+            raise FileNotFoundError(number, os.strerror(number)) from error
+        if number not in _FAILING:
+            raise
+        _note_failure(name)
+        why = os.strerror(number)
+        _log.warning("%s: %s", name, str(error).partition("\n")[0])
+        cause = OSError(number, why)
+        raise Unavailable(f"the disk of {name} cannot be used at the moment ({why})") from cause
 
 
 class StoreBreaker(CircuitBreaker):
@@ -61,7 +88,7 @@ class StoreBreaker(CircuitBreaker):
                 if failure is None:
                     self.reset()
                     raise
-                note_failure(self._name)
+                _note_failure(self._name)
                 if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
                     self._rest(failure, error)
                     raise failure from error

@@ -9,7 +9,7 @@ from threading import Event
 import httpx
 import pytest
 
-from app.storage.disk import Disk
+from app.storage import Storage
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
 
@@ -25,11 +25,11 @@ def client(tmp_path) -> Iterator[httpx.Client]:
 
 def test_a_store_that_hangs_holds_no_thread_that_answers(client, monkeypatch):
     """Sixty requests for one version waited in the forty threads, and all that lists or is long waited with them."""
-    go, read = Event(), Disk.read
+    go, read = Event(), Storage.read
 
-    def hang(self, path):
+    def hang(self, *path):
         go.wait(30)
-        return read(self, path)
+        return read(self, *path)
 
     def question(reference: str) -> dict:
         return {"model": reference, "instances": two_class_rows(3)["rows"], "benefits": [[0, -1], [-5, 2]]}
@@ -65,7 +65,7 @@ def test_a_store_that_hangs_holds_no_thread_that_answers(client, monkeypatch):
             return quick, await asyncio.gather(*waiting)
 
     assert client.post("/retrieve", json=retrieval("ward:2")).status_code == 200  # compiled
-    monkeypatch.setattr(Disk, "read", hang)
+    monkeypatch.setattr(Storage, "read", hang)
     quick, waited = asyncio.run(ask())
 
     assert [response.status_code for response in quick] == [200] * len(quick)

@@ -16,7 +16,7 @@ from app import circuit_breaker
 from app.database import Database
 from app.jobs.queue import Queue
 from app.migrations import migrate
-from app.storage import objects
+from app.storage import storage
 from tests.servers import postgres
 from tests.servers.dask import DaskCluster
 from tests.servers.postgres import Postgres
@@ -97,8 +97,8 @@ def way(object_store: ObjectStore) -> Iterator[Proxy]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second instead of four for an answer of the store, and a short rest; other numbers are the real ones."""
-    monkeypatch.setattr(objects, "_CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(objects, "_SECONDS", 0.5)
+    monkeypatch.setattr(storage, "_CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(storage, "_SECONDS", 0.5)
     monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.2)
 
 

@@ -3,14 +3,13 @@
 import io
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import obstore
 import pytest
 
-from app.errors import Conflict, NotFound, Unavailable
-from app.storage import Storage, objects
+from app.errors import NotFound
+from app.storage import Storage
+from app.storage import storage as module
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}
@@ -26,49 +25,6 @@ def store(bucket):
 def other(store):
     """Another process's view of the same bucket."""
     return Storage(store.url, SEAL)
-
-
-def test_two_writers_of_one_folder_end_with_one_whole_folder(store, other):
-    """Each of the two is told the truth: one has won, and what is there is all his."""
-    for number in range(5):
-        start = Barrier(2)
-
-        def publish(who, content, folder=f"a/{number}", start=start):
-            start.wait()
-            try:
-                who.publish(folder, {SEAL: content, "table": content})
-            except Conflict:
-                return None
-            return content
-
-        with ThreadPoolExecutor(2) as pool:
-            won = list(filter(None, pool.map(publish, (store, other), (b"one", b"two"))))
-
-        assert len(won) <= 1  # none, where each was in the other's way
-        if won:
-            assert {store.read(f"a/{number}", name) for name in FILES} == set(won)
-        else:
-            assert not store.exists(f"a/{number}")
-
-
-def test_two_writers_of_the_same_bytes_both_have_written_them(store, other):
-    for number in range(4):
-        with ThreadPoolExecutor(2) as pool:
-            published = [pool.submit(_published, who, f"a/{number}") for who in (store, other)]
-        assert any(future.result() for future in published)
-        assert {name: other.read(f"a/{number}", name) for name in FILES} == FILES
-
-
-def test_a_folder_that_is_published_and_removed_at_once_is_whole_or_gone(store, other):
-    for number in range(6):
-        folder = f"a/{number}"
-        with ThreadPoolExecutor(2) as pool:
-            both = pool.submit(_done, _published, store, folder), pool.submit(_done, other.remove, folder)
-        for future in both:
-            future.result()
-
-        there = store.read_each([f"a/{number}"], "table")
-        assert store.exists(folder) == bool(there)
 
 
 def test_what_another_removed_before_the_seal_was_there_is_written_again(store, other, monkeypatch):
@@ -104,30 +60,6 @@ def test_who_tries_again_after_a_lost_answer_finds_his_own_bytes(store, monkeypa
     store.publish("a/1", FILES)
 
     assert store.exists("a/1")
-
-
-def test_what_another_left_half_written_is_not_mixed_with(store):
-    store.write("a/1/table", b"of somebody else")
-
-    with pytest.raises(Conflict, match=r"a/1/table .* try again later"):
-        store.publish("a/1", FILES)
-
-    assert not store.exists("a/1")
-    assert store.read("a/1/table") == b"of somebody else"
-
-
-def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(store):
-    store.publish("a/1", FILES)
-    store.write("a/2/table", b"half")
-    store.write("a/index", b"loose")
-    store.write("notes/of/somebody", b"else")
-
-    assert store.clean_up(ANY) == 0  # they are young: their writers may be alive
-    assert store.clean_up(ANY, older_than_seconds=-60) == 1
-
-    assert store.folders("a") == ["1"]
-    assert store.exists("a/1")
-    assert [store.read(path) for path in ("a/index", "notes/of/somebody")] == [b"loose", b"else"]
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, RuntimeError])
@@ -204,27 +136,10 @@ def test_a_bucket_alone_is_a_place(bucket):
     assert store.folders() == ["a"]
 
 
-def _done(work, *arguments):
-    """Its result; who is told to try again later does so, as all callers do."""
-    while True:
-        try:
-            return work(*arguments)
-        except Unavailable:
-            continue
-
-
-def _published(store, folder):
-    try:
-        store.publish(folder, FILES)
-    except Conflict:
-        return False
-    return True
-
-
 def test_a_machine_whose_clock_is_ahead_does_not_remove_what_is_being_written(store, monkeypatch):
     """Age is told by the store's clock, not by that of the machine that cleans up."""
     store.write("a/1/big", b"under way")
-    monkeypatch.setattr(objects, "time", lambda: time.time() + 86_400)
+    monkeypatch.setattr(module, "time", lambda: time.time() + 86_400)
 
     assert store.clean_up(ANY) == 0
     assert store.folders("a") == ["1"]

@@ -1,9 +1,12 @@
-"""Folders that exist whole or not at all, on a disk, in memory and in a bucket."""
+"""Folders that exist whole or not at all, on a disk and in a bucket."""
 
 import os
+import re
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -11,11 +14,18 @@ from app.errors import Conflict, NotFound, Unavailable
 from app.storage import Storage
 
 FILES = {"seal.json": b"{}", "table": b"\x00\x01"}
+ANY = re.compile("[a-z]/[0-9]")
 
 
 @pytest.fixture
 def storage(storage_url):
     return Storage(storage_url, seal="seal.json")
+
+
+@pytest.fixture
+def other(storage):
+    """Another process's view of the same place."""
+    return Storage(storage.url, seal="seal.json")
 
 
 @pytest.fixture
@@ -116,6 +126,73 @@ def test_no_name_leads_out_of_the_root(storage, name):
     assert storage.exists("a")
 
 
+def test_two_writers_of_one_folder_end_with_one_whole_folder(storage, other):
+    """Each of the two is told the truth: one has won, and what is there is all his."""
+    for number in range(5):
+        start = Barrier(2)
+
+        def publish(who, content, folder=f"a/{number}", start=start):
+            start.wait()
+            try:
+                who.publish(folder, {"seal.json": content, "table": content})
+            except Conflict:
+                return None
+            return content
+
+        with ThreadPoolExecutor(2) as pool:
+            won = list(filter(None, pool.map(publish, (storage, other), (b"one", b"two"))))
+
+        assert len(won) <= 1  # none, where each was in the other's way
+        if won:
+            assert {storage.read(f"a/{number}", name) for name in FILES} == set(won)
+        else:
+            assert not storage.exists(f"a/{number}")
+
+
+def test_two_writers_of_the_same_bytes_both_have_written_them(storage, other):
+    for number in range(4):
+        with ThreadPoolExecutor(2) as pool:
+            published = [pool.submit(_published, who, f"a/{number}") for who in (storage, other)]
+        assert any(future.result() for future in published)
+        assert {name: other.read(f"a/{number}", name) for name in FILES} == FILES
+
+
+def test_a_folder_that_is_published_and_removed_at_once_is_whole_or_gone(storage, other):
+    for number in range(6):
+        folder = f"a/{number}"
+        with ThreadPoolExecutor(2) as pool:
+            both = pool.submit(_done, _published, storage, folder), pool.submit(_done, other.remove, folder)
+        for future in both:
+            future.result()
+
+        there = storage.read_each([f"a/{number}"], "table")
+        assert storage.exists(folder) == bool(there)
+
+
+def test_what_another_left_half_written_is_not_mixed_with(storage):
+    storage.write("a/1/table", b"of somebody else")
+
+    with pytest.raises(Conflict, match=r"a/1/table .* try again later"):
+        storage.publish("a/1", FILES)
+
+    assert not storage.exists("a/1")
+    assert storage.read("a/1/table") == b"of somebody else"
+
+
+def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(storage):
+    storage.publish("a/1", FILES)
+    storage.write("a/2/table", b"half")
+    storage.write("a/index", b"loose")
+    storage.write("notes/of/somebody", b"else")
+
+    assert storage.clean_up(ANY) == 0  # they are young: their writers may be alive
+    assert storage.clean_up(ANY, older_than_seconds=-60) == 1
+
+    assert storage.folders("a") == ["1"]
+    assert storage.exists("a/1")
+    assert [storage.read(path) for path in ("a/index", "notes/of/somebody")] == [b"loose", b"else"]
+
+
 def test_a_failed_publication_leaves_nothing(disk, monkeypatch):
     monkeypatch.setattr(os, "fsync", _raise(OSError(28, "No space left on device")))
 
@@ -149,24 +226,25 @@ def test_two_publishers_of_one_folder_end_with_one_whole_folder(disk, monkeypatc
     assert _names(disk.url) == ["a"]
 
 
-def test_clean_up_removes_what_killed_processes_left_and_nothing_else(disk):
+def test_clean_up_removes_what_killed_processes_left_on_a_disk_and_nothing_else(disk):
+    root = Path(disk.url)
     disk.publish("a/1", FILES)
     disk.write("a/index", b"1")
-    half = Path(disk.url, "a", f".2.{uuid.uuid4().hex}")
-    half.mkdir()
-    (half / "table").write_bytes(b"half")
-    Path(disk.url, "a", f".index.{uuid.uuid4().hex}").write_bytes(b"half")
-    Path(disk.url, ".gitignore").write_bytes(b"")
+    (root / "a" / "2").mkdir()
+    for place in ("a/2", "a/1", "a", "."):
+        (root / place / f".{uuid.uuid4().hex}").write_bytes(b"half")
+    (root / ".gitignore").write_bytes(b"")
 
-    assert disk.clean_up() == 0  # they are young: their writers may be alive
-    old = time.time() - 7200
-    for entry in [*Path(disk.url).rglob("*"), Path(disk.url, ".gitignore")]:
-        os.utime(entry, (old, old))
+    assert disk.clean_up(ANY) == 0  # they are young: their writers may be alive
+    for entry in root.rglob("*"):
+        os.utime(entry, (time.time() - 7200,) * 2)
+    disk.publish("a/3", FILES)
 
-    assert disk.clean_up() == 2
-    assert disk.folders("a") == ["1"]
-    assert _names(f"{disk.url}/a") == ["1", "index"]
-    assert Path(disk.url, ".gitignore").exists()
+    assert disk.clean_up(ANY) == 4
+    assert disk.folders("a") == ["1", "3"]
+    assert _names(f"{disk.url}/a") == ["1", "3", "index"]
+    assert _names(f"{disk.url}/a/1") == sorted(FILES)
+    assert _names(root) == [".gitignore", "a"]
 
 
 def _names(folder):
@@ -178,3 +256,20 @@ def _raise(error):
         raise error
 
     return fail
+
+
+def _done(work, *arguments):
+    """Its result; who is told to try again later does so, as all callers do."""
+    while True:
+        try:
+            return work(*arguments)
+        except Unavailable:
+            continue
+
+
+def _published(storage, folder):
+    try:
+        storage.publish(folder, FILES)
+    except Conflict:
+        return False
+    return True

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+import obstore
 from sklearn.linear_model import LogisticRegression
 
 from app.database import Database
@@ -17,18 +18,11 @@ from app.jobs.job import Job
 from app.registry.card import Card
 from app.registry.loaded import Holdout
 from app.settings import Settings
-from app.storage import disk
-from app.storage.disk import Disk
-from app.storage.objects import Objects
 from app.stores import open_ports
 from app.usecases import train
 from tests.registry.making import HOLDOUT, make_card, make_estimator
 
-_STEPS = {
-    Disk: ("read", "write", "publish", "remove", "folders"),
-    Objects: ("_put", "_drop", "_find", "read"),
-    disk: ("_write_flushed", "_flush_directory"),
-}
+_STEPS = {obstore: ("get", "put", "rename", "delete", "list", "list_with_delimiter"), os: ("fsync",)}
 
 
 def stall(
