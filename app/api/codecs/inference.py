@@ -20,7 +20,7 @@ from app.api.memory import NUMBER, VALUE, Charge
 from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
-from app.text import MISSING, is_number, some_of
+from app.text import some_of
 from app.usecases.fields import Text, WireModel
 from app.usecases.predict import PredictFields, Rows
 from app.usecases.rules import Rule
@@ -34,7 +34,6 @@ BYTES = "BYTES"
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _LENGTH = 4  # bytes before each element of BYTES in binary form, little endian
 _MAX_NAMED = 20  # features in a message
-_MAX_SHOWN = 40  # characters of a wrong value
 _DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
 _FLOATS, _INTEGERS, _WORDS = {float, int, type(None)}, {int}, {str, type(None)}
 
@@ -246,27 +245,14 @@ def _by_feature(inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
 
 def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
     """The values of feature `j` as `Schema.encode` has them."""
-    if j not in schema.categorical:
-        if isinstance(column.values, np.ndarray):
-            return column.values, []
-        return np.array([_number(word, i, j) for i, word in enumerate(column.values)], dtype=np.float64), []
+    categorical = j in schema.categorical
+    if isinstance(column.values, list) != categorical:
+        needed = f"an input of {BYTES}, for its categories" if categorical else "an input of numbers"
+        raise Invalid.at("/inputs", f"{column.name!r} is {column.datatype}; send {schema.names[j]!r} as {needed}")
     if isinstance(column.values, np.ndarray):
-        raise Invalid.at(
-            "/inputs",
-            f"the feature {schema.names[j]!r} has categories, and {column.name!r} is {column.datatype}; send an input"
-            " of BYTES for it",
-        )
+        return column.values, []
     with below("/instances"):
         return schema.codes(j, column.values)
-
-
-def _number(word: str | None, row: int, column: int) -> float:
-    """A number that is sent as text, as a matrix of BYTES has it."""
-    if word is None or word in MISSING:
-        return math.nan
-    if not is_number(word):
-        raise Invalid.at(pointer("instances", row, column), f"{word[:_MAX_SHOWN]!r} is not a number")
-    return float(word)
 
 
 def encode(

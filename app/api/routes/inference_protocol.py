@@ -37,7 +37,7 @@ from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
 from app.api.routes.predict import Asked, answered
 from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path, media_type_of_body
-from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError
+from app.errors import Invalid
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
@@ -48,7 +48,6 @@ from app.usecases.rules import Answer
 documents = (InferRequest,)
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
 _NO_MATRIX = "no benefits were sent: the decisions are the most probable classes"
-_ROW = re.compile(r"/instances/([0-9]+)(?:/([0-9]+))?")
 
 Version = Annotated[str, Path(pattern=f"^{NAME}$", description="a number, or an alias", examples=["1"])]
 
@@ -148,10 +147,7 @@ async def v2_infer_version(name: ModelName, version: Version, request: Request) 
 async def _infer(request: Request, ref: str) -> Response:
     media_type_of_body(request, (BINARY,))
     body = await request.body()
-    try:
-        return await answered(request, len(body), lambda: _read(request, ref, body))
-    except PayoffError as error:
-        raise _replaced(error) from error
+    return await answered(request, len(body), lambda: _read(request, ref, body))
 
 
 def _read(request: Request, ref: str, body: bytes) -> Asked:
@@ -172,26 +168,6 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
         return encode(answer, sent.id, outputs, binary=sent.binary, notes=[_NO_MATRIX] if guessed else [])
 
     return Asked(fields.model_copy(update={"model": ref}), rows, forms=(JSON,), write=write)
-
-
-def _replaced(error: PayoffError) -> PayoffError:
-    """The error with its places in this protocol's words: rows of tensors, and fields below `parameters`."""
-    if isinstance(error, NotFound):
-        return NotFound(error.detail)
-    if not isinstance(error, Invalid | Conflict):
-        return error
-    flaws = [_replaced_flaw(flaw) for flaw in error.flaws]
-    return type(error)(flaws[0].msg if flaws else error.detail, flaws)
-
-
-def _replaced_flaw(flaw: Flaw) -> Flaw:
-    if flaw.loc == "/model":
-        return Flaw("", flaw.msg)
-    if found := _ROW.fullmatch(flaw.loc):
-        place = f"row {found[1]}" if found[2] is None else f"row {found[1]}, column {found[2]}"
-        return Flaw("", f"{place}: {flaw.msg}")
-    inside = flaw.loc.split("/")[1:2] not in (["inputs"], ["outputs"], ["parameters"], ["id"], [])
-    return Flaw("/parameters" + flaw.loc, flaw.msg) if inside else flaw
 
 
 def _reference(name: str, version: str) -> str:
