@@ -139,10 +139,8 @@ class Database:
         Its driver's errors are for `away`.
         """
         with self._trying():
-            connection = self.engine.connect()
+            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             connection.detach()
-            if not self.is_sqlite:
-                _postgres().dedicate(connection)
             self._heard()
             return connection
 

@@ -19,7 +19,6 @@ from sqlalchemy import text
 from app.errors import Invalid
 
 _CONNECT_SECONDS = 2  # the least that the client library knows
-_PING_SECONDS = 1.0
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
 _INTERVAL_SECONDS = 0.1  # how often a signal is looked for
 _IDLE_SECONDS = 45.0  # a transaction may hold locks while its caller waits for a store, which takes half a minute
@@ -33,22 +32,19 @@ class NoAnswer(psycopg.OperationalError):
 
 
 class Connection(psycopg.Connection[Any]):
-    """Waits `timeout` seconds for the end of a command (None: for ever), and a second for that of a ping."""
+    """Waits `timeout` seconds for the end of a command; for ever where it is None."""
 
     timeout: float | None = None
-    dedicated = False  # not one of a pool, which is pinged
 
     def wait(self, gen: PQGen[_Result], interval: float = _INTERVAL_SECONDS, timeout: float | None = None) -> _Result:
-        if timeout is None:
-            pinged = self.autocommit and not self.dedicated  # a pool's, outside of transactions
-            timeout = _PING_SECONDS if pinged else self.timeout
+        limit = self.timeout if timeout is None else timeout
         try:
-            return super().wait(gen, interval, timeout)
+            return super().wait(gen, interval, limit)
         except psycopg.OperationalError as error:
             if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
                 raise  # the server has said it
             self.close()
-            raise NoAnswer(f"no answer within {timeout} s") from error
+            raise NoAnswer(f"no answer within {limit} s") from error
 
 
 def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
@@ -89,13 +85,6 @@ def without_timeout(transaction: Transaction) -> Iterator[None]:
         yield
     finally:
         connection.timeout = before
-
-
-def dedicate(connection: Transaction) -> None:
-    """Have each statement of a connection commit itself; the connection is no pool's."""
-    driver = connection.connection.dbapi_connection
-    assert isinstance(driver, Connection)
-    driver.autocommit = driver.dedicated = True
 
 
 def is_silence(error: BaseException | None) -> bool:
