@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import suppress
 
 from app.errors import Conflict
 from app.storage import Storage
@@ -29,13 +30,10 @@ class ModelFiles:
         self.version_skew = version_skew
         self._storage = Storage(url, seal=_SEAL, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
 
-    def keep(self, job: str, content: bytes) -> bool:
-        """Keep the file of a job; False where that job has one already, which stays."""
-        try:
+    def keep(self, job: str, content: bytes) -> None:
+        """Keep the file of a job; where that job has one already, it stays."""
+        with suppress(Conflict):
             self._storage.publish(job, {_MODEL: content, _SEAL: json.dumps({"at": time.time()}).encode()})
-        except Conflict:
-            return False
-        return True
 
     def read(self, job: str) -> bytes:
         """The file of a job; NotFound where there is none."""

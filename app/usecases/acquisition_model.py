@@ -18,7 +18,7 @@ from app.errors import Invalid, below
 from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
-from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix
+from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix, refuse_actions
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
@@ -92,8 +92,7 @@ class AcquisitionModel:
             raise Invalid.at(sent.place, "a benefit matrix is for classes, and this model predicts a number")
         stakes = read_matrix(sent, classes, named=True)
         if stakes is None:
-            if sent.actions is not None:
-                raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+            refuse_actions(sent)
             return None
         B, actions = stakes
         check_few_actions(sent, B.shape[1])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, StrictInt, WithJsonSchema
+from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag, WithJsonSchema
 
 from app.access.caller import Caller
 from app.data.store import Draft
@@ -27,7 +27,12 @@ _LARGEST = 1e100  # of a score's magnitude: squares, and sums of them, stay fini
 
 Classes = Sequence[int | str]
 
-_SCORES = {"type": "array", "items": {"type": ["number", "array"], "items": {"type": "number"}}}
+_Score = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST)]
+_Row = Annotated[list[_Score], Field(fail_fast=True)]
+_Scores = Annotated[
+    Annotated[_Row, Tag("one")] | Annotated[list[_Row], Field(fail_fast=True), Tag("each")],
+    Discriminator(lambda sent: "each" if isinstance(sent, list) and isinstance(sent[:1] and sent[0], list) else "one"),
+]
 
 _BITS = BeforeValidator(
     lambda sent: [int(one) if isinstance(one, bool) else one for one in sent] if isinstance(sent, list) else sent
@@ -38,7 +43,7 @@ class CalibrateRequest(WireModel):
     """Scores, or probabilities, with the true classes of their rows."""
 
     model: Name = Field(description="what to publish", examples=["assistant"])
-    scores: Annotated[Any, WithJsonSchema(_SCORES)] = Field(
+    scores: _Scores | None = Field(
         default=None,
         description="log-odds, ratings or other numbers: of two classes one for each row, the greater the more probable"
         " the second class; or a row with a number for each of `classes`",
@@ -68,7 +73,11 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
     classes, labels = asked.classes, asked.labels
     check_class_names(classes)
     given = "scores" if asked.probabilities is None else "probabilities"
-    X = _as_scores(asked.scores, len(classes)) if given == "scores" else as_probabilities(asked.probabilities, classes)
+    X = (
+        as_probabilities(asked.probabilities, classes)
+        if asked.scores is None
+        else _as_scores(asked.scores, len(classes))
+    )
     if not len(X):
         raise Invalid.at(pointer(given), "at least one row is required")
     _check_varied(X, class_codes(labels, classes, len(X), given), classes, given)
@@ -101,29 +110,17 @@ def drafted(ports: Ports, X: np.ndarray, labels: Sequence[int | str], classes: C
     return draft
 
 
-def _as_scores(value: Any, n_classes: int) -> np.ndarray:
+def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.ndarray:
     """Numbers, one for each row of two classes, or rows with a number for each class, as (n, 1) or (n, K)."""
-    if not isinstance(value, list):
-        raise Invalid.at("/scores", "scores are a list with an item for each row")
-    single = n_classes == 2 and not (value and isinstance(value[0], list))
-    width = 1 if single else n_classes
-    rows = [[one] for one in value] if single else value
-    form = "a number" if single else f"a list of {n_classes} numbers, one per class"
+    single = not (scores and isinstance(scores[0], list))
+    rows: list[Any] = [[one] for one in scores] if single else scores
+    width = 1 if single and n_classes == 2 else n_classes
     reject(
-        Flaw(pointer("scores", i), f"the score of a row is {form}")
+        Flaw(pointer("scores", i), f"a row has {len(row)} scores, and needs {width} for {n_classes} classes")
         for i, row in enumerate(rows)
-        if not isinstance(row, list) or len(row) != width or (single and isinstance(row[0], list))
+        if len(row) != width
     )
-    reject(_wrong_numbers(rows, single=single))
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
-
-
-def _wrong_numbers(rows: Sequence[Sequence[Any]], *, single: bool) -> Iterator[Flaw]:
-    for i, row in enumerate(rows):
-        for k, score in enumerate(row):
-            if type(score) not in (int, float) or not -_LARGEST <= score <= _LARGEST:
-                place = pointer("scores", i) if single else pointer("scores", i, k)
-                yield Flaw(place, f"a score is a number of at most {_LARGEST:g} in magnitude")
 
 
 def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:

@@ -26,7 +26,7 @@ from app.usecases.datasets import find_named
 from app.usecases.evaluation import Split, card_of, metrics_of
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import Names, Text
-from app.usecases.matrices import MatrixFields, read_matrix
+from app.usecases.matrices import MatrixFields, read_matrix, refuse_actions
 from app.usecases.ports import Ports
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.train import listed_costs, publish
@@ -101,8 +101,8 @@ def submit(
         there = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
         raise Invalid.at("/dataset", f"an imported model predicts one label of classes, and this data set has {there}")
     stakes = read_matrix(asked, dataset.classes)
-    if stakes is None and asked.actions is not None:
-        raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+    if stakes is None:
+        refuse_actions(asked)
     content.seek(0)
     file = content.read()
     if not file:
@@ -118,33 +118,14 @@ def submit(
         actions=None if stakes is None else stakes.actions,
         feature_costs=listed_costs(asked.feature_costs, [feature.name for feature in dataset.features]),
     )
-    return _kept_and_submitted(ports, spec, file, key or secrets.token_hex(16), caller)
-
-
-def _kept_and_submitted(ports: Ports, spec: ImportSpec, file: bytes, key: str, caller: Caller) -> Job:
-    """The file is kept first, under the id that the job is going to have; no job begins without its file."""
-    job_id = id_of_key(key, caller.client)
-    kept = ports.imports.keep(job_id, file)
-    try:
-        job = jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
-    except BaseException:
-        if kept:
-            ports.imports.remove(job_id)
-        raise
-    if job.ended:  # as a repeated request finds it
-        ports.imports.remove(job_id)
-    return job
+    key = key or secrets.token_hex(16)
+    ports.imports.keep(id_of_key(key, caller.client), file)  # first: no job begins without its file
+    return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
 
 
 def run(ports: Ports, job: Job) -> None:
-    """Import, publish and finish `job`."""
-    try:
-        published = _imported(ports, job, ImportSpec.model_validate(job.spec))
-    except Invalid:
-        ports.imports.remove(job.id)  # no other attempt will do better
-        raise
-    publish(ports, job, *published)
-    ports.imports.remove(job.id)
+    """Import, publish and finish `job`; upkeep removes its file."""
+    publish(ports, job, *_imported(ports, job, ImportSpec.model_validate(job.spec)))
 
 
 def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
@@ -221,7 +202,7 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     spec = spec.model_copy(update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)})
     with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, spec, table, rows)
-    warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
+    warnings = [] if method == "none" else rare_classes(model, table, split)
     card = card_of(model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})

@@ -150,6 +150,12 @@ def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
     return Stakes(np.ascontiguousarray(B[..., order]), [actions[a] for a in order])
 
 
+def refuse_actions(sent: HasMatrix) -> None:
+    """Invalid where there are actions, for a request without a matrix."""
+    if sent.actions is not None:
+        raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+
+
 def needed_matrix(sent: HasMatrix, classes: Sequence[object], *, square: bool = False, named: bool = False) -> Stakes:
     """`read_matrix`, where a request without a matrix is Invalid."""
     stakes = read_matrix(sent, classes, square=square, named=named)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
 from app.access.caller import Caller
-from app.acquisition.session import Prices, Trajectories, check_budget
+from app.acquisition.session import Prices, Trajectories
 from app.acquisition.stopping import at_stake
 from app.data.dataset import Table
 from app.decisions.benefit import LARGEST, Prepared, row_benefits
@@ -30,8 +30,7 @@ _CHUNK = 1000  # rows whose states are in memory together, and
 _CELLS = 5_000_000  # their numbers for classes and actions
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
 
-
-_BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
+_Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
 
 
 class SimulateRequest(NamedMatrixFields):
@@ -43,7 +42,7 @@ class SimulateRequest(NamedMatrixFields):
     labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = Field(
         default=None, description="with a class, or a number, for each"
     )
-    budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(
+    budgets: Annotated[list[_Budget], Field(max_length=20)] | None = Field(
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
@@ -104,7 +103,6 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     """
     ready = model.once(asker)
     prices, stakes = ready.priced(asked.feature_costs), ready.stakes(asked)
-    budgets = _budgets(asked.budgets)
     rows, warnings = _labelled(ports, model, asked, caller)
     warnings += ready.stale(prices)
     if stakes is not None:
@@ -112,7 +110,7 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     if len(rows.X) > MAX_ROWS:
         warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
         rows = _Rows(*(part[evenly(len(rows.X))] for part in rows))
-    found = report(ready, rows.X, rows.y, prices, stakes, budgets, rows.missing)
+    found = report(ready, rows.X, rows.y, prices, stakes, asked.budgets, rows.missing)
     if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
         raise Invalid.at("", "the squared errors of these rows are too large for a 64-bit float; use smaller units")
     return {**found, "warnings": warnings}
@@ -311,19 +309,3 @@ def _columns(
         benefit = row_benefits(y, stakes.decide(P).choice, stakes.benefits)
         columns |= {"benefit": benefit, "net_benefit": benefit - cost}
     return columns
-
-
-def _budgets(sent: Sequence[Any] | None) -> list[float] | None:
-    if sent is None:
-        return None
-    flaws = []
-    for place, budget in enumerate(sent):
-        try:
-            if math.isinf(check_budget(budget)):
-                flaws.append(
-                    Flaw(pointer("budgets", place), "a budget is a number; the last line of the answer has none")
-                )
-        except Invalid as error:
-            flaws.append(Flaw(pointer("budgets", place), error.detail))
-    reject(flaws)
-    return [float(budget) for budget in sent]

@@ -38,7 +38,7 @@ from app.usecases.evaluation import (
 from app.usecases.feature_costs import FeatureCosts, parse_prices
 from app.usecases.fields import Name, Names, Text, WireModel
 from app.usecases.learner_schema import learner_schema
-from app.usecases.matrices import MatrixFields, Stakes, read_matrix
+from app.usecases.matrices import MatrixFields, Stakes, read_matrix, refuse_actions
 from app.usecases.ports import Ports
 from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes, rare_classes, repeated_rows
@@ -179,8 +179,7 @@ def _stakes(sent: TrainRequest, classes: Sequence[object], kind: catalogue.Kind,
     if not sent.stated:
         if kind.needs_benefits:
             raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
-        if sent.actions is not None:
-            raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+        refuse_actions(sent)
         return None
     if not classes:
         raise Invalid.at(
@@ -323,7 +322,7 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
     if refit:
         with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
             _refit(estimator, table)
-    rare = rare_classes(estimator, table, rows, holdout)
+    rare = rare_classes(estimator, table, rows)
     warnings = [*rare, *getattr(estimator, "doubts_", ()), *repeated_rows(table)]
     seconds = round(clock.seconds, 3)
     if holdout is None:

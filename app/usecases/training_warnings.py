@@ -9,7 +9,6 @@ import numpy as np
 
 from app.data.dataset import Table
 from app.decisions.calibration import FEW
-from app.registry.loaded import Holdout
 from app.text import counted, some_of
 from app.usecases.evaluation import Split
 from app.usecases.specs import TrainSpec
@@ -19,10 +18,9 @@ _SHARE = 0.05  # of the rows, from which repeats are named
 _TELLING = 0.9  # of the different rows: so many values has a column that tells rows apart
 
 
-def rare_classes(estimator: Any, table: Table, rows: Split, holdout: Holdout | None) -> list[str]:
-    """A sentence about the classes or labels with few training rows, and one about those without a row in the hold-out.
-
-    One more where the calibration found no ranking of classes. Nothing for numbers.
+def rare_classes(estimator: Any, table: Table, rows: Split) -> list[str]:
+    """A sentence about the classes or labels with few training rows, and one where the calibration found no ranking of
+    classes. Nothing for numbers.
     """
     if table.classes is None:
         return []
@@ -32,7 +30,7 @@ def rare_classes(estimator: Any, table: Table, rows: Split, holdout: Holdout | N
             "the features do not rank rows that the model did not see: every prediction has about the shares of the"
             " classes in training; provide other features, or more rows"
         )
-    return found if holdout is None else [*found, *_absent(table, holdout)]
+    return found
 
 
 def _few(table: Table, rows: Split) -> list[str]:
@@ -44,17 +42,6 @@ def _few(table: Table, rows: Split) -> list[str]:
     named = _named(table, counts, total, few) + (", the rest was held out" if (counts < total)[few].any() else "")
     advice = f"provide at least {needed} of each, or merge rare {kind}"
     return [f"{kind} with too few training rows for reliable probabilities: {named}; {advice}"]
-
-
-def _absent(table: Table, holdout: Holdout) -> list[str]:
-    absent = _counts(table, holdout.y) == 0
-    if not absent.any():
-        return []
-    kind, total = _kind(table), _counts(table, table.y)
-    missing = "metrics and thresholds" if table.y.ndim == 1 else "metrics"
-    advice = f"provide more rows of each, or merge rare {kind}"
-    named = _named(table, total, total, absent)
-    return [f"{kind} without a row in the hold-out, so missing in {missing}: {named}; {advice}"]
 
 
 def _kind(table: Table) -> str:
