@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Condition
+from threading import Lock
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from app.errors import Busy
 from app.features import Schema
 from app.registry.card import Card
 from app.registry.snapshot import Key
 
 _Made = TypeVar("_Made")
-
-_WAIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +119,8 @@ class Cache:
     """Least recently used goes first. Evicting drops a reference: who holds the value goes on with it.
 
     The latest value stays even when it alone is bigger than the bound: loading it anew for every request would need
-    the same memory and far more time. So at most max(limit, biggest value) bytes are kept, those included that are
-    being loaded.
+    the same memory and far more time. One value is loaded at a time, so at most max(limit, biggest value) bytes are
+    kept, those included that are being loaded.
     """
 
     def __init__(self, limit: int) -> None:
@@ -134,9 +130,7 @@ class Cache:
         self.failures = 0
         self.evictions = 0
         self._entries: dict[Key | None, _Entry] = {}
-        self._loading: dict[Key, Future[Loaded]] = {}
-        self._admitted: dict[Key, int] = {}
-        self._lock = Condition()
+        self._loading = Lock()
 
     def get(self, reference: str) -> Loaded | None:
         """What is kept under the key that `reference` means, without waiting: no lock is taken, since dict look-ups are
@@ -149,26 +143,29 @@ class Cache:
         return entry.value
 
     def load(self, key: Key, size: int, loader: Callable[[], Loaded]) -> Loaded:
-        """What is kept under `key`, or what `loader` returns, which stands for `size` bytes.
-
-        A caller that comes during a load waits for the same load. A failure is raised to all that wait, and not kept.
-        Busy where other loads leave no room within `_WAIT_SECONDS`.
-        """
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
+        """What is kept under `key`, or what `loader` returns, which stands for `size` bytes; a failure is not kept."""
+        if (entry := self._entries.get(key)) is not None:
+            return entry.value
+        with self._loading:
+            if (entry := self._entries.get(key)) is not None:  # another caller loaded it meanwhile
                 return entry.value
-            waiting = self._loading.get(key)
-            future = waiting or self._loading.setdefault(key, Future())
-        if waiting is None:
-            self._run(key, size, future, loader)
-        return future.result()
+            while (kept := list(self._entries.items())) and self.size + size > self.limit:
+                oldest, _ = min(kept, key=lambda item: item[1].used)
+                self._entries.pop(oldest, None)
+                self.evictions += 1
+            try:
+                value = loader()
+            except BaseException:
+                self.failures += 1
+                raise
+            self.loads += 1
+            self._entries[key] = _Entry(value, size, monotonic())
+            return value
 
     def retain(self, keys: Collection[Key]) -> None:
-        """Drop everything but `keys`."""
-        with self._lock:
-            for key in self._entries.keys() - set(keys):
-                del self._entries[key]
+        """Drop everything but `keys`; waits for no load."""
+        for key in self._entries.keys() - set(keys):
+            self._entries.pop(key, None)
 
     @property
     def size(self) -> int:
@@ -180,42 +177,3 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def _run(self, key: Key, size: int, future: Future[Loaded], loader: Callable[[], Loaded]) -> None:
-        try:
-            self._admit(key, size)
-            value = loader()
-        except BaseException as error:  # even an interrupt must not leave the others waiting
-            with self._lock:
-                self.failures += 1
-                self._end(key)
-            future.set_exception(error)
-            raise
-        with self._lock:
-            self.loads += 1
-            self._end(key)
-            self._entries[key] = _Entry(value, size, monotonic())
-        future.set_result(value)
-
-    def _admit(self, key: Key, size: int) -> None:
-        """Make room for `size` bytes that are about to be loaded, once other loads leave it; the load's end gives it
-        back.
-        """
-        with self._lock:
-            if not self._lock.wait_for(lambda: self._leaves(size), _WAIT_SECONDS):
-                raise Busy("other models are being loaded; try again later", seconds=2)
-            size_of_all = size + sum(self._admitted.values())
-            while self._entries and self.size + size_of_all > self.limit:
-                oldest = min(self._entries, key=lambda key: self._entries[key].used)
-                del self._entries[oldest]
-                self.evictions += 1
-            self._admitted[key] = size
-
-    def _end(self, key: Key) -> None:
-        del self._loading[key]
-        self._admitted.pop(key, None)
-        self._lock.notify_all()
-
-    def _leaves(self, size: int) -> bool:
-        """Whether the loads in progress leave room for `size` bytes; one alone always may."""
-        return not self._admitted or sum(self._admitted.values()) + size <= self.limit

@@ -1,14 +1,13 @@
 """The cache of loaded models, on plain values."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Lock
+from threading import Event
 from time import sleep
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import NotReady
 from app.registry.loaded import Cache
 
 
@@ -81,17 +80,25 @@ def test_twenty_who_ask_at_once_wait_for_one_load():
     assert cache.loads == 1
 
 
-def test_others_are_not_held_up_by_a_slow_load():
-    cache = Cache(10)
-    may_end = Event()
+def test_what_is_kept_is_not_held_up_by_a_slow_load():
+    cache = cache_of(10)
+    cache.load("a", 1, lambda: "A")
+    began, may_end = Event(), Event()
+
+    def slow():
+        began.set()
+        return may_end.wait(10)
+
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(cache.load, "slow", 1, lambda: may_end.wait(10))
-        assert cache.load("quick", 1, lambda: "value") == "value"
-        assert not slow.done()
+        loading = pool.submit(cache.load, "b", 1, slow)
+        assert began.wait(10)
+        assert cache.get("a") == cache.load("a", 1, lambda: "B") == "A"
+        cache.retain({"a"})
+        assert not loading.done()
         may_end.set()
 
 
-def test_a_failure_reaches_all_who_wait_and_is_forgotten():
+def test_a_failure_is_raised_to_who_asked_and_is_forgotten():
     cache = Cache(10)
     began, may_end = Event(), Event()
 
@@ -122,27 +129,24 @@ def test_what_is_no_longer_wanted_is_dropped():
     assert [key for key in "abc" if cache.get(key)] == ["b"]
 
 
-@pytest.mark.parametrize(("limit", "size", "at_once"), [(10, 4, 2), (10, 11, 1), (10, 5, 2)])
-def test_loads_in_progress_stay_within_the_bound(limit, size, at_once):
+@pytest.mark.parametrize(("limit", "size"), [(10, 4), (10, 11)])
+def test_a_load_in_progress_stays_within_the_bound(limit, size):
     """However many values are asked for at once; one alone is loaded whatever its size."""
-    cache, peak, loading, lock = Cache(limit), [], set(), Lock()
+    cache, loading = Cache(limit), []
 
     def load(key):
         def loader():
-            with lock:
-                loading.add(key)
-                peak.append(len(loading))
-                assert cache.size + size * len(loading) <= max(limit, size)
+            loading.append(key)
             sleep(0.02)
-            with lock:
-                loading.discard(key)
+            assert cache.size + size <= max(limit, size)
+            assert loading.pop() == key
+            assert not loading
             return key
 
         return cache.load(key, size, loader)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(load, range(16))) == list(range(16))
-    assert max(peak) == at_once
     assert cache.size <= max(limit, size)
 
 
@@ -156,22 +160,3 @@ def test_a_load_that_fails_gives_its_room_back():
         with pytest.raises(OSError):  # noqa: PT011 - it has no words
             cache.load(key, 9, loader)
     assert cache.load("d", 9, lambda: "D") == "D"
-
-
-def test_a_load_does_not_wait_without_end(monkeypatch):
-    monkeypatch.setattr("app.registry.loaded._WAIT_SECONDS", 0.05)
-    cache, admitted, leave = Cache(10), Event(), Event()
-
-    def slow():
-        admitted.set()
-        leave.wait(20)
-        return "A"
-
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(cache.load, "a", 8, slow)
-        assert admitted.wait(20)
-        with pytest.raises(NotReady):
-            cache.load("b", 8, lambda: "B")
-        leave.set()
-        assert first.result() == "A"
-    assert cache.load("b", 8, lambda: "B") == "B"
