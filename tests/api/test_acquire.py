@@ -28,17 +28,6 @@ def ask(service: httpx.Client, **question: object) -> httpx.Response:
     return service.post("/acquire", json={"model": "clinic", **question})
 
 
-def test_unknown_and_unsuitable_models_are_refused(service, clinic):
-    trained(service, {"model": "plain", "learner": {"kind": "logistic"}, "data": DATA})
-
-    rows = {"rows": DATA["rows"][:2], "labels": DATA["labels"][:2]}
-    for path, rest in (("/acquire", {"known": {}}), ("/acquire/simulate", rows)):
-        assert service.post(path, json={"model": "nobody", **rest}).status_code == 404
-        refused = service.post(path, json={"model": "plain", **rest})
-        assert refused.status_code == 422
-        assert refused.json()["errors"][0]["loc"] == "/model"
-
-
 def test_many_cases_at_once(service, clinic):
     """`results` are in the order of `instances`, each as it is answered alone."""
     cases = [{}, {"age": 70}, {"pain": "strong", "pulse": 95}, {"age": None}]
@@ -165,9 +154,3 @@ def test_data_of_other_features_cannot_be_simulated(service, clinic):
     response = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset})
     assert response.status_code == 422
     assert len(response.json()["errors"]) == 3
-
-
-def test_unknown_model_and_data_set_are_404(service, clinic):
-    assert ask(service, model="nobody", known={}).status_code == 404
-    question = {"model": clinic, "dataset": "ds_0000000000000000"}
-    assert service.post("/acquire/simulate", json=question).status_code == 404

@@ -51,17 +51,6 @@ def test_priors_reweigh(service, ward):
     assert report["mu"] == pytest.approx(1)
 
 
-def test_three_classes(service):
-    data = two_class_rows(150)
-    data["labels"] = [i % 3 for i in range(150)]
-    trained(service, {"model": "three", "learner": {"kind": "cost_naive_bayes"}, "data": data})
-    report = service.post("/models/three/benefit", json={"benefits": [[2, -1, 0], [0, 1, 0], [-3, 0, 4]]}).json()
-
-    assert report["classes"] == [0, 1, 2]
-    assert np.shape(report["confusion"]) == (3, 3)
-    assert report["benefit"] == report["expected_benefit"]["benefit"]
-
-
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -80,10 +69,6 @@ def test_bad_input(service, ward, body, place):
 
     assert response.status_code == 422
     assert place in [flaw["loc"] for flaw in response.json()["errors"]]
-
-
-def test_unknown_model(service):
-    assert service.post("/models/nobody/benefit", json={"benefits": BENEFITS}).status_code == 404
 
 
 def by_name(report):
@@ -167,13 +152,6 @@ def test_the_best_action_for_all_is_a_contender(service, ward):
     assert constant["behind"] > 0
     assert not any("does not pay" in warning for warning in report["warnings"])
     assert any("does not pay" in warning for warning in hopeless["warnings"])
-
-
-def test_a_turned_matrix_is_warned_about(service, ward):
-    """Wrong answers that pay more than right ones: legal, and more often than not swapped columns."""
-    report = service.post(f"/models/{ward}/benefit", json={"benefits": [[-1, 0], [5, -10]]}).json()
-
-    assert any("BELOW the threshold" in warning for warning in report["warnings"])
 
 
 def test_a_class_that_the_hold_out_lacks(service):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import encodings.aliases
 import gzip
 import io
 import time
@@ -27,7 +26,6 @@ from tests.api.callers import called_by
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
-PYTHON_ONLY = ("punycode", "idna", "utf-7", "undefined", "unicode_escape", "raw_unicode_escape", "charmap", "mbcs")
 
 
 class Client:
@@ -196,13 +194,6 @@ def test_bad_uploads(client, content, headers, place):
     assert client("GET", "/datasets").json() == {"datasets": [], "next_page_token": None}
 
 
-def test_too_many_fields(client):
-    client.app.state.ports.datasets.limits = DataLimits(1000, 100, 100, 10**7)
-    content = form("label", b"y") * 1100 + b"--x--\r\n"
-
-    assert problem(client("POST", "/datasets", content=content, headers=BOUNDARY)) == [""]
-
-
 def test_too_large(client):
     """A body beyond the limit is refused while it is read, also where its length is not announced."""
     read = []
@@ -274,66 +265,11 @@ def test_delete(client, busy):
     problem(client("GET", "/datasets/..%2f..%2fetc"), 404)
 
 
-def test_documented(client):
-    """Every form of upload and every problem stands in the OpenAPI document."""
-    paths = client.app.openapi()["paths"]
-
-    upload = paths["/datasets"]["post"]
-    assert list(upload["requestBody"]["content"])[:2] == ["text/csv", "multipart/form-data"]
-    assert set(upload["responses"]) == {"201", "413", "415", "422", "503"}
-    assert set(paths["/datasets/{dataset_id}"]["delete"]["responses"]) >= {"204", "404", "409"}
-    names = ["label", "name", "label_type", "types", "delimiter", "decimal", "encoding"]
-    assert [parameter["name"] for parameter in upload["parameters"]] == names
-
-
-CODECS = sorted({*encodings.aliases.aliases, *encodings.aliases.aliases.values()} | set(PYTHON_ONLY) | {"x-none", ""})
-UTF8 = {"utf8", "utf-8", "us-ascii", "ascii"}  # ASCII is a part of UTF-8
 PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
 
 
 def part(headers, content):
     return b"--x\r\n" + b"".join(line.encode() + b"\r\n" for line in headers) + b"\r\n" + content + b"\r\n"
-
-
-def declared_at(place, charset):
-    """An upload that declares `charset` there: its headers and body."""
-    if place == "form":
-        return {"Content-Type": f"multipart/form-data; charset={charset}; boundary=x"}, PARTS
-    if place == "form, twice":
-        return {"Content-Type": f"multipart/form-data; boundary=x; charset=utf-8; charset={charset}"}, PARTS
-    if place == "extended":
-        return {"Content-Type": f"multipart/form-data; boundary=x; charset*=utf-8''{charset}"}, PARTS
-    return {"Content-Type": f"text/csv; charset={charset}"}, CSV
-
-
-@pytest.mark.parametrize("place", ["form", "form, twice", "extended", "bare"])
-@pytest.mark.thorough
-def test_no_charset_but_utf_8_is_decoded(client, place):
-    """Every codec that Python knows, and others: 415 wherever it is declared, without looking it up."""
-    for charset in [*CODECS, "x-never-heard-of"]:
-        headers, content = declared_at(place, charset)
-        response = client("POST", "/datasets?label=y", content=content, headers=headers)
-
-        if charset in UTF8 and place != "extended":
-            assert response.status_code in (201, 422), (charset, response.text)
-        else:
-            assert response.status_code == 415, (charset, response.text)
-            assert problem(response, 415) == []
-    assert "x_never_heard_of" not in encodings._cache, "Python keeps every name that it was asked for"
-
-
-@pytest.mark.parametrize("charset", [*PYTHON_ONLY, "utf-16", "latin-1"])
-@pytest.mark.thorough
-def test_a_charset_field_and_extended_names_are_not_used(client, charset):
-    """`_charset_` (RFC 7578, 4.6) is not a field of this form; parameters of RFC 2231 are not read in forms."""
-    fields = form("_charset_", charset.encode()) + PARTS
-    assert problem(client("POST", "/datasets", content=fields, headers=BOUNDARY)) == ["/_charset_"]
-
-    head = [f'Content-Disposition: form-data; name="file"; filename="t"; filename*={charset}\'\'%41']
-    content = form("label", b"y") + part(head, CSV) + b"--x--\r\n"
-    assert client("POST", "/datasets", content=content, headers=BOUNDARY).status_code == 201
-    head = [f"Content-Disposition: form-data; name*={charset}''file; filename=t"]
-    assert problem(client("POST", "/datasets", content=part(head, CSV) + b"--x--\r\n", headers=BOUNDARY)) == [""]
 
 
 @pytest.mark.parametrize(

@@ -83,13 +83,6 @@ def test_what_does_not_fit_is_named(service, ward, change, loc):
     assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
 
 
-@pytest.mark.parametrize("rows", [[0.5, 0.5], [[0.5, np.nan]], [[0.5, 0.25, 0.25]]])
-def test_arrays_that_do_not_fit_are_refused(service, rows):
-    query = {name: json.dumps(ASKED[name]) for name in ("classes", "benefits", "actions")}
-    answer = service.post("/predict", params=query, content=npy(rows), headers={"Content-Type": "application/x-npy"})
-    assert answer.status_code == 422, answer.text
-
-
 def test_the_report_judges_the_rows_that_were_sent(service):
     rng = np.random.default_rng(2)
     p = rng.random(400)
@@ -133,17 +126,6 @@ def test_rows_without_a_truth_are_refused(service, change, loc):
     answer = service.post("/benefit", json=asked | change)
     assert answer.status_code == 422
     assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
-
-
-def test_many_wrong_rows_are_worded_as_few(service):
-    """A byte of an array is a row: no list of all errors is made."""
-    for wrong in (np.zeros((400_000, 1), dtype=np.int8), -np.ones((400_000, 1), dtype=np.int8)):
-        query = {"classes": '["a"]', "benefits": "[[1]]"}
-        answer = service.post(
-            "/predict", params=query, content=npy(wrong), headers={"Content-Type": "application/x-npy"}
-        )
-        assert answer.status_code == 422
-        assert len(answer.json()["errors"]) <= 20
 
 
 def test_no_rule_takes_more_than_the_probabilities(service):

@@ -84,17 +84,6 @@ def test_few_bytes_cannot_ask_for_an_endless_answer(service, ward):
     assert response.status_code == 413
 
 
-@pytest.mark.parametrize("depth", [100, 990, 1000, 1010, 5000])
-def test_deep_nesting(service, ward, depth):
-    nested = "[" * depth + "]" * depth
-    for body in (
-        f'{{"model": "a", "learner": {{"kind": "logistic", "C": {nested}}}, "data": {{"dataset": "ds_x"}}}}',
-        f'{{"model": "ward", "instances": {nested}, "benefits": {nested}}}',
-    ):
-        for path in ("/train", "/predict"):
-            assert service.post(path, content=body, headers=HEADERS).status_code == 422
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -105,40 +94,6 @@ def test_deep_nesting(service, ward, depth):
 )
 def test_parameters_that_leave_the_floats_are_refused(service, body):
     assert service.post("/train", json=body).status_code == 422
-
-
-def test_a_fit_without_probabilities_is_not_published(service):
-    """Legal parameters can be too extreme together: the job fails with the reason."""
-    learner = {"kind": "kernel_logistic", "kernel": "polynomial", "degree": 20, "gamma": 1e10, "C": 1e10}
-    job = service.post("/train", json=order(model="extreme", learner=learner), headers={"Prefer": "wait=60"}).json()
-
-    if job["status"] == "failed":
-        assert "/learner" in job["error"]["errors"][0]["loc"]
-    else:
-        question = {"model": "extreme", "instances": [[50, 70, "mild"]], "rule": "most_probable"}
-        answer = service.post("/predict", json=question).json()
-        assert sum(answer["probabilities"][0]) == pytest.approx(1)
-
-
-def test_a_column_with_a_single_value_can_be_boosted(service):
-    data = two_class_rows(60)
-    data["features"].append("rare")
-    data["rows"] = [[*row, 1.5 if i == 7 else None] for i, row in enumerate(data["rows"])]
-
-    trained(service, order(learner={"kind": "gradient_boosting", "max_iter": 5}, data=data))
-
-
-def test_broken_array_headers(service, ward):
-    """Whatever is wrong with a .npy header, it is the caller's array that is wrong."""
-    for header in (b"{'descr':'<f8','fortran_order':False,'shape':(2,4),", b"((((", b"'" * 64, b"\x00" * 64):
-        content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-        response = service.post(
-            "/predict",
-            params={"model": "ward", "rule": "most_probable"},
-            content=content,
-            headers={"Content-Type": "application/x-npy"},
-        )
-        assert response.status_code == 422
 
 
 def test_large_integers_in_arrow_are_numbers(service):
@@ -171,21 +126,6 @@ def test_a_cut_that_was_answered_can_be_sent_back(service, ward):
     assert "BELOW" in again["warnings"][0]
 
 
-@pytest.mark.parametrize(
-    ("body", "place"),
-    [
-        ({"threshold": "maybe", "rule": "threshold"}, "/threshold"),
-        ({"costs": {"majority": "ill", "C_HD": "x", "C_DH": 1}}, "/costs/C_HD"),
-        ({"costs": {"majority": "ill"}}, "/costs/C_HD"),
-        ({"priors": {"ill": "1"}}, "/priors/ill"),
-    ],
-)
-def test_places_are_pointers_into_what_was_sent(service, ward, body, place):
-    response = service.post("/predict", json={"model": "ward", "instances": [], "benefits": BENEFITS, **body})
-
-    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
-
-
 def test_encodings_are_not_guessed(service):
     response = service.post("/predict", content=b"x", headers={**HEADERS, "Content-Encoding": "gzip"})
 
@@ -202,7 +142,3 @@ def test_the_most_wanted_form_is_sent(service, ward):
         "application/x-npy;q=x": "application/json",
     }.items():
         assert service.post("/predict", json=question, headers={"Accept": accept}).headers["content-type"] == kind
-
-
-def test_health_can_be_asked_by_head(service):
-    assert service.head("/health/ready").status_code == 200

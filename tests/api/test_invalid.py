@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-
 from tests.conftest import two_class_rows
 from tests.messages import says
 
@@ -100,37 +98,6 @@ def test_every_wrong_value_of_every_parameter_is_refused_at_its_name(service, wa
                     assert f"/{name.lower()}" in places, (path, name, text, response.text)
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "loc", "words"),
-    [
-        ("/predict", {"benefit": 1}, "/benefit", "not permitted"),
-        ("/predict", {"costs": {"C_H": 1}}, "/costs/C_H", "not permitted"),
-        ("/predict", {}, "/model", "required"),
-        ("/predict", [], "", "dictionary"),
-        ("/predict", {"benefits": {"a/b": {"c": "x"}}}, "/model", "required"),
-        (
-            "/predict",
-            {"threshold": "best"},
-            "/threshold",
-            "'posterior' or 'holdout'; or Input should be a valid number",
-        ),
-        ("/predict", {"model": "x" * 201}, "/model", "200 characters"),
-        ("/predict", {"limits": {"treat": 1.5}}, "/limits/treat", "integer"),
-        ("/predict", {"limits": {"treat": {"at_least": -1}}}, "/limits/treat/at_least", "0"),
-        ("/predict", {"limits": {"treat": {}}}, "/limits/treat", "a limit has 'at_least', 'at_most' or both"),
-        ("/models/ward/benefit", {"points": "many"}, "/points", "integer"),
-        ("/models/ward/benefit", {"benefits": [[0, "x"], [1, 2]]}, "/benefits/0/1", "'x'"),
-        ("/train", {"model": "No"}, "/model", "pattern"),
-        ("/train", {"data": {"dataset": "d", "row": 1}}, "/data/row", "not permitted"),
-    ],
-)
-def test_an_error_has_its_pointer_and_what_is_allowed(service, ward, path, body, loc, words):
-    response = service.post(path, json=body)
-
-    assert response.status_code == 422
-    assert says(loc, words) in response.json()["errors"]
-
-
 def test_an_unknown_parameter_of_a_learner_suggests_one(service):
     learner = {"kind": "random_forest", "n_estimator": 1}
     answer = service.post("/train", json={"model": "m", "learner": learner, "data": two_class_rows(20)})
@@ -160,14 +127,3 @@ def test_only_the_alternative_that_is_meant_is_checked(service):
         says("/data/features", "required"),
         says("/data/feature", "not permitted"),
     ]
-
-
-def test_a_form_is_refused_at_the_name_of_its_part(service):
-    table = {"file": ("t.csv", b"a,y\n1,p\n2,q\n")}
-    unknown = service.post("/datasets", files=table, data={"labels": "y"})
-    missing = service.post("/datasets", files={"name": (None, b"t")}, data={"label": "y"})
-    text = service.post("/datasets", files={"file": (None, b"a")}, data={"label": "y"})
-
-    assert unknown.json()["errors"] == [says("/labels", "'labels'", "'label'")]
-    assert missing.json()["errors"] == [says("/file", "'file'", "required")]
-    assert text.json()["errors"] == [says("/file", "'file'", "text")]

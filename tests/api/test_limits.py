@@ -12,7 +12,7 @@ import pytest
 
 from app.decisions import resources
 from tests.api.column_bodies import npy
-from tests.conftest import trained, two_class_rows
+from tests.conftest import two_class_rows
 
 P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
 ASKED = {
@@ -178,39 +178,3 @@ def test_limits_for_which_no_decisions_are_found_in_time_are_refused(service, mo
     assert answer.status_code == 422
     assert [error["loc"] for error in answer.json()["errors"]] == ["/resources"]
     assert "5 seconds" in answer.text
-
-
-def test_a_model_of_numbers_takes_no_limits(service):
-    table = two_class_rows(60)
-    table["labels"] = [age + pulse / 3 for age, pulse, _ in table["rows"]]
-    learner = {"kind": "cost_tree", "task": "regression", "depth": 1, "lambda": 0.02}
-    order = {"model": "numbers-only", "learner": learner, "data": table}
-    trained(service, order | {"feature_costs": dict.fromkeys(table["features"], 1)})
-    asked = {"model": "numbers-only", "instances": table["rows"][:2], "limits": {"a": 1}, "resources": RESOURCES}
-    answer = service.post("/predict", json=asked)
-    assert answer.status_code == 422
-    assert [error["loc"] for error in answer.json()["errors"]] == ["/limits", "/resources"]
-
-
-def test_a_large_batch_is_decided_at_once(service):
-    rng = np.random.default_rng(0)
-    p = rng.random(100_000)
-    query = {
-        "classes": json.dumps(["healthy", "ill"]),
-        "benefits": json.dumps([[0, -1, -0.5], [-10, 5, 2]]),
-        "actions": json.dumps(["wait", "treat", "refer"]),
-        "limits": json.dumps(
-            {"treat": 5000, "refer": {"at_least": 100, "at_most": 20_000}, "wait": {"at_least": 60_000}}
-        ),
-    }
-    kind = "application/x-npy"
-    sent = service.post(
-        "/predict",
-        params=query,
-        content=npy(np.column_stack([1 - p, p])),
-        headers={"Content-Type": kind, "Accept": kind},
-    )
-    counts = np.bincount(np.load(io.BytesIO(sent.content))[:, 0].astype(int), minlength=3)
-    assert counts[1] <= 5000
-    assert 100 <= counts[2] <= 20_000
-    assert counts[0] >= 60_000

@@ -46,16 +46,6 @@ def test_the_answer_is_that_to_the_matrix_in_numbers(service, forest, form):
         assert both.json()["errors"][0]["loc"] == "/cost_matrix"
 
 
-def test_without_actions_the_columns_are_in_the_order_of_the_classes_they_are_best_for(service, forest):
-    answer = service.post("/predict", json={"model": forest, "instances": two_class_rows(3)["rows"], "benefits": WORDS})
-    assert answer.json()["actions"] == ["wait", "treat"]
-    report = service.post(f"/models/{forest}/benefit", json={"benefits": WORDS}).json()
-    assert report["actions"] == ["wait", "treat"]
-    assert not any("swap" in warning for warning in report["warnings"])
-    classes = {"ill": {"ill": 5, "healthy": -10}, "healthy": {"ill": -1, "healthy": 0}}
-    assert service.post(f"/models/{forest}/benefit", json={"benefits": classes}).json()["actions"] == ["healthy", "ill"]
-
-
 def test_a_trained_model_and_a_comparison_keep_the_matrix(service):
     square = {"ill": {"healthy": -10, "ill": 5}, "healthy": {"ill": -1, "healthy": 0}}
     data = two_class_rows()
@@ -70,15 +60,6 @@ def test_a_trained_model_and_a_comparison_keep_the_matrix(service):
     wrong = service.post("/train", json=order | {"model": "m-bad", "benefits": WORDS})
     assert wrong.status_code == 422
     assert "unknown action 'treat'" in wrong.text
-
-
-def test_a_matrix_that_looks_negated_is_warned_about(service, ward):
-    asked = {"model": ward, "instances": two_class_rows(3)["rows"]}
-    assert service.post("/predict", json=asked | {"benefits": NUMBERS}).json()["warnings"] == []
-    warnings = service.post("/predict", json=asked | {"cost_matrix": NUMBERS}).json()["warnings"]
-    assert "in no class the best action is the one of the same name" in warnings[0]
-    report = service.post(f"/models/{ward}/benefit", json={"cost_matrix": NUMBERS}).json()
-    assert warnings[0] in report["warnings"]
 
 
 TURNED = {"cost_matrix": [[0, -1], [-10, 5]]}  # of costs, so each class's own action is its worst

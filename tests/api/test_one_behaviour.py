@@ -123,17 +123,6 @@ def test_a_query_parameter_that_is_given_twice(client):
     assert tried >= 9
 
 
-def test_a_list_in_the_query_is_given_item_by_item(client):
-    response = client.post(
-        "/datasets",
-        params=[("label", "b"), ("label", "c")],
-        content=b"a,b,c\n1,0,1\n2,1,0\n3,1,1\n4,0,0\n",
-        headers={"Content-Type": "text/csv"},
-    )
-
-    assert response.status_code == 201
-
-
 @pytest.mark.parametrize("kind", ["image/png", "application/json", "", None, "x" * 5_000])
 def test_the_media_type_of_an_upload(client, kind):
     headers = {} if kind is None else {"Content-Type": kind}
@@ -142,24 +131,6 @@ def test_the_media_type_of_an_upload(client, kind):
     assert response.status_code == 415
     assert "errors" not in response.json()
     assert len(response.json()["detail"]) < 250
-
-
-def test_a_query_parameter_that_is_nearly_right(client):
-    detail = client.get("/train", params={"page_sise": "3"}).json()["detail"]
-
-    assert detail == "unknown query parameter 'page_sise'; did you mean 'page_size'?"
-
-
-@pytest.mark.parametrize("path", ["/predict", "/retrieve"])
-@pytest.mark.parametrize("text", ['{"a":1}', '{"a":1,"a":2}', "a:b{", "[{]:"])
-def test_a_text_in_a_query_parameter_is_not_read_as_json(client, path, text):
-    """Braces and colons in it are no object, whose names would be counted."""
-    headers = {"Content-Type": "application/x-npy"}
-    query = {"model": text, "setting": "binary", "loss": '{"name":"am"}'} if path == "/retrieve" else {"model": text}
-    response = client.post(path, params=query, content=b"", headers=headers)
-
-    assert response.status_code == 422
-    assert places(response) in ([""], ["/model"])
 
 
 @pytest.mark.parametrize(
@@ -225,14 +196,6 @@ def test_what_is_not_there_has_a_place_where_the_body_names_it(client, method, p
 
     assert response.status_code == 404
     assert [flaw["loc"] for flaw in response.json().get("errors", [])] == ([place] if place else [])
-
-
-def test_pointers_are_escaped(client):
-    response = ask(
-        client, "POST /retrieve", b'{"probabilities": [1], "setting": "binary", "loss": {"name": "am", "a/~b": 1}}'
-    )
-
-    assert places(response) == ["/loss/a~1~0b"]
 
 
 def test_an_answer_without_content_has_no_media_type(client):

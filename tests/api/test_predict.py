@@ -157,13 +157,6 @@ def test_an_unseen_category_counts_as_missing_and_is_warned_about(service, ward)
     assert "'burning'" in unseen["warnings"][0]
 
 
-def test_no_instances_give_no_decisions(service, ward):
-    answer = ask(service, instances=[], benefits=BENEFITS)
-
-    assert answer.status_code == 200
-    assert answer.json()["decisions"] == []
-
-
 def test_numpy_and_arrow_say_the_same_as_json(service, plain):
     """The same rows as an array or a stream give the same figures."""
     rng = np.random.default_rng(0)
@@ -193,21 +186,6 @@ def test_numpy_and_arrow_say_the_same_as_json(service, plain):
     assert table["decision"].to_pylist() == plainly["decisions"]
     assert table["p:ill"].to_pylist() == [p[1] for p in plainly["probabilities"]]
     assert json.loads(table.schema.metadata[b"payoff"])["model"] == {"name": "plain-predict", "version": 1}
-
-
-def test_arrow_carries_categories(service, ward):
-    columns = {"age": [70.0, 30.0], "pulse": [88.0, None], "pain": ["strong", "never heard of"]}
-
-    answer = service.post(
-        "/predict",
-        params={"model": "ward", "rule": "most_probable"},
-        content=as_arrow(columns),
-        headers={"Content-Type": ARROW},
-    ).json()
-
-    plainly = ask(service, instances=[[70, 88, "strong"], [30, None, None]], rule="most_probable").json()
-    assert answer["probabilities"] == plainly["probabilities"]
-    assert "never heard of" in answer["warnings"][0]
 
 
 def as_arrow(columns: dict) -> bytes:
@@ -286,22 +264,6 @@ def test_bad_input_names_the_place(service, ward, name):
     assert place in [flaw["loc"] for flaw in response.json()["errors"]]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"model": "ward", "instances": [[NaN]]}', b"[]", b"\xff", b"1e999"])
-def test_bodies_that_are_no_request(service, ward, body):
-    response = service.post("/predict", content=body, headers={"Content-Type": "application/json"})
-
-    assert response.status_code == 422
-    assert response.json()["errors"]
-
-
-@pytest.mark.parametrize("reference", ["nobody", "ward:9", "ward@nobody"])
-def test_unknown_models_are_404(service, ward, reference):
-    response = ask(service, model=reference, benefits=BENEFITS)
-
-    assert response.status_code == 404
-    assert response.json()["status"] == 404
-
-
 @pytest.mark.parametrize(
     "content",
     [b"", b"\x93NUMPY", b"PK\x03\x04", pytest.param(np.lib.format.MAGIC_PREFIX + b"\x01\x00\xff\xff{}", id="header")],
@@ -334,20 +296,6 @@ def test_arrays_of_wrong_shape_or_kind(service, plain, array):
     response = service.post("/predict", params=query, content=content.getvalue(), headers={"Content-Type": NPY})
 
     assert response.status_code == 422
-
-
-def test_holdout_threshold_without_a_holdout(service, plain):
-    question = {
-        "model": plain,
-        "instances": [[1, 2]],
-        "benefits": BENEFITS,
-        "rule": "threshold",
-        "threshold": "holdout",
-    }
-    response = service.post("/predict", json=question)
-
-    assert response.status_code == 409
-    assert response.json()["errors"][0]["loc"] == "/threshold"
 
 
 def test_beta_delta_without_c_dd_answers_its_threshold(service, ward):

@@ -31,7 +31,6 @@ from tests.messages import says
 ROW = [58.0, 77.5, "mild"]
 NAMED = {"age": 58, "pulse": 77.5, "pain": "mild"}
 MATRIX = [[0, -1], [-10, 5]]
-LONG = Terms("predict", "ward", 1, "expected_benefit", (0, 1), tuple(f"{a:0200d}" for a in range(50)))
 CSV = {"Content-Type": "text/csv"}
 
 
@@ -357,15 +356,6 @@ def test_the_inference_protocol_records(client, database):
 
     assert json.loads(response.json()["parameters"]["ids"]) == [id_]
     assert stored(database, [id_])
-
-
-def test_many_rows_are_recorded(client, database):
-    rows = np.random.default_rng(0).normal(55, 9, (5_000, 2)).round(2).tolist()
-
-    answer = predict(client, model="plain", instances=rows, record=True)
-
-    found = stored(database, answer["ids"][::500])
-    assert [terms.actions[row.choice] for row, terms in found] == answer["decisions"][::500]
 
 
 def test_an_unrecorded_answer_is_not_sent(client, database):

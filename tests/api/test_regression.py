@@ -107,6 +107,8 @@ def test_the_tree_can_be_looked_at(service, price):
         ("threshold", 0.5),
         ("costs", {"majority": "a", "C_HD": 1, "C_DH": 1}),
         ("priors", {"a": 1}),
+        ("limits", {"a": 1}),
+        ("resources", [{"name": "beds", "use": {"a": 1}, "at_most": 9}]),
     ],
 )
 def test_what_is_for_classes_is_refused_at_its_place(service, price, field, value):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import io
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -86,28 +83,6 @@ def test_few_of_many_unknown_names_are_compared(service, dataset, compared, rout
     body = body | {"dataset": dataset} if "dataset" in body else body
 
     check(ask(service, route, body), compared, least=1)
-
-
-def strangely(value: Any) -> Iterator[Any]:
-    """The document with the names in one of its objects, for each of them."""
-    if isinstance(value, dict):
-        yield value | MANY
-    for step, inner in (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    ):
-        for changed in strangely(inner):
-            document = copy.copy(value)
-            document[step] = changed
-            yield document
-
-
-@pytest.mark.parametrize("route", EXAMPLES)
-def test_few_are_compared_wherever_a_body_has_an_object(service, dataset, compared, route):
-    for body in strangely(EXAMPLES[route]):
-        named = json.loads(json.dumps(body).replace('"triage"', '"wood"').replace("ds_5768cf4cf3e8a191", dataset))
-        compared.clear()
-
-        check(ask(service, route.replace("/triage/", "/wood/"), named), compared)
 
 
 @pytest.mark.parametrize("route", [f"{operation.method} {operation.url}" for operation in operations()])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 import httpx
@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from app.api import jobs
 from tests.conftest import serving, settings_for, two_class_rows
+from tests.jobs.waiting import eventually
 
 FOLDER = "streams"
 ORDER = {"model": "waiting", "learner": {"kind": "logistic"}, "data": two_class_rows(40), "holdout": 0}
@@ -38,9 +38,9 @@ def statements() -> Iterator[list[str]]:
     """What the service without workers asks of the job table."""
     asked: list[str] = []
 
-    def remember(connection, _cursor, statement, *_more):
+    def remember(connection, _cursor, statement, parameters, *_more):
         if "FROM jobs" in statement and FOLDER in str(connection.engine.url):
-            asked.append(statement)
+            asked.append(f"{statement} {parameters}")
 
     event.listen(Engine, "before_cursor_execute", remember)
     try:
@@ -63,15 +63,13 @@ def streams(client: httpx.Client, path: str, count: int) -> Iterator[list[Iterat
 
 
 def test_all_streams_of_a_job_share_one_look_at_the_database(queueing, job):
+    """Thirty of one job look as often as one of another."""
     other = queueing.post("/train", json=ORDER | {"model": "other"}).json()["id"]
-    with streams(queueing, f"{job}/events", 30), streams(queueing, f"/train/{other}/events", 10):
-        time.sleep(0.3)
-        with statements() as asked:
-            began = time.monotonic()
-            time.sleep(2)
-            most = (time.monotonic() - began) / jobs._LOOK_SECONDS + 2
+    with streams(queueing, f"{job}/events", 30), streams(queueing, f"/train/{other}/events", 1), statements() as asked:
+        eventually(lambda: sum(other in look for look in asked) >= 4)
+        looks = list(asked)
 
-    assert 4 <= len(asked) <= 2 * most  # of two jobs
+    assert 3 <= sum(job.rpartition("/")[2] in look for look in looks) <= 6
 
 
 def test_streams_end_with_the_job(queueing, job):
@@ -83,12 +81,14 @@ def test_streams_end_with_the_job(queueing, job):
 
 
 def test_a_client_that_waits_is_answered_when_the_job_ends(queueing, job):
-    with streams(queueing, f"{job}/events", 1):
-        began = time.monotonic()
+    with ThreadPoolExecutor() as threads, statements() as asked:
+        waiting = threads.submit(queueing.get, job, headers={"Prefer": "wait=30"})
+        eventually(lambda: asked)
         assert queueing.get(job, headers={"Prefer": "wait=1"}).json()["status"] == "queued"
-        assert time.monotonic() - began >= 0.9
+        assert not waiting.done()
         queueing.delete(job)
-        assert queueing.get(job, headers={"Prefer": "wait=20"}).json()["status"] == "cancelled"
+
+    assert waiting.result().json()["status"] == "cancelled"
 
 
 def test_look_ups_do_not_read_what_only_the_work_needs(queueing, job):

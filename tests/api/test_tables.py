@@ -107,26 +107,6 @@ def test_a_name_that_the_answer_has_itself_is_refused(service, ward):
     assert post(service, ARROW, body, keep="decision", **asked).json()["kept"] == {"decision": ["x"]}
 
 
-@pytest.mark.parametrize(
-    ("path", "query"),
-    [
-        ("/predict", {"model": "ward"}),
-        ("/outcomes", {}),
-        ("/datasets", {"label": "age"}),
-    ],
-)
-def test_lines_of_objects_are_no_format(service, ward, path, query):
-    """Neither sent, nor as an answer, which is JSON then."""
-    body = b'{"age": 50}\n{"age": 60}\n'
-    refused = service.post(path, params=query, content=body, headers={"Content-Type": "application/x-ndjson"})
-    assert refused.status_code == 415, refused.text
-    assert "text/csv" in refused.json()["detail"]
-    if path == "/predict":
-        known = {"model": ward, "instances": DATA["rows"], "benefits": [[0, -1], [-10, 5]]}
-        answer = service.post(path, json=known, headers={"Accept": "application/x-ndjson"})
-        assert answer.headers["content-type"] == "application/json", answer.text
-
-
 @pytest.mark.parametrize("value", ["[[0, NaN], [1, 2]]", '{"ill": {"wait": None}}', "[[0, -1], [-10"])
 @pytest.mark.parametrize("field", ["benefits", "cost_matrix", "priors", "limits", "actions"])
 def test_a_list_or_an_object_in_the_query_that_is_not_json(service, ward, field, value):
@@ -257,15 +237,6 @@ def test_all_routes_with_tables_are_among_those_whose_memory_is_checked():
     assert {path for path, kinds in KINDS.items() if kinds} == {path for path, _ in READING} | own
 
 
-def test_views_are_measured_on_every_route(service, forest):
-    body = views(["x" * 1_000_000], 100_000)
-    for path, query in READING:
-        if ARROW not in KINDS[path]:
-            continue
-        answer = service.post(path, params=query, content=body, headers={"Content-Type": ARROW})
-        assert answer.status_code == 413, (path, query, answer.text)
-
-
 def sent_in(kind):
     """A body with 1,000 rows, and how many numbers it holds."""
     n = 1000
@@ -369,15 +340,6 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 
     assert answer.status_code == 413
     assert "backslashes" in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("shape", ["(True, 3)", "(0x" + "f" * 4000 + ",)", "(-1, 3)", "(2, 99)"])
-@pytest.mark.parametrize("path", ["/predict", "/retrieve"])
-def test_the_shape_in_the_header_of_an_array_is_not_believed(service, path, shape):
-    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
-    body = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(48)
-    query = GIVEN if path == "/predict" else {"setting": "binary", "loss": '{"name": "am"}'}
-    assert errors(service.post(path, params=query, content=body, headers={"Content-Type": NPY}))[0][0] == ""
 
 
 @pytest.mark.parametrize("form", ["application/json", CSV, ARROW, PARQUET])

@@ -125,18 +125,6 @@ def test_control_characters_in_bodies(service, ward, method, path, body):
     assert tried >= 1
 
 
-@pytest.mark.parametrize(("method", "path", "body"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
-def test_overlong_text_in_bodies(service, ward, method, path, body):
-    """Each string in turn, a million characters long: refused."""
-    for steps, is_key in texts(body):
-        if is_key:
-            continue
-        sent = changed(body, steps, is_key, lambda word: word + "x" * 1_000_000)
-        response = service.request(method, concrete(path), json=sent)
-
-        assert response.status_code in (404, 422), (steps, response.status_code)
-
-
 def test_query_parameters(service):
     """Each query parameter of each operation, by the OpenAPI document."""
     tried = 0

@@ -226,21 +226,3 @@ def test_a_job_of_another_kind_is_unknown_in_the_same_words(service, kind):
     for job_id in (other, "job_00000000000000000000", "x"):
         for answer in (service.get(f"/{kind}/{job_id}"), service.delete(f"/{kind}/{job_id}")):
             assert (answer.status_code, answer.json()["detail"]) == (404, f"there is no job {job_id!r}")
-
-
-@pytest.mark.parametrize(("loss", "asks"), [(0.5, False), (1000.0, True)])
-@pytest.mark.thorough
-def test_a_cost_tree_that_trains_with_benefits_asks_only_where_it_pays(service, loss, asks):
-    """Prices of 3 a feature: the card has the net benefit of the chosen tree, and the hold-out confirms the choice."""
-    name = f"paying-{asks}".lower()
-    learner = {"kind": "cost_tree", "depth": 1}
-    prices = {"age": 3, "pulse": 3, "pain": 3}
-    trained(service, order(model=name, learner=learner, benefits=[[0, -loss], [-loss, 0]], feature_costs=prices))
-    card = service.get(f"/models/{name}/versions/1").json()
-    asked = card["metrics"]["acquisition"]["budgets"][-1]["plain"]
-    assert (asked["cost"] > 0) == asks
-    assert asked["net_benefit"] >= card["metrics"]["acquisition"]["nothing"]["net_benefit"]
-    assert (card["fitted"]["lambda"] is not None) == asks
-    assert card["fitted"]["net_benefit"] <= 0
-    answer = service.post("/acquire", json={"model": name, "known": {}, "benefits": [[0, -loss], [-loss, 0]]}).json()
-    assert answer["status"] == ("acquire" if asks else "decided")
