@@ -135,20 +135,6 @@ def test_the_ids_of_a_request_are_those_of_the_decisions(client, database):
     assert stored(database, [str(number)])[0][0].given
 
 
-def test_a_repeat_is_accepted_and_another_decision_is_a_conflict(client, database):
-    ids = [fresh(), fresh()]
-    rows = [ROW, ROW]
-    first = predict(client, instances=rows, record={"ids": ids})
-    before = count(database)
-
-    assert predict(client, instances=rows, record={"ids": ids}) == first
-    problem = predict(client, 409, instances=[ROW, ROW], benefits=[[0, 1], [0, 1]], record={"ids": [fresh(), ids[0]]})
-
-    assert [error["loc"] for error in problem["errors"]] == ["/record/ids/1"]
-    assert repr(ids[0]) in problem["detail"]
-    assert count(database) == before
-
-
 def test_a_conflict_of_a_column_of_ids_is_at_the_field_that_names_it(client):
     table = "visit,age,pulse,pain\n" + "".join(f"{fresh()},58,77.5,mild\n" for _ in range(2))
 

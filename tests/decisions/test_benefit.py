@@ -192,13 +192,6 @@ def test_matrices_come_through_as_they_were_sent(B):
     assert as_benefits([B.tolist()] * 3, K, 3).tolist() == [B.tolist()] * 3
 
 
-def test_integers_become_floats():
-    B = as_benefits([[1, -2], [-5, 3]], 2)
-
-    assert B.dtype == np.float64
-    assert as_benefits(np.array([[1, -2], [-5, 3]]), 2).dtype == np.float64
-
-
 @pytest.mark.parametrize(
     ("value", "places"),
     [

@@ -162,17 +162,6 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
     assert queue.get(job.id) == second
 
 
-def test_a_job_whose_workers_keep_falling_silent_fails_with_the_reason(queue, job):
-    for _ in range(2):
-        queue.database.time += LEASE + 1
-        lost = queue.recover_lost()
-        queue.claim("bob")
-    assert [job.status for job in lost] == [Status.FAILED]
-    assert lost[0].error["detail"] == "tried 2 times; the last time: its worker stopped responding"
-    assert lost[0].finished_at == queue.database.time
-    assert queue.claim("bob") is None
-
-
 def test_what_a_lost_attempt_wrote_beside_its_success_is_rolled_back(queue, job):
     other = queue.submit("train", {})
     queue.end(job, again("lost", Cause.DEATH))
@@ -196,66 +185,6 @@ def test_success_stores_the_result_and_ends_the_job(queue, job):
     assert done.finished_at == done.started_at + 5
     with pytest.raises(Conflict):
         succeed(queue, job)
-
-
-def test_deaths_are_bounded_but_giving_back_is_not_a_death(queue, job):
-    for _ in range(3):
-        assert queue.end(job, again("its worker was stopped"))
-        job = queue.claim("ann")
-    assert queue.end(job, again("it died", Cause.DEATH))
-    assert queue.get(job.id).stage == "to be tried again: it died"
-    job = queue.claim("ann")
-    assert queue.end(job, again("it died", Cause.DEATH))
-    failed = queue.get(job.id)
-    assert (failed.status, failed.attempt, failed.deaths) == (Status.FAILED, 5, 2)
-
-
-def test_cancelling_a_queued_job_ends_it_at_once(queue):
-    job = queue.submit("train", {})
-    cancelled = queue.cancel(job.id)
-    assert (cancelled.status, cancelled.finished_at) == (Status.CANCELLED, 1000.0)
-    assert queue.claim("ann") is None
-    assert queue.cancel(job.id) == cancelled
-
-
-def test_a_running_job_that_is_to_be_cancelled_cannot_succeed(queue, job):
-    asked = queue.cancel(job.id)
-    assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
-    assert queue.cancel(job.id) == asked
-    assert queue.beat(job, 0.5, "") is CANCELLED
-    with pytest.raises(Conflict, match="to be cancelled"):
-        succeed(queue, job)
-    assert queue.end(job, CANCELLED)
-    assert queue.get(job.id).status is Status.CANCELLED
-
-
-def fall_silent(queue, _job):
-    queue.database.time += LEASE + 1
-    queue.recover_lost()
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda queue, job: queue.end(job, Ending(Event.FAIL, Problem("broken"))),
-        lambda queue, job: queue.end(job, again("it died", Cause.DEATH)),
-        lambda queue, job: queue.end(job, again("stopped")),
-        fall_silent,
-    ],
-    ids=["failure", "death", "return", "silence"],
-)
-def test_a_wish_to_cancel_goes_before_every_other_end(queue, job, end):
-    queue.cancel(job.id)
-    end(queue, job)
-    ended = queue.get(job.id)
-    assert (ended.status, ended.error) == (Status.CANCELLED, None)
-
-
-@pytest.mark.parametrize("end", [succeed, lambda queue, job: queue.end(job, Ending(Event.FAIL, Problem("broken")))])
-def test_a_job_that_ended_otherwise_cannot_be_cancelled(queue, job, end):
-    end(queue, job)
-    with pytest.raises(Conflict, match="cancel is not possible"):
-        queue.cancel(job.id)
 
 
 def test_listeners_hear_of_new_cancelled_and_returned_jobs(queue):

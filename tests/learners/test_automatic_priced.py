@@ -15,7 +15,6 @@ from app.learners.automatic import Automatic
 from app.learners.budget_forest import BudgetForest
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
-from app.progress import listen
 from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.simulate import report
 from tests.conftest import trained, two_class_rows
@@ -119,20 +118,6 @@ def test_without_benefits_the_unit_of_the_prices_does_not_matter():
     assert all(0 < score < 1 for score in scores(runs[0]).values())
 
 
-@pytest.mark.thorough
-def test_without_benefits_the_cheaper_way_to_the_same_classes_wins():
-    X, y = switched()
-    model = Automatic(feature_costs=[0.1, 9, 9, 9, 9], random_state=0).fit(X, y)
-    assert model.chosen_ in {"budget_forest", "random_forest"}
-
-
-@pytest.mark.thorough
-def test_free_features_are_no_division_by_zero():
-    X, y = sums(90)
-    found = scores(Automatic(feature_costs=np.zeros(5), random_state=0).fit(X, y))
-    assert all(0.5 < score <= 1 for score in found.values())
-
-
 def test_a_candidate_that_refuses_the_rows_is_left_out_with_its_reason(monkeypatch):
     """The others are judged all the same, and the card has the parameters of all."""
 
@@ -164,24 +149,6 @@ def test_a_large_table_is_judged_by_some_rows(rows, judged):
     fold = Automatic(feature_costs=[1.0]).folds(y)
     assert (fold != UNJUDGED).sum() == judged
     assert set(np.unique(fold)) == ({0, 1, 2} if rows == 9000 else {UNJUDGED, 0})
-
-
-@pytest.mark.thorough
-def test_progress_names_the_candidates_and_may_cancel():
-    X, y = sums(60)
-    heard = []
-    with listen(lambda fraction, stage: heard.append((fraction, stage))):
-        Automatic(feature_costs=np.ones(5), random_state=0).fit(X, y)
-    assert all(np.diff([fraction for fraction, _ in heard]) > -1e-9)
-    assert heard[-1][0] > 0.9
-    assert {f"trying {kind}" for kind in SMALL} <= {stage for _, stage in heard}
-
-    def cancel(fraction, stage):
-        if stage.startswith("trying budget"):
-            raise InterruptedError(stage)
-
-    with listen(cancel), pytest.raises(InterruptedError):
-        Automatic(feature_costs=np.ones(5), random_state=0).fit(X, y)
 
 
 def test_over_http_it_answers_every_route(service):

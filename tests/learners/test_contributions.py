@@ -9,7 +9,6 @@ from app.decisions.calibration import Multinomial
 from app.errors import TooLarge
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.budget_forest import BudgetForest
-from app.learners.catalogue import KINDS
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.gradient_boosting import GradientBoosting
 from app.learners.kernel_logistic import KernelLogistic
@@ -187,14 +186,6 @@ def test_boosting_gives_shapley_values(classes):
         np.testing.assert_allclose(found.values[i], shapley(scores, M), atol=1e-9)
         np.testing.assert_allclose(found.base[i], scores(frozenset()), atol=1e-9)
     assert uses
-
-
-def test_learners_without_contributions_have_none():
-    X, y = table(3)
-    for name in ("hierarchical_logistic", "kernel_logistic"):
-        kind = KINDS[name]
-        model = kind.estimator(categorical_features=[1]).fit(X, y)
-        assert model.contributions(X, y) is None
 
 
 def test_more_rows_than_a_few_seconds_allow_are_refused_with_their_number():

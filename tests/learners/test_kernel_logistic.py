@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from app.learners import kernel_logistic
 from app.learners.design import Design
 from app.learners.kernel_logistic import Kernel, KernelLogistic
-from app.learners.kernel_solver import JITTER, Objective, default_gamma, landmark_factor, landmark_features, solve
+from app.learners.kernel_solver import Objective, default_gamma, landmark_factor, landmark_features, solve
 from app.learners.linear import softmax
 from tests.reference.kernel_logistic import probabilities
 
@@ -113,26 +113,6 @@ def test_the_majority_is_the_class_that_weighs_most():
     assert KernelLogistic(majority="2").fit(X, y).majority_ == 2
 
 
-def test_data_from_a_kernel_model_are_learnt():
-    """Held-out log loss lies within 2 % of the true model's, which no model can beat but by luck."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(12_000, 3))
-    centres = rng.normal(size=(8, 3))
-    F = Kernel("rbf", 0.2, 3)(X, centres) @ rng.normal(size=(8, 3)) * 1.5
-    truth = softmax(F)
-    y = (truth.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
-    train, test = slice(0, 8000), slice(8000, None)
-    model = KernelLogistic(gamma=0.2, n_components=200, numeric_transform="none", random_state=0).fit(
-        X[train], y[train]
-    )
-    assert model.converged_
-    told = model.predict_proba(X[test])
-    held_out = np.arange(4000), y[test]
-    ours, best = -np.log(told[held_out]).mean(), -np.log(truth[test][held_out]).mean()
-    assert ours <= 1.02 * best
-    assert best < 0.9 * np.log(3)  # there is something to learn
-
-
 @pytest.mark.parametrize("categories", [4, 40])  # few are prepared as a dense matrix, many as a sparse one
 @pytest.mark.parametrize("name", KERNELS)
 def test_probabilities_are_those_of_kernels_of_prepared_rows(name, categories):
@@ -181,14 +161,6 @@ def test_all_rows_as_landmarks_are_the_exact_model(monkeypatch):
     assert KernelLogistic().fit(X, y).n_components_ == 10  # a map of more numbers is not made
     assert not np.allclose(drawn[0].predict_proba(X), drawn[2].predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(drawn[0].predict_proba(X), exact.predict_proba(X), atol=0.2)
-
-
-def test_repeated_rows_do_no_harm():
-    """A singular kernel matrix is lifted by so little that nothing is seen of it."""
-    X, y, _ = problem(2, n=40)
-    model = KernelLogistic().fit(np.tile(X, (3, 1)), np.tile(y, 3))
-    assert model.converged_
-    assert JITTER < 1e-9
 
 
 def test_a_stop_before_the_minimum_is_told():

@@ -25,22 +25,6 @@ def test_it_is_scikit_learns_forest(trees, labels):
     np.testing.assert_allclose(model.predict_proba(new), np.clip(expected, 1e-15, 1 - 1e-15), atol=1e-6)
 
 
-@pytest.mark.thorough
-def test_calibration_makes_probabilities_true():
-    """On new rows the mean log loss of each label is lower with calibration."""
-    X, Y = drawn(3000, seed=4)
-    Y[:, 2] = X[:, 0] > 1  # a label that the forest knows, and whose votes are too careful
-    Y[np.isnan(X[:, 0]), 2] = 0
-    losses = []
-    for calibration in ("auto", "none"):
-        model = MultilabelForest(n_estimators=40, calibration=calibration, random_state=0, min_samples_leaf=20)
-        P = model.fit(X[:1500], Y[:1500]).posterior(X[1500:])
-        losses.append(-np.mean(np.where(Y[1500:] == 1, np.log(P), np.log(1 - P)), axis=0))
-        assert np.allclose(P.mean(axis=0), Y[1500:].mean(axis=0), atol=0.05)
-    assert losses[0][2] < losses[1][2]
-    assert losses[0].mean() < losses[1].mean()
-
-
 @pytest.mark.parametrize("value", [0, 1])
 def test_labels_that_hardly_vary(value):
     """The same in all rows: (ones + 1) / (n + 2). In all but one: it is in every fold's forest, and not calibrated."""

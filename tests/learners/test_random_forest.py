@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition.session import Prices
 from app.learners.random_forest import RandomForest
-from tests.conftest import shared
-from tests.reference.stepwise import simulate
 from tests.reference.tables import mixed
 
 
@@ -20,23 +17,6 @@ def test_it_is_scikit_learns_forest(trees, most):
     theirs = RandomForestClassifier(**given).fit(X, y)
     new, _, _ = mixed(100, 3, 1, words=())
     np.testing.assert_allclose(model.predict_proba(new), theirs.predict_proba(new), atol=1e-6)
-
-
-@pytest.mark.thorough
-def test_covtype_asks_step_by_step():
-    """All features per split: at most 28 % of the features with vote stopping, 41 % without, error at most .135."""
-    table = np.loadtxt(shared("covtype_20k.csv.gz"), delimiter=",", skiprows=1)
-    order = np.random.default_rng(0).permutation(len(table))
-    X, y = np.ascontiguousarray(table[order, :-1]), table[order, -1].astype(int)
-    model = RandomForest(n_estimators=40, max_features=None, calibration="none", random_state=0)
-    forest = model.fit(X[:12000], y[:12000]).model_
-    plain, stopped = (
-        simulate(forest, X[12000:15000], Prices.unit(54), stop_when_settled=settle) for settle in (False, True)
-    )  # fmt: skip
-    assert plain.cost.mean() / 54 <= 0.415
-    assert stopped.cost.mean() / 54 <= 0.28
-    np.testing.assert_array_equal(stopped.prediction, plain.prediction)
-    assert (model.classes_[stopped.prediction] != y[12000:15000]).mean() <= 0.135
 
 
 def noisy_steps(n, noise):

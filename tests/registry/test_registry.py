@@ -63,17 +63,6 @@ def test_loaded_models_cannot_be_changed_by_a_request(registry):
         loaded.priors[0] = 1
 
 
-def test_a_bare_name_follows_the_latest_version(registry):
-    publish(registry)
-    publish(registry)
-
-    assert registry.resolve("triage") == ("triage", 2)
-    registry.set_alias("triage", "champion", 1, "ann")
-    assert registry.resolve("triage@champion") == ("triage", 1)
-    registry.delete_version("triage", 2)
-    assert registry.resolve("triage") == ("triage", 1)
-
-
 def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
     migrate(database)
     registry = open_registry(str(models), database)
@@ -100,16 +89,6 @@ def test_staged_files_are_invisible_until_they_are_added(registry, another):
             view.set_alias("triage", "champion", 1, "ann")
 
 
-def test_a_transaction_that_fails_publishes_nothing(registry):
-    card = registry.stage(make_card(), make_estimator())
-    with suppress(ZeroDivisionError), registry.index.database.writing() as connection:
-        registry.index.add(connection, card)
-        raise ZeroDivisionError  # in the rest of the caller's transaction
-
-    with pytest.raises(NotFound):
-        registry.load("triage")
-
-
 def test_only_staged_versions_are_published_and_only_once(registry, database):
     card = registry.stage(make_card(), make_estimator())
     for _ in range(2):
@@ -119,15 +98,6 @@ def test_only_staged_versions_are_published_and_only_once(registry, database):
     for wrong in (card, card.model_copy(update={"version": 5})):
         with pytest.raises(Conflict, match="not staged"), database.writing() as connection:
             registry.index.add(connection, wrong)
-
-
-def test_a_number_that_was_taken_is_no_model_yet_and_never_given_again(registry):
-    registry.stage(make_card(), None)
-
-    assert registry.index.models("", 10) == []
-    with pytest.raises(NotFound):
-        registry.index.model("triage")
-    assert registry.stage(make_card(), None).version == 2
 
 
 def test_an_attempt_that_is_over_gets_no_number(registry, models):
@@ -269,100 +239,6 @@ def test_a_version_deleted_while_it_is_read_is_not_found(registry, another):
     registry.delete_model("triage", "ann")
     with pytest.raises(NotFound):
         view.load("triage")
-
-
-def test_a_version_with_an_alias_is_not_deleted(registry):
-    publish(registry)
-    registry.set_alias("triage", "champion", 1, "ann")
-
-    with pytest.raises(Conflict, match="triage@champion"):
-        registry.delete_version("triage", 1)
-
-    registry.delete_alias("triage", "champion", "ann")
-    registry.delete_version("triage", 1)
-
-
-def test_deleting_what_is_not_there_is_not_found(registry):
-    publish(registry)
-
-    for delete in (
-        lambda: registry.delete_version("triage", 2),
-        lambda: registry.delete_version("other", 1),
-        lambda: registry.delete_model("other", "ann"),
-        lambda: registry.delete_alias("triage", "champion", "ann"),
-        lambda: registry.delete_alias("other", "champion", "ann"),
-    ):
-        with pytest.raises(NotFound):
-            delete()
-
-
-def test_a_model_without_versions_is_there_until_it_is_deleted_itself(registry):
-    publish(registry)
-    registry.delete_version("triage", 1)
-
-    assert [(line.name, line.versions) for line in registry.index.models("", 10)] == [("triage", [])]
-    assert registry.index.model("triage").versions == []
-    with pytest.raises(NotFound):
-        registry.load("triage")
-    registry.delete_model("triage", "ann")
-    assert registry.index.models("", 10) == []
-    with pytest.raises(NotFound):
-        registry.index.model("triage")
-    with pytest.raises(NotFound):
-        registry.delete_model("triage", "ann")
-
-
-def test_the_alias_history_says_who_moved_what_and_when(registry):
-    publish(registry)
-    publish(registry)
-    registry.set_alias("triage", "champion", 1, "ann")
-    registry.set_alias("triage", "champion", 1, "bob")  # where it is already: nothing to remember
-    registry.set_alias("triage", "champion", 2, "bob")
-    registry.delete_alias("triage", "champion", "eve")
-
-    history = registry.index.model("triage").history
-    moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
-    assert moves == [("ann", "champion", None, 1), ("bob", "champion", 1, 2), ("eve", "champion", 2, None)]
-    assert all(abs(move.at.timestamp() - time.time()) < 60 for move in history)
-
-
-def test_the_history_and_the_counter_outlive_the_model(registry):
-    publish(registry)
-    registry.set_alias("triage", "champion", 1, "ann")
-    registry.delete_model("triage", "bob")
-
-    assert registry.index.models("", 10) == []
-    assert publish(registry).version == 2
-    moves = [(move.who, move.from_version, move.to_version) for move in registry.index.model("triage").history]
-    assert moves == [("ann", None, 1), ("bob", 1, None)]
-
-
-def test_models_are_listed_by_name_in_pages(registry):
-    for name in ("c", "a", "b"):
-        publish(registry, name)
-    publish(registry, "a")
-    registry.set_alias("a", "champion", 1, "ann")
-
-    first, second = registry.index.models("", 2)
-    assert (first.name, first.versions, first.aliases) == ("a", [2, 1], {"champion": 1})
-    assert (second.name, second.versions, second.aliases) == ("b", [1], {})
-    assert [line.name for line in registry.index.models("b", 2)] == ["c"]
-
-
-def test_a_model_lists_its_versions_newest_first(registry):
-    publish(registry)
-    publish(registry, metrics={"log_loss": 0.25, "table": [[1]]}, learner={"kind": "cost_naive_bayes"})
-
-    newest, oldest = registry.index.model("triage").versions
-    assert (newest.version, newest.kind, newest.metrics) == (2, "cost_naive_bayes", {"log_loss": 0.25})
-    assert (oldest.version, oldest.kind, oldest.metrics) == (1, "logistic", {"log_loss": 0.5})
-    assert newest.created_at >= oldest.created_at
-
-
-def test_the_artifact_is_the_joblib_file(registry, models):
-    card = publish(registry)
-
-    assert registry.artifact("triage", 1) == (card, (models / "triage" / "1" / "model.joblib").read_bytes())
 
 
 def test_a_missing_folder_is_damage(registry, models):
