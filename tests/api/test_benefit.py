@@ -171,25 +171,6 @@ def test_a_class_that_the_hold_out_lacks(service):
     assert not report["best"]["significant"]
 
 
-LEARNER = {"kind": "cost_naive_bayes"}
-
-
-def test_a_class_of_few_rows_settles_nothing(service):
-    """However much the priors make of it: two rows that agree may be followed by others."""
-    data = two_class_rows(300)
-    labels = np.array(data["labels"])
-    labels[np.flatnonzero(labels == "ill")[8:]] = "healthy"
-    order = {"model": "thin", "learner": LEARNER, "data": data | {"labels": labels.tolist()}, "refit": False}
-    trained(service, order)
-    body = {"benefits": BENEFITS, "priors": {"healthy": 0.5, "ill": 0.5}}
-    report = service.post("/models/thin/benefit", json=body).json()
-
-    assert any("class 'ill' has 2 hold-out rows" in warning for warning in report["warnings"])
-    assert report["best"]["interval"][0] < 0 < report["best"]["difference"]
-    assert report["best"]["differing_rows"] >= 30
-    assert not report["best"]["significant"]
-
-
 def test_a_chart_on_request(service, ward):
     """`Accept` decides; without it, or with */*, the answer is JSON."""
     body = {"benefits": BENEFITS}

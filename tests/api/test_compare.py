@@ -86,16 +86,6 @@ def test_the_same_order_gives_the_same_table(service, dataset, compared):
     assert again["result"]["table"] == compared["result"]["table"]
 
 
-def test_kinds_of_job_are_kept_apart(service, compared):
-    """A comparison is no training job, neither by its id nor in the list."""
-    found = service.get("/compare", params={"page_size": 500}).json()
-
-    assert compared["id"] in [job["id"] for job in found["jobs"]]
-    assert service.get(f"/train/{compared['id']}").status_code == 404
-    assert service.delete(f"/train/{compared['id']}").status_code == 404
-    assert compared["id"] not in [job["id"] for job in service.get("/train", params={"page_size": 500}).json()["jobs"]]
-
-
 def test_the_chart_of_a_comparison(service, compared):
     """The table as SVG; what browsers send for pictures asks for it, too."""
     chart = service.get(f"/compare/{compared['id']}", headers=SVG)

@@ -272,6 +272,23 @@ def part(headers, content):
     return b"--x\r\n" + b"".join(line.encode() + b"\r\n" for line in headers) + b"\r\n" + content + b"\r\n"
 
 
+@pytest.mark.parametrize("charset", ["latin-1", "utf-16", "x-never-heard-of", ""])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "multipart/form-data; charset={}; boundary=x",
+        "multipart/form-data; boundary=x; charset=utf-8; charset={}",
+        "multipart/form-data; boundary=x; charset*=utf-8''{}",
+        "text/csv; charset={}",
+    ],
+)
+def test_no_charset_but_utf_8_is_decoded(client, kind, charset):
+    content = CSV if kind.startswith("text") else PARTS
+    response = client("POST", "/datasets?label=y", content=content, headers={"Content-Type": kind.format(charset)})
+
+    assert problem(response, 415) == []
+
+
 @pytest.mark.parametrize(
     ("boundary", "content"),
     [

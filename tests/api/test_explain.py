@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from tests.conftest import trained, two_class_rows
@@ -121,21 +120,6 @@ def test_contributions_of_a_forest_and_of_too_many_rows(service):
     assert "contributions" not in many["explanations"][0]
     assert "runner_up" in many["explanations"][0]
     assert any("contributions" in warning and "at most" in warning for warning in many["warnings"])
-
-
-def test_contributions_of_three_classes_are_of_the_most_probable_one(service):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(90, 2))
-    labels = [["a", "b", "c"][k] for k in (x + rng.normal(size=(90, 2)) @ [[1, 0], [0, 1]]).argmax(axis=1)]
-    labels[:20] = ["c"] * 20
-    data = {"features": ["u", "v"], "rows": x.tolist(), "labels": labels}
-    trained(service, {"model": "contributing_three", "learner": {"kind": "logistic"}, "data": data})
-    body = EXPLAIN | {"benefits": np.eye(3).tolist(), "model": "contributing_three", "instances": x[:4].tolist()}
-    answer = service.post("/predict", json=body | {"actions": None}).json()
-    for told, p in zip(answer["explanations"], answer["probabilities"], strict=True):
-        assert told["contributions_to"]["class"] == answer["classes"][np.argmax(p)]
-        ratio = math.log(max(p)) - sum(map(math.log, p)) / 3
-        assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(ratio, abs=1e-9)
 
 
 def test_a_learner_without_contributions_is_named(service):

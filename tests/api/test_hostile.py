@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,27 +16,6 @@ HEADERS = {"Content-Type": "application/json"}
 
 def order(**changes: object) -> dict:
     return {"model": "hostile", "learner": {"kind": "logistic"}, "data": two_class_rows(60), **changes}
-
-
-def three_classes(*labels: object) -> dict:
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 3, 120)
-    rows = (rng.normal(size=(120, 2)) + codes[:, None]).round(3).tolist()
-    return {"features": ["a", "b"], "rows": rows, "labels": [labels[code] for code in codes]}
-
-
-@pytest.mark.parametrize(
-    ("labels", "majority", "kept"), [(("p", "q", "r"), "q", "q"), ((1, 2, 3), 3, 3), ((1, 2, 3), "3", 3)]
-)
-@pytest.mark.parametrize("kind", ["hierarchical_logistic", "kernel_logistic"])
-@pytest.mark.thorough
-def test_a_majority_is_named_as_the_labels_are(service, kind, labels, majority, kept):
-    """The class of that name is meant, not the one at that position; the card keeps it as the data set writes it."""
-    learner = {"kind": kind, "majority": majority}
-    job = trained(service, order(learner=learner, data=three_classes(*labels)))
-    card = service.get(f"/models/hostile/versions/{job['model']['version']}").json()
-
-    assert card["learner"]["parameters"]["majority"] == kept
 
 
 def test_a_majority_that_is_no_class(service):
@@ -82,18 +60,6 @@ def test_few_bytes_cannot_ask_for_an_endless_answer(service, ward):
     response = service.post("/predict", json=question | {"instances": [[1, 2, None]] * 20_000})
 
     assert response.status_code == 413
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        order(learner={"kind": "logistic", "C": 1e-308}),
-        order(learner={"kind": "cost_naive_bayes", "alpha": 1e308}),
-        order(learner={"kind": "kernel_logistic", "gamma": 1e200}),
-    ],
-)
-def test_parameters_that_leave_the_floats_are_refused(service, body):
-    assert service.post("/train", json=body).status_code == 422
 
 
 def test_large_integers_in_arrow_are_numbers(service):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import resource
-import subprocess
-import sys
 from time import time
 from urllib.parse import quote
 
@@ -508,22 +506,3 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
     finally:
         with wired.ports.database.writing() as connection:
             connection.execute(SEALED_FILES.delete().where(SEALED_FILES.c.day < 500))
-
-
-@pytest.mark.thorough
-def test_tables_are_read_by_a_process_that_has_read_none():
-    """Parts of Arrow are there only once they are imported, which other tests do."""
-    program = (
-        "import io, pyarrow as pa\n"
-        "from app.api.codecs.outcomes import outcomes_of\n"
-        "from app.api.routes.outcomes import OutcomesTable\n"
-        "from app.api.codecs.media_types import ARROW\n"
-        "words = pa.array(['a']).dictionary_encode()\n"
-        "sink = io.BytesIO()\n"
-        "table = pa.table({'id': words, 'truth': words})\n"
-        "writer = pa.ipc.new_stream(sink, table.schema)\n"
-        "writer.write_table(table), writer.close()\n"
-        "print(len(outcomes_of(OutcomesTable(), ARROW, sink.getvalue(), lambda *_: None)))\n"
-    )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert found.stdout == "1\n", found.stderr

@@ -306,22 +306,6 @@ def test_arrays_of_numbers_have_no_dialect(service, name):
     assert [loc for loc, _ in errors(answer)] == [f"/{name}"]
 
 
-@pytest.mark.parametrize(("size", "field", "status"), [(10_000, "id", 422), (10_000, "keep", 422), (128, "id", 200)])
-def test_what_comes_back_is_bounded_by_what_was_sent(service, ward, size, field, status):
-    """A column of one word in a dictionary: 1.4 kB of Parquet made an answer of 502 MB."""
-    rows = 80_000 if status != 200 else 50
-    word = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * size]))
-    numbers = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([50.0]))
-    pain = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["mild"]))
-    table = pa.table({"age": numbers.cast(pa.float64()), "pulse": numbers.cast(pa.float64()), "pain": pain, "w": word})
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-
-    answer = post(service, PARQUET, sink.getvalue(), accept=ARROW, model=ward, **{field: "w"})
-
-    assert answer.status_code == status, answer.text[:300]
-
-
 def test_of_a_member_that_is_named_twice_the_last_one_counts(service, ward):
     """As in every JSON service, at any depth, on the way of plain requests and on that of all others."""
     for extra in ("", ', "explain": false'):

@@ -13,57 +13,13 @@ import pyarrow as pa
 import pytest
 
 from tests.api.operations import operations
-from tests.conftest import two_class_rows
 from tests.messages import says
 
 BAD = ["\0", "\x01", "\x0b", "\x1f", "\x7f", "\x85"]
 LONG = 200
-DATA = two_class_rows(12)
-PRICES = [{"feature": "age", "cost": 2, "group": "g", "discounted_cost": 1}, {"feature": "pulse", "cost": 1}]
-BENEFITS = [[0, -1], [-10, 5]]
-CASES = [{"age": 40, "pain": "mild"}]
-# bodies with text at more places than the examples have
-FORMS = {
-    ("post", "/train"): [
-        {"model": "m", "learner": {"kind": "kernel_logistic", "majority": "ill"}, "data": DATA},
-        {"model": "m", "learner": {"kind": "budget_forest"}, "data": {"dataset": "ds_1"}, "feature_costs": PRICES},
-        {
-            "model": "m",
-            "learner": {"kind": "multilabel_logistic"},
-            "data": {"features": ["a"], "rows": [[1]], "labels": [["p"]]},
-        },
-    ],
-    ("post", "/compare"): [{"dataset": "ds_1", "learners": [{"kind": "logistic"}], "benefits": BENEFITS}],
-    ("post", "/predict"): [
-        {
-            "model": "ward",
-            "instances": [[40, 70, "mild"]],
-            "benefits": BENEFITS,
-            "actions": ["wait", "treat"],
-            "rule": "threshold",
-            "threshold": "posterior",
-            "priors": {"ill": 0.5, "healthy": 0.5},
-        },
-        {"model": "ward", "instances": [{"age": 4, "pulse": 7, "pain": "mild"}], "costs": {"majority": "ill"}},
-    ],
-    ("post", "/retrieve"): [
-        {"setting": "binary", "loss": {"name": "f_beta"}, "probabilities": [0.5]},
-        {"setting": "binary", "loss": {"name": "f_beta"}, "model": "ward", "instances": [[1, 2, "x"]], "positive": "p"},
-    ],
-    ("post", "/acquire"): [
-        {"model": "ward", "cases": CASES, "feature_costs": PRICES, "unavailable": ["pulse"], "actions": ["a", "b"]},
-        {"model": "ward", "cases": CASES, "feature_costs": {"age": 1}},
-    ],
-    ("post", "/acquire/simulate"): [
-        {"model": "ward", "dataset": "ds_1", "feature_costs": PRICES, "actions": ["a", "b"]},
-        {"model": "ward", "rows": [[1, 2, "mild"]], "labels": ["ill"]},
-    ],
-    ("post", "/models/{ref}/benefit"): [{"benefits": BENEFITS, "priors": {"ill": 0.5, "healthy": 0.5}}],
-    ("put", "/models/{name}/aliases/{alias}"): [{"version": 1}],
-}
 PLACES = {"{ref}": "ward", "{name}": "ward", "{alias}": "a", "{version}": "1"}
 TAKING = {(one.method.lower(), one.path): one.body for one in operations() if one.takes_json}
-OPERATIONS = [(*operation, body) for operation in TAKING for body in (*FORMS.get(operation, ()), TAKING[operation])]
+OPERATIONS = [(*operation, body) for operation, body in TAKING.items()]
 
 
 def concrete(path):
@@ -104,10 +60,6 @@ def resolves(loc, body):
     return True
 
 
-def test_the_forms_are_of_routes_that_take_json():
-    assert set(FORMS) <= set(TAKING)
-
-
 @pytest.mark.parametrize(("method", "path", "body"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
 def test_control_characters_in_bodies(service, ward, method, path, body):
     """Each string and each key in turn: 422 with a pointer to it, whatever else would be said of it."""
@@ -144,7 +96,7 @@ def test_query_parameters(service):
 @pytest.mark.parametrize("route", ["/train", "/compare"])
 def test_idempotency_keys(service, route, bad):
     """By the server, or by the route: no such key is kept."""
-    body = json.dumps(FORMS["post", route][0]).encode()
+    body = json.dumps(TAKING["post", route]).encode()
     head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: a{bad}b\r\n"
     with socket.create_connection((service.base_url.host, service.base_url.port), timeout=20) as connection:
         connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)

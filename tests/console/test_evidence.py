@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any
@@ -11,8 +10,6 @@ import pytest
 
 from tests.conftest import two_class_rows
 from tests.console.tab import alike, file_of, intervals_of, judged
-
-VERSIONS = ["triage:1", "triage:2"]
 
 
 @pytest.fixture
@@ -120,45 +117,6 @@ def test_values_intervals_and_leads_of_the_lab_have_the_same_decimals(tab, demo)
     assert lead in page.inner_text("main")
 
 
-def other(card: dict[str, Any], name: str) -> None:
-    """The card as of another split or of other data."""
-    if name == "seed":
-        card["seed"] += 1
-    elif name == "data":
-        card["data"]["digest"] = "0" * 64
-
-
-@pytest.mark.parametrize(
-    ("differs", "words"),
-    [("", "the same rows"), ("seed", "different rows of the same data"), ("data", "different data")],
-)
-@pytest.mark.thorough
-def test_a_comparison_states_whether_the_rows_are_the_same(tab, demo, differs, words):
-    def answered(route: Any) -> None:
-        card = route.fetch().json()
-        other(card, differs)
-        route.fulfill(json=card)
-
-    tab.page.route(re.compile(r"/models/triage(%3A|:|/versions/)2$"), answered)
-    matrix = {"benefits": [[0, -4], [-4, 4]], "actions": ["wait", "treat"]}
-    reports = [demo.client.post(f"/models/{one}/benefit", json=matrix).json() for one in VERSIONS]
-    first, second = ({rule["rule"]: rule for rule in one["rules"]}["expected_benefit"] for one in reports)
-    difference = second["benefit"] - first["benefit"]
-    margin = math.hypot(*((one["interval"][1] - one["interval"][0]) / 2 for one in (first, second)))
-    ends = [difference - margin, difference + margin]
-    shown = [alike(part, ends) for part in (difference, *ends)]
-
-    page = tab.open("models/triage")
-    page.click("button:text-is('Compare')")
-    stated = (
-        f"text=/triage:2 less triage:1 is {shown[0]}, 95 % interval about {shown[1]} to {shown[2]}. Both .*{words}:/"
-    )
-    page.wait_for_selector(stated)
-    page = tab.open("lab/triage:1")
-    page.get_by_label("Compare with").select_option("triage:2")
-    page.wait_for_selector(stated)
-
-
 def test_the_curve_passes_through_the_thresholds_that_are_marked(tab):
     page = tab.open("lab/triage:1")
     for matrix in ([[0, -1], [-4, 4]], [[0, -0.013], [-4, 4]], [[3, 0], [0, 0.31]]):
@@ -184,27 +142,6 @@ def test_the_curve_is_in_order_where_scores_are_close_to_the_ends(tab):
     page = tab.open("models")
     found = page.evaluate("(report) => import('/console/compare.js').then(({steps}) => steps(report))", report)
     assert found == [[0, 0.267], [0, -2], [0.0002, 0.1], [0.5, -0.5], [1, -0.5]]
-
-
-@pytest.mark.parametrize("change", [{"known": 0}, {"usable": False}])
-@pytest.mark.thorough
-def test_estimates_from_no_data_are_not_shown(tab, change):
-    def answered(route: Any) -> None:
-        if "svg" in route.request.headers["accept"]:
-            return route.continue_()
-        report = route.fetch().json()
-        exploration = report["exploration"]
-        exploration |= {"known": change.get("known", exploration["known"])}
-        for way in exploration["ways"].values():
-            way["usable"] = change.get("usable", way["usable"])
-            way["dr"] |= {"mean": -0.9872, "low": -0.9872, "high": -0.9872}
-        return route.fulfill(body=json.dumps(report), content_type="application/json")
-
-    tab.page.route(re.compile(r"/outcomes(\?|$)"), answered)
-    page = tab.open("outcomes/triage@champion")
-    page.wait_for_selector("caption:text-is('Estimates for all decisions')")
-    rows = page.locator("caption:text-is('Estimates for all decisions') ~ tbody tr").all_inner_texts()
-    assert [row.split("\t")[2] for row in rows] == ["\N{EN DASH}"] * 4
 
 
 def test_what_the_service_warns_of_in_a_file_of_cases_is_shown(tab, tmp_path):

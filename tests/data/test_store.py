@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from app.data import store as store_module
@@ -13,9 +11,7 @@ from app.data.store import DataLimits, DatasetStore
 from app.errors import Damaged, NotFound, TooLarge
 from tests.data.keeping import kept
 
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
-SCENE = tuple(f"label_{name}" for name in ("Beach", "Sunset", "FallFoliage", "Field", "Mountain", "Urban"))
 
 
 def add(store, content=CSV, labels=("y",), name=None):
@@ -98,33 +94,6 @@ def test_pages(tmp_path, limits):
     second, token = store.page(3, token)
     assert [dataset.id for dataset in second] == added[3:0:-1]
     assert store.page(3, token) == ([store.find(added[0])], None)
-
-
-@pytest.mark.parametrize(
-    ("name", "labels", "rows", "numeric", "categorical", "classes", "missing"),
-    [
-        ("german_credit", ["label"], 1000, 7, 13, (1, 2), 0),
-        ("pima_diabetes", ["label"], 768, 8, 0, (0, 1), 0),
-        ("breast_cancer_wisconsin", ["label"], 699, 9, 0, (2, 4), 16),
-        ("covtype_20k", ["label"], 20000, 54, 0, (1, 2, 3, 4, 5, 6, 7), 0),
-        ("scene", SCENE, 2407, 294, 1, SCENE, 0),
-    ],
-)
-def test_real_files(store, name, labels, rows, numeric, categorical, classes, missing):
-    """Published data sets load with their published counts."""
-    path = SHARED / f"{name}.csv.gz"
-    if not path.exists():
-        pytest.skip("the shared data sets are not beside the project")
-
-    dataset = add(store, path.read_bytes(), labels)
-    table = store.table(dataset.id)
-
-    assert (dataset.rows, dataset.classes) == (rows, classes)
-    types = [feature.type for feature in dataset.features]
-    assert (types.count("numeric"), types.count("categorical")) == (numeric, categorical)
-    assert table.X.shape == (rows, numeric + categorical)
-    assert np.isnan(table.X).sum() == missing
-    assert len(table.y) == rows
 
 
 def test_listings_read_no_categories(store, tmp_path):

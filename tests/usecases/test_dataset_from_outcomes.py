@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from time import sleep, time
+from time import time
 
 import numpy as np
 import orjson
@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.outcomes.decision import DAY, Terms, day_of
-from app.usecases import dataset_from_outcomes
 from tests.conftest import database_of, trained, two_class_rows
 from tests.messages import says
 from tests.outcomes.records import decided, told
@@ -230,17 +229,6 @@ def test_truths_of_days_of_which_many_are_to_come_are_left_out(client, database)
     assert "still to come" in warning
     assert 0 < found["rows"] < known
     assert found["rows"] + found["left_out"]["without_truth"] == 2_000
-
-
-def test_what_takes_long_is_answered(client, monkeypatch):
-    """The service looks meanwhile whether the client is still there."""
-    monkeypatch.setattr("app.api.codecs.uploads._LOOK_SECONDS", 0.001)
-    slow = dataset_from_outcomes.make
-    monkeypatch.setattr(
-        "app.usecases.dataset_from_outcomes.make", lambda *args, **named: sleep(0.1) or slow(*args, **named)
-    )
-
-    assert made(client, model="nobody").status_code == 404
 
 
 def test_a_model_whose_versions_were_all_deleted_is_not_found(client):

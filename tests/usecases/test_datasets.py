@@ -294,10 +294,11 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
 def test_days_to_keep_as_an_environment_variable(tmp_path, monkeypatch, days, removed):
     """`inf` keeps data sets however old they are."""
     monkeypatch.setenv("PAYOFF_KEEP_INLINE_DAYS", days)
-    started = make_tables(settings_for(tmp_path))
-    monkeypatch.setattr(started.datasets, "_clock", lambda: 0.0)
-    started.datasets.keep(started.datasets.draft_inline(DATA["features"], DATA["rows"], DATA["labels"]))
-    monkeypatch.setattr(started.datasets, "_clock", time.time)
+    chosen = settings_for(tmp_path)
+    started = make_tables(chosen)
+    keep = 86_400.0 * chosen.keep_inline_days
+    old = DatasetStore(chosen.datasets_url, started.datasets.limits, keep_inline=keep, clock=lambda: 0.0)
+    old.keep(old.draft_inline(DATA["features"], DATA["rows"], DATA["labels"]))
 
     assert datasets.expire(started) == removed
     started.database.close()

@@ -87,19 +87,6 @@ def test_rules_are_paired_with_what_was_done(client, ward):
     assert late["mean"] == pytest.approx(money(P, y, (P[:, 1] > 0.9).astype(int)).mean())
 
 
-def test_the_order_of_the_actions_changes_no_figure(client, database, ward):
-    P, y, done = ward
-    swapped = terms("replay-swapped", actions=("treat", "wait"), benefits=tuple(row[::-1] for row in MATRIX))
-    trained(client, {"model": "replay-swapped", "learner": {"kind": "logistic"}, "data": two_class_rows()})
-    at = [DAY * 20_000 + i for i in range(N)]
-    ids = decided(database, N, terms=swapped, at=at, probabilities=P.tolist(), choice=(1 - done).tolist())
-    told(database, ids, y.tolist(), terms=swapped, day=20_000)
-    rules = [{"rule": "most_probable"}, {"rule": "expected_benefit"}]
-    here, there = (replayed(client, model, rules=rules) for model in ("replay-swapped", "replay-ward"))
-    for one, other in zip(here["alternatives"], there["alternatives"], strict=True):
-        assert one["mean"] == pytest.approx(other["mean"])
-
-
 def test_a_matrix_decides_and_counts_in_place_of_the_recorded_one(client, ward):
     P, y, done = ward
     B = [[0.0, -3.0], [-1.0, 2.0]]
@@ -109,24 +96,6 @@ def test_a_matrix_decides_and_counts_in_place_of_the_recorded_one(client, ward):
 
     assert first["mean"] == again["mean"] == pytest.approx(money(P, y, (P @ np.array(B)).argmax(axis=1), B).mean())
     assert first["done"]["mean"] == pytest.approx(money(P, y, done, B).mean())
-
-
-def test_limits_hold_for_a_day_and_priors_are_corrected_for(client, ward):
-    P, y, _ = ward
-    limits = {"rule": "expected_benefit", "limits": {"treat": 10}}
-    shares = {"healthy": 0.99, "ill": 0.01}
-    limited, shifted = replayed(client, rules=[limits, {"rule": "expected_benefit", "priors": shares}])["alternatives"]
-
-    earned = P @ np.array(MATRIX)
-    choice = np.zeros(N, dtype=int)
-    for day in range(DAYS):
-        rows = np.arange(day, N, DAYS)
-        gain = earned[rows, 1] - earned[rows, 0]
-        choice[rows[np.argsort(-gain)[:10]]] = 1
-    assert limited["mean"] == pytest.approx(money(P, y, choice).mean())
-    card = client.get("/models/replay-ward:1").json()["class_priors"]
-    ratio = np.array([shares[name] / card[name] for name in ("healthy", "ill")])
-    assert shifted["mean"] == pytest.approx(money(P, y, ((P * ratio) @ np.array(MATRIX)).argmax(axis=1)).mean())
 
 
 def test_a_period_chooses_by_the_time_of_the_decision(client, ward):
