@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 
 import numpy as np
@@ -34,15 +33,6 @@ def test_decisions_are_those_of_a_model_with_these_probabilities(service, ward):
         assert answer.status_code == 200, answer.text
         del by_model["model"]
         assert answer.json() == by_model
-
-
-def test_arrays_answer_as_json_does(service):
-    plain = service.post("/predict", json=ASKED).json()
-    query = {name: json.dumps(ASKED[name]) for name in ("classes", "benefits", "actions")}
-    for body in (npy(P), npy(np.asfortranarray(P)), npy(np.array(P, dtype=">f8"))):
-        answer = service.post("/predict", params=query, content=body, headers={"Content-Type": "application/x-npy"})
-        assert answer.status_code == 200, answer.text
-        assert answer.json() == plain
 
 
 def test_rows_are_normalized_on_request_alone(service):

@@ -163,42 +163,6 @@ def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, pri
     assert service.post("/acquire/simulate", json=asked, headers={"Accept": "image/svg+xml"}).json() == told
 
 
-@pytest.mark.thorough
-def test_integers_are_classes_or_numbers_as_the_task_says(service):
-    """The same data set of integers trains both; a data set uploaded as numbers trains no classifier."""
-    whole = numbers(240, 1, whole=True)
-    whole["labels"] = [label // 8 for label in whole["labels"]]
-    lines = [",".join([*NAMES, "y"])]
-    lines += [
-        ",".join("" if v is None else str(v) for v in [*row, y])
-        for row, y in zip(whole["rows"], whole["labels"], strict=True)
-    ]
-    content = "\n".join(lines).encode()
-    classes = service.post(
-        "/datasets", params={"label": "y"}, content=content, headers={"Content-Type": "text/csv"}
-    ).json()
-    form = {"label": "y", "label_type": "number"}
-    values = service.post("/datasets", data=form, files={"file": ("t.csv", content)}).json()
-    assert classes["classes"] == sorted(set(whole["labels"]))
-    assert values["classes"] is None
-    assert values["id"] != classes["id"]
-    for dataset in (classes, values):
-        job = trained(service, order(f"whole-{dataset['id'][3:9]}", data={"dataset": dataset["id"]}))
-        assert job["metrics"]["r2"] > 0.6
-    learner = {**TREE, "task": "classification"}
-    job = trained(service, order("whole-classes", learner=learner, data={"dataset": classes["id"]}))
-    assert job["metrics"]["accuracy"] > 0.5
-    asked = order("nobody", learner=learner, data={"dataset": values["id"]})
-    assert refusal(service.post("/train", json=asked)) == (422, ["/learner/task"])
-    for kind in ("logistic", "budget_forest"):
-        asked = order("nobody", learner={"kind": kind}, data={"dataset": values["id"]})
-        refused = service.post("/train", json=asked)
-        assert refusal(refused) == (422, ["/learner/kind"])
-        assert "cost_tree" in refused.json()["detail"]
-    simulated = {"model": f"whole-{values['id'][3:9]}", "dataset": classes["id"], "budgets": []}
-    assert service.post("/acquire/simulate", json=simulated).json()["rows"] == 240
-
-
 def test_rows_sent_along_with_an_order_to_regress_are_numbers(service):
     """Also integers that no classes could be: each there once."""
     few = {"features": ["a"], "rows": [[float(i)] for i in range(40)], "labels": [3 * i for i in range(40)]}

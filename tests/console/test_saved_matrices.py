@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.console.conftest import ACTIONS, CLASSES
 from tests.console.tab import alike, intervals_of, shown
 
@@ -20,20 +18,6 @@ def codes(page):
 def open_saved(page):
     page.get_by_label("Saved matrix").select_option("autumn-2026")
     page.wait_for_selector("text=autumn-2026, version 2, the newest")
-
-
-@pytest.mark.thorough
-def test_the_code_to_copy_names_the_matrix_until_it_is_edited(tab):
-    page = tab.open("lab/triage:1")
-    open_saved(page)
-    assert page.input_value('[data-cell="0 1"]') == "-5"
-    assert all('"benefits":"autumn-2026"' in code and "actions" not in code for code in codes(page))
-
-    page.fill('[data-cell="0 1"]', "-3")
-    page.wait_for_selector("text=Edited since version 2 of autumn-2026")
-    assert all('"healthy":{"wait":0,"treat":-3}' in code and "autumn" not in code for code in codes(page))
-    page.fill('[data-cell="0 1"]', "-5")
-    assert all("autumn-2026" in code for code in codes(page))
 
 
 def saved_and_deleted(demo, path):

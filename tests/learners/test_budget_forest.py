@@ -5,7 +5,6 @@ import pytest
 
 from app.learners.budget_forest import BudgetForest
 from app.learners.compiled.budget import ALPHAS, EXPONENTS, MAX_TREES
-from tests.conftest import shared
 from tests.reference.stepwise import simulate
 
 
@@ -112,26 +111,3 @@ def test_too_few_rows_to_hold_any_out():
     model = BudgetForest(random_state=0).fit(np.array([[0.0], [1.0]]), [0, 1])
     assert model.model_.n_trees >= 1
     assert len(model.tradeoff_) == len(ALPHAS) * MAX_TREES
-
-
-def covtype():
-    path = shared("covtype_20k.csv.gz")
-    table = np.loadtxt(path, delimiter=",", skiprows=1)
-    order = np.random.default_rng(0).permutation(len(table))
-    X, y = np.ascontiguousarray(table[order, :-1]), table[order, -1].astype(int)
-    return X[:12000], y[:12000], X[12000:], y[12000:]
-
-
-@pytest.mark.thorough
-def test_covtype_needs_less_than_a_quarter_of_the_features():
-    """40 trees, alpha 0, unit costs: at most 24 % of the features at error .160; vote stopping 16.5 %, same classes."""
-    X, y, new, labels = covtype()
-    model = BudgetForest(alpha=0, n_estimators=40, random_state=0).fit(X, y)
-    plain, stopped = (
-        simulate(model.model_, new, model.prices_, stop_when_settled=settle) for settle in (False, True)
-    )  # fmt: skip
-    assert plain.cost.mean() / 54 <= 0.24
-    assert stopped.cost.mean() / 54 <= 0.165
-    np.testing.assert_array_equal(stopped.prediction, plain.prediction)
-    np.testing.assert_array_equal(model.classes_[stopped.prediction], model.predict(new))
-    assert (model.predict(new) != labels).mean() <= 0.160

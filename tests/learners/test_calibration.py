@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from app.learners.benefit_logistic import BenefitLogistic
-from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
 from app.learners.unseen import best_calibration
@@ -84,19 +82,3 @@ def test_the_method_follows_the_smaller_of_two_classes(smallest, calibration, us
     model = Logistic(calibration=calibration, random_state=0).fit(X, y)
     assert model.calibration_ == used
     assert (model.calibrator_ is None) == (used == "none")
-
-
-@pytest.mark.parametrize("calibration", ["auto", "sigmoid", "isotonic"])
-@pytest.mark.parametrize("rare", [1, 2, 3])
-@pytest.mark.parametrize("learner", [Logistic, BenefitLogistic, CostNaiveBayes])
-@pytest.mark.thorough
-def test_one_rare_class_does_not_disable_calibration(learner, rare, calibration):
-    """A class of one to three rows beside two of 200: they are calibrated on rows that their model did not see."""
-    rng = np.random.default_rng(0)
-    y = np.repeat([0, 1, 2], [200, 200, rare])
-    X = rng.normal(size=(len(y), 3)) + 0.5 * y[:, None]
-    model = learner(calibration=calibration, random_state=0).fit(X, y)
-    assert model.calibration_ != "none"
-    P = model.posterior(X)
-    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
-    assert ((P > 0) & (P < 1)).all()

@@ -6,7 +6,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from app.decisions.calibration_fits import fit_sigmoid
 from app.decisions.folds import stratified_folds
-from app.learners.base import Dealt
 from app.learners.boosted_trees import pool, pooled
 from app.learners.gradient_boosting import GradientBoosting
 
@@ -93,20 +92,6 @@ def test_rounds_stop_where_unseen_rows_lose_least():
     assert model.n_iter_ == min(losses, key=losses.get)
     assert model.n_iter_ < 40
     assert GradientBoosting(max_iter=40, calibration="none", random_state=0).fit(X, y).n_iter_ == 40
-
-
-@pytest.mark.thorough
-def test_all_stages_of_a_fold_take_four_bytes_a_probability():
-    """The stages of all rows are in memory together; the rounding to float32 is no calibration's difference."""
-    X, y = noise_and_signal()
-    model = GradientBoosting(random_state=0).fit(X, y)
-    dealt = Dealt(X, y, np.ones(len(y)), stratified_folds(y, 5, 0))
-    stages = [1, 5, 9]
-    found = model.fold_stages(*dealt, 0, 5, stages)
-    assert found.nbytes == 4 * 3 * 2 * (dealt.fold == 0).sum()
-    inside = dealt.fold != 0
-    whole = GradientBoosting(max_iter=9, calibration="none", random_state=0).fit(X[inside], y[inside])
-    np.testing.assert_allclose(found[-1], whole.posterior(X[~inside]), rtol=1e-7, atol=0)
 
 
 def test_leaves_grow_with_the_rows():

@@ -1,6 +1,5 @@
 """The registry in a bucket: the same as in a folder, in few requests, for several replicas at once."""
 
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
 
 import pytest
@@ -61,29 +60,6 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
     registry.index.model("triage")
     registry.card("triage", 1)
     assert requests == []  # that is in the database
-
-
-@in_a_bucket
-@pytest.mark.thorough
-def test_replicas_that_publish_and_delete_at_once_leave_no_doubt(another):
-    """Each version is whole or gone, wherever it is looked for."""
-    replicas = [another(), another()]
-
-    def work(number):
-        registry = replicas[number % 2]
-        card = publish(registry)
-        if number % 3 == 0:
-            replicas[(number + 1) % 2].delete_version("triage", card.version)
-        return card.version, number % 3 == 0
-
-    with ThreadPoolExecutor(4) as pool:
-        published = dict(pool.map(work, range(6)))
-
-    kept = sorted(version for version, deleted in published.items() if not deleted)
-    assert sorted(published) == [1, 2, 3, 4, 5, 6]
-    fresh = another()
-    assert [fresh.load(f"triage:{version}").version for version in kept] == kept
-    assert sorted(fresh.files.numbers("triage")) == kept
 
 
 @in_a_bucket
