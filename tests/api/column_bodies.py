@@ -6,6 +6,8 @@ import io
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.csv import write_csv
 
 from app.api.codecs.media_types import ARROW
 from app.api.codecs.tables import Sheet, TableFields
@@ -22,13 +24,28 @@ def rows_of_arrow(body, schema, charge=free):
 
 def npy(rows) -> bytes:
     file = io.BytesIO()
-    np.save(file, np.array(rows))
+    np.save(file, np.asanyarray(rows))
     return file.getvalue()
 
 
-def arrow(columns) -> bytes:
-    sink = io.BytesIO()
-    table = pa.table(columns)
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+def table_of(columns) -> pa.Table:
+    return columns if isinstance(columns, pa.Table) else pa.table(columns)
+
+
+def arrow(columns, **options) -> bytes:
+    sink, table = io.BytesIO(), table_of(columns)
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table)
+    return sink.getvalue()
+
+
+def parquet(columns, **options) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table_of(columns), sink, **options)
+    return sink.getvalue()
+
+
+def csv(columns) -> bytes:
+    sink = io.BytesIO()
+    write_csv(table_of(columns), sink)
     return sink.getvalue()

@@ -12,8 +12,7 @@ from app.api.codecs.columns import codes_of
 from app.errors import Invalid, pointer
 from app.features import Feature, Schema
 from app.usecases.acquire import encode_known
-from tests.api.column_bodies import rows_of_arrow
-from tests.api.test_predict import as_arrow
+from tests.api.column_bodies import arrow, rows_of_arrow
 
 SCHEMA = Schema([Feature("n", "numeric"), Feature("w", "categorical", ("", "a", "b", "é"))])
 WORD = st.sampled_from([None, "", "a", "b", "é", "c", "never seen", "a\0b", "\x01"])
@@ -67,7 +66,7 @@ def test_nulls_of_a_dictionary_and_of_its_codes_are_missing():
 def test_no_word_becomes_an_object_for_each_row(word, monkeypatch):
     rows = 200_000
     words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([word]))
-    body = as_arrow({"n": pa.array(np.zeros(rows, np.int8)), "w": words})
+    body = arrow({"n": pa.array(np.zeros(rows, np.int8)), "w": words})
     encoded = []
     monkeypatch.setattr(Schema, "encode", lambda *_, **__: encoded.append(1))
     X, warnings, *_ = rows_of_arrow(body, SCHEMA)

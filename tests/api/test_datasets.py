@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import io
 import time
 from types import SimpleNamespace
 
 import httpx
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from fastapi import FastAPI
 
@@ -23,6 +20,7 @@ from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.migrations import migrate
 from tests.api.callers import called_by
+from tests.api.column_bodies import parquet
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
@@ -112,10 +110,7 @@ def test_several_labels(client):
     assert bare.json() == response.json()
 
 
-def parquet():
-    file = io.BytesIO()
-    pq.write_table(pa.table({"a": [1, 2, None, 4], "b": ["u", "v", "u", None], "y": [0, 1, 0, 1]}), file)
-    return file.getvalue()
+TABLE = {"a": [1, 2, None, 4], "b": ["u", "v", "u", None], "y": [0, 1, 0, 1]}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +118,10 @@ def parquet():
     [
         ("text/csv", CSV),
         ("application/gzip", gzip.compress(CSV)),
-        ("application/vnd.apache.parquet", parquet()),
+        (
+            "application/vnd.apache.parquet",
+            parquet({"a": [1, 2, None, 4], "b": ["u", "v", "u", None], "y": [0, 1, 0, 1]}),
+        ),
         ("application/octet-stream", CSV),
         ("text/csv", gzip.compress(CSV)),
     ],

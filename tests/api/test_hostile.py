@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import pyarrow as pa
 import pytest
 
+from tests.api.column_bodies import arrow
 from tests.conftest import trained, two_class_rows
 
 BENEFITS = [[0, -1], [-10, 5]]
@@ -66,15 +66,12 @@ def test_large_integers_in_arrow_are_numbers(service):
     data = two_class_rows(60)
     data = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
     trained(service, order(model="plain2", data=data))
-    table = pa.table({"age": pa.array([2**64 - 1], pa.uint64()), "pulse": pa.array([2**62 + 1], pa.int64())})
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    body = arrow({"age": pa.array([2**64 - 1], pa.uint64()), "pulse": pa.array([2**62 + 1], pa.int64())})
 
     response = service.post(
         "/predict",
         params={"model": "plain2", "rule": "most_probable"},
-        content=sink.getvalue(),
+        content=body,
         headers={"Content-Type": "application/vnd.apache.arrow.stream"},
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import resource
 from time import time
 from urllib.parse import quote
@@ -10,7 +9,6 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import csv, parquet
 from sqlalchemy import select
 
 from app.access.caller import Caller, Scope
@@ -24,6 +22,7 @@ from app.outcomes.sealed import Files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 from app.usecases import outcomes as usecase
 from app.wiring import wire
+from tests.api import column_bodies
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for
 from tests.messages import says
@@ -173,22 +172,15 @@ EXPECTED = [(0, 1, 1.5, 1772366400.0), (1, None, None, None), (1, 0, -2.0, 17723
 
 
 def as_csv(table):
-    sink = io.BytesIO()
-    csv.write_csv(table, sink)
-    return "text/csv", sink.getvalue()
+    return "text/csv", column_bodies.csv(table)
 
 
 def as_parquet(table):
-    sink = io.BytesIO()
-    parquet.write_table(table, sink)
-    return "application/vnd.apache.parquet", sink.getvalue()
+    return "application/vnd.apache.parquet", column_bodies.parquet(table)
 
 
 def as_arrow(table):
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return "application/vnd.apache.arrow.stream", sink.getvalue()
+    return "application/vnd.apache.arrow.stream", column_bodies.arrow(table)
 
 
 @pytest.mark.parametrize("written", [as_csv, as_arrow, as_parquet])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-
 import pyarrow as pa
 import pytest
 
+from tests.api.column_bodies import arrow
 from tests.conftest import trained, two_class_rows
 
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
@@ -88,12 +87,9 @@ def columns(**changes):
     ],
 )
 def test_a_column_of_an_arrow_stream_is_escaped(service, escaped, named, loc):
-    batch = pa.RecordBatch.from_arrays([pa.array(values) for _, values in named], [name for name, _ in named])
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    body = arrow(pa.Table.from_arrays([pa.array(values) for _, values in named], [name for name, _ in named]))
 
-    response = service.post("/predict", params={"model": escaped}, content=sink.getvalue(), headers=ARROW)
+    response = service.post("/predict", params={"model": escaped}, content=body, headers=ARROW)
 
     assert response.status_code == 422
     assert [error["loc"] for error in response.json()["errors"]] == [loc]

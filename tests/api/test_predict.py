@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.api.column_bodies import arrow, npy
 from tests.conftest import trained, two_class_rows
 
 ROWS = [[70, 88, "strong"], [30, 60, "mild"], [50, None, "mild"]]
@@ -165,35 +166,25 @@ def test_numpy_and_arrow_say_the_same_as_json(service, plain):
     rows = [[None if np.isnan(cell) else cell for cell in row] for row in X.tolist()]
     plainly = service.post("/predict", json={"model": plain, "instances": rows, "benefits": BENEFITS}).json()
     query = {"model": plain, "benefits": json.dumps(BENEFITS)}
-    array = io.BytesIO()
-    np.save(array, X)
 
-    npy = service.post("/predict", params=query, content=array.getvalue(), headers={"Content-Type": NPY, "Accept": NPY})
-    arrow = service.post(
+    array = service.post("/predict", params=query, content=npy(X), headers={"Content-Type": NPY, "Accept": NPY})
+    stream = service.post(
         "/predict",
         params=query,
-        content=as_arrow({"pulse": X[:, 1], "age": X[:, 0]}),
+        content=arrow({"pulse": X[:, 1], "age": X[:, 0]}),
         headers={"Content-Type": ARROW, "Accept": ARROW},
     )
 
-    assert npy.status_code == 200, npy.text
-    answer = np.load(io.BytesIO(npy.content))
-    rest = json.loads(npy.headers["payoff-answer"])
+    assert array.status_code == 200, array.text
+    answer = np.load(io.BytesIO(array.content))
+    rest = json.loads(array.headers["payoff-answer"])
     assert [rest["actions"][int(a)] for a in answer[:, 0]] == plainly["decisions"]
     assert np.array_equal(answer[:, 1:3], plainly["probabilities"])
     assert np.array_equal(answer[:, 3:], plainly["expected_benefits"])
-    table = pa.ipc.open_stream(arrow.content).read_all()
+    table = pa.ipc.open_stream(stream.content).read_all()
     assert table["decision"].to_pylist() == plainly["decisions"]
     assert table["p:ill"].to_pylist() == [p[1] for p in plainly["probabilities"]]
     assert json.loads(table.schema.metadata[b"payoff"])["model"] == {"name": "plain-predict", "version": 1}
-
-
-def as_arrow(columns: dict) -> bytes:
-    table = pa.table(columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
 
 
 BAD = {
@@ -289,11 +280,8 @@ def test_arrays_that_are_none(service, plain, content):
 )
 def test_arrays_of_wrong_shape_or_kind(service, plain, array):
     """An array of objects would be a pickle: it is refused, not opened."""
-    content = io.BytesIO()
-    np.save(content, array)
-
     query = {"model": plain, "rule": "most_probable"}
-    response = service.post("/predict", params=query, content=content.getvalue(), headers={"Content-Type": NPY})
+    response = service.post("/predict", params=query, content=npy(array), headers={"Content-Type": NPY})
 
     assert response.status_code == 422
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import time
@@ -24,6 +23,7 @@ from app.outcomes.recorder import Recorder, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
 from app.usecases.record import Wish, check_moment
+from tests.api.column_bodies import npy
 from tests.conftest import database_of, serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import eventually
 from tests.messages import says
@@ -314,15 +314,13 @@ def test_a_table_has_a_column_of_ids(client, database):
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-npy"])
 def test_arrays_are_recorded_and_answered_with_ids(client, database, accept):
-    file = io.BytesIO()
-    np.save(file, np.array([[58.0, 77.5], [np.nan, 60.0]]))
     query = {"model": "plain", "benefits": json.dumps(MATRIX), "record": "true"}
     before = count(database)
 
     response = client.post(
         "/predict",
         params=query,
-        content=file.getvalue(),
+        content=npy([[58.0, 77.5], [np.nan, 60.0]]),
         headers={"Content-Type": "application/x-npy", "Accept": accept},
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.api.column_bodies import arrow
 from tests.conftest import trained, two_class_rows
 
 NAMES = ["sign", "left", "right", "place"]
@@ -75,10 +76,7 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
     assert set(told) == {"model", "values", "warnings"}
 
     columns = {name: [row[j] for row in rows] for j, name in enumerate(NAMES)}
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.table(columns).schema) as writer:
-        writer.write_table(pa.table(columns))
-    content, kind = sink.getvalue().to_pybytes(), {"Content-Type": ARROW}
+    content, kind = arrow(columns), {"Content-Type": ARROW}
     array = service.post("/predict", params={"model": price}, content=content, headers=kind | {"Accept": NPY})
     np.testing.assert_array_equal(np.load(io.BytesIO(array.content)), told["values"])
     assert json.loads(array.headers["Payoff-Answer"])["warnings"] == told["warnings"]

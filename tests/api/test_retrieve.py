@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import httpx
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from app.retrieval.losses import LARGEST_BETA, LOSSES
+from tests.api.column_bodies import npy
 from tests.conftest import trained
 
 NPY = "application/x-npy"
@@ -68,12 +68,6 @@ def test_bounds_are_met_and_the_answer_repeats_setting_and_loss(service):
     assert document["loss"] == {"name": "f_beta", "beta": 2}
     assert (document["setting"], document["method"], document["warnings"]) == ("binary", "expected_loss", [])
     assert "curve" not in document["sets"][0]
-
-
-def npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 def post(service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: object) -> httpx.Response:

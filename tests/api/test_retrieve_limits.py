@@ -15,6 +15,7 @@ from app.api.codecs import arrow, npy
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.usecases import retrieve_request
+from tests.api import column_bodies
 from tests.api.column_bodies import free, rows_of_arrow
 
 NPY = "application/x-npy"
@@ -32,13 +33,6 @@ def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": kind})
     return file.getvalue()
-
-
-def stream(table: pa.Table, **options: object) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
 
 
 def test_a_header_without_data_allocates_nothing(service):
@@ -60,18 +54,14 @@ def test_arrays_are_read_in_their_memory_order():
         np.asfortranarray(np.arange(6).reshape(2, 3)),
         np.arange(3, dtype=">f4"),
     ):
-        file = io.BytesIO()
-        np.save(file, array)
-        for body in (file.getvalue() + b"more", bytearray(file.getvalue() + b"more")):
+        for body in (column_bodies.npy(array) + b"more", bytearray(column_bodies.npy(array) + b"more")):
             read = npy.array_of_npy(body, free)
             assert read.tolist() == array.tolist()
             assert read.flags.writeable
 
 
 def test_an_array_in_memory_that_can_be_changed_is_not_copied():
-    file = io.BytesIO()
-    np.save(file, np.arange(6.0))
-    body = bytearray(file.getvalue())
+    body = bytearray(column_bodies.npy(np.arange(6.0)))
 
     assert np.shares_memory(npy.array_of_npy(body, free), np.frombuffer(body, np.uint8))
 
@@ -87,7 +77,7 @@ def test_empty_lists_count_as_sets(service, monkeypatch):
 def test_null_columns_are_rejected_before_rows_are_allocated():
     schema = Schema([Feature("x", "numeric")])
     with pytest.raises(TooLarge, match="values in"):
-        rows_of_arrow(stream(pa.table({"x": pa.nulls(2**31 - 1)})), schema)
+        rows_of_arrow(column_bodies.arrow({"x": pa.nulls(2**31 - 1)}), schema)
 
 
 def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypatch):
@@ -100,7 +90,7 @@ def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypat
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_compressed_streams_are_rejected(service, ward, codec):
     """They would go around the limit of a body: 64 MB hold terabytes of zeros."""
-    body = stream(pa.table({"age": np.zeros(100_000)}), compression=codec)
+    body = column_bodies.arrow({"age": np.zeros(100_000)}, compression=codec)
     response = service.post("/predict", params={"model": ward}, content=body, headers={"Content-Type": ARROW})
     assert response.status_code == 422
     assert "send the stream uncompressed" in response.json()["detail"]
@@ -109,7 +99,7 @@ def test_compressed_streams_are_rejected(service, ward, codec):
 def test_compressed_and_delta_dictionaries_are_rejected():
     words = pa.array(["a" * 9999, "b"]).dictionary_encode()
     with pytest.raises(Invalid, match="compressed"):
-        arrow.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"), free)
+        arrow.table_of_arrow(column_bodies.arrow({"w": words}, compression="zstd"), free)
     more = pa.array(["a" * 9999, "b", "c"]).dictionary_encode()
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
@@ -118,14 +108,14 @@ def test_compressed_and_delta_dictionaries_are_rejected():
             writer.write_batch(pa.record_batch({"w": column}))
     with pytest.raises(Invalid, match="delta"):
         arrow.table_of_arrow(sink.getvalue().to_pybytes(), free)
-    assert arrow.table_of_arrow(stream(pa.table({"w": words})), free)["w"].to_pylist() == ["a" * 9999, "b"]
+    assert arrow.table_of_arrow(column_bodies.arrow({"w": words}), free)["w"].to_pylist() == ["a" * 9999, "b"]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_corrupt_streams_are_rejected_or_read(seed):
     """Whatever byte is wrong: an Invalid, or a table."""
     rng = np.random.default_rng(seed)
-    body = bytearray(stream(pa.table({"w": pa.array(["a", "b"]).dictionary_encode(), "x": [1.0, 2.0]})))
+    body = bytearray(column_bodies.arrow({"w": pa.array(["a", "b"]).dictionary_encode(), "x": [1.0, 2.0]}))
     for _ in range(50):
         spoilt = bytearray(body)
         spoilt[rng.integers(len(body))] = rng.integers(256)

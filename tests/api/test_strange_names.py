@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pytest
 
 import app.errors
 from app.errors import MAX_ERRORS
+from tests.api.column_bodies import arrow
 from tests.api.operations import operations
 from tests.conftest import trained, two_class_rows
 
@@ -95,12 +95,9 @@ def test_few_of_many_query_parameters_are_compared(service, compared, route):
 def test_few_of_many_columns_are_compared(service, ward, compared):
     """Also of columns that are there twice."""
     table = pa.table([pa.array([1.0])] * 2000, names=STRANGE * 2)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
     headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
 
-    check(service.post("/predict", params={"model": ward}, content=sink.getvalue(), headers=headers), compared, least=1)
+    check(service.post("/predict", params={"model": ward}, content=arrow(table), headers=headers), compared, least=1)
 
 
 def test_few_of_many_form_fields_are_compared(service, compared):

@@ -8,20 +8,19 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyarrow import csv
 
 from app.api import routes
 from app.api.codecs.media_types import JSON
 from app.api.gate import Exchange
 from app.api.memory import VALUE
-from tests.api.column_bodies import arrow, npy
+from tests.api.column_bodies import arrow, csv, npy, parquet
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 CSV, NPY = "text/csv", "application/x-npy"
+WRITERS = {CSV: csv, ARROW: arrow, PARQUET: parquet}
 DATA = two_class_rows(6)
 GIVEN = {"classes": '["healthy", "ill"]', **STAKES}
 
@@ -83,9 +82,7 @@ def test_what_cannot_come_back_is_refused_at_its_place(service, ward, changes, l
 def test_an_array_of_numbers_has_no_place_for_ids(service, ward):
     body = {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"], "benefits": [[0, -1], [-10, 5]], "ids": [1]}
     assert errors(service.post("/predict", json=body, headers={"Accept": NPY}))[0][0] == "/ids"
-    sent = io.BytesIO()
-    np.save(sent, np.array([[0.5, 0.5]]))
-    assert errors(post(service, NPY, sent.getvalue(), id="a", **GIVEN))[0][0] == "/id"
+    assert errors(post(service, NPY, npy([[0.5, 0.5]]), id="a", **GIVEN))[0][0] == "/id"
 
 
 def test_all_columns_that_an_array_cannot_have_are_named(service, ward):
@@ -131,12 +128,6 @@ def test_views_of_the_same_bytes_are_measured_before_they_are_read(service, ward
     answer = post(service, ARROW, body, model=ward)
     assert answer.status_code == 413, answer.text
     assert post(service, ARROW, views(["x" * 50], 10), model=ward).status_code == 200
-
-
-def parquet(columns, **options) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink, **options)
-    return sink.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +178,7 @@ def test_a_stream_states_no_more_values_than_it_has_bits(service, ward, indexed)
 
 @pytest.mark.parametrize("kind", [ARROW, PARQUET])
 def test_how_csv_is_written_is_for_csv(service, ward, kind):
-    body = {ARROW: arrow, PARQUET: parquet}[kind]({"age": [1.0]})
+    body = WRITERS[kind]({"age": [1.0]})
     assert errors(post(service, kind, body, model=ward, decimal=","))[0][0] == "/decimal"
 
 
@@ -243,11 +234,7 @@ def sent_in(kind):
     if kind == NPY:
         return npy(np.full((n, 2), 0.5, np.float16)), 2 * n
     table = {"age": np.ones(n), "pulse": np.ones(n), "pain": ["mild"] * n}
-    if kind == CSV:
-        sink = io.BytesIO()
-        csv.write_csv(pa.table(table), sink)
-        return sink.getvalue(), 2 * n
-    return {ARROW: arrow, PARQUET: parquet}[kind](table), 2 * n
+    return WRITERS[kind](table), 2 * n
 
 
 @pytest.mark.parametrize(("path", "query"), READING)
@@ -273,10 +260,7 @@ def one_row(service, kind, row, **query):
     stakes = {name: json.loads(text) for name, text in STAKES.items()}
     if kind == JSON:
         return service.post("/predict", json={**stakes, **query, "instances": [row]})
-    sink = io.BytesIO()
-    writers = {CSV: csv.write_csv, PARQUET: pq.write_table, ARROW: lambda table, to: to.write(arrow(table.to_pydict()))}
-    writers[kind](pa.Table.from_pylist([row]), sink)
-    return post(service, kind, sink.getvalue(), **query)
+    return post(service, kind, WRITERS[kind](pa.Table.from_pylist([row])), **query)
 
 
 ROW = {"age": 50.0, "pulse": 70.0, "pain": "mild"}

@@ -9,9 +9,9 @@ import socket
 import tracemalloc
 from urllib.parse import quote
 
-import pyarrow as pa
 import pytest
 
+from tests.api.column_bodies import arrow
 from tests.api.operations import operations
 from tests.messages import says
 
@@ -129,13 +129,9 @@ def test_uploads(service, bad):
 
 
 def test_arrow_columns(service, ward):
-    table = pa.table({"age": [40.0], "pulse": [70.0], "pain": ["mild\0"]})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
     response = service.post(
         "/predict?model=ward&rule=most_probable",
-        content=sink.getvalue().to_pybytes(),
+        content=arrow({"age": [40.0], "pulse": [70.0], "pain": ["mild\0"]}),
         headers={"Content-Type": "application/vnd.apache.arrow.stream"},
     )
 
