@@ -98,18 +98,6 @@ def test_every_rule_is_compared_on_the_same_rows(service, ward):
     assert rules["threshold_holdout"]["figures"]["threshold"] == report["threshold"]
 
 
-def test_the_best_rule_and_how_sure_that_is(service, ward):
-    """The lead is more than noise where its interval lies above 0 and enough rows tell the two apart."""
-    best = service.post(f"/models/{ward}/benefit", json={"benefits": BENEFITS}).json()["best"]
-    clear = service.post(f"/models/{ward}/benefit", json={"benefits": [[0, -1], [-500, 5]]}).json()
-
-    assert best["rule"] == "expected_benefit"
-    assert "threshold_posterior" in best["same"]
-    assert best["runner_up"] not in [*best["same"], best["rule"]]
-    assert best["significant"] == (best["interval"][0] > 0 and best["differing_rows"] >= 30)
-    assert by_name(clear)["most_probable"]["behind_interval"][0] > 0
-
-
 def test_what_the_report_says_to_ask_for_is_what_a_prediction_does(service):
     """Each rule's `request` is accepted by /predict, and gives the report's figures."""
     rng = np.random.default_rng(0)

@@ -97,26 +97,6 @@ def test_the_chart_of_a_comparison(service, compared):
         assert (row["learner"] or "no model") in chart.text
 
 
-def test_three_classes(service):
-    """The cost rules where the matrix has their form; a class of two rows is learned and judged in every fold."""
-    rng = np.random.default_rng(4)
-    labels = [*["a"] * 40, *["b"] * 30, *["c"] * 18, *["d"] * 2]
-    rows = (rng.normal(size=(90, 2)) + np.array([[ord(name) - 97] for name in labels])).round(2).tolist()
-    dataset = uploaded(service, {"features": ["u", "v"], "rows": rows, "labels": labels}, "four.csv")
-    matrix = (1 - np.eye(4)) * -1
-    matrix[0, 1:], matrix[1:, 0] = -2, -5
-    body = order(dataset, benefits=matrix.tolist(), learners=[{"kind": "cost_naive_bayes"}], folds=10)
-    job = service.post("/compare", json=body, headers={"Prefer": "wait=60"}).json()
-
-    assert job["status"] == "succeeded", job["error"]
-    rules = [row["rule"] for row in job["result"]["table"]]
-    assert rules == ["expected_benefit", "most_probable", "beta_delta", "hierarchical", "same_for_all"]
-    assert job["result"]["rows"] == 90
-    assert job["result"]["table"][0]["mu"] is None
-    assert any(warning.startswith("class 'd' has 2 rows") for warning in job["result"]["warnings"])
-    assert any("bound" in warning for warning in job["result"]["warnings"])
-
-
 def test_what_fails_in_training_names_the_learner(service):
     """A matrix that weighs nothing fails the job with the reason, and there is no chart of it."""
     dataset = uploaded(service, two_class_rows(60), "sixty.csv")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 
 import numpy as np
 import pytest
@@ -96,31 +95,6 @@ def test_mistakes_lead_to_the_fix(service, ward, body, query, loc, words):
     assert any(error["loc"] == loc and words in error["msg"] for error in answer.json()["errors"]), answer.text
 
 
-def spaced(text):
-    return re.sub(r"[^,\n]+", lambda cell: f" {cell[0]}  ", text)
-
-
-def quoted(text):
-    return re.sub(r"[^,\n]+", lambda cell: f'"{cell[0]}"', text)
-
-
-ODD = {
-    "blank lines": lambda text: "\n\n" + text.replace("\n", "\n\n"),
-    "spaces": spaced,
-    "quotes": quoted,
-    "quotes and spaces": lambda text: quoted(spaced(text)),
-    "windows": lambda text: text.replace("\n", "\r\n"),
-    "old mac": lambda text: text.replace("\n", "\r"),
-    "byte order mark": lambda text: "\ufeff" + text,
-    "no last line end": str.rstrip,
-    "other words for missing": lambda text: text.replace("NA", " null ", 1).replace("NA", "N/A").replace("N/A", "?", 1),
-}
-TABLES = {
-    "/datasets": "age,pulse,pain,y\n50,NA,mild,0\n61.5,80,NA,1\n1e1,75,strong,0\n47,NA,NA,1\n",
-    "/predict": "age,pulse,pain\n50,NA,mild\n61.5,80,NA\n1e1,75,strong\n",
-}
-
-
 def send(service, forest, path, text):
     stakes = {"benefits": STAKES["benefits"], "actions": STAKES["actions"]}
     query = {
@@ -128,15 +102,6 @@ def send(service, forest, path, text):
         "/predict": {"model": forest, **stakes},
     }[path]
     return service.post(path, params=query, content=text, headers={"Content-Type": "text/csv"})
-
-
-@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-@pytest.mark.sampled
-def test_odd_texts_are_read_alike_on_every_route(service, forest, odd):
-    for path, text in TABLES.items():
-        plain, found = send(service, forest, path, text), send(service, forest, path, odd(text).encode())
-        assert found.status_code < 300, (path, found.text)
-        assert found.json() == plain.json(), path
 
 
 @pytest.mark.parametrize(

@@ -102,28 +102,3 @@ def test_an_unknown_parameter_of_a_learner_suggests_one(service):
     learner = {"kind": "random_forest", "n_estimator": 1}
     answer = service.post("/train", json={"model": "m", "learner": learner, "data": two_class_rows(20)})
     assert answer.json()["errors"] == [says("/learner/n_estimator", "'n_estimator'", "'n_estimators'")]
-
-
-def test_a_name_that_the_model_does_not_have_suggests_one_that_it_has(service, ward):
-    """Features, in rows of objects and as columns, and classes are worded alike."""
-    known = {"age": 50, "pulse": 70, "pain": "mild"}
-    benefits = [[0, -1], [-10, 5]]
-    rows = service.post("/predict", json={"model": ward, "instances": [known | {"pulses": 1}]})
-    classes = service.post(
-        "/predict", json={"model": ward, "instances": [known], "benefits": benefits, "priors": {"health": 1, "ill": 0}}
-    )
-
-    assert rows.json()["errors"] == [says("/instances/0/pulses", "'pulses'", "'pulse'")]
-    assert says("/priors/health", "'health'", "'healthy'") in classes.json()["errors"]
-
-
-def test_only_the_alternative_that_is_meant_is_checked(service):
-    """Data of a training order are a reference or a table: the errors are about what was sent."""
-    order = {"model": "m", "learner": {"kind": "logistic"}, "data": {"rows": [[1]], "labels": [1], "feature": ["a"]}}
-
-    response = service.post("/train", json=order)
-
-    assert response.json()["errors"] == [
-        says("/data/features", "required"),
-        says("/data/feature", "not permitted"),
-    ]

@@ -83,19 +83,6 @@ def test_work_has_threads_of_its_own(app, route, monkeypatch):
     assert response.headers["retry-after"] == "2"
 
 
-def test_a_chart_that_cannot_be_drawn_waits_for_no_place(app):
-    table = {"content": b"a,b\n" + b"1,x\n2,y\n" * 10, "headers": {"Content-Type": "text/csv"}}
-    app.state.limiters = Limiters()
-    dataset = ask(app, "POST", "/datasets?label=b", **table).json()["id"]
-    order = {"dataset": dataset, "learners": [{"kind": "logistic"}], "benefits": BENEFITS}
-    job = ask(app, "POST", "/compare", json=order).json()
-    app.state.limiters = replace(Limiters(), long=Limiter(1, -1))
-
-    response = ask(app, "GET", f"/compare/{job['id']}", headers={"Accept": "image/svg+xml"})
-
-    assert response.status_code == 409
-
-
 def app_with(limiter: Limiter) -> SimpleNamespace:
     return SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
 

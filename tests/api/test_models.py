@@ -1,12 +1,11 @@
 """Published models over HTTP: the routes and their errors, on a real registry."""
 
-import asyncio
 import hashlib
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
-import httpx
 import joblib
 import numpy as np
 import pytest
@@ -17,23 +16,9 @@ from app.api.routes import models
 from app.registry.card import read_card
 from app.settings import Settings
 from app.stores import make_ports
+from tests.api.callers import ask as asked
 from tests.api.callers import called_by
 from tests.registry.making import make_estimator, publish
-
-
-class Client:
-    """Requests to the application without a server."""
-
-    def __init__(self, app):
-        self.app = app
-
-    def __call__(self, method, path, **options):
-        async def send():
-            transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://payoff") as client:
-                return await client.request(method, path, **options)
-
-        return asyncio.run(send())
 
 
 @pytest.fixture
@@ -49,7 +34,7 @@ def ask(ports):
     app.state.ports = ports
     errors.install(app)
     app.include_router(models.router)
-    return Client(called_by(app))
+    return partial(asked, called_by(app))
 
 
 def refusal(response, status):

@@ -60,18 +60,6 @@ def test_a_name_in_a_json_body_is_escaped(service, escaped, path, body, loc):
     assert loc in [error["loc"] for error in response.json()["errors"]]
 
 
-@pytest.mark.parametrize("path", ["/predict", "/acquire", "/acquire/simulate", "/retrieve", "/train", "/compare"])
-def test_an_unknown_field_and_query_parameter_are_escaped(service, path):
-    unknown = service.post(path, json={"f~/": 1})
-    repeated = service.post(path, content=b'{"f~/": 1, "f~/": 1}', headers={"Content-Type": "application/json"})
-    refused = service.post(path, json={"f~/": "\0"})
-    query = service.post(path, params={"f~/": 1}, json={})
-
-    for response in (unknown, repeated, refused, query):
-        assert response.status_code == 422
-        assert "/f~0~1" in [error["loc"] for error in response.json()["errors"]]
-
-
 def columns(**changes):
     arrays = {"a/b": [50.0], "c~d": ["mild"], "e": [70.0]} | changes
     return list(arrays.items())

@@ -222,6 +222,13 @@ def test_terms_hold_what_the_rule_used(client, database, fields, figures):
             {"record": True, "model": None, "instances": None, "probabilities": [[0.5, 0.5]], "classes": ["a", "b"]},
             "/record",
         ),
+        *(({"record": {"at": at}}, "/record/at") for at in ("soon", 1e12, -1, [1], "2999-01-01", True)),
+        *(({"record": True, "explore": share}, "/explore") for share in (0, 0.6, True)),
+        ({"explore": 0.1}, "/explore"),
+        ({"explore": 0.1, "record": False}, "/explore"),
+        ({"explore": 0.1, "record": True, "limits": {"treat": 1}}, "/explore"),
+        ({"explore": 0.1, "record": True, "explain": True}, "/explore"),
+        ({"explore": 0.1, "record": True, "rule": "threshold", "threshold": 0.5}, "/explore"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_at_its_place(client, database, fields, loc):
@@ -261,28 +268,6 @@ def test_explored_tables_have_a_column_of_propensities(client):
     head, line = response.text.replace('"', "").splitlines()
     assert head.endswith(",propensity")
     assert float(line.split(",")[-1]) in (0.75, 0.25)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"explore": 0},
-        {"explore": 0.6},
-        {"explore": True},
-        {"explore": 0.1, "record": None},
-        {"explore": 0.1, "record": False},
-        {"explore": 0.1, "limits": {"treat": 1}},
-        {"explore": 0.1, "explain": True},
-        {"explore": 0.1, "rule": "threshold", "threshold": 0.5},
-    ],
-)
-def test_exploration_is_refused_where_it_has_no_meaning(client, database, fields):
-    before = count(database)
-
-    problem = predict(client, 422, **{"record": True, **fields})
-
-    assert [error["loc"] for error in problem["errors"]] == ["/explore"]
-    assert count(database) == before
 
 
 def test_no_instances_are_no_decisions(client):
@@ -521,16 +506,6 @@ def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
         check_moment(ports, ANYBODY, Wish(at=time.time() - 31 * DAY))
 
     assert list(refused.value.flaws) == [says("/record/at", "30 days")]
-
-
-@pytest.mark.parametrize("at", ["soon", 1e12, -1, [1], "2999-01-01", True])
-def test_moments_that_are_none_or_to_come_are_refused(client, database, at):
-    before = count(database)
-    body = {"model": "ward", "instances": [ROW], "benefits": MATRIX, "record": {"at": at}}
-    refused = client.post("/predict", json=body)
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["loc"] == "/record/at"
-    assert count(database) == before
 
 
 def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(client, database, monkeypatch):

@@ -59,21 +59,6 @@ def test_round_trip(tmp_path_factory, rows):
     assert [found.classes[code] for code in found.y] == [row[2] for row in rows]
 
 
-def test_targets(store):
-    numbers = store.table(add_inline(store, ["label"], [[1], [2]], [0.5, 1]).id)
-    assert numbers.classes is None
-    np.testing.assert_array_equal(numbers.y, [0.5, 1])
-
-    several = store.table(add_inline(store, ["p"], [[1], [2], [3]], [["q", "p"], [], ["q"]]).id)
-    assert several.labels == several.classes == ("p", "q")
-    assert several.schema.names == ("p",)
-    np.testing.assert_array_equal(several.y, [[1, 1], [0, 0], [0, 1]])
-
-    one = store.table(add_inline(store, ["a"], [[1], [2]], [["q"], []]).id)
-    assert one.classes == ("q",)
-    np.testing.assert_array_equal(one.y, [[1], [0]])
-
-
 @pytest.mark.parametrize(
     ("rows", "labels", "expected"),
     [
