@@ -8,6 +8,7 @@ import pytest
 
 from app.outcomes.tables import DECISION_TERMS
 from app.stores import make_tables
+from tests.api.test_matrices import requests
 from tests.conftest import settings_for, trained, two_class_rows
 from tests.messages import says
 
@@ -44,16 +45,6 @@ def model(client, request):
     name = f"m{abs(hash(request.node.name))}"
     trained(client, {"model": name, "learner": {"kind": "logistic"}, "data": two_class_rows()})
     return f"/models/{name}"
-
-
-def requests(model):
-    rows = two_class_rows(40)["rows"]
-    known = dict(zip(two_class_rows()["features"], rows[0], strict=True))
-    yield "/predict", {"model": model, "instances": ROWS}
-    yield "/acquire", {"model": model, "known": dict(list(known.items())[:1])}
-    yield "/acquire", {"model": model, "instances": [known, {}]}
-    yield "/acquire/simulate", {"model": model, "rows": rows, "labels": two_class_rows(40)["labels"]}
-    yield f"/models/{model}/benefit", {}
 
 
 @pytest.mark.parametrize("form", FORMS)
