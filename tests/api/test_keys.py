@@ -139,14 +139,6 @@ def test_patterns_hold_wherever_a_model_is_named(hearts, models):
     assert predict(hearts, "heart-a").status_code == 200
     named = [
         ("POST", "/predict", {"model": "lung", "instances": [INSTANCE]}),
-        ("POST", "/predict", {"model": "lung:1", "instances": [INSTANCE] * 1000}),
-        (
-            "POST",
-            "/retrieve",
-            {"model": "lung@best", "instances": [INSTANCE], "setting": "binary", "loss": {"name": "am"}},
-        ),
-        ("POST", "/acquire", {"model": "lung", "known": {}}),
-        ("POST", "/acquire/simulate", {"model": "lung", "rows": [[1, 2, "mild"]], "labels": ["ill"]}),
         ("POST", "/models/lung:1/benefit", {"benefits": [[0, 1], [1, 0]]}),
         ("GET", "/models/lung", None),
         ("GET", "/models/lung/versions/1", None),
@@ -155,7 +147,6 @@ def test_patterns_hold_wherever_a_model_is_named(hearts, models):
         ("DELETE", "/models/lung/aliases/best", None),
         ("DELETE", "/models/lung/versions/1", None),
         ("DELETE", "/models/lung", None),
-        ("POST", "/train", {"model": "lung", **ORDER}),
     ]
     for method, path, body in named:
         refused = hearts.request(method, path, json=body)
@@ -202,17 +193,6 @@ def test_a_comparison_is_seen_by_who_ordered_it(hearts, trainer, bank):
     assert [job["id"] for job in hearts.get("/compare").json()["jobs"]] == [own]
     assert hearts.get(f"/compare/{theirs}").status_code == 404
     assert {theirs, own} <= {job["id"] for job in trainer.get("/compare").json()["jobs"]}
-
-
-def test_idempotency_keys_are_each_clients_own(trainer, hearts):
-    """The same one names another job for another client, and does not tell of the first."""
-    headers = {"Idempotency-Key": "monday"}
-    first = trainer.post("/train", json={"model": "lung", **ORDER}, headers=headers)
-    other = hearts.post("/train", json={"model": "heart-a", **ORDER}, headers=headers)
-
-    assert (first.status_code, other.status_code) == (202, 202)
-    assert first.json()["id"] != other.json()["id"]
-    assert trainer.post("/train", json={"model": "lung", **ORDER}, headers=headers).json()["id"] == first.json()["id"]
 
 
 def test_to_check_a_key_takes_nothing_off_its_rate(bank, admin):
