@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -61,7 +61,7 @@ class MeanSums:
     nonzero: int = 0
     unit: float = SMALLEST
     powers: np.ndarray = field(default_factory=lambda: np.zeros(3))  # of multiples of the unit
-    _days: dict[int, np.ndarray] = field(default_factory=dict)  # cases, and the sum of their values
+    days: dict[int, np.ndarray] = field(default_factory=dict)  # cases, and the sum of their values
 
     @property
     def total(self) -> float:
@@ -76,7 +76,7 @@ class MeanSums:
         square = values * values
         self.powers += (values.sum(), square.sum(), (square * values).sum())
         if len(values):
-            self._days[day] = self._days.get(day, np.zeros(2)) + np.array((len(values), values.sum()))
+            self.days[day] = self.days.get(day, np.zeros(2)) + np.array((len(values), values.sum()))
 
     def __iadd__(self, other: MeanSums) -> Self:
         self._use(max(self.unit, other.unit))
@@ -84,8 +84,8 @@ class MeanSums:
         self.nonzero += other.nonzero
         factor = other.unit / self.unit
         self.powers += other.powers * factor ** np.arange(1, 4)
-        for day, own in other._days.items():
-            self._days[day] = self._days.get(day, np.zeros(2)) + own * (1, factor)
+        for day, own in other.days.items():
+            self.days[day] = self.days.get(day, np.zeros(2)) + own * (1, factor)
         return self
 
     def _use(self, unit: float) -> None:
@@ -93,7 +93,7 @@ class MeanSums:
             return
         factor, self.unit = self.unit / unit, unit
         self.powers *= factor ** np.arange(1, 4)
-        self._days = {day: own * (1, factor) for day, own in self._days.items()}
+        self.days = {day: own * (1, factor) for day, own in self.days.items()}
 
     def mean(self) -> Mean:
         """Johnson's (1978) modified t: the interval's centre is moved by the skewness.
@@ -110,7 +110,7 @@ class MeanSums:
         if second <= ROUNDING * square:
             return Mean(mean * unit, mean * unit, mean * unit)
         centre = mean + (cube - 3 * mean * square + 2 * mean**3) / (6 * second * n)
-        cases, total = np.array(list(self._days.values())).T
+        cases, total = np.array(list(self.days.values())).T
         inflation, freedom = day_inflation(total, cases / n, n * second)
         reach = student(n - 1) * float(np.sqrt(second * widening(inflation, freedom) / (n - 1)))
         return Mean(mean * unit, (centre - reach) * unit, (centre + reach) * unit, freedom)
@@ -152,23 +152,13 @@ def student(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
-@dataclass(frozen=True)
-class Risk:
-    """The promised distribution of each case's benefit around its mean, as a distribution of two points.
+def risk(P: np.ndarray, payoffs: np.ndarray) -> np.ndarray:
+    """The promised distribution of each case's benefit around its mean, as a distribution of two points, (2, n): the
+    log-odds of the upper point, and its distance from the lower one, 0 where nothing can vary but by rounding.
 
-    Of n cases: `logit` (n,) are the log-odds of the upper point, `width` (n,) its distance from the lower one. Variance
-    and skewness are those of the promised distribution; width 0 where nothing can vary but by rounding.
+    Variance and skewness are those that the class probabilities (n, K) promise of the `payoffs` (n, K) of the chosen
+    action.
     """
-
-    logit: np.ndarray
-    width: np.ndarray
-
-    def __getitem__(self, rows: Any) -> Risk:
-        return Risk(self.logit[rows], self.width[rows])
-
-
-def risk(P: np.ndarray, payoffs: np.ndarray) -> Risk:
-    """The promise of class probabilities (n, K) about the `payoffs` (n, K) of the chosen action."""
     values, shares = np.ascontiguousarray(payoffs.T), np.ascontiguousarray(P.T)  # sums over the first axis are fast
     shares = (1 - _SMOOTH) * shares + _SMOOTH / len(values)
     size = np.abs(values).max(axis=0)
@@ -183,7 +173,7 @@ def risk(P: np.ndarray, payoffs: np.ndarray) -> Risk:
     half = np.abs(skewness) / 2
     up = half + np.sqrt(half * half + 1)  # the root of u - 1/u = |skewness|, without cancellation
     logit = -2 * np.log(up) * np.where(skewness < 0, -1.0, 1.0)
-    return Risk(logit, np.where(fixed, 0.0, size * deviation * (up + 1 / up)))
+    return np.stack((logit, np.where(fixed, 0.0, size * deviation * (up + 1 / up))))
 
 
 @dataclass
@@ -193,28 +183,26 @@ class PromiseSums(MeanSums):
     _promised: dict[int, float] = field(default_factory=dict)  # variances of the sums of days
     _cells: list[np.ndarray] = field(default_factory=list)  # (cell, count, sum of log-odds, variance) x cells
 
-    def compare(self, differences: np.ndarray, risks: Risk, day: int) -> None:
-        """Differences (n,) of cases of one day, and their risks.
+    def compare(self, differences: np.ndarray, risks: np.ndarray, day: int) -> None:
+        """Differences (n,) of cases of one day, and their risks (2, n), see `risk`.
 
         Without risk both sides are the same, so what differs is rounding, and counts as 0.
         """
         if not len(differences):
             return
-        varying = risks
-        if not (varies := risks.width > 0).all():
-            differences, varying = np.where(varies, differences, 0.0), risks[varies]
-        self._use(unit_for(self.unit, varying.width))
+        logit, width = risks
+        if not (varies := width > 0).all():
+            differences, logit, width = np.where(varies, differences, 0.0), logit[varies], width[varies]
+        self._use(unit_for(self.unit, width))
         self.add(differences, day)
-        share = 1 / (1 + np.exp(-varying.logit))
-        variance = share * (1 - share) * (varying.width / self.unit) ** 2
+        share = 1 / (1 + np.exp(-logit))
+        variance = share * (1 - share) * (width / self.unit) ** 2
         self._promised[day] = self._promised.get(day, 0.0) + float(variance.sum())
-        cell = np.rint((np.clip(varying.logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
-        scale = np.rint(
-            (np.clip(np.log2(varying.width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE))
-        )
+        cell = np.rint((np.clip(logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
+        scale = np.rint((np.clip(np.log2(width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE)))
         code = (scale * _LOGIT_BINS + cell).astype(np.int64)
         if len(code):
-            self._cells.append(_summed(code, np.stack((np.ones(len(code)), varying.logit, variance))))
+            self._cells.append(_summed(code, np.stack((np.ones(len(code)), logit, variance))))
         if len(self._cells) > 64:
             self._cells = [self._merged()]
 
@@ -238,15 +226,11 @@ class PromiseSums(MeanSums):
         share = 1 / (1 + np.exp(-logit))
         return logit, np.sqrt(variance / count / (share * (1 - share))), count
 
-    @property
-    def days(self) -> int:
-        return len(self._days)
-
     def by_days(self) -> tuple[float | None, float]:
         """See `day_inflation`; each day is compared with its share in what all days risk."""
         if self.variance <= ROUNDING * self.powers[1] / self.count:
             return None, np.inf
-        total, promised = np.array([(self._days[day][1], own) for day, own in self._promised.items()]).T
+        total, promised = np.array([(self.days[day][1], own) for day, own in self._promised.items()]).T
         return day_inflation(total, promised / promised.sum(), self.count * self.variance)
 
     @property

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from app.evidence.intervals import SIGNIFICANT, SMALLEST, Mean, PromiseSums, Risk, Z, judge, unit_for
+from app.evidence.intervals import SIGNIFICANT, SMALLEST, Mean, PromiseSums, Z, judge, unit_for
 
 _LEVEL = 0.01
 _HARMLESS = 0.9  # the lowest share of known truths over the highest, above which a difference does no harm
@@ -281,20 +281,22 @@ class Weighted:
     usable: bool
 
 
-def weighted(known: np.ndarray, chance: np.ndarray, earned: np.ndarray, model: np.ndarray, risks: Risk) -> Weighted:
+def weighted(
+    known: np.ndarray, chance: np.ndarray, earned: np.ndarray, model: np.ndarray, risks: np.ndarray
+) -> Weighted:
     """The mean benefit of a way to decide over all n cases, known or not.
 
     `known` (n,) states whether the truth is known, `chance` (n,) with what probability it became known, `earned` (n,)
-    what the way would have earned (any value where unknown), `model` (n,) what the model expects of it, `risks` how
-    that varies. Inverse propensities (Horvitz and Thompson), not clipped: unbiased if the chances are right and above
-    0. Doubly robust: the model's value and the weighted error of it; unbiased if either the chances or the model are
-    right. Its interval is that of `judge` for the weighted errors, as a sample does not know rare losses; that of
+    what the way would have earned (any value where unknown), `model` (n,) what the model expects of it, `risks` (2, n)
+    how that varies. Inverse propensities (Horvitz and Thompson), not clipped: unbiased if the chances are right and
+    above 0. Doubly robust: the model's value and the weighted error of it; unbiased if either the chances or the model
+    are right. Its interval is that of `judge` for the weighted errors, as a sample does not know rare losses; that of
     inverse propensities adds the error of the weights.
     """
     weight = np.where(known, 1 / np.where(known, chance, 1.0), 0.0)
     errors = weight * np.where(known, earned - model, 0.0)
     sums = PromiseSums()
-    sums.compare(errors, Risk(risks.logit, risks.width * weight), 0)
+    sums.compare(errors, np.stack((risks[0], risks[1] * weight)), 0)
     judged, n = judge(sums), len(known)
     unit = unit_for(SMALLEST, model)
     design = (weight - 1) * (model / unit)

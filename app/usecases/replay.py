@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from time import time
 from typing import Annotated, Any, Literal, NamedTuple
@@ -252,7 +252,7 @@ class Replay:
         self._archive = ports.archive
         self._spec = spec
         self._models = {name: ports.registry.load(name) for name in spec.models}
-        self._trained = trained(ports, spec.model)
+        self._trained = cache(partial(trained, ports, spec.model))
         self._named: dict[frozenset[str], tuple[Label, ...]] = {}  # actions in the order that was seen first
         self._left_out: Counter[str] = Counter()
         self._actions = ActionCounts()

@@ -7,9 +7,7 @@ import pytest
 
 from app.database import Database
 from app.outcomes.decision import Terms
-from app.usecases.outcome_report import report as report_module
 from tests.conftest import serving, settings_for, trained, two_class_rows
-from tests.messages import says
 from tests.outcomes.records import decided, told
 from tests.usecases.test_outcome_report import money
 
@@ -140,7 +138,10 @@ def test_an_empty_report_names_the_versions_that_have_decisions_and_how_to_ask(c
     data = two_class_rows()
     trained(client, {"model": "moved", "learner": {"kind": "logistic"}, "data": data})
     assert get(client, "moved").json()["warnings"] == [
-        'no decision of moved is recorded: send "record": true to /predict, or PUT /models/moved/recording'
+        (
+            'no decision of moved is recorded in this period: send "record": true to /predict,'
+            " or PUT /models/moved/recording"
+        )
     ]
     question = {"model": "moved", "instances": data["rows"][:5], "benefits": MATRIX, "record": True}
     assert client.post("/predict", json=question).status_code == 200
@@ -152,15 +153,7 @@ def test_an_empty_report_names_the_versions_that_have_decisions_and_how_to_ask(c
         report = get(client, reference).json()
         assert report["decisions"] == 0
         (warning,) = report["warnings"]
-        assert warning.startswith(f"no decision of {reference} was made in this period: ask for moved:1, or for moved,")
+        assert warning.startswith(f"no decision of {reference} is recorded in this period: ask for moved, which")
     (warning,) = get(client, "loans", since="2025-01-01").json()["warnings"]
-    assert warning == "no decision of loans was made in this period: they are of 2024-10-04 to 2024-10-07"
+    assert warning.startswith("no decision of loans is recorded in this period: send")
     assert get(client, "loans").json()["decisions"] == 800
-
-
-def test_a_report_has_decisions_of_a_bounded_number_of_days(client, monkeypatch):
-    monkeypatch.setattr(report_module, "MOST_DAYS", 3)
-    error = get(client, "loans", status=422).json()["errors"]
-    assert error == [says("/since", "4 days", "since=2024-10-05")]
-    assert get(client, "loans", since="2024-10-05").json()["decisions"] == 600
-    assert get(client, "loans", until="2024-10-07").json()["decisions"] == 600

@@ -105,7 +105,7 @@ def judged(world, rng, n, days=1):
     differences, P, payoffs, _ = draw(world, rng, n, days)
     sums, risks = PromiseSums(), risk(P, payoffs)
     for day, rows in enumerate(np.array_split(np.arange(n), days)):
-        sums.compare(differences[rows], risks[rows], day)
+        sums.compare(differences[rows], risks[:, rows], day)
     return judge(sums)
 
 

@@ -611,7 +611,7 @@ def test_memory_does_not_grow_with_the_widest_matrix_times_their_number():
 
     tracemalloc.start()
     try:
-        widths = {part.stack.matrices.shape[2] for part in slices(cases) if part.risks.width.size}
+        widths = {part.stack.matrices.shape[2] for part in slices(cases) if part.money.risks.size}
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -38,7 +38,7 @@ def archive(tmp_path):
 @pytest.fixture
 def replayed(archive, monkeypatch):
     """What is found by replaying the decisions of the archive, few at a time."""
-    monkeypatch.setattr(replaying, "trained", lambda _ports, _model: lambda _version: (np.array([0.5, 0.5]), 100))
+    monkeypatch.setattr(replaying, "trained", lambda _ports, _model, _version: (np.array([0.5, 0.5]), 100))
     monkeypatch.setattr(slices, "AT_ONCE", 7)
 
     def replay(*rules, **options):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,20 +31,15 @@ _OF_SIDE = 5_000
 Changed = tuple[dict[str, Any], Change | None]  # what was compared, and None where it could not be
 
 
-def trained(ports: Ports, name: str) -> Trained:
-    """What looks up the class shares (K,) and the rows that a version was fitted on, once; None and 0 of one that is
-    deleted, or has no classes.
+def trained(ports: Ports, name: str, version: int) -> tuple[np.ndarray | None, int]:
+    """The class shares (K,) and the rows that a version was fitted on; None and 0 of one that is deleted, or has no
+    classes.
     """
-
-    @cache
-    def found(version: int) -> tuple[np.ndarray | None, int]:
-        try:
-            card = ports.registry.card(name, version)
-        except NotFound:
-            return None, 0
-        return (card.priors() if card.class_priors else None), card.data.rows
-
-    return found
+    try:
+        card = ports.registry.card(name, version)
+    except NotFound:
+        return None, 0
+    return (card.priors() if card.class_priors else None), card.data.rows
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 from app.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, judge
 from app.evidence.truths import Group, known_shares, payoff_range
 from app.outcomes.decision import Label
-from app.usecases.outcome_report.slices import Slice
+from app.usecases.outcome_report.slices import Money, Slice
 
 ALL = "all decisions, by the model's probabilities"
 KNOWN = "decisions with known truth"
@@ -46,29 +46,36 @@ class Account:
     promise: PromiseSums = field(default_factory=PromiseSums)
     taken: PromiseSums | None = None  # the same of the actions really taken, from the first that is another
     taken_promised: float = 0.0
+    # Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the greatest that they can
+    # earn, and of what is expected of them.
+    open: np.ndarray = field(default_factory=lambda: np.zeros(4))
     told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix, 0 where none was
 
     def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
         """Cases of a slice: all, or these rows of it."""
-        every: Any = slice(None) if rows is None else rows
-        priced: Any = slice(None) if rows is None else np.flatnonzero(np.isin(part.priced, rows, assume_unique=True))
+        every: Any = slice(None)
+        money, unknown = part.money, np.flatnonzero(~part.known & part.has_matrix)
+        if rows is not None and len(rows) < len(part):
+            every, unknown = rows, np.intersect1d(unknown, rows, assume_unique=True)
+            own = np.isin(part.priced, rows, assume_unique=True)
+            money = Money(*(column[..., own] for column in money))
         expected = part.expected[every]
         self.decisions += len(expected)
         self.known += int(np.count_nonzero(part.known[every]))
         self.expecting += int(np.count_nonzero(~np.isnan(expected)))
         self.expected += float(np.nansum(expected))
-        promised = part.promised[priced]
-        self.promised += float(promised.sum())
-        self.size += float(np.abs(promised).sum())
-        self.received += float(part.received[priced].sum())
-        taken_promised, taken_risks = part.taken_promise
-        self.taken_promised += float(taken_promised[priced].sum())
-        self.told.add((part.received - part.taken_earned)[priced], part.day)
-        if self.taken is None and part.overridden[priced].any():
+        self.promised += float(money.promised.sum())
+        self.size += float(np.abs(money.promised).sum())
+        self.received += float(money.received.sum())
+        self.taken_promised += float(money.taken_promised.sum())
+        low, high = payoff_range(part.payoffs(unknown, part.choice))
+        self.open += (len(unknown), low.sum(), high.sum(), part.expected[unknown].sum())
+        self.told.add(money.received - money.taken_earned, part.day)
+        if self.taken is None and money.overridden.any():
             self.taken = deepcopy(self.promise)  # until here they were the same
         if self.taken is not None:
-            self.taken.compare((part.taken_earned - taken_promised)[priced], taken_risks[priced], part.day)
-        self.promise.compare(part.decided[priced] - promised, part.risks[priced], part.day)
+            self.taken.compare(money.taken_earned - money.taken_promised, money.taken_risks, part.day)
+        self.promise.compare(money.decided - money.promised, money.risks, part.day)
 
     def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
         """Promised and realised benefit, their difference, the verdict, and counts; `doubt` is why there is none."""
@@ -92,6 +99,22 @@ class Account:
             "known": self.known,
             "coverage": self.known / self.decisions if self.decisions else None,
             "expected": total(self.expected, self.expecting, ALL),
+        }
+
+    def bounds(self) -> dict[str, Any]:
+        """The total and the mean over all decisions with a matrix, whatever the unknown truths are."""
+        unknown, *ends = self.open.tolist()
+        cases = self.promise.count + int(unknown)
+        low, high, expected = (total(self.received + own, cases, WHATEVER) for own in ends)
+        return {
+            "cases": cases,
+            "unknown": int(unknown),
+            "low": low["total"],
+            "high": high["total"],
+            "mean_low": low["mean"],
+            "mean_high": high["mean"],
+            "basis": WHATEVER,
+            "if_probabilities_hold": {"mean": expected["mean"], "total": expected["total"], "basis": _EXPECTED},
         }
 
     def _realised(self, judged: Mean) -> Mean:
@@ -227,35 +250,4 @@ class ActionCounts:
                 {"action": label, "decisions": int(cases), "known": int(known), "coverage": float(known / cases)}
                 for label, (known, cases) in self.by_action.items()
             ],
-        }
-
-
-@dataclass
-class Extremes:
-    """Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the greatest that they
-    can earn, and of what is expected of them.
-    """
-
-    sums: np.ndarray = field(default_factory=lambda: np.zeros(4))
-
-    def add(self, part: Slice) -> None:
-        rows = np.flatnonzero(~part.known & part.has_matrix)
-        if len(rows):
-            low, high = payoff_range(part.payoffs(rows, part.choice))
-            self.sums += (len(rows), low.sum(), high.sum(), part.expected[rows].sum())
-
-    def document(self, received: float, known: int) -> dict[str, Any]:
-        """The total and the mean over all decisions with a matrix, where the known ones received so much."""
-        unknown, *ends = self.sums.tolist()
-        cases = known + int(unknown)
-        low, high, expected = (total(received + own, cases, WHATEVER) for own in ends)
-        return {
-            "cases": cases,
-            "unknown": int(unknown),
-            "low": low["total"],
-            "high": high["total"],
-            "mean_low": low["mean"],
-            "mean_high": high["mean"],
-            "basis": WHATEVER,
-            "if_probabilities_hold": {"mean": expected["mean"], "total": expected["total"], "basis": _EXPECTED},
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from time import time
 from typing import Any, Literal
 
@@ -19,14 +19,13 @@ from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes, trained
-from app.usecases.outcome_report.earned import UNEQUAL, Account, ActionCounts, Extremes, Kept, basis, deciles
+from app.usecases.outcome_report.earned import UNEQUAL, Account, ActionCounts, Kept, basis, deciles
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Exploration, Ways, gain
 from app.usecases.ports import Ports
 
 _WRONG = ("over_promises", "under_promises")
-_NAMED = 10  # versions, or features
-MOST_DAYS = 1_000
+_NAMED = 10  # features
 MOST_GROUPS = 1_000
 _SHOWN_MATRICES = 10_000
 _TIMED_CLASSES = 100  # of which each is timed apart; the others together
@@ -39,8 +38,7 @@ def report(
 ) -> dict[str, Any]:
     """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since, until) in seconds.
 
-    Raises NotFound for what is not published, Invalid at /by with more than 1,000 groups, at /since with decisions of
-    more than 1,000 days. Three passes, O(decisions).
+    Raises NotFound for what is not published, Invalid at /by with more than 1,000 groups. Three passes, O(decisions).
     """
     wanted = Reference.parse(reference)
     versions: list[int] | None = None
@@ -49,38 +47,21 @@ def report(
     else:
         versions = [card_of(ports, reference).version]
 
-    days = ports.archive.days(wanted.name, since=since, until=until)
-    if len(days) > MOST_DAYS:
-        first = date_of(days[-MOST_DAYS])
-        raise Invalid.at(
-            "/since", f"there are decisions of {len(days):,} days, and a report has {MOST_DAYS:,}; send since={first}"
-        )
-
     recorded = partial(ports.archive.cases, wanted.name, since=since, until=until, versions=versions)
     maturity = matured(recorded(arrivals_only=True), time())
-    read = Read(trained(ports, wanted.name), by, maturity)
+    read = Read(cache(partial(trained, ports, wanted.name)), by, maturity)
     for cases in recorded():
         read.add(cases)
     scores = read.scores.changes(ports, wanted.name, read.classes)
     features = feature_changes(recorded(arrivals_only=True, with_instances=True))
     found = document(read, [*scores, *features])
     if not found["decisions"]:
-        every = ports.archive.cases(wanted.name, since=since, until=until, arrivals_only=True)
-        found["warnings"].append(_why_empty(reference, wanted.name, ports.archive.days(wanted.name), every))
+        fix = f'send "record": true to /predict, or PUT /models/{wanted.name}/recording'
+        if versions is not None:
+            fix = f"ask for {wanted.name}, which is all versions, or {fix}"
+        found["warnings"].append(f"no decision of {reference} is recorded in this period: {fix}")
     model = {"name": wanted.name, "version": versions[0] if versions else None}
     return found | {"model": model, "since": since, "until": until}
-
-
-def _why_empty(reference: str, name: str, days: Sequence[int], others: Iterable[Cases]) -> str:
-    """Why a report has no decisions, and what to ask for: `days` have some, and so have `others`, in its period."""
-    versions = sorted({term.version for cases in others for term in cases.terms})
-    if not days:
-        return f'no decision of {name} is recorded: send "record": true to /predict, or PUT /models/{name}/recording'
-    if not versions:
-        first, last = (date_of(day).isoformat() for day in (days[0], days[-1]))
-        return f"no decision of {name} was made in this period: they are of {first} to {last}"
-    listed = " or ".join(f"{name}:{version}" for version in versions[-_NAMED:])
-    return f"no decision of {reference} was made in this period: ask for {listed}, or for {name}, which is all versions"
 
 
 def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
@@ -94,7 +75,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     details = {
         "maturing": maturing(maturity),
         "selective": selective,
-        "bounds": read.bounds.document(total.received, total.promise.count),
+        "bounds": total.bounds(),
         "exploration": read.exploration.document(maturity.reason),
         "deciles": deciles(read.values, about),
         "alternatives": read.ways.alternatives(about),
@@ -184,7 +165,7 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
         yield "no truth is known: send what became of the decisions to POST /outcomes"
     elif not selective["is"] and 0 < total.known < total.decisions:
         yield "truth is not known for all decisions: what is unknown may differ; see bounds"
-    if total.promise.days == 1:
+    if len(total.promise.days) == 1:
         yield "all known truths are of one day: the verdict is about that day, as the next one may differ"
     if read.without_terms:
         yield (
@@ -229,7 +210,6 @@ class Read:
         self.by = by
         self.total = Account()
         self.actions = ActionCounts()
-        self.bounds = Extremes()
         self.ways = Ways()
         self.exploration = Exploration()
         self.shares = ClassShares(trained)
@@ -243,11 +223,11 @@ class Read:
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
         self.without_terms += cases.lost
-        sections = (self.total, self.actions, self.bounds, self.ways, self.exploration, self.shares, self.scores)
+        sections = (self.total, self.actions, self.ways, self.exploration, self.shares, self.scores)
         for part in slices(cases, self.maturity.since):
             for section in sections:
                 section.add(part)
-            self.values.add(np.stack((part.promised, part.decided)))
+            self.values.add(np.stack((part.money.promised, part.money.decided)))
             if self.by is not None:
                 self._group(part, self.by)
         for term in cases.terms:
@@ -257,16 +237,10 @@ class Read:
 
     def _group(self, part: Slice, by: By) -> None:
         names, code = groups(part, by)
-        if len(names) == 1:
-            self._own(names[0]).add(part)
-            return
         for place in np.unique(code):
-            self._own(names[place]).add(part, np.flatnonzero(code == place))
-
-    def _own(self, name: Label | None) -> Account:
-        if name not in self.groups and len(self.groups) >= MOST_GROUPS:
-            raise Invalid.at("/by", f"there are more than {MOST_GROUPS:,} groups; send since and until")
-        return self.groups.setdefault(name, Account())
+            if names[place] not in self.groups and len(self.groups) >= MOST_GROUPS:
+                raise Invalid.at("/by", f"there are more than {MOST_GROUPS:,} groups; send since and until")
+            self.groups.setdefault(names[place], Account()).add(part, np.flatnonzero(code == place))
 
 
 def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import losses
-from app.evidence.intervals import Risk, risk
+from app.evidence.intervals import risk
 from app.outcomes.decision import UNKNOWN, Cases, Label, Terms
 
 AT_ONCE = 1 << 17  # rows
@@ -22,8 +22,9 @@ ROW_CELLS = 1 << 23  # of the matrices of rows, 64 MB
 class Stack:
     """The terms of many cases of the same version, classes and actions: `matrices` (T, K, A), 0 where none is `stated`.
 
-    Of each term (T,): `plain`, whether the probabilities are the model's own, with all features and without stated
-    priors; `explore`, the share of decisions that were drawn, NaN for none.
+    Of each term: `best` (T, K), what the best action earns in each class; `plain` (T,), whether the probabilities are
+    the model's own, with all features and without stated priors; `explore` (T,), the share of decisions that were
+    drawn, NaN for none.
     """
 
     terms: Sequence[Terms]
@@ -32,6 +33,7 @@ class Stack:
     actions: tuple[Label, ...]
     stated: bool
     matrices: np.ndarray
+    best: np.ndarray
     plain: np.ndarray
     explore: np.ndarray
 
@@ -42,46 +44,41 @@ class Stack:
         matrices = np.array([term.benefits for term in terms], dtype=np.float64) if stated else np.zeros(shape)
         plain = np.array([term.verb == "predict" and term.priors is None for term in terms])
         explore = np.array([(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64)
-        return cls(terms, one.version, one.classes, one.actions, stated, matrices, plain, explore)
+        return cls(terms, one.version, one.classes, one.actions, stated, matrices, matrices.max(axis=2), plain, explore)
 
-    @cached_property
-    def best(self) -> np.ndarray:
-        """What the best action earns in each class, (T, K)."""
-        return np.asarray(self.matrices.max(axis=2))
 
-    @cached_property
-    def losses(self) -> np.ndarray:
-        """The regret of each action for each class, (T, K, A)."""
-        return losses(self.matrices)
+class Money(NamedTuple):
+    """Of the m cases with known truth and a matrix, (..., m) each: what they were promised, and what they earned.
+
+    `decided` is what the decisions earn by their matrix, and `promised` what was expected of them, with its `risks`
+    (2, m). `overridden`: another action was really taken; `taken_earned`, `taken_promised` and `taken_risks` are the
+    same of the actions really taken. `received` is the benefit that was told, else `taken_earned`.
+    """
+
+    decided: np.ndarray
+    promised: np.ndarray
+    risks: np.ndarray
+    overridden: np.ndarray
+    taken_earned: np.ndarray
+    taken_promised: np.ndarray
+    taken_risks: np.ndarray
+    received: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slice(Cases):
-    """Some cases of one day whose terms are those of a stack; each column is computed once and where it is asked for.
+    """Some cases of one day whose terms are those of a stack.
 
-    `known` (n,): the truth is known. `priced` (m,) are the rows with known truth and a matrix; columns of these have m
-    rows and say so.
+    `known` (n,): the truth is known; `taken` (n,): the action really taken, where nobody told otherwise the one
+    decided; `has_matrix` (n,); `priced` (m,) are the rows with known truth and a matrix.
     """
 
     stack: Stack
     mature: bool  # else no truth is known
-
-    @cached_property
-    def known(self) -> np.ndarray:
-        return np.asarray(self.truth != UNKNOWN)
-
-    @cached_property
-    def has_matrix(self) -> np.ndarray:
-        return np.asarray(~np.isnan(self.expected) & self.stack.stated)
-
-    @cached_property
-    def priced(self) -> np.ndarray:
-        return np.flatnonzero(self.known & self.has_matrix)
-
-    @cached_property
-    def taken(self) -> np.ndarray:
-        """(n,): the action that was really taken, where nobody told otherwise the one decided."""
-        return np.where(self.action == UNKNOWN, self.choice, self.action)
+    known: np.ndarray
+    taken: np.ndarray
+    has_matrix: np.ndarray
+    priced: np.ndarray
 
     def payoffs(self, rows: Any, way: np.ndarray) -> np.ndarray:
         """(rows, K): what the actions (n,) of a way earn in each class."""
@@ -92,46 +89,26 @@ class Slice(Cases):
         return np.asarray(self.stack.matrices[self.term[rows], self.truth[rows], way[rows]])
 
     @cached_property
-    def decided(self) -> np.ndarray:
-        """(m,): what the decisions earn by their matrix."""
-        return self.earned(self.priced, self.choice)
-
-    @cached_property
-    def promised(self) -> np.ndarray:
-        """(m,): the benefit that was expected of the decisions."""
-        return np.asarray(self.expected[self.priced])
-
-    @cached_property
-    def risks(self) -> Risk:
-        """Of the decisions, (m,)."""
-        return risk(self.probabilities[self.priced], self.payoffs(self.priced, self.choice))
-
-    @cached_property
-    def overridden(self) -> np.ndarray:
-        """(m,): whether another action was really taken."""
-        return np.asarray((self.taken != self.choice)[self.priced])
-
-    @cached_property
-    def taken_earned(self) -> np.ndarray:
-        """(m,): what the actions really taken earn by their matrix."""
-        return self.earned(self.priced, self.taken)
-
-    @cached_property
-    def received(self) -> np.ndarray:
-        """(m,): the benefit that was told, else `taken_earned`."""
-        told = self.benefit[self.priced]
-        return np.where(np.isnan(told), self.taken_earned, told)
-
-    @cached_property
-    def taken_promise(self) -> tuple[np.ndarray, Risk]:
-        """(m,) each: the benefit that the model expected of the actions really taken, and how that varies."""
-        other, promised, logit, width = self.overridden, self.promised, self.risks.logit, self.risks.width
+    def money(self) -> Money:
+        """See `Money`."""
+        rows, told = self.priced, self.benefit[self.priced]
+        promised, risks = self.expected[rows], risk(self.probabilities[rows], self.payoffs(rows, self.choice))
+        other = (self.taken != self.choice)[rows]
+        earned, taken_promised, taken_risks = self.earned(rows, self.taken), promised, risks
         if other.any():
-            rows = self.priced[other]
-            P, payoffs = self.probabilities[rows], self.payoffs(rows, self.taken)
-            own, promised, logit, width = risk(P, payoffs), promised.copy(), logit.copy(), width.copy()
-            promised[other], logit[other], width[other] = (P * payoffs).sum(axis=1), own.logit, own.width
-        return promised, Risk(logit, width)
+            P, payoffs = self.probabilities[rows[other]], self.payoffs(rows[other], self.taken)
+            taken_promised, taken_risks = promised.copy(), risks.copy()
+            taken_promised[other], taken_risks[:, other] = (P * payoffs).sum(axis=1), risk(P, payoffs)
+        return Money(
+            decided=self.earned(rows, self.choice),
+            promised=promised,
+            risks=risks,
+            overridden=other,
+            taken_earned=earned,
+            taken_promised=taken_promised,
+            taken_risks=taken_risks,
+            received=np.where(np.isnan(told), earned, told),
+        )
 
 
 def settled(cases: Cases, immature: int | None) -> Cases:
@@ -150,48 +127,42 @@ def slices(
     """
     mature = immature is None or cases.day < immature
     cases = settled(cases, immature)
-    for stack, term, places in _stacks(cases, alike):
-        _, K, A = stack.matrices.shape
-        size = min(AT_ONCE, max(ROW_CELLS // (K * A), 1))
-        for begin in range(0, len(term), size):
-            some = slice(begin, begin + size)
-            yield _slice(cases, stack, mature, term[some], some if places is None else places[some])
-
-
-def _stacks(cases: Cases, alike: Callable[[Terms], Hashable]) -> Iterator[tuple[Stack, np.ndarray, np.ndarray | None]]:
-    """Terms of bounded size together, the term of each of their cases, and which cases these are; None for all."""
-    parts: dict[Hashable, list[int]] = {}
+    kinds = defaultdict[Hashable, list[int]](list)
     for i, one in enumerate(cases.terms):
         kind = one.version, one.classes, one.actions, one.benefits is None, alike(one)
-        parts.setdefault(kind, []).append(i)
-    few = [
-        part[begin : begin + size]
-        for part in parts.values()
-        for size in [max(CELLS // (len(cases.terms[part[0]].classes) * len(cases.terms[part[0]].actions)), 1)]
-        for begin in range(0, len(part), size)
-    ]
-    if len(few) == 1:
-        yield Stack.of(cases.terms), cases.term, None
-        return
+        kinds[kind].append(i)
+    few: list[list[int]] = []  # terms whose matrices are held together
+    for same in kinds.values():
+        one = cases.terms[same[0]]
+        size = max(CELLS // (len(one.classes) * len(one.actions)), 1)
+        few += [same[begin : begin + size] for begin in range(0, len(same), size)]
     part_of, place = np.empty((2, len(cases.terms)), dtype=np.intp)
     for number, part in enumerate(few):
         part_of[part], place[part] = number, np.arange(len(part))
-    order = np.argsort(part_of[cases.term], kind="stable")
+    order = np.argsort(part_of[cases.term], kind="stable") if len(few) > 1 else np.arange(len(cases))
     ends = np.cumsum(np.bincount(part_of[cases.term], minlength=len(few)))
     for part, rows in zip(few, np.split(order, ends[:-1]) if few else [], strict=True):
-        if len(rows):
-            yield Stack.of([cases.terms[i] for i in part]), place[cases.term[rows]], rows
+        stack = Stack.of([cases.terms[i] for i in part])
+        size = min(AT_ONCE, max(ROW_CELLS // (len(stack.classes) * len(stack.actions)), 1))
+        for begin in range(0, len(rows), size):
+            some: Any = rows[begin : begin + size]
+            yield _slice(cases, stack, mature, place, slice(None) if len(some) == len(cases) else some)
 
 
-def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any) -> Slice:
+def _slice(cases: Cases, stack: Stack, mature: bool, place: np.ndarray, rows: Any) -> Slice:
     columns = {field.name: getattr(cases, field.name) for field in fields(cases)}
     columns = {name: own[rows] if isinstance(own, np.ndarray) else own for name, own in columns.items()}
+    known, has_matrix = columns["truth"] != UNKNOWN, ~np.isnan(columns["expected"]) & stack.stated
     own = {
         "terms": stack.terms,
-        "term": term,
+        "term": place[columns["term"]],
         "ids": None,
         "probabilities": columns["probabilities"][:, : len(stack.classes)],
         "shadows": {name: chosen[rows] for name, chosen in cases.shadows.items()},
         "instances": cases.instances and np.array(cases.instances, dtype=object)[rows].tolist(),
+        "known": known,
+        "taken": np.where(columns["action"] == UNKNOWN, columns["choice"], columns["action"]),
+        "has_matrix": has_matrix,
+        "priced": np.flatnonzero(known & has_matrix),
     }
     return Slice(**columns | own, stack=stack, mature=mature)

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from app.decisions.benefit import least
-from app.evidence.intervals import FEWEST, Mean, MeanSums, Risk, risk
+from app.decisions.benefit import least, losses
+from app.evidence.intervals import FEWEST, Mean, MeanSums, risk
 from app.evidence.sequence import Sequence as Betting
 from app.evidence.truths import payoff_range, weighted
 from app.outcomes.decision import UNKNOWN, Label
@@ -32,8 +32,8 @@ def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
     """The actions (n,) that rows (n,) of a slice would have by their probabilities, had none been drawn."""
     best: np.ndarray = part.choice[rows]
     drawn = np.flatnonzero(part.propensity[rows] <= 0.5)  # the best action has a propensity above one half
-    P, losses = part.probabilities[rows[drawn]], part.stack.losses[part.term[rows[drawn]]]
-    best[drawn] = least(np.einsum("nk,nka->an", P, losses), P.shape[1])
+    P, regrets = part.probabilities[rows[drawn]], losses(part.stack.matrices[part.term[rows[drawn]]])
+    best[drawn] = least(np.einsum("nk,nka->an", P, regrets), P.shape[1])
     return best
 
 
@@ -122,22 +122,22 @@ class Ways:
     differing: Counter[str] = field(default_factory=Counter)  # cases in which it decided otherwise
 
     def add(self, part: Slice) -> None:
-        rows = part.priced
+        rows, money = part.priced, part.money
         if not len(rows):
             return
         half = np.zeros(len(part), dtype=bool)
         half[rows] = (self.perfect.count + np.arange(len(rows))) % 2 == 0  # goes on from slice to slice
-        self.decided += float(part.decided.sum())
+        self.decided += float(money.decided.sum())
         self.perfect.compare(part, part.choice, None)
         self.most_probable.compare(part, part.choice, likely_actions(part))
         for number, side in enumerate((half, ~half)):
             own = np.where(side, part.choice, UNKNOWN)
             for place, label in enumerate(part.stack.actions):
                 self.singles[label, number].compare(part, own, np.full(len(part), place))
-        if part.overridden.any():
-            self.overrides.compare(part, part.choice, way(part, others := rows[part.overridden], part.taken[others]))
+        if money.overridden.any():
+            self.overrides.compare(part, part.choice, way(part, others := rows[money.overridden], part.taken[others]))
         told = ~np.isnan(part.benefit[rows])
-        self.told.add((part.received - part.taken_earned)[told], part.day)
+        self.told.add((money.received - money.taken_earned)[told], part.day)
         for name, chosen in part.shadows.items():
             asked = rows[chosen[rows] != UNKNOWN]
             gains = part.payoffs(asked, chosen) - part.payoffs(asked, part.choice)  # in every class
@@ -233,8 +233,7 @@ class Exploration:
         earned = M[each, np.maximum(truth, 0)]
         ways: list[np.ndarray] = []
         for way in (best, likely_actions(part)[rows]):
-            own = risk(P, M[each, :, way])
-            ways += (earned[each, way], model[each, way], own.logit, own.width)
+            ways += (earned[each, way], model[each, way], *risk(P, M[each, :, way]))
         labels = np.array([self.labels.setdefault(label, len(self.labels)) for label in part.stack.actions])
         actions = np.full(len(rows), self.action_sets.setdefault(part.stack.actions, len(self.action_sets)))
         codes = labels[part.choice[rows]], labels[best]
@@ -257,7 +256,7 @@ class Exploration:
         reached = doubt is None and _reached(known, chance, best)
         ways = {}
         for name, own in (("without_exploration", kept[5:9]), ("most_probable", kept[9:13])):
-            found = weighted(known & (chance > 0), chance, own[0], own[1], Risk(own[2], own[3]))
+            found = weighted(known & (chance > 0), chance, own[0], own[1], own[2:])
             ways[name] = {
                 "ips": amount(found.ips, _IPS),
                 "dr": amount(found.dr, _DR),
