@@ -14,7 +14,6 @@ import orjson
 from pydantic import BaseModel, Field, RootModel, StrictBool, WithJsonSchema
 
 from app.access.caller import Caller
-from app.arrays import TILE
 from app.decisions.benefit import Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.features import Schema
@@ -369,9 +368,6 @@ def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
     if model.bounds is None:
         return []
     least, greatest = model.bounds
-    low, high = _ends(X) if len(X) > TILE else (X, X)
-    if not (np.count_nonzero(least > low) or np.count_nonzero(greatest < high)):  # nearly always; faster than `any`
-        return []
     far = (least > X) | (greatest < X)
     counts = np.count_nonzero(far, axis=0)
     found = []
@@ -383,18 +379,6 @@ def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
             f" {card.low:g} to {card.high:g}"
         )
     return found
-
-
-def _ends(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest value of each column, NaN apart, of more than `TILE` rows."""
-    cut = len(X) - len(X) % TILE
-    tiles = X[:cut].reshape(cut // TILE, TILE * X.shape[1])
-
-    def end(of: np.ufunc) -> np.ndarray:
-        found: np.ndarray = of.reduce(np.concatenate((of.reduce(tiles).reshape(TILE, X.shape[1]), X[cut:])))
-        return found
-
-    return end(np.fmin), end(np.fmax)
 
 
 def _with_contributions(model: Loaded, X: np.ndarray, answer: Answer) -> Answer:

@@ -54,16 +54,9 @@ def test_arrays_are_read_in_their_memory_order():
         np.asfortranarray(np.arange(6).reshape(2, 3)),
         np.arange(3, dtype=">f4"),
     ):
-        for body in (column_bodies.npy(array) + b"more", bytearray(column_bodies.npy(array) + b"more")):
-            read = npy.array_of_npy(body, free)
-            assert read.tolist() == array.tolist()
-            assert read.flags.writeable
-
-
-def test_an_array_in_memory_that_can_be_changed_is_not_copied():
-    body = bytearray(column_bodies.npy(np.arange(6.0)))
-
-    assert np.shares_memory(npy.array_of_npy(body, free), np.frombuffer(body, np.uint8))
+        read = npy.array_of_npy(column_bodies.npy(array) + b"more", free)
+        assert read.tolist() == array.tolist()
+        assert read.flags.writeable
 
 
 def test_empty_lists_count_as_sets(service, monkeypatch):

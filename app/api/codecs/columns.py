@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +16,12 @@ from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
-from app.data.arrow_text import decoded_bytes, first_longer, index_columns, place_of
+from app.data.arrow_text import decoded_bytes, first_longer, index_columns
 from app.data.values import floats, is_number, is_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
-from app.text import MAX_POSITIONS, MISSING, refused_category
+from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, refused_category
 from app.usecases.predict import Rows
 
 Words = Mapping[str, Collection[str]]
@@ -163,58 +162,18 @@ def _check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
 def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
     """A column of strings, plain or a dictionary, as what `Schema.encode` makes of feature `j`, and its warnings.
 
-    A word of a dictionary is looked up once, however many rows have it. Raises Invalid at `/row/column`.
+    Raises Invalid at `/row/column` of words that no category may be.
     """
-    codes = np.full(len(column), np.nan)
-    lookup = _Lookup(schema.features[j].categories)
-    count, start, example = 0, 0, ""
-    first: list[int] = []
-    for chunk in column.chunks:
-        found, unseen = lookup.rows(chunk)
-        codes[start : start + len(chunk)] = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        if number := unseen.true_count:
-            _check_words(chunk, unseen, start, j)
-            example = example if count else str(chunk[unseen.index(True).as_py()].as_py())
-            count += number
-            if len(first) < MAX_POSITIONS:
-                found_at = np.flatnonzero(unseen.to_numpy(zero_copy_only=False))[:MAX_POSITIONS]
-                first += (start + found_at).tolist()
-        start += len(chunk)
-    return codes, [schema.unseen(j, first, count, len(column), example)] if count else []
-
-
-class _Lookup:
-    """Positions of words in a list of categories."""
-
-    def __init__(self, categories: tuple[str, ...]) -> None:
-        self._categories = categories
-        self._known: dict[tuple[int, ...], tuple[Any, Any]] = {}
-
-    def rows(self, chunk: Any) -> tuple[Any, Any]:
-        """The position of each row's word, null where it is missing or unseen; and whether it is unseen."""
-        if not pa.types.is_dictionary(chunk.type):
-            return self._find(chunk)
-        words = chunk.dictionary  # chunks may share a dictionary, which then is the same buffers
-        place = place_of(words)
-        if place not in self._known:
-            self._known[place] = self._find(words)
-        found, unseen = self._known[place]
-        return found.take(chunk.indices), unseen.take(chunk.indices).fill_null(False)
-
-    def _find(self, words: Any) -> tuple[Any, Any]:
-        found = pc.index_in(words, value_set=pa.array(self._categories, words.type))
-        return found, pc.and_(words.is_valid(), found.is_null())
-
-
-def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
-    """Invalid at the unseen words that no category may be; `start` is the number of the chunk's first row."""
-    coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-    used = coded.indices.filter(unseen).unique()
-    odd = [code for code, word in zip(used, coded.dictionary.take(used).to_pylist(), strict=True) if _odd(word)]
-    if odd:
-        rows = np.flatnonzero(pc.is_in(coded.indices, value_set=pa.array(odd, used.type)))
-        reject(Flaw(pointer(start + i, j), _odd(chunk[int(i)].as_py()) or "") for i in rows)
-
-
-def _odd(word: str) -> str | None:
-    return refused_category(word) if word else None
+    if (row := first_longer(column, MAX_CATEGORY)) >= 0:  # a dictionary may have a long word for many rows
+        raise Invalid.at(pointer(row, j), refused_category(str(column[row])) or "")
+    words = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    found = pc.index_in(words, value_set=pa.array(schema.features[j].categories, words.type))
+    codes = found.cast(pa.float64()).to_numpy()
+    unseen = np.flatnonzero(pc.and_(words.is_valid(), found.is_null()).to_numpy())
+    if not unseen.size:
+        return codes, []
+    if odd := [word for word in words.take(unseen).unique().to_pylist() if word and refused_category(word)]:
+        rows = np.flatnonzero(pc.is_in(words, value_set=pa.array(odd, words.type)))
+        reject(Flaw(pointer(i, j), refused_category(words[int(i)].as_py()) or "") for i in rows)
+    example = words[int(unseen[0])].as_py()
+    return codes, [schema.unseen(j, unseen[:MAX_POSITIONS].tolist(), unseen.size, len(words), example)]

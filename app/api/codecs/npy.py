@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
-from fastapi import Request, Response
+from fastapi import Response
 
 from app.api.codecs.json import in_header
 from app.api.codecs.media_types import NPY
@@ -21,19 +21,8 @@ _ENDLESS = 1 << 63  # items, of which no array has as many
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-async def changeable_body(request: Request) -> bytearray:
-    """The request's body, in memory that an array of its numbers may use."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-    return body
-
-
-def array_of_npy(body: bytes | bytearray, charge: Charge) -> np.ndarray:
-    """A .npy file of integers or floats, of any shape, as float64. Never unpickles; checks the shape against the size.
-
-    The numbers of a bytearray are not copied if they need not be.
-    """
+def array_of_npy(body: bytes, charge: Charge) -> np.ndarray:
+    """A .npy file of integers or floats as float64, of the shape that fits its size. Never unpickles."""
     try:
         file = io.BytesIO(body[:_MAX_NPY_HEADER])
         version = np.lib.format.read_magic(file)
@@ -56,7 +45,7 @@ def array_of_npy(body: bytes | bytearray, charge: Charge) -> np.ndarray:
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
 
 
-def rows_of_npy(body: bytes | bytearray, schema: Schema, charge: Charge) -> Rows:
+def rows_of_npy(body: bytes, schema: Schema, charge: Charge) -> Rows:
     """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
     if schema.categorical:
         raise Invalid.at(

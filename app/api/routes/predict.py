@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from app.api.codecs.answers import NOTHING, WRITTEN, Answered, Carried, carried_of_ids, encode
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Frame, document_of, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR
-from app.api.codecs.npy import array_of_npy, changeable_body, rows_of_npy
+from app.api.codecs.npy import array_of_npy, rows_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
@@ -133,12 +133,12 @@ def _asked_of_long(body: bytes) -> Asked | None:
     return Asked(sent, rows)
 
 
-def _asked_of_columns(request: Request, kind: str, body: bytes | bytearray) -> Asked:
+def _asked_of_columns(request: Request, kind: str, body: bytes) -> Asked:
     """A body of columns, the other fields being query parameters."""
     charge = charge_of(request)
     if kind != NPY:
         beside = read_query(request, PredictTable, _TEXT_FIELDS)
-        sheet = Sheet(kind, bytes(body), beside, charge)
+        sheet = Sheet(kind, body, beside, charge)
         check_source(beside, given=False, instances=True)
         return Asked(beside, lambda model: sheet.rows(model.schema))
     sent = read_query(request, PredictFields, _TEXT_FIELDS)
@@ -268,11 +268,10 @@ async def predict(request: Request) -> Response:
     chooses the format of the answer in the same way; where it names none of them the answer is JSON.
     """
     kind = media_type_of_body(request, _READERS)
-    body: bytes | bytearray = await (changeable_body(request) if kind == NPY else request.body())
+    body = await request.body()
     if kind == JSON:
-        return await answered(request, len(body), lambda: _asked_of_json(request, bytes(body)))
-    if kind != NPY:
-        kind, body = await unpacked(request, kind, bytes(body))
+        return await answered(request, len(body), lambda: _asked_of_json(request, body))
+    kind, body = await unpacked(request, kind, body)
     return await answered(request, len(body), lambda: _asked_of_columns(request, kind, body))
 
 
