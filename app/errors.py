@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 
 MAX_ERRORS = 20  # of a problem document: enough to see the pattern, where a request may hold millions
 _MAX_CAUSES = 10
@@ -66,6 +66,34 @@ class Flaw:
 
     loc: str
     msg: str
+
+
+def flaws_of(details: Iterable[Any], sent: Any) -> list[Flaw]:
+    """Pydantic's first findings about `sent`, one for each place: each alternative of a union finds its own."""
+    found: dict[str, dict[str, None]] = {}
+    for each in islice(details, MAX_ERRORS):
+        loc = pointer(*_steps(each, sent))
+        found.setdefault(loc, {})[words_of(each)] = None
+    return [Flaw(loc, "; or ".join(words)) for loc, words in found.items()]
+
+
+def _steps(found: Any, sent: Any) -> Iterator[int | str]:
+    """The steps that exist in `sent`, where pydantic adds the names of the types that it tried on the way; and the name
+    of what is missing, or tells the types apart.
+    """
+    for step in found["loc"]:
+        if (isinstance(sent, dict) and step in sent) or (isinstance(sent, list) and step in range(len(sent))):
+            yield step
+            sent = sent[step]
+    if found["type"] == "missing":
+        yield found["loc"][-1]
+    elif (field := found.get("ctx", {}).get("discriminator", "")).startswith("'"):
+        yield field.strip("'")
+
+
+def words_of(found: Any) -> str:
+    """Pydantic's message, or that of our own check."""
+    return str(found["ctx"]["error"]) if found["type"] == "value_error" else str(found["msg"])
 
 
 class PayoffError(Exception):

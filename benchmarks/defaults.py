@@ -115,11 +115,10 @@ def ours(kind: str, **changed: Any) -> Callable[[Task], Any]:
     """The service's learner with its defaults, but for those changed."""
 
     def fit(task: Task) -> Any:
-        one, parameters = resolve({"kind": kind, **changed})
+        one = resolve({"kind": kind, **changed})
         built = one.build(
-            parameters,
             categorical_features=task.categorical,
-            benefits=task.B if one.uses_benefits(parameters) else None,
+            benefits=task.B if one.uses_benefits else None,
             random_state=task.seed,
         )
         return built.fit(task.X, task.y)
@@ -216,7 +215,7 @@ def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
 
 
 def trains_with_benefits(name: str) -> bool:
-    return name in TRAINED_RIVALS or (name in KINDS and KINDS[name].takes("benefits"))
+    return name in TRAINED_RIVALS or (name in KINDS and resolve({"kind": name}).takes("benefits"))
 
 
 def run(

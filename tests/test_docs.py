@@ -12,6 +12,7 @@ import pytest
 from app.access.caller import Scope
 from app.api.errors import STATUSES
 from app.learners.catalogue import KINDS
+from app.learners.parameters import request_of
 from app.retrieval.losses import LOSSES
 from app.settings import Settings
 from app.usecases.rules import Rule
@@ -62,7 +63,7 @@ def test_every_learner_is_listed_with_its_parameters():
         row = re.search(rf"^\| `{kind}` \|.*\|(.*)\|$", page, re.MULTILINE)
 
         assert row, kind
-        assert re.findall(r"`(\w+)`", row[1]) == [parameter.name for parameter in entry.parameters]
+        assert re.findall(r"`(\w+)`", row[1]) == [*request_of(entry)(kind=kind).parameters]
 
 
 def test_every_scope_is_listed():

@@ -71,11 +71,9 @@ def home_with(home, names):
     registry = open_registry(str(home / "models"), database)
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     for name in names:
-        kind, parameters = resolve({"kind": name} | SMALL.get(name, {}))
-        several = kind.labels == "several"
-        model = kind.build(parameters, benefits=np.eye(2), random_state=0).fit(
-            X, np.eye(2, dtype=int)[y] if several else y
-        )
+        asked = resolve({"kind": name} | SMALL.get(name, {}))
+        several = asked.estimator.labels == "several"
+        model = asked.build(benefits=np.eye(2), random_state=0).fit(X, np.eye(2, dtype=int)[y] if several else y)
         labels = {"classes": [0, 1], "class_priors": {"0": 0.5, "1": 0.5}}
         if several:
             labels = {"classes": ["a", "b"], "labels": ["a", "b"], "class_priors": {"a": 0.5, "b": 0.5}}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -58,34 +57,6 @@ class InferenceError(BaseModel):
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route declares in `responses=` for the problems it can answer with; `openapi` describes them."""
     return {status: {} for status in statuses}
-
-
-def flaws_of(details: Iterable[Any], sent: Any) -> list[errors.Flaw]:
-    """Pydantic's first findings about `sent`, one for each place: each alternative of a union finds its own."""
-    found: dict[str, dict[str, None]] = {}
-    for each in islice(details, errors.MAX_ERRORS):
-        loc = errors.pointer(*_steps(each, sent))
-        found.setdefault(loc, {})[_words(each)] = None
-    return [errors.Flaw(loc, "; or ".join(words)) for loc, words in found.items()]
-
-
-def _steps(found: Any, sent: Any) -> Iterator[int | str]:
-    """The steps that exist in `sent`, where pydantic adds the names of the types that it tried on the way; and the name
-    of what is missing, or tells the types apart.
-    """
-    for step in found["loc"]:
-        if (isinstance(sent, dict) and step in sent) or (isinstance(sent, list) and step in range(len(sent))):
-            yield step
-            sent = sent[step]
-    if found["type"] == "missing":
-        yield found["loc"][-1]
-    elif (field := found.get("ctx", {}).get("discriminator", "")).startswith("'"):
-        yield field.strip("'")
-
-
-def _words(found: Any) -> str:
-    """Pydantic's message, or that of our own check."""
-    return str(found["ctx"]["error"]) if found["type"] == "value_error" else str(found["msg"])
 
 
 def problem(
@@ -185,7 +156,9 @@ def install(app: FastAPI) -> None:
     async def validation(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         found = error.errors()  # about parameters: `routing.read` checks bodies
-        return respond(errors.Invalid.of(errors.Flaw(errors.pointer(each["loc"][1]), _words(each)) for each in found))
+        return respond(
+            errors.Invalid.of(errors.Flaw(errors.pointer(each["loc"][1]), errors.words_of(each)) for each in found)
+        )
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -22,9 +22,8 @@ from starlette.types import Receive, Scope, Send
 from app.access.caller import Caller
 from app.api.codecs.json import INLINE_BYTES, check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
-from app.api.errors import flaws_of
 from app.api.gate import GatedRoute, charge_of
-from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, below, pointer, reject, unknown
+from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, below, flaws_of, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.usecases.matrices import HasMatrix
 from app.usecases.ports import Ports

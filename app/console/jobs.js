@@ -252,17 +252,20 @@ class LearnerForm {
 function parameter(schema) {
   const shown = schema.default === undefined || schema.default === null ? "none" : JSON.stringify(schema.default).replaceAll('"',
     "");
-  if (schema.enum || schema.type === "boolean") {
+  /** @type {any[]} */
+  const forms = schema.anyOf ?? [schema];
+  if (forms.every((form) => form.enum || form.type === "boolean" || form.type === "null")) {
     /** @type {unknown[]} */
-    const values = schema.enum ?? [true, false];
+    const values = forms.flatMap((form) => form.enum ?? (form.type === "null" ? [null] : [true, false]));
     const input = select([["", `default (${shown})`],
       ...values.map((one, i) => [String(i), one === null ? "none" : String(one)])], "");
     return [input, () => (input.value === "" ? undefined : values[Number(input.value)])];
   }
-  const types = [schema.type ?? []].flat();
-  if (types.length && types.every((/** @type {string} */ type) => ["number", "integer", "null"].includes(type))) {
-    const input = numberInput({ step: types.includes("number") ? null : 1, min: schema.minimum,
-      max: schema.maximum, placeholder: `default ${shown}` });
+  const types = forms.map((form) => form.type ?? "object");
+  if (types.every((type) => ["number", "integer", "null"].includes(type))) {
+    const { minimum, maximum } = forms[0];
+    const input = numberInput({ step: types.includes("number") ? null : 1, min: minimum, max: maximum,
+      placeholder: `default ${shown}` });
     return [input, () => numberIn(input) ?? undefined];
   }
   const input = h("input", { placeholder: `default ${shown}` });

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
 from app.acquisition.session import Prices
 from app.decisions.benefit import decide, row_benefits
@@ -20,7 +21,6 @@ from app.learners.forest_chain import ForestChain
 from app.learners.gradient_boosting import GradientBoosting
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
-from app.learners.parameters import Range
 from app.learners.random_forest import RandomForest
 from app.learners.stepwise import Stepwise, net_benefits, prices_of
 from app.learners.unseen import log_losses, mean_and_error, near_best, unseen
@@ -90,9 +90,10 @@ class Automatic(Learner):
     first is taken.
     """
 
+    name: ClassVar = "auto"
     max_seconds: Annotated[
         float,
-        Range(0, 1e6, above=True),
+        Field(gt=0, le=1e6),
         "Seconds of work, estimated from the size of the table, after which no further candidate is tried; the first is"
         " always tried. `warnings` of the job name the others.",
     ] = 60.0

@@ -132,6 +132,8 @@ class Learner(Estimator):
     Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method used).
     """
 
+    name: ClassVar[str] = ""
+    """Its kind in requests."""
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     """What it can predict; of several, a parameter `task` chooses."""
     labels: ClassVar[str] = "one"
@@ -142,8 +144,6 @@ class Learner(Estimator):
     """Whether the columns of a benefit matrix may be any actions, and not only the classes."""
     asks: ClassVar[bool] = False
     """Whether its models answer `/acquire`."""
-    alternatives: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Pairs of parameters of which one at most is given."""
     _fewest: ClassVar[int] = 20
     """Rows outside of the most common class from which `auto` calibrates."""
 

@@ -105,6 +105,7 @@ class BenefitLogistic(Logistic):
     `converged_`. Raises Invalid at `/benefits/…` where the matrix gives no positive eta.
     """
 
+    name: ClassVar = "benefit_logistic"
     needs_benefits: ClassVar = True
 
     one_vs_rest: Annotated[

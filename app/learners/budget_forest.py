@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
 from app.learners.base import check_sizes
 from app.learners.loading import compiled
-from app.learners.parameters import Range
 from app.learners.stepwise import Stepwise, prices_of
 from app.learners.unseen import best_calibration
 
@@ -52,29 +52,30 @@ class BudgetForest(Stepwise):
     O(trees x rows x features x depth).
     """
 
+    name: ClassVar = "budget_forest"
     budget: Annotated[
         float | None,
-        Range(0, LARGEST),
+        Field(ge=0, le=LARGEST),
         "Maximum mean price per row of all features that the forest uses; null is no limit.",
     ] = None
     alpha: Annotated[
         float | None,
-        Range(0),
+        Field(ge=0),
         "Number of misclassified rows of a class allowed at a leaf: a larger number makes shallower, cheaper trees;"
         " null chooses on validation rows.",
     ] = None
     cost_exponent: Annotated[
         float | None,
-        Range(0, 1),
+        Field(ge=0, le=1),
         "Exponent of the price in the split rule: 0 uses prices for ties only, 1 in proportion; null chooses on"
         " validation rows.",
     ] = None
     n_estimators: Annotated[
         int | None,
-        Range(1, 10_000),
+        Field(ge=1, le=10_000),
         "Maximum number of trees; null takes the number, up to 40, with the least validation error.",
     ] = None
-    max_depth: Annotated[int | None, Range(0), "Maximum depth of a tree; null is no limit."] = None
+    max_depth: Annotated[int | None, Field(ge=0), "Maximum depth of a tree; null is no limit."] = None
     feature_costs: Prices | Sequence[float] | None = None
 
     def predict(self, X: np.ndarray) -> np.ndarray:

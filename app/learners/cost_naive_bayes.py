@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
 from app.decisions.explanations import Contributions, of_terms
 from app.learners.base import Learner
 from app.learners.linear import FEW, softmax, summed
-from app.learners.parameters import Calibration, Range
+from app.learners.parameters import Calibration
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,15 @@ class CostNaiveBayes(Learner):
     (the posterior displayed there is misprinted; the rule is right).
     """
 
+    name: ClassVar = "cost_naive_bayes"
     _fewest: ClassVar = 10
 
     alpha: Annotated[
         float,
-        Range(1e-10, 1e6),
+        Field(ge=1e-10, le=1e6),
         "Rows added to every value of every feature in each class, so that no value counts as impossible.",
     ] = 1.0
-    bins: Annotated[int, Range(2, 256), "Maximum number of bins of about equal counts for a number."] = 10
+    bins: Annotated[int, Field(ge=2, le=256), "Maximum number of bins of about equal counts for a number."] = 10
     calibration: Calibration = "auto"
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Tables:

@@ -7,11 +7,11 @@ from dataclasses import field
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
 from app.acquisition.session import Prices
 from app.learners.base import Learner, check_sizes
 from app.learners.loading import compiled
-from app.learners.parameters import Range
 from app.learners.stepwise import prices_of
 from app.progress import part
 
@@ -31,28 +31,29 @@ class ForestChain(Learner):
     O(steps trees rows features depth).
     """
 
+    name: ClassVar = "forest_chain"
     steps: Annotated[
         int | None,
-        Range(1, 1000),
+        Field(ge=1, le=1000),
         "Maximum number of features in the order; null is 22 with equal prices, else all that the search places.",
     ] = None
     greedy: Annotated[
         int | None,
-        Range(1, 1000),
+        Field(ge=1, le=1000),
         "Number of features that the search places by held-out loss and price, from the 20 most important ones and"
         " those that are free; with equal prices the next important ones follow; null is 10 with equal prices, else"
         " all of these.",
     ] = None
     least: Annotated[
         float | None,
-        Range(0, 1e6),
+        Field(ge=0, le=1e6),
         "The search ends when no feature lowers the held-out log loss by this; null is 0.001, or with equal prices no"
         " such limit.",
     ] = None
-    n_estimators: Annotated[int, Range(1, 1000), "Number of trees of each forest."] = 40
+    n_estimators: Annotated[int, Field(ge=1, le=1000), "Number of trees of each forest."] = 40
     min_samples_leaf: Annotated[
         int | None,
-        Range(1),
+        Field(ge=1),
         "Minimum number of rows in a leaf; null is 5 in the first two forests and with fewer than 1,000 rows, else 1,"
         " or what has clearly less loss on held-out rows, and more with over 20,000.",
     ] = None

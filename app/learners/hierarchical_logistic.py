@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from app.errors import Invalid, below, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
-from app.learners.parameters import Inner, Majority
+from app.learners.logistic import Logistic
+from app.learners.parameters import Majority
 from app.progress import part
 
 
@@ -52,16 +53,14 @@ class HierarchicalLogistic(Learner):
     Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
     """
 
+    name: ClassVar = "hierarchical_logistic"
     majority: Majority = None
     first: Annotated[
-        Learner | None,
-        Inner(("kernel_logistic", "benefit_logistic")),
+        KernelLogistic | BenefitLogistic | None,
         "The model that separates the majority class from all others; benefit_logistic trains with the benefits, those"
         " of the minority classes combined by their shares.",
     ] = None
-    second: Annotated[
-        Learner | None, Inner(("kernel_logistic", "logistic")), "The model that separates the minority classes."
-    ] = None
+    second: Annotated[KernelLogistic | Logistic | None, "The model that separates the minority classes."] = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 
     model_: Stages = field(init=False, repr=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from app.errors import Invalid, sent
 from app.learners.base import Learner
@@ -15,7 +16,7 @@ from app.learners.design import Design
 from app.learners.linear import LARGEST, LinearScorer, softmax
 from app.learners.loading import scikit
 from app.learners.logistic import chosen_transform
-from app.learners.parameters import Majority, Range, Strength
+from app.learners.parameters import Majority, Strength
 from app.progress import part
 
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (cover
@@ -101,19 +102,20 @@ class KernelLogistic(Learner):
     Benefit-based classification, section on HCSKLR (the cost-blind model by Zhu and Hastie).
     """
 
+    name: ClassVar = "kernel_logistic"
     kernel: Annotated[Literal["rbf", "linear", "polynomial"], "The similarity of two rows."] = "rbf"
     gamma: Annotated[
         float | None,
-        Range(1e-10, 1e10),
+        Field(ge=1e-10, le=1e10),
         "Scale of rbf, exp(-gamma distance^2), and of polynomial, (gamma a.b + 1)^degree; null is one over the summed"
         " variance of the scaled features.",
     ] = None
-    degree: Annotated[int, Range(1, 20), "Degree of the polynomial kernel."] = 3
+    degree: Annotated[int, Field(ge=1, le=20), "Degree of the polynomial kernel."] = 3
     C: Strength = 1.0
     majority: Majority = None
     n_components: Annotated[
         int | None,
-        Range(1, 5000),
+        Field(ge=1, le=5000),
         "Nystroem landmarks: rows that span the functions; null is all rows of a small table, 1000 of a large one.",
     ] = None
     numeric_transform: str = "auto"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class Logistic(Learner):
     of steps. A row costs one product.
     """
 
+    name: ClassVar = "logistic"
     C: Strength = 1.0
     calibration: Calibration = "auto"
     numeric_transform: str = "auto"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 from scipy.special import expit, logit
 
 from app.arrays import F32, F64, I32, U8
@@ -18,7 +19,7 @@ from app.learners.design import Design
 from app.learners.linear import Linear
 from app.learners.loading import compiled, scikit
 from app.learners.logistic import Logistic, chosen_transform
-from app.learners.parameters import Amount, Calibration, Range, Strength
+from app.learners.parameters import Amount, Calibration, Strength
 from app.progress import part
 
 if TYPE_CHECKING:  # see `base`
@@ -166,6 +167,7 @@ class MultilabelLogistic(Multilabel):
     Answering a row costs one product, in a chain one per label.
     """
 
+    name: ClassVar = "multilabel_logistic"
     C: Strength = 1.0
     calibration: Calibration = "auto"
     chain: Annotated[bool, "Whether each label's model also uses the probabilities of the labels before it."] = False
@@ -311,12 +313,13 @@ class MultilabelForest(Multilabel):
     six forests, one without calibration; answering costs O(trees x (depth + L)) a row.
     """
 
-    n_estimators: Annotated[int, Range(1, 10_000), "Number of trees."] = 100
+    name: ClassVar = "multilabel_forest"
+    n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100
     max_features: Annotated[
         Amount,
         "Features considered for a split: a number, a fraction, or the root or logarithm of all; null is all.",
     ] = "sqrt"
-    min_samples_leaf: Annotated[int, Range(1), "Minimum number of rows in a leaf."] = 2
+    min_samples_leaf: Annotated[int, Field(ge=1), "Minimum number of rows in a leaf."] = 2
     calibration: Calibration = "auto"
 
     neighbours_: Neighbours = field(init=False, repr=False)

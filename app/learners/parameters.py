@@ -1,45 +1,27 @@
 """A learner's parameters, declared once: annotations of its estimator, such as
-`n_estimators: Annotated[int, Range(1, 10_000), "Number of trees."] = 100`.
+`n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100`.
 
 What requests may say, the OpenAPI document, the checks of `fit` and the card follow from them. Parameters without such
-an annotation are not for requests.
+an annotation are not for requests. A parameter whose types are learners is a learner of one of these kinds, by default
+of the first.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.json_schema import WithJsonSchema
 
-from app.errors import Invalid, below, pointer
+from app.acquisition.session import Prices
+from app.errors import Invalid, below, flaws_of, pointer
 from app.text import MAX_NAME
-
-
-@dataclass(frozen=True)
-class Range:
-    """The least and the largest number, inclusively; the least exclusively with `above`."""
-
-    low: float | None = None
-    high: float | None = None
-    above: bool = False
-
-
-@dataclass(frozen=True)
-class Called:
-    """The parameter's name in requests, where Python has that word for itself."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Inner:
-    """The parameter is a learner of one of these kinds, by default of the first."""
-
-    kinds: tuple[str, ...]
-
 
 Calibration = Annotated[
     Literal["auto", "isotonic", "sigmoid", "none"],
@@ -48,127 +30,145 @@ Calibration = Annotated[
 ]
 Strength = Annotated[
     float,
-    Range(1e-10, 1e10),
+    Field(ge=1e-10, le=1e10),
     "Inverse strength of the L2 penalty: smaller values keep coefficients smaller.",
 ]
 Majority = Annotated[
-    int | str | None,
+    int | Annotated[str, Field(max_length=MAX_NAME)] | None,
     "The majority class, to which the other classes are compared; null is the most common class.",
 ]
-Amount = int | float | Literal["sqrt", "log2"] | None
+Count = Annotated[int, Field(ge=1)]
+Amount = Count | Annotated[float, Field(gt=0, le=1)] | Literal["sqrt", "log2"] | None
 """Of features: a number, a fraction, or the root or logarithm of all; None is all."""
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a kind of learner.
+class LearnerRequest(BaseModel):
+    """What a request says of a learner: its kind and all parameters, defaults filled in; a learner inside is another.
 
-    `low` and `high` bound numbers and integers, inclusively, `low` exclusively with `above_low`. `choices` are the
-    words of a choice, words that an integer parameter takes besides integers, or the kinds of an inner learner. A label
-    is a class, as the training labels write it. An amount is a word among the choices, a fraction above 0 up to 1.0
-    (decimal point), or an integer from 1. `optional` admits null. `attribute` is the estimator's name for it.
+    An integer is written without a decimal point, and a boolean is no number.
     """
 
-    name: str
-    attribute: str
-    type: Literal["number", "integer", "choice", "boolean", "label", "amount", "learner"]
-    default: Any
-    doc: str
-    low: float | None = None
-    high: float | None = None
-    above_low: bool = False
-    choices: tuple[str, ...] = ()
-    optional: bool = False
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    def check(self, value: Any) -> Any:
-        """The value as the estimator takes it; raises Invalid (at `""`) with what is allowed.
+    kind: str
+    estimator: ClassVar[Any]
+    """The class that it is about."""
 
-        A boolean is no number, and an integer is written without a decimal point. A learner is only checked for
-        its form here.
-        """
-        if (value is None and self.optional) or self._fits(value):
-            return float(value) if self.type == "number" and value is not None else value
-        null = " or null" if self.optional else ""
-        raise Invalid.at("", f"{self.name} takes {self.allowed()}{null}, not {_shown(value)}")
-
-    def allowed(self) -> str:
-        """What the parameter takes, in words."""
-        words = " or ".join(self.choices)
-        limits = [] if self.low is None else [f"{'above' if self.above_low else 'at least'} {self.low:g}"]
-        limits += [] if self.high is None else [f"at most {self.high:g}"]
-        number = "a number" if self.type == "number" else "an integer"
-        return {
-            "choice": "one of " + ", ".join(self.choices),
-            "boolean": "true or false",
-            "label": "a class, as the labels write it: a string or an integer",
-            "amount": f"{words}, a fraction above 0 up to 1.0, or an integer of at least 1",
-            "learner": f"a learner of kind {words}",
-        }.get(self.type, f"{words} or " * bool(words) + " ".join([number, " and ".join(limits)]).strip())
-
-    def _fits(self, value: Any) -> bool:
-        if self.type in ("boolean", "learner"):
-            return isinstance(value, bool if self.type == "boolean" else dict)
-        if isinstance(value, str):
-            return len(value) <= MAX_NAME if self.type == "label" else value in self.choices
-        if self.type == "choice" or isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        if self.type == "amount":
-            return value >= 1 if isinstance(value, int) else 0 < value <= 1
-        return (isinstance(value, int) or self.type == "number") and self._within(value)
-
-    def _within(self, value: float) -> bool:
+    @classmethod
+    def checked(cls, said: Mapping[str, Any], unknown: Literal["forbid", "ignore"] = "forbid") -> Self:
+        """From names and values; Invalid with every flaw, at the name."""
         try:
-            finite = math.isfinite(value)
-        except OverflowError:  # an integer beyond the floats
-            return False
-        above = self.low is None or value > self.low or (value == self.low and not self.above_low)
-        return finite and above and (self.high is None or value <= self.high)
+            return cls.model_validate(said, extra=unknown)
+        except ValidationError as error:
+            raise Invalid.of(flaws_of(error.errors(include_url=False, include_input=False), said)) from error
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All that it says but the kind, by the names of requests."""
+        return self.model_dump(by_alias=True, exclude={"kind"})
+
+    @property
+    def regresses(self) -> bool:
+        """Whether the learner predicts a number, and not a class."""
+        return getattr(self, "task", "") == "regression"
+
+    @property
+    def uses_benefits(self) -> bool:
+        """Whether a benefit matrix changes what is trained: a model of models uses it where one inside does."""
+        inside = [one for _, one in self if isinstance(one, LearnerRequest)]
+        return self.takes("benefits") and (not inside or any(one.uses_benefits for one in inside))
+
+    @property
+    def needs_square(self) -> bool:
+        """Whether the benefit matrix needs a column for each class."""
+        return self.uses_benefits and not self.estimator.any_actions
+
+    @classmethod
+    def takes(cls, name: str) -> bool:
+        """Whether the learner trains with `benefits`, or with `feature_costs`."""
+        return any(one.name == name for one in fields(cls.estimator))
+
+    def naming(self, classes: Sequence[int | str], *, by_position: bool = False) -> Self:
+        """With every class that it names as `classes` write it, 1 and "1" being one, or as its position in them.
+
+        Raises Invalid at the parameter that names no class.
+        """
+        changed: dict[str, Any] = {}
+        for name, value in self:
+            if isinstance(value, LearnerRequest):
+                with below(pointer(name)):
+                    changed[name] = value.naming(classes, by_position=by_position)
+            elif name == "majority" and value is not None:
+                names = [str(known) for known in classes]
+                if str(value) not in names:
+                    raise Invalid.at(pointer(name), f"{name} is one of the classes: {', '.join(names[:20])}")
+                changed[name] = names.index(str(value)) if by_position else classes[names.index(str(value))]
+        return self.model_copy(update=changed)
+
+    def build(
+        self,
+        *,
+        categorical_features: Sequence[int] | None = None,
+        benefits: np.ndarray | None = None,
+        feature_costs: Prices | None = None,
+        classes: Sequence[int | str] | None = None,
+        random_state: int | None = None,
+    ) -> Any:
+        """The estimator, not fitted; inner learners are built, too.
+
+        `benefits` (K, A) and `feature_costs` reach estimators that train with them. With `classes` the estimator will
+        be fitted on positions in them, so a class that is named becomes its position. Raises Invalid where a matrix is
+        needed and absent, and at the parameter that names no class.
+        """
+        if self.estimator.needs_benefits and benefits is None:
+            raise Invalid.at("/benefits", f"{self.kind} trains with a benefit matrix; send one as benefits")
+        shared: dict[str, Any] = {
+            "categorical_features": categorical_features,
+            "random_state": random_state,
+            "benefits": benefits,
+        }
+        arguments = {k: value for k, value in {**shared, "feature_costs": feature_costs}.items() if self.takes(k)}
+        for name, value in self if classes is None else self.naming(classes, by_position=True):
+            if name != "kind":
+                arguments[name] = value.build(**shared) if isinstance(value, LearnerRequest) else value
+        return self.estimator(**arguments)
 
 
-def parameters_of(estimator: Any) -> tuple[Parameter, ...]:
-    """The parameters of an estimator's class that requests may set, in the order of its fields."""
+@cache
+def request_of(estimator: Any) -> type[LearnerRequest]:
+    """The model of requests about this class of estimators, described by the first paragraph of its docstring."""
     hints = get_type_hints(estimator, include_extras=True)
-    return tuple(
-        _parameter(field.name, field.default, hints[field.name])
-        for field in fields(estimator)
-        if field.init and get_origin(hints[field.name]) is Annotated
+    own = [one for one in fields(estimator) if one.init and get_origin(hints[one.name]) is Annotated]
+    declared: dict[str, Any] = {one.name: _field(hints[one.name], one.default) for one in own}
+    model = create_model(
+        estimator.name,
+        __base__=LearnerRequest,
+        __doc__=(inspect.getdoc(estimator) or "").partition("\n\n")[0].replace("\n", " "),
+        **{"kind": (Literal[estimator.name], ...), **declared},
     )
+    model.estimator = estimator
+    return model
 
 
-def _parameter(attribute: str, default: Any, hint: Any) -> Parameter:
-    kind, *extras = get_args(hint)
-    parts = set(get_args(kind) or (kind,)) if get_origin(kind) is not Literal else {kind}
-    words = next((get_args(part) for part in parts if get_origin(part) is Literal), ())
-    notes = {type(extra): extra for extra in extras}
-    types: dict[frozenset[type], Any] = {
-        frozenset({int, float}): "amount", frozenset({int, str}): "label", frozenset({int}): "integer",
-        frozenset({float}): "number", frozenset({bool}): "boolean",
-    }  # fmt: skip
-    bounds, inner = notes.get(Range, Range()), notes.get(Inner)
-    plain = frozenset(part for part in parts if part is not NoneType and get_origin(part) is not Literal)
-    return Parameter(
-        notes[Called].name if Called in notes else attribute, attribute,
-        "learner" if inner else types.get(plain, "choice"), {"kind": inner.kinds[0]} if inner else default, notes[str],
-        bounds.low, bounds.high, bounds.above, inner.kinds if inner else words, NoneType in parts and not inner,
-    )  # fmt: skip
+def _field(hint: Any, default: Any) -> tuple[Any, Any]:
+    doc = next(one for one in hint.__metadata__ if isinstance(one, str))
+    kinds: list[Any] = [one for one in get_args(get_args(hint)[0]) if is_dataclass(one)]
+    inner: list[Any] = [request_of(one) for one in kinds]
+    if not inner:
+        return Annotated[hint, Field(description=doc)], default
+    schema = WithJsonSchema({"description": doc})  # generators of clients fail at an object within alternatives
+    return Annotated[reduce(or_, inner), Field(discriminator="kind"), schema], inner[0](kind=kinds[0].name)
 
 
 def check_arguments(estimator: Any) -> None:
-    """Raise Invalid at the first parameter whose value in the estimator is not allowed; NumPy scalars count as numbers.
+    """Raise Invalid at the parameters whose values in the estimator are not allowed; NumPy scalars count as numbers.
 
-    Classes and inner learners are the estimator's own to check.
+    Inner learners check their own when they are fitted.
     """
-    for parameter in parameters_of(type(estimator)):
-        value = getattr(estimator, parameter.attribute)
-        if parameter.type not in ("label", "learner"):
-            with below(pointer(parameter.name)):
-                parameter.check(value.item() if isinstance(value, np.generic) else value)
-
-
-def _shown(value: Any) -> str:
-    """A value, short enough for a message."""
-    try:
-        text = repr(value)
-    except RecursionError:
-        return "something nested too deeply"
-    return text if len(text) <= 40 else text[:37] + "…"
+    kind: Any = type(estimator)
+    model, values = request_of(kind), {"kind": kind.name}
+    for name, field in model.model_fields.items():
+        if name != "kind" and not isinstance(field.default, LearnerRequest):
+            value = getattr(estimator, name)
+            values[field.alias or name] = value.item() if isinstance(value, np.generic) else value
+    model.checked(values)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from app.learners.base import ALL, Dealt
 from app.learners.loading import compiled
-from app.learners.parameters import Amount, Calibration, Range
+from app.learners.parameters import Amount, Calibration, Count
 from app.learners.stepwise import Stepwise
 
 _LEAVES = (1, 2, 5)
@@ -24,15 +25,15 @@ class RandomForest(Stepwise):
     Fitted: as `Stepwise`, and `min_samples_leaf_`. Answering costs O(trees x depth) a row.
     """
 
-    n_estimators: Annotated[int, Range(1, 10_000), "Number of trees."] = 100
+    name: ClassVar = "random_forest"
+    n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100
     max_features: Annotated[
         Amount,
         "Features considered for a split: a number, a fraction, or the root or logarithm of all; null is all. With all"
         " features the trees ask for more of the same ones, so `/acquire` asks for fewer.",
     ] = "sqrt"
     min_samples_leaf: Annotated[
-        int | Literal["auto"],
-        Range(1),
+        Count | Literal["auto"],
         "Minimum number of rows in a leaf; auto is 1, 2 or 5, by the log loss of rows out of bag.",
     ] = "auto"
     calibration: Calibration = "auto"

@@ -69,6 +69,7 @@ class ScoreCalibrator(Learner):
     sentences about what such rows can tell.
     """
 
+    name: ClassVar = "score_calibrator"
     _fewest: ClassVar = 10
 
     calibration: Calibration = "auto"

@@ -125,10 +125,10 @@ class AcquisitionModel:
 def asker(model: Loaded) -> AcquisitionModel:
     """The model made ready (use `Loaded.once`); Invalid at /model where its kind cannot be asked feature by feature."""
     kind, fitted = model.card.learner.kind, model.card.fitted
-    if fitted.get("acquire") != ACQUIRES and (kind not in KINDS or not KINDS[kind].stepwise):
-        able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
+    if fitted.get("acquire") != ACQUIRES and (kind not in KINDS or not KINDS[kind].asks):
+        able = " or ".join(name for name, other in KINDS.items() if other.asks)
         chosen = fitted.get("chosen")  # of several learners, by one that compares them
-        advice = f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].stepwise else f"train {able}"
+        advice = f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].asks else f"train {able}"
         raise Invalid.at("/model", f"the learner {kind!r} of {model.name!r} cannot say what to ask next; {advice}")
     names = model.schema.names
     prices = parse_prices(model.card.feature_costs, names)

@@ -13,7 +13,7 @@ from app.data.store import Draft
 from app.decisions.metrics import rank_area
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
-from app.learners.catalogue import SCORE_CALIBRATOR
+from app.learners.score_calibrator import ScoreCalibrator
 from app.usecases import jobs
 from app.usecases.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
 from app.usecases.labelled_rows import as_probabilities, check_class_names, class_codes
@@ -85,7 +85,7 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
     parameters = {"calibration": asked.method, "input": given, "classes": list(classes)}
     spec = TrainSpec(
         model=asked.model,
-        learner=LearnerSpec(kind=SCORE_CALIBRATOR.name, parameters=parameters),
+        learner=LearnerSpec(kind=ScoreCalibrator.name, parameters=parameters),
         dataset=draft.content,
         holdout=asked.holdout,
     )

@@ -23,6 +23,7 @@ from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
+from app.learners.parameters import LearnerRequest
 from app.usecases import jobs
 from app.usecases.benefit import lead_of, standings_of
 from app.usecases.datasets import EXAMPLE_ID, find_named
@@ -72,7 +73,7 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
     if dataset.classes is None or len(dataset.labels) > 1:
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
     resolved = _resolved(asked.learners)
-    square = any(kind.needs_square(parameters) for kind, parameters in resolved)
+    square = any(learner.needs_square for learner in resolved)
     B, actions = needed_matrix(asked, dataset.classes, square=square)
     spec = CompareSpec(
         dataset=dataset.id,
@@ -90,41 +91,39 @@ def names(learners: Sequence[LearnerSpec]) -> list[str]:
     return [_name(learner.kind, learner.parameters) for learner in learners]
 
 
-_Resolved = tuple[catalogue.Kind, dict[str, Any]]
-
-
-def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[_Resolved]:
-    learners: list[_Resolved] = []
+def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[LearnerRequest]:
+    learners: list[LearnerRequest] = []
 
     def flaws() -> Iterator[Flaw]:
         """What is wrong, until there is enough of it: finding names that are like others takes a while."""
         for i, one in enumerate(sent):
             try:
-                kind, parameters = catalogue.resolve(one)
+                learner = catalogue.resolve(one)
             except Invalid as error:
                 yield from error.under(pointer("learners", i)).flaws
                 continue
-            if kind.labels == "several":
-                what = f"{kind.name} predicts several labels; rules decide about one"
+            if learner.estimator.labels == "several":
+                what = f"{learner.kind} predicts several labels; rules decide about one"
                 yield Flaw(pointer("learners", i, "kind"), what)
-            if kind.regresses(parameters):
+            if learner.regresses:
                 yield Flaw(pointer("learners", i, "task"), "regression predicts numbers; rules decide about classes")
-            learners.append((kind, parameters))
+            learners.append(learner)
 
     reject(flaws(), _INCOMPARABLE)
     return learners
 
 
-def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[int | str]) -> list[LearnerSpec]:
+def _buildable(resolved: Sequence[LearnerRequest], B: np.ndarray, classes: Sequence[int | str]) -> list[LearnerSpec]:
     """The learners as the job will build them, each once: labels are written as the data set's classes are."""
     learners: list[LearnerSpec] = []
     flaws: list[Flaw] = []
-    for i, (kind, parameters) in enumerate(resolved):
+    for i, one in enumerate(resolved):
         try:
-            learner = LearnerSpec(kind=kind.name, parameters=built(kind, parameters, B, classes))
+            named = built(one, B, classes)
         except Invalid as error:
             flaws.extend(placed(error, pointer("learners", i)).flaws)
             continue
+        learner = LearnerSpec(kind=named.kind, parameters=named.parameters)
         if learner in learners:
             flaws.append(Flaw(pointer("learners", i), "the same learner with the same parameters is there already"))
         learners.append(learner)
@@ -133,7 +132,7 @@ def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[i
 
 
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
-    _, defaults = catalogue.resolve({"kind": kind})
+    defaults = catalogue.resolve({"kind": kind}).parameters
     changed = [f"{name}={_worded(value)}" for name, value in parameters.items() if value != defaults[name]]
     return f"{kind}({', '.join(changed)})" if changed else kind
 
@@ -238,7 +237,7 @@ def _tried(
 ) -> _Fit | Invalid:
     """Fit on the rows that are not `held` out, and evaluate on the others; or the reason why that is impossible."""
     try:
-        estimator = catalogue.kind_of(learner.kind).build(learner.parameters, **building)
+        estimator = catalogue.stored(learner.kind, learner.parameters).build(**building)
         with progress.part(*where):
             began = perf_counter()
             fit(estimator, X[~held], y[~held])

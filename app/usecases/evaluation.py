@@ -15,7 +15,6 @@ from app.decisions.benefit import Prepared
 from app.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
 from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from app.jobs.job import Job
-from app.learners import catalogue
 from app.learners.catalogue import ACQUIRES
 from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, LearnerCard
 from app.registry.loaded import Holdout
@@ -146,8 +145,7 @@ def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
     """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
-    kind = spec.learner.kind
-    if not _is_stepwise(estimator, kind):
+    if not estimator.stepwise:
         return {}
     rows = rows[simulate.evenly(len(rows))]
     names = table.schema.names
@@ -159,16 +157,12 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
     return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
 
 
-def _is_stepwise(estimator: Any, kind: str) -> bool:
-    return bool(estimator.stepwise if hasattr(estimator, "stepwise") else catalogue.kind_of(kind).stepwise)
-
-
-def _findings(estimator: Any, kind: str, features: Sequence[str], benefits: np.ndarray | None) -> dict[str, Any]:
+def _findings(estimator: Any, features: Sequence[str], benefits: np.ndarray | None) -> dict[str, Any]:
     """What the fit found, as far as this kind of learner reports it, and whether it answers `/acquire`."""
     names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     found |= estimator.findings() if hasattr(estimator, "findings") else {}
-    found |= {"acquire": ACQUIRES} if _is_stepwise(estimator, kind) else {}
+    found |= {"acquire": ACQUIRES} if estimator.stepwise else {}
     estimator = getattr(estimator, "winner", estimator)
     if hasattr(estimator, "staircase"):
         steps = estimator.staircase(benefits)
@@ -218,7 +212,7 @@ def card_of(
         seed=spec.seed,
         fit_seconds=fit_seconds,
         warnings=warnings,
-        fitted=_findings(estimator, spec.learner.kind, table.schema.names, spec.benefit_matrix),
+        fitted=_findings(estimator, table.schema.names, spec.benefit_matrix),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, time
@@ -21,6 +21,7 @@ from app.decisions.benefit import oddities
 from app.errors import Invalid, NotFound, below
 from app.jobs.job import Job
 from app.learners import catalogue
+from app.learners.parameters import LearnerRequest, request_of
 from app.outcomes.decision import DAY
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
@@ -36,8 +37,7 @@ from app.usecases.evaluation import (
     split_rows,
 )
 from app.usecases.feature_costs import FeatureCosts, parse_prices
-from app.usecases.fields import Name, Names, Text, WireModel
-from app.usecases.learner_schema import learner_schema
+from app.usecases.fields import Name, Names, Text, WireModel, few
 from app.usecases.matrices import MatrixFields, Stakes, read_matrix, refuse_actions
 from app.usecases.ports import Ports
 from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
@@ -51,7 +51,9 @@ Label = Annotated[
     Any,
     WithJsonSchema({"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-Learner = TypeAliasType("Learner", Annotated[dict[str, Any], WithJsonSchema(learner_schema())])  # one schema, by name
+_KINDS = [request_of(kind).model_json_schema() for kind in catalogue.KINDS.values()]
+Learner = TypeAliasType("Learner", Annotated[dict[str, Any], few(100, "fields"), WithJsonSchema({"oneOf": _KINDS})])
+"""One schema, by name."""
 
 
 class StoredData(WireModel):
@@ -108,30 +110,28 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     """
     caller.need_model(asked.model)
     with below("/learner"):
-        kind, parameters = catalogue.resolve(asked.learner)
-    dataset, draft = _dataset(ports, asked.data, caller, numbers=kind.regresses(parameters))
-    spec = _specification(asked, kind, parameters, dataset)
+        learner = catalogue.resolve(asked.learner)
+    dataset, draft = _dataset(ports, asked.data, caller, numbers=learner.regresses)
+    spec = _specification(asked, learner, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
         spec = spec.model_copy(update={"dataset": draft.content})  # the same when the order is repeated with its key
     return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
 
 
-def _specification(
-    asked: TrainRequest, kind: catalogue.Kind, parameters: Mapping[str, Any], dataset: Dataset
-) -> TrainSpec:
-    _check_labels(kind, dataset)
-    _check_task(kind, parameters, dataset)
-    classes = () if kind.regresses(parameters) else dataset.classes or ()
-    stakes = _stakes(asked, classes, kind, square=kind.needs_square(parameters))
+def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Dataset) -> TrainSpec:
+    _check_labels(learner, dataset)
+    _check_task(learner, dataset)
+    classes = () if learner.regresses else dataset.classes or ()
+    stakes = _stakes(asked, classes, learner)
     B, actions = (None, None) if stakes is None else stakes
     try:
-        parameters = built(kind, parameters, B, classes)
+        named = built(learner, B, classes)
     except Invalid as error:
         raise placed(error) from error
     return TrainSpec(
         model=asked.model,
-        learner=LearnerSpec(kind=kind.name, parameters=parameters),
+        learner=LearnerSpec(kind=named.kind, parameters=named.parameters),
         dataset=dataset.id,
         benefits=None if B is None else B.tolist(),
         actions=actions,
@@ -142,24 +142,25 @@ def _specification(
     )
 
 
-def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:
-    if dataset.multilabel == (kind.labels == "several"):
+def _check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
+    labels = learner.estimator.labels
+    if dataset.multilabel == (labels == "several"):
         return
-    able = " or ".join(other.name for other in catalogue.KINDS.values() if other.labels != kind.labels)
+    able = " or ".join(other.name for other in catalogue.KINDS.values() if other.labels != labels)
     one, there = ("one label", str(len(dataset.labels))) if dataset.multilabel else ("several labels", "one")
-    raise Invalid.at("/learner/kind", f"{kind.name} predicts {one}, and this data set has {there}: choose {able}")
+    raise Invalid.at("/learner/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}")
 
 
-def _check_task(kind: catalogue.Kind, parameters: Mapping[str, Any], dataset: Dataset) -> None:
+def _check_task(learner: LearnerRequest, dataset: Dataset) -> None:
     """Numbers are regressed on, words are classes, and integers can be either."""
-    if kind.regresses(parameters):
+    if learner.regresses:
         if isinstance((dataset.classes or (0,))[0], str):
             raise Invalid.at("/learner/task", "regression needs numbers, and the labels are words: take classification")
-    elif dataset.classes is None and len(kind.tasks) > 1:
+    elif dataset.classes is None and len(learner.estimator.tasks) > 1:
         raise Invalid.at("/learner/task", "the labels of this data set are numbers, not classes: take regression")
     elif dataset.classes is None:
         able = " or ".join(other.name for other in catalogue.KINDS.values() if "regression" in other.tasks)
-        what = f"{kind.name} predicts classes, and the labels of this data set are numbers"
+        what = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
         raise Invalid.at("/learner/kind", f"{what}: choose {able} with task regression")
 
 
@@ -174,20 +175,20 @@ def _dataset(
     return draft.dataset, draft
 
 
-def _stakes(sent: TrainRequest, classes: Sequence[object], kind: catalogue.Kind, *, square: bool) -> Stakes | None:
-    """The matrix as sent; what trains with it (`square`) needs the classes for columns. Numbers have no classes."""
+def _stakes(sent: TrainRequest, classes: Sequence[object], learner: LearnerRequest) -> Stakes | None:
+    """The matrix as sent; what trains with it may need the classes for columns. Numbers have no classes."""
     if not sent.stated:
-        if kind.needs_benefits:
-            raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
+        if learner.estimator.needs_benefits:
+            raise Invalid.at("/benefits", f"{learner.kind} trains with a benefit matrix; send one")
         refuse_actions(sent)
         return None
     if not classes:
         raise Invalid.at(
             sent.place, "a benefit matrix is for classes, and this learner predicts a number; leave it out"
         )
-    if kind.labels == "several":
+    if learner.estimator.labels == "several":
         raise Invalid.at(sent.place, "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
-    return read_matrix(sent, classes, square=square)
+    return read_matrix(sent, classes, square=learner.needs_square)
 
 
 def listed_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:
@@ -257,16 +258,14 @@ def placed(error: Invalid, learner: str = "/learner", features: Sequence[str] = 
     return error.under(learner)
 
 
-def built(
-    kind: catalogue.Kind, parameters: Mapping[str, Any], benefits: np.ndarray | None, classes: Sequence[int | str]
-) -> dict[str, Any]:
-    """The parameters, their labels as the classes are written, of a learner that can be built with them.
+def built(learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]) -> LearnerRequest:
+    """The request with the classes that it names as they are written, if its learner can be built.
 
     What the estimator's making already shows to be wrong is said now, not by a job that fails: Invalid where the
     learner is the argument, or at /benefits.
     """
-    named = kind.naming(parameters, classes)
-    kind.build(named, benefits=benefits, classes=classes)
+    named = learner.naming(classes)
+    named.build(benefits=benefits, classes=classes)
     return named
 
 
@@ -351,13 +350,13 @@ def _table(ports: Ports, job: Job, spec: TrainSpec) -> Table:
     table = ports.datasets.table(job.dataset or spec.dataset)
     if "classes" in spec.learner.parameters:  # of a calibration, whose probabilities keep the order of the request
         return table.with_classes(spec.learner.parameters["classes"])
-    return table.as_numbers() if catalogue.kind_of(spec.learner.kind).regresses(spec.learner.parameters) else table
+    learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
+    return table.as_numbers() if learner.regresses else table
 
 
 def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
     """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
-    estimator = catalogue.kind_of(spec.learner.kind).build(
-        spec.learner.parameters,
+    estimator = catalogue.stored(spec.learner.kind, spec.learner.parameters).build(
         categorical_features=list(table.schema.categorical),
         benefits=spec.benefit_matrix,
         feature_costs=spec.prices(table.schema.names),

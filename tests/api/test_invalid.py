@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-from tests.conftest import two_class_rows
-from tests.messages import says
-
 WRONG = [None, True, -1, 0.5, 10**30, "", "x" * 300, "No Name", [], [[]], [None], {}, {"x/y": 1}, {"kind": "x"}]
 WRONG_TEXTS = ["", "x" * 300, "No Name", "-1", "0", "1.5", "1e3", "\u00e9", "9" * 30]
 PLACES = {
@@ -96,9 +93,3 @@ def test_every_wrong_value_of_every_parameter_is_refused_at_its_name(service, wa
                 if response.status_code == 422:
                     places = [error["loc"].lower() for error in response.json()["errors"]]
                     assert f"/{name.lower()}" in places, (path, name, text, response.text)
-
-
-def test_an_unknown_parameter_of_a_learner_suggests_one(service):
-    learner = {"kind": "random_forest", "n_estimator": 1}
-    answer = service.post("/train", json={"model": "m", "learner": learner, "data": two_class_rows(20)})
-    assert answer.json()["errors"] == [says("/learner/n_estimator", "'n_estimator'", "'n_estimators'")]

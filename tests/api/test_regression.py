@@ -177,7 +177,6 @@ def test_rows_sent_along_with_an_order_to_regress_are_numbers(service):
     [
         ({"data": two_class_rows(40)}, "/data/labels"),
         ({"benefits": [[1.0]]}, "/benefits"),
-        ({"learner": {**TREE, "budget": 3}}, "/learner/budget"),
         ({"learner": {**TREE, "depth": 9}}, "/learner/depth"),
         ({"learner": {**TREE, "lambda": -1}}, "/learner/lambda"),
         ({"learner": {**TREE, "task": "ranking"}}, "/learner/task"),

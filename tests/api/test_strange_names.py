@@ -35,13 +35,7 @@ ORDERS: list[tuple[str, dict[str, Any]]] = [
     ("POST /acquire", CASE | {"feature_costs": [{"feature": name, "cost": 1} for name in STRANGE]}),
     ("POST /acquire/simulate", {"model": "wood", "rows": [MANY], "labels": ["ill"]}),
     ("POST /acquire/simulate", {"model": "wood", "rows": [INSTANCE], "labels": ["ill"], "feature_costs": MANY}),
-    ("POST /train", TRAINING | {"learner": {"kind": "logistic"} | MANY}),
-    (
-        "POST /train",
-        TRAINING | {"learner": {"kind": "hierarchical_logistic", "second": {"kind": "kernel_logistic"} | MANY}},
-    ),
     ("POST /train", TRAINING | {"learner": {"kind": "budget_forest"}, "feature_costs": PRICES | MANY}),
-    ("POST /compare", {"dataset": "", "benefits": BENEFITS, "learners": [{"kind": "logistic"} | MANY] * 20}),
 ]
 
 

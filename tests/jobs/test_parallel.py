@@ -76,7 +76,8 @@ def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
     schema = Schema(tuple(Feature(name, "number") for name in "abcde"))
     table = Table(schema=schema, X=X, y=y, classes=("no", "yes"), labels=("label",), digest="")
     learners = [
-        {"kind": kind, "parameters": catalogue.resolve({"kind": kind})[1]} for kind in ("logistic", "cost_naive_bayes")
+        {"kind": kind, "parameters": catalogue.resolve({"kind": kind}).parameters}
+        for kind in ("logistic", "cost_naive_bayes")
     ]
     learners[0]["parameters"]["C"] = -1.0  # cannot be fitted, and spoils nothing
     order = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}

@@ -108,16 +108,13 @@ def test_scikit_learns_checks(estimator, check):
 
 def learner(name, task="classification", K=3, n=240):
     """A learner of this kind, not fitted, with a table for it."""
-    kind, parameters = resolve(
-        {"kind": name} | SMALL.get(name, {}) | ({"task": task} if len(KINDS[name].tasks) > 1 else {})
-    )
+    asked = resolve({"kind": name} | SMALL.get(name, {}) | ({"task": task} if len(KINDS[name].tasks) > 1 else {}))
+    kind = asked.estimator
     X, y, categorical = (*drawn(n), (3,)) if kind.labels == "several" else mixed(n, K, 0)
     if task == "regression":
         y = np.nan_to_num(X[:, 1]) + y
     classes = list(range(K)) if kind.labels == "one" and task != "regression" else None
-    model = kind.build(
-        parameters, categorical_features=list(categorical), benefits=np.eye(K), classes=classes, random_state=0
-    )
+    model = asked.build(categorical_features=list(categorical), benefits=np.eye(K), classes=classes, random_state=0)
     return model, X, y
 
 
@@ -249,12 +246,15 @@ def test_numbers_beyond_single_precision_are_refused_by_column(name):
 @pytest.mark.parametrize("name", ["budget_forest", "multilabel_forest", "random_forest"])
 def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
     """One split parts them: it is in the order of their classes."""
-    kind, parameters = resolve({"kind": name} | SMALL.get(name, {}))
     few = {"max_depth": 1} if name == "budget_forest" else {"min_samples_leaf": 50, "calibration": "none"}
     X = np.random.default_rng(0).integers(0, 9, (600, 1)).astype(float)
     y = np.isin(X[:, 0], [1, 4, 8]).astype(int)
-    labels = np.column_stack((y, y)) if kind.labels == "several" else y
-    model = kind.build(parameters | few, categorical_features=[0], random_state=0).fit(X, labels)
+    labels = np.column_stack((y, y)) if KINDS[name].labels == "several" else y
+    model = (
+        resolve({"kind": name} | SMALL.get(name, {}) | few)
+        .build(categorical_features=[0], random_state=0)
+        .fit(X, labels)
+    )
     np.testing.assert_array_equal(model.predict(X), labels)
 
 
@@ -300,8 +300,6 @@ def test_no_piece_of_a_fit_carries_the_table(name):
         (BudgetForest(feature_costs=[1, 2]), "/feature_costs"),
         (BudgetForest(feature_costs=[1, 2, -3, 4]), "/feature_costs/2"),
         (BudgetForest(feature_costs=Prices.unit(3)), "/feature_costs"),
-        (CostTree(budget=1, trade_off=1.0), "/budget"),
-        (CostTree(task="regression", budget=1, trade_off=1.0), "/budget"),
         (CostTree(feature_costs=[1, -1, 1, 1]), "/feature_costs/1"),
         (CostTree(task="regression", feature_costs=[1, 1]), "/feature_costs"),
         (KernelLogistic(majority="nobody"), "/majority"),

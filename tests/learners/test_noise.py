@@ -7,10 +7,11 @@ from app.decisions.benefit import decide, row_benefits
 from app.decisions.calibration import are_constant
 from app.learners.catalogue import KINDS, resolve
 from app.learners.logistic import Logistic
+from app.learners.parameters import request_of
 
 BENEFITS = np.array([[0.0, -1.0], [-5.0, 0.0]])
 QUICK = {"n_estimators": 30, "max_iter": 30}
-CALIBRATED = [kind for kind in KINDS.values() if any(one.name == "calibration" for one in kind.parameters)]
+CALIBRATED = [kind for kind in KINDS.values() if "calibration" in request_of(kind).model_fields]
 
 
 def noise(n, seed):
@@ -23,9 +24,10 @@ def unseen_posterior(kind, seed):
     """Probabilities (1000, 2) of fresh rows by the kind's defaults on 150 rows, and the classes."""
     X, y = noise(150, seed)
     new, truth = noise(1000, 1000 + seed)
-    _, parameters = resolve({"kind": kind.name})
-    parameters |= {name: value for name, value in QUICK.items() if name in parameters}
-    model = kind.build(parameters, benefits=BENEFITS if kind.needs_benefits else None, random_state=seed)
+    quick = {name: value for name, value in QUICK.items() if name in request_of(kind).model_fields}
+    model = resolve({"kind": kind.name, **quick}).build(
+        benefits=BENEFITS if kind.needs_benefits else None, random_state=seed
+    )
     if kind.labels == "one":
         return model.fit(X, y).posterior(new), truth
     p = model.fit(X, np.column_stack((y, noise(150, 2000 + seed)[1]))).posterior(new)[:, 0]

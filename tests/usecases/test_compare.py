@@ -22,6 +22,6 @@ from app.usecases.specs import LearnerSpec
     ],
 )
 def test_a_name_says_what_is_not_default(learner, name):
-    kind, parameters = resolve(learner)
+    asked = resolve(learner)
 
-    assert names([LearnerSpec(kind=kind.name, parameters=parameters)]) == [name]
+    assert names([LearnerSpec(kind=asked.kind, parameters=asked.parameters)]) == [name]

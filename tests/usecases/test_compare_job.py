@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,17 +11,16 @@ from app.data.dataset import Table
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.learners import catalogue
+from app.learners.base import Learner
 from app.usecases import compare
 from tests.conftest import two_class_rows
 
 
-class Stub:
+class Stub(Learner):
     """A learner whose every fit or answer goes wrong in one way, or that says that only its first fit converged."""
 
-    fits = 0
-
-    def __init__(self, way):
-        self.way = way
+    fits: ClassVar = 0
+    way: ClassVar = None
 
     def fit(self, _X, _y):
         if isinstance(self.way, Exception):
@@ -39,15 +39,10 @@ def compared(monkeypatch, *ways, with_logistic=True):
     y = np.array([label == "ill" for label in data["labels"]]).astype(int)
     schema = Schema((Feature("age", "number"), Feature("pulse", "number")))
     table = Table(schema=schema, X=X, y=y, classes=("healthy", "ill"), labels=("label",), digest="")
-    learners = [{"kind": "logistic", "parameters": catalogue.resolve({"kind": "logistic"})[1]}] * with_logistic
+    learners = [{"kind": "logistic", "parameters": catalogue.resolve({"kind": "logistic"}).parameters}] * with_logistic
     Stub.fits = 0
     for i, way in enumerate(ways):
-        kind = SimpleNamespace(
-            name=f"stub{i}",
-            parameters=(),
-            estimator=SimpleNamespace(alternatives=()),
-            build=lambda *_, way=way, **__: Stub(way),
-        )
+        kind = type(f"Stub{i}", (Stub,), {"name": f"stub{i}", "way": way})
         monkeypatch.setitem(catalogue.KINDS, f"stub{i}", kind)
         learners.append({"kind": f"stub{i}", "parameters": {}})
     done = {}

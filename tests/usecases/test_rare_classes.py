@@ -34,9 +34,9 @@ def table_of(counts, seed=0, apart=1.0):
 def warnings_of(learner, counts, part=0.25):
     table = table_of(counts)
     rows = split_rows(table.y, part, 0)
-    kind, parameters = resolve(learner)
-    benefits = None if not kind.takes("benefits") else np.eye(len(counts))
-    model = kind.build(parameters, benefits=benefits, random_state=0).fit(table.X[rows.train], table.y[rows.train])
+    asked = resolve(learner)
+    benefits = None if not asked.takes("benefits") else np.eye(len(counts))
+    model = asked.build(benefits=benefits, random_state=0).fit(table.X[rows.train], table.y[rows.train])
     return rare_classes(model, table, rows)
 
 
@@ -71,11 +71,11 @@ def test_of_many_classes_the_rarest_are_named():
 @pytest.mark.thorough
 def test_features_that_say_nothing_about_the_class_are_told(learner, counts):
     """Just where every prediction is the same: noise is found on some seeds, features that matter on none."""
-    kind, parameters = resolve({"kind": learner} | SMALL.get(learner, {}))
+    asked = resolve({"kind": learner} | SMALL.get(learner, {}))
     told = []
     for apart, seed in [(1.0, 0), *((0.0, seed) for seed in range(12))]:
         table = table_of(counts, seed, apart)
-        model = kind.build(parameters, random_state=0).fit(table.X, table.y)
+        model = asked.build(random_state=0).fit(table.X, table.y)
         told.append(bool(rare_classes(model, table, split_rows(table.y, 0.0, 0))))
         assert told[-1] == (np.ptp(model.posterior(table.X), axis=0).max() < 1e-9)
     assert not told[0]

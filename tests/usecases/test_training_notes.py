@@ -5,17 +5,18 @@ from types import SimpleNamespace
 import pytest
 
 from app.learners.catalogue import KINDS, resolve
+from app.learners.parameters import request_of
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes
 
-PRICED = [name for name, kind in KINDS.items() if kind.takes("feature_costs")]
+PRICED = [name for name, kind in KINDS.items() if request_of(kind).takes("feature_costs")]
 UNPRICED = "'benefits' did not choose the tree"
 COSTS = [{"feature": "a", "cost": 2}]
 
 
 def spec_of(kind="logistic", **changes):
-    found, parameters = resolve({"kind": kind} | changes.pop("parameters", {}))
-    learner = LearnerSpec(kind=found.name, parameters=parameters)
+    found = resolve({"kind": kind} | changes.pop("parameters", {}))
+    learner = LearnerSpec(kind=found.kind, parameters=found.parameters)
     return TrainSpec(model="m", learner=learner, dataset="ds", **changes)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from pydantic import Field
 
 from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.loading import compiled, scikit
-from app.learners.parameters import Called, Range
 from app.learners.stepwise import prices_of
 
 if TYPE_CHECKING:  # see `app.learners.base`
@@ -60,38 +60,38 @@ class CostTree(Learner):
     `cost_`, `error_`, `net_benefit_`. O(path x cycles x nodes x rows x columns).
     """
 
+    name: ClassVar = "cost_tree"
     task: Annotated[
         Literal["classification", "regression"],
         "The labels: classes, or numbers (regression), integers included.",
     ] = "classification"
-    depth: Annotated[int, Range(1, 8), "Maximum number of models on a path."] = 4
+    depth: Annotated[int, Field(ge=1, le=8), "Maximum number of models on a path."] = 4
     trade_off: Annotated[
         float | None,
-        Called("lambda"),
-        Range(0, LARGEST),
+        Field(alias="lambda", ge=0, le=LARGEST),
         "Weight of the expected price of a case relative to the loss; null trains a path of 20 values and takes the one"
         " with the least error on validation rows within the budget, or with benefits and feature_costs the largest net"
         " benefit.",
     ] = None
-    rho: Annotated[float, Range(0, 1e10), "L1 penalty on the weights, independent of prices."] = 1e-4
+    rho: Annotated[float, Field(ge=0, le=1e10), "L1 penalty on the weights, independent of prices."] = 1e-4
     budget: Annotated[
         float | None,
-        Range(0, LARGEST),
-        "Maximum mean price of a case on validation rows when lambda is null; null is no limit.",
+        Field(ge=0, le=LARGEST),
+        "Maximum mean price of a case on validation rows; null is no limit.",
     ] = None
     zero_tolerance: Annotated[
         float,
-        Range(0, 1e10),
+        Field(ge=0, le=1e10),
         "Weights up to this size become zero: features without weight are not asked for.",
     ] = 0.01
     features: Annotated[
         Literal["raw", "boosted"],
         "Inputs of the models: the features (raw), or small boosted trees of them (boosted), which are nonlinear.",
     ] = "raw"
-    weak_learners: Annotated[int, Range(1, 1000), "Boosting rounds, if features is boosted."] = 100
+    weak_learners: Annotated[int, Field(ge=1, le=1000), "Boosting rounds, if features is boosted."] = 100
     evaluation_cost: Annotated[
         float,
-        Range(0, LARGEST),
+        Field(ge=0, le=LARGEST),
         "Price of each boosted tree that a case needs, besides the features that the tree reads.",
     ] = 0.0
     standardise: bool = True
@@ -101,7 +101,6 @@ class CostTree(Learner):
     asks: ClassVar = True
     any_actions: ClassVar = True
     tasks: ClassVar = ("classification", "regression")
-    alternatives: ClassVar = (("lambda", "budget"),)
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         """Fit on rows (n, m), NaN where missing, and classes or numbers (n,); weights (n,) >= 0.
@@ -163,8 +162,6 @@ class CostTree(Learner):
         return tree
 
     def _check(self) -> None:
-        if self.trade_off is not None and self.budget is not None:
-            raise Invalid.at("/budget", "lambda and budget are mutually exclusive")
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:
