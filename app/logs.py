@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,6 @@ import structlog
 
 from app.errors import trace_of
 
-_waiting: list[dict[str, Any]] = []
 _LINE = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
 
@@ -33,7 +33,8 @@ def configure(level: str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    handler = _Output()
+    handler = logging.StreamHandler(sys.stdout)
+    logging.raiseExceptions = False  # a line that cannot be written is not worth the work that it is about
     renderer = structlog.processors.JSONRenderer(serializer=lambda line, **how: orjson.dumps(line, **how).decode())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -48,16 +49,6 @@ def configure(level: str) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = name != "uvicorn.access"  # the service writes a line for each request
-
-
-class _Output(logging.Handler):
-    """Standard output. It never raises: a line is not worth the work that it is about."""
-
-    failed = 0
-    loop: asyncio.AbstractEventLoop | None = None  # that writes what waits
-
-    def emit(self, record: logging.LogRecord) -> None:
-        _write(self.format(record).encode() + b"\n")
 
 
 def _where(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -79,47 +70,28 @@ def _log_thread_error(ended: threading.ExceptHookArgs) -> None:
         structlog.get_logger("payoff").error("unexpected error in a thread", thread=name, exc_info=ended.exc_value)
 
 
-_DECISION = "/outcomes/"  # an id follows
-
-
-def told_path(path: str) -> str:
-    """The path as logs have it: without the id of a decision, which may tell of a person."""
-    return path[: path.index(_DECISION) + len(_DECISION)] + "{id}" if _DECISION in path else path
-
-
-def write_request(line: dict[str, Any]) -> None:
-    """Write a line for one request, in the next turn of the event loop, which calls this: the answer goes first.
+class RequestLines:
+    """A line for each request, written in the next turn of the event loop, which adds it: the answer goes first.
 
     structlog would take a fifth of a prediction's time. Lines of one turn are written together. A process that is
     killed loses those of the turn at most, one that is stopped loses none.
     """
-    loop = asyncio.get_running_loop()
-    if not _waiting or loop is not _Output.loop:  # the one before may have ended
-        loop.call_soon(_write_waiting)
-        _Output.loop = loop
-    _waiting.append(line)
 
+    def __init__(self) -> None:
+        self._waiting: list[dict[str, Any]] = []
 
-def _write_waiting() -> None:
-    lines = _waiting.copy()
-    _waiting.clear()
-    _write(b"".join(map(_line, lines)))
+    def add(self, line: dict[str, Any]) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._waiting.append(line)
 
-
-def _line(line: dict[str, Any]) -> bytes:
-    line["event"], line["level"], line["timestamp"] = "request", "info", datetime.now(UTC)
-    return orjson.dumps(line, option=_LINE)
-
-
-def dropped() -> int:
-    """How many writes to standard output have failed: a full disk, or a reader that ended."""
-    return _Output.failed
-
-
-def _write(lines: bytes) -> None:
-    try:
-        output = sys.stdout.buffer
-        output.write(lines)
-        output.flush()
-    except (OSError, ValueError):  # ValueError: it is closed
-        _Output.failed += 1
+    def _write(self) -> None:
+        lines, self._waiting = self._waiting, []
+        for line in lines:
+            path, decision, _ = line["path"].partition("/outcomes/")
+            if decision:
+                line["path"] = f"{path}{decision}{{id}}"  # it may tell of a person
+            line["event"], line["level"], line["timestamp"] = "request", "info", datetime.now(UTC)
+        with suppress(OSError, ValueError):  # the latter where it is closed
+            sys.stdout.buffer.write(b"".join(orjson.dumps(line, option=_LINE) for line in lines))
+            sys.stdout.buffer.flush()

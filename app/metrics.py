@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from time import monotonic
-from typing import Any
 
 import structlog
 from prometheus_client import (
@@ -26,7 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import __version__, logs
+from app import __version__
 from app.errors import PayoffError
 from app.jobs.job import Job, Status
 from app.jobs.queue import Queue
@@ -91,22 +90,14 @@ class JobMetrics:
         self._ended = Counter("payoff_jobs_ended", "Jobs that ended here", ("kind", "status"), registry=registry)
         again = "Attempts after which the job had to be tried again"
         self._lost = Counter("payoff_job_attempts_lost", again, ("kind",), registry=registry)
-        took, waited = (
-            "From the beginning of a job's last attempt to its end",
-            "From a job's submission to its first attempt",
-        )
-        durations: dict[str, Any] = {"labelnames": ("kind",), "buckets": _JOB_BUCKETS, "registry": registry}
-        self._seconds = Histogram("payoff_job_seconds", took, **durations)
-        self._wait = Histogram("payoff_job_wait_seconds", waited, **durations)
+        took = "From the beginning of a job's last attempt to its end"
+        self._seconds = Histogram("payoff_job_seconds", took, ("kind",), buckets=_JOB_BUCKETS, registry=registry)
 
     def hear(self, job: Job) -> None:
-        """Count a job that has begun, was put back, or has ended, as its status says."""
+        """Count a job that was put back or has ended, as its status says."""
         if job.status is Status.QUEUED:
             self._lost.labels(job.kind).inc()
-        elif job.status is Status.RUNNING:
-            if job.attempt == 1 and job.started_at is not None:
-                self._wait.labels(job.kind).observe(max(job.started_at - job.created_at, 0.0))
-        else:
+        elif job.status is not Status.RUNNING:
             self._ended.labels(job.kind, job.status.value).inc()
             if job.started_at is not None and job.finished_at is not None:
                 self._seconds.labels(job.kind).observe(max(job.finished_at - job.started_at, 0.0))
@@ -126,12 +117,11 @@ def of_models(models: Registry) -> Iterator[Metric]:
 
 
 def of_stores() -> Iterator[Metric]:
-    """The stores of models and data sets, and the log, as far as this process saw them fail."""
+    """The stores, as far as this process saw them fail."""
     errors = CounterMetricFamily("payoff_storage_errors", "Calls that a store did not answer", labels=("store",))
     for name, count in (dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS", "PAYOFF_DECISIONS"), 0) | FAILURES).items():
         errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
     yield errors
-    yield CounterMetricFamily("payoff_log_writes_dropped", "Log writes that failed", logs.dropped())
 
 
 class DatabaseMetrics(Collector):

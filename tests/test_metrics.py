@@ -34,8 +34,6 @@ def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
     assert told.get_sample_value("payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"}) == 1
     assert told.get_sample_value("payoff_job_attempts_lost_total", {"kind": "train"}) == 1
     assert told.get_sample_value("payoff_job_seconds_sum", {"kind": "train"}) == 7
-    assert told.get_sample_value("payoff_job_wait_seconds_sum", {"kind": "train"}) == 3
-    assert told.get_sample_value("payoff_job_wait_seconds_count", {"kind": "train"}) == 1
 
 
 def test_the_job_table_is_told_with_the_age_of_the_oldest_that_waits(queue, told):

@@ -32,7 +32,7 @@ from app.access.rates import Windows, whole
 from app.api.errors import in_form, problem, respond
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
 from app.errors import Busy, Invalid, KeyMissing, PayoffError, Refused, TooLarge, TooMany, TooSlow, Unsupported
-from app.logs import told_path, write_request
+from app.logs import RequestLines
 from app.metrics import RequestMetrics
 from app.text import check_query
 
@@ -144,7 +144,8 @@ class Gate:
         access_log: bool = False,
     ) -> None:
         self.limits = limits
-        self._keyring, self._memory, self._metrics, self._access_log = keyring, memory, metrics, access_log
+        self._keyring, self._memory, self._metrics = keyring, memory, metrics
+        self._lines = RequestLines() if access_log else None
         self._hosts = frozenset(host.lower() for host in hosts)
         self._rates = Windows()
         self._running = 0
@@ -253,9 +254,9 @@ class Gate:
     def record(self, scope: ASGIScope, route: str, request_id: str, status: int, seconds: float) -> None:
         """Count a request that was answered, and write its line."""
         self._metrics.count(scope["method"], route, status, seconds)
-        if self._access_log:
-            line = {"request_id": request_id, "method": scope["method"], "path": told_path(scope["path"])}
-            write_request({**line, "status": status, "ms": round(seconds * 1e3, 3)})
+        if self._lines is not None:
+            line = {"request_id": request_id, "method": scope["method"], "path": scope["path"]}
+            self._lines.add({**line, "status": status, "ms": round(seconds * 1e3, 3)})
 
 
 # What a service without keys accepts: requests for this machine, and no writes from pages of other sites. A browser
