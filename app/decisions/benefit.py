@@ -19,8 +19,6 @@ from app.errors import Flaw, Invalid, pointer, sent
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
 
-_MAX_COMPARED = 32  # actions that are compared with one another
-_MAX_NAMED = 5  # actions with a warning each
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
 
@@ -128,10 +126,9 @@ def oddities(
 ) -> list[str]:
     """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or in no class the best
     action is that of the same name, or, where actions have names of their own, that which was the best `before`, in
-    training; or some action is never better than another one (of 32 actions at most).
+    training.
 
-    Shapes and names as in `irrelevance`; without `actions` the columns are the `classes` where they are as many. One
-    matrix per instance is only searched for the first two. O(K A^2).
+    Shapes and names as in `irrelevance`; without `actions` the columns are the `classes` where they are as many.
     """
     if actions is None and B.shape[-1] == len(classes):
         actions = classes
@@ -147,22 +144,7 @@ def oddities(
             f"in no class the best action is {owned}{where}: rows are actual classes, columns are actions, and"
             " benefits are gains, not costs"
         )
-    if B.ndim == 2 and B.shape[1] <= _MAX_COMPARED:
-        names = range(B.shape[1]) if actions is None else actions
-        pairs = _inferior(B)
-        found += [f"action {names[c]!r} is never better than {names[a]!r}, whatever the class" for c, a in pairs]
     return found
-
-
-def _inferior(B: np.ndarray) -> list[tuple[int, int]]:
-    """Some actions that are never better than another one, with the other one; of equal ones the later."""
-    found: list[tuple[int, int]] = []
-    for c, column in enumerate(B.T):
-        for a, other in enumerate(B.T):
-            if a != c and (other >= column).all() and (a < c or (other > column).any()):
-                found.append((c, a))
-                break
-    return found[:_MAX_NAMED]
 
 
 def upper_bound(priors: np.ndarray, B: np.ndarray) -> float:
@@ -185,16 +167,6 @@ def row_benefits(y: np.ndarray, choice: np.ndarray, B: np.ndarray) -> np.ndarray
     return earned
 
 
-def realised_benefit(y: np.ndarray, choice: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """The mean benefit of n >= 1 decisions, optionally with nonnegative weights (n,); shapes as in `row_benefits`.
-
-    Raises Invalid if there are no rows or the weights sum to 0.
-    """
-    if not len(y) or (weights is not None and not weights.sum() > 0):
-        raise Invalid.at("", "a mean benefit needs at least one row of positive weight")
-    return float(np.average(row_benefits(y, choice, B), weights=weights))
-
-
 def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int) -> np.ndarray:
     """The number of rows by true class and action: int64 (K, A) from class codes (n,) and actions (n,)."""
     counts = np.bincount(y * n_actions + choice, minlength=n_classes * n_actions)
@@ -208,10 +180,15 @@ def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_ac
     number of columns needed; None takes any. Benefits are finite numbers of magnitude at most `LARGEST`. Raises Invalid
     with the place of each flaw, `/class/action` or `/instance/class/action`. O(size).
     """
-    B = _converted(value)
-    if B is None or not _fits(B, n_classes, n_instances, n_actions):
-        shown = value.tolist() if isinstance(value, np.ndarray) else value
-        raise Invalid("invalid benefit matrix", _flaws(shown, n_classes, n_instances, n_actions))
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    first, instances = (value[0], (n_instances,)) if _is_nested(value, 3) else (value, ())
+    width = n_actions or (len(first[0]) if _is_nested(first, 2) else 1)
+    shape = *(count for count in instances if count is not None), n_classes, max(width, 1)
+    if None in instances:
+        raise Invalid("invalid benefit matrix", [Flaw("", "one benefit matrix is allowed here, not one per instance")])
+    B = _converted(value, shape)
+    if B is None:
+        raise Invalid("invalid benefit matrix", _flaws(value, shape, ""))
     return B
 
 
@@ -243,75 +220,43 @@ def least_of(regrets: list[float], n_classes: int) -> int:
     return next(a for a, regret in enumerate(regrets) if regret <= most)
 
 
-def _converted(value: Any) -> np.ndarray | None:
-    """The value as a float64 array of whatever shape, or None where it is ragged or holds anything but numbers."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
-        return np.asarray(value, dtype=np.float64)
-    shape: list[int] = []
-    level = [value.tolist() if isinstance(value, np.ndarray) else value]
-    while level and type(level[0]) in _LISTS:
-        lengths = set(map(len, level)) if _LISTS.issuperset(map(type, level)) else ()
-        if len(lengths) != 1:
-            return None
-        shape.extend(lengths)
-        if len(shape) > 3:  # instances, classes, actions; an array has at most 64 dimensions
+def _is_nested(value: Any, levels: int) -> bool:
+    """Whether the first elements are nested lists, `levels` deep."""
+    return type(value) in _LISTS and (levels == 1 or (bool(value) and _is_nested(value[0], levels - 1)))
+
+
+def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
+    """Nested lists as float64, None where they have another shape or hold anything but numbers up to `LARGEST`."""
+    level = [value]
+    for size in shape:
+        if not (_LISTS.issuperset(map(type, level)) and {size}.issuperset(map(len, level))):
             return None
         level = list(chain.from_iterable(level))
     if not _NUMBERS.issuperset(map(type, level)):
         return None
     try:
-        return np.array(level, dtype=np.float64).reshape(shape)
+        B = np.array(level, dtype=np.float64).reshape(shape)
     except OverflowError:  # an integer beyond all floats
         return None
+    return B if np.abs(B).max(initial=0.0) <= LARGEST else None  # NaN compares false
 
 
-def _fits(B: np.ndarray, n_classes: int, n_instances: int | None, n_actions: int | None) -> bool:
-    per_instance = B.ndim == 3 and n_instances is not None and len(B) == n_instances
-    if not (B.ndim == 2 or per_instance) or B.shape[-2] != n_classes or not B.size:
-        return False
-    return n_actions in (None, B.shape[-1]) and bool(np.abs(B).max() <= LARGEST)  # NaN compares false
-
-
-def _flaws(value: Any, n_classes: int, n_instances: int | None, n_actions: int | None) -> Iterator[Flaw]:
-    """Slow path: build detailed errors."""
-    if not _depth(value, 3):
-        yield from _flaws_of_one("", value, n_classes, n_actions or _width(value))
-    elif n_instances is None:
-        yield Flaw("", "one benefit matrix is allowed here, not one per instance")
-    elif len(value) != n_instances:
-        yield Flaw("", f"{len(value)} benefit matrices for {n_instances} instances; send one, or one per instance")
+def _flaws(value: Any, shape: Sequence[int], loc: str) -> Iterator[Flaw]:
+    """What keeps it from being numbers of this shape, in detail."""
+    if not shape:
+        if type(value) not in _NUMBERS:
+            yield Flaw(loc, f"a benefit is a number, not {sent(value)}")
+        elif not abs(value) <= LARGEST:
+            yield Flaw(loc, f"a benefit is a finite number of magnitude at most {LARGEST:g}")
+        return
+    what, of = _PARTS[len(shape)]
+    if type(value) not in _LISTS:
+        yield Flaw(loc, f"here is a list of {what}, one per {of}")
+    elif len(value) != shape[0]:
+        yield Flaw(loc, f"{len(value)} {what} where {shape[0]} are needed, one per {of}")
     else:
-        for i, matrix in enumerate(value):
-            yield from _flaws_of_one(pointer(i), matrix, n_classes, n_actions or _width(value[0]))
+        for i, part in enumerate(value):
+            yield from _flaws(part, shape[1:], loc + pointer(i))
 
 
-def _flaws_of_one(loc: str, matrix: Any, n_classes: int, width: int) -> Iterator[Flaw]:
-    if type(matrix) not in _LISTS:
-        yield Flaw(loc, "a benefit matrix is a list of rows, one per actual class")
-        return
-    if len(matrix) != n_classes:
-        yield Flaw(loc, f"{len(matrix)} rows for {n_classes} classes; send one row per actual class")
-        return
-    for i, row in enumerate(matrix):
-        if type(row) not in _LISTS:
-            yield Flaw(loc + pointer(i), "a row is a list of numbers, one per action")
-        elif len(row) != width or not width:
-            yield Flaw(loc + pointer(i), f"{len(row)} benefits where {max(width, 1)} are needed, one per action")
-        else:
-            yield from (Flaw(loc + pointer(i, a), wrong) for a, cell in enumerate(row) if (wrong := _wrong(cell)))
-
-
-def _wrong(cell: Any) -> str:
-    if type(cell) not in _NUMBERS:
-        return f"a benefit is a number, not {sent(cell)}"
-    return "" if abs(cell) <= LARGEST else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
-
-
-def _depth(value: Any, levels: int) -> bool:
-    """Whether the first elements are nested lists, `levels` deep."""
-    return type(value) in _LISTS and (levels == 1 or (bool(value) and _depth(value[0], levels - 1)))
-
-
-def _width(matrix: Any) -> int:
-    """The number of actions in the first row; 0 without a row."""
-    return len(matrix[0]) if _depth(matrix, 2) else 0
+_PARTS = {1: ("benefits", "action"), 2: ("rows", "actual class"), 3: ("benefit matrices", "instance")}

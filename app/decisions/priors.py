@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,18 +11,17 @@ from app.text import positions
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
 _EXACT = 1e-280  # rows whose products sum to less have lost precision: floats are coarse below 1e-308
+_LEAST = -2000.0  # the logarithm of a product of two floats above 0 is greater
 
 
-def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
-    """Class priors as sent, an object from class to share, as float64 (K,) in the order of `classes`.
+def as_priors(shares: Mapping[str, float], classes: Sequence[str]) -> np.ndarray:
+    """Class priors as sent, as float64 (K,) in the order of `classes`.
 
     Every class must be present, with a share from 0 to 1, and the shares must sum to 1 within 1e-6; they are
     then scaled to sum to 1 exactly. Raises Invalid with the place, `/class`, of every flaw.
     """
-    if not isinstance(value, Mapping):
-        raise Invalid.at("", "priors are an object with one share per class")
-    reject(_flaws(value, classes), "invalid priors")
-    priors = np.array([value[name] for name in classes], dtype=np.float64)
+    reject(_flaws(shares, classes), "invalid priors")
+    priors = np.array([shares[name] for name in classes], dtype=np.float64)
     if abs(priors.sum() - 1) > _SUM_TOLERANCE:
         raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; they must sum to 1")
     scaled: np.ndarray = priors / priors.sum()
@@ -60,7 +58,9 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     if total.min(initial=1.0) >= _EXACT:
         return shifted / total, []
     tiny = total[:, 0] < _EXACT
-    shifted[tiny] = _scaled_product(P[tiny], ratio)
+    with np.errstate(divide="ignore"):
+        logs = np.log(P[tiny]) + np.log(ratio)
+    shifted[tiny] = np.exp(logs - np.maximum(logs.max(axis=1, keepdims=True), _LEAST))
     total[tiny] = shifted[tiny].sum(axis=1, keepdims=True)
     lost = total[:, 0] <= 0
     if not lost.any():
@@ -74,27 +74,13 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     return shifted / total, [warning]
 
 
-def _flaws(value: Mapping[str, Any], classes: Sequence[str]) -> Iterator[Flaw]:
+def _flaws(shares: Mapping[str, float], classes: Sequence[str]) -> Iterator[Flaw]:
     known = set(classes)
-    for name in value:
+    for name, share in shares.items():
         if name not in known:
             yield Flaw(pointer(name), unknown("class", name, classes))
-    for name in classes:
-        if name not in value:
-            yield Flaw("", f"class {name!r} is missing; send 0 if it never occurs")
-    for name in classes:
-        if name in value and not (type(value[name]) in (int, float) and 0 <= value[name] <= 1):
+        elif not 0 <= share <= 1:
             yield Flaw(pointer(name), "a share is a number from 0 to 1")
-
-
-def _scaled_product(P: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """`P * ratio` (n, K) with every row scaled so that its largest entries are near 1; rows of zeros stay so.
-
-    Computed with exponents of their own, as products of tiny numbers lose digits, or vanish, below 1e-308.
-    """
-    mantissa, exponent = np.frexp(P)
-    factor, power = np.frexp(ratio)
-    product, power = mantissa * factor, exponent + power
-    largest = np.where(product > 0, power, np.iinfo(np.int32).min // 2).max(axis=1, keepdims=True)
-    scaled: np.ndarray = np.ldexp(product, np.maximum(power - largest, -4000))
-    return scaled
+    yield from (
+        Flaw("", f"class {name!r} is missing; send 0 if it never occurs") for name in classes if name not in shares
+    )

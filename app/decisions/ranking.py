@@ -34,15 +34,13 @@ _EQUAL = 1e-12  # relative; below it, means differ by the order of their sums on
 class Standing:
     """A contender's mean, its distance from the best mean, and the 95 % interval (low, high) of each.
 
-    `behind_interval` allows for the choice of the best on the same rows; `interval` does not. `p_value` is that of the
-    distance, two-sided, of these two alone: twice the share of resamples at whose lower limit it is none.
+    `behind_interval` allows for the choice of the best on the same rows; `interval` does not.
     """
 
     mean: float
     interval: tuple[float, float]
     behind: float
     behind_interval: tuple[float, float]
-    p_value: float
 
 
 @dataclass(frozen=True)
@@ -129,10 +127,9 @@ def rank(
             drawn.low.T, drawn.high.T, tails, (*means, *(means[best] - means)), strict=True
         )
     ]
-    p_values = np.minimum(2 * (1 + (drawn.low[:, c:] <= 0).sum(axis=0)) / (1 + resamples), 1)
     standings = [
-        Standing(float(mean), interval, float(means[best] - mean), behind, float(p))
-        for mean, interval, behind, p in zip(means, intervals[:c], intervals[c:], p_values, strict=True)
+        Standing(float(mean), interval, float(means[best] - mean), behind)
+        for mean, interval, behind in zip(means, intervals[:c], intervals[c:], strict=True)
     ]
     return _ranking(values, standings, best)
 

@@ -1,18 +1,17 @@
-"""The decision rules: by the costs of rare classes (HCSKLR), and all that a benefit matrix allows, to compare them.
+"""The decision rules: those that a benefit matrix is enough for, to compare them, and by the costs of rare classes.
 
-Source of the first: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
+Source of the last: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import LARGEST, TIE, decide, irrelevance, least
+from app.decisions.benefit import TIE, decide, least
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
 RuleName = Literal[
@@ -20,12 +19,8 @@ RuleName = Literal[
     "most_probable",
     "threshold_posterior",
     "threshold_holdout",
-    "beta_delta",
-    "hierarchical",
     "same_for_all",
 ]
-_ALIKE = 1e-9  # relative to the largest loss: costs that differ less are one cost with rounding
-_ROUNDING = 4 * float(np.finfo(np.float64).eps)  # relative to the largest benefit: rounding of a difference of benefits
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Rows:
 @dataclass(frozen=True)
 class Ruled:
     """The actions of a rule, int (n,); `request`: the parameters of `/predict` for this rule, or None; `figures`: the
-    rule's constants (threshold, beta, delta, or the common action).
+    rule's constants (threshold, or the common action).
     """
 
     rule: RuleName
@@ -56,27 +51,14 @@ class Ruled:
     cross_validated: bool = False
 
 
-class MinorityCosts(NamedTuple):
-    """What wrong decisions cost where rare classes D stand against a majority class H: `C_HD` that of a D for an H,
-    `C_DH` an H for a D, `C_DD` the wrong D for a D, each from 0 to `LARGEST`; a right one costs 0.
-    """
-
-    majority: int
-    C_DD: float
-    C_HD: float
-    C_DH: float
-
-
-def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list[Ruled]:
-    """All rules that fit the benefits B (K, A), in a fixed order.
+def apply_rules(rows: Rows, B: np.ndarray) -> list[Ruled]:
+    """All rules that a matrix of benefits B (K, A) is enough for, in a fixed order.
 
     - `expected_benefit` and `most_probable` always; where the actions are not the classes, the latter takes the action
       that is best for the most probable class.
     - `threshold_posterior` and `threshold_holdout` for two classes and two actions. The cut that is best on hold-out
       scores is optimistically biased on them, so each fold is decided with the best cut of the others; with fewer than
       two rows of a class this rule is left out.
-    - `beta_delta` and `hierarchical` for three classes or more where `minority_costs` finds their costs (with two they
-      are `expected_benefit`).
 
     O(n K A + n log n).
     """
@@ -86,10 +68,6 @@ def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list
     ruled = [Ruled("expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}), most_probable]
     if B.shape == (2, 2):
         ruled += _by_thresholds(rows, B)
-    shares = np.bincount(rows.y, minlength=n_classes) / max(len(rows.y), 1) if rows.priors is None else rows.priors
-    costs = minority_costs(B, shares) if n_classes > 2 else None
-    if costs is not None:
-        ruled += _by_costs(rows.P, costs, classes)
     return ruled
 
 
@@ -109,31 +87,6 @@ def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
     """
     action = int((priors @ B).argmax())
     return Ruled("same_for_all", np.full(n, action, dtype=np.intp), None, {"action": action})
-
-
-def minority_costs(B: np.ndarray, priors: np.ndarray) -> MinorityCosts | None:
-    """The majority class and costs that `B` (K, A) states, or None where it is not of that form.
-
-    It is where, after taking each row's diagonal entry off the row (which changes no decision), a class H can be found
-    such that confusing any other class with a third costs C_DD, H with any other C_HD, and any other with H C_DH, none
-    of them negative and the last two not both 0. Where several classes can be H, it is the one of largest prior
-    (K,), ties to the first. Losses count as equal within 1e-9 of the largest, and within the last digits of the
-    benefits that they are differences of. The costs are in the units of B. O(K^3).
-    """
-    K = len(B)
-    if B.shape != (K, K) or K < 2:
-        return None
-    losses = np.diag(B)[:, None] - B
-    slack = _ALIKE * float(np.abs(losses).max()) + _ROUNDING * float(np.abs(B).max())
-    for majority in np.argsort(-priors, kind="stable").tolist():
-        others = np.arange(K) != majority
-        apart = others[:, None] & others & ~np.eye(K, dtype=bool)
-        groups = (losses[apart], losses[majority, others], losses[others, majority])
-        if all(not g.size or (np.ptp(g) <= slack and g.min() >= -slack) for g in groups):
-            C_DD, C_HD, C_DH = (max(float(g[0]), 0.0) if g.size else 0.0 for g in groups)
-            usable = max(C_HD, C_DH) > slack and max(C_DD, C_HD, C_DH) <= LARGEST
-            return MinorityCosts(majority, C_DD, C_HD, C_DH) if usable else None
-    return None
 
 
 def _by_thresholds(rows: Rows, B: np.ndarray) -> list[Ruled]:
@@ -158,17 +111,6 @@ def _cut_by_the_other_folds(rows: Rows, B: np.ndarray) -> np.ndarray:
     return choice
 
 
-def _by_costs(P: np.ndarray, costs: MinorityCosts, classes: Sequence[int | str]) -> list[Ruled]:
-    stated = {"majority": classes[costs.majority], "C_HD": costs.C_HD, "C_DH": costs.C_DH}
-    request = {"rule": "beta_delta", "costs": {**stated, "C_DD": costs.C_DD}}
-    exact = beta_delta(P, *costs)
-    staged = hierarchical(P, costs.majority, costs.C_HD, costs.C_DH)
-    return [
-        Ruled("beta_delta", exact.choice, request, exact.figures),
-        Ruled("hierarchical", staged.choice, {"rule": "hierarchical", "costs": stated}, staged.figures),
-    ]
-
-
 class ByCosts(NamedTuple):
     """The predicted class of each row, int (n,), the rule's constants by name, None if not finite, and warnings."""
 
@@ -177,16 +119,14 @@ class ByCosts(NamedTuple):
     warnings: list[str]
 
 
-def beta_delta(
-    P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float, *, classes: Sequence[object] | None = None
-) -> ByCosts:
-    """The class of least expected cost (`MinorityCosts`), for posteriors P (n, classes), two or more.
+def beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> ByCosts:
+    """The class of least expected cost (`equivalent_benefits`), for posteriors P (n, classes), two or more.
 
     For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD - C_DD) / C_DD` and
     `delta = (C_DH - C_DD) / C_DD`. It is computed by the expected costs, without division or cancellation: as `decide`
     does on `equivalent_benefits`, so ties go to the lowest class index. For C_DD = 0 all minority classes cost the
     same; then the rule is `hierarchical`, which takes the most probable of them, and its threshold is a figure, too.
-    `classes` names them in warnings. O(n classes).
+    O(n classes).
     """
     if C_DD == 0:
         choice, figures, warnings = hierarchical(P, majority, C_HD, C_DH)
@@ -194,7 +134,7 @@ def beta_delta(
         return ByCosts(choice, {"beta": None, "delta": None, **known}, [_NO_BETA, *warnings])
     beta, delta = (C_DH + C_HD - C_DD) / float(C_DD), (C_DH - C_DD) / float(C_DD)
     choice = least(_expected_costs(P, majority, C_DD, C_HD, C_DH).T, P.shape[1])
-    warnings = _irrelevance(P.shape[1], majority, C_DD, C_HD, C_DH, classes)
+    warnings = [_NEVER_RARE] if C_DH == 0 else []
     if not (math.isfinite(beta) and math.isfinite(delta)):
         return ByCosts(choice, {"beta": None, "delta": None}, [_HUGE_BETA, *warnings])
     return ByCosts(choice, {"beta": beta, "delta": delta}, warnings)
@@ -211,18 +151,6 @@ def _expected_costs(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH
     costs: np.ndarray = C_HD * P[:, [majority]] + C_DD * others
     costs[:, majority] = C_DH * total
     return costs
-
-
-def _irrelevance(
-    n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float, classes: Sequence[object] | None
-) -> list[str]:
-    """`irrelevance` of the equivalent benefits; with three classes or more, and C_DD > 0, only the majority's action
-    can be the best for all, so three are enough.
-    """
-    if n_classes > 3:
-        names = list(range(n_classes)) if classes is None else classes
-        n_classes, majority, classes = 3, 0, [names[majority], names[majority - 1], names[majority - 2]]
-    return irrelevance(equivalent_benefits(n_classes, majority, C_DD, C_HD, C_DH), classes)
 
 
 def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCosts:
@@ -245,7 +173,10 @@ def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCo
 
 
 def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
-    """The costs as a benefit matrix, float64 (classes, classes), whose columns are the predicted classes."""
+    """The costs of wrong decisions between rare classes D and a majority class H as a benefit matrix, float64
+    (classes, classes), whose columns are the predicted classes: `C_HD` that of a D for an H, `C_DH` an H for a D,
+    `C_DD` the wrong D for a D, each >= 0; a right one costs 0.
+    """
     B = np.full((n_classes, n_classes), -float(C_DD))
     B[majority, :] = -float(C_HD)
     B[:, majority] = -float(C_DH)

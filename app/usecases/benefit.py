@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.decisions.benefit import confusion, mu, realised_benefit, upper_bound
+from app.decisions.benefit import confusion, mu, row_benefits, upper_bound
 from app.decisions.folds import stratified_folds
 from app.decisions.priors import under_priors
 from app.decisions.ranking import FEWEST, Judged, Ranking, contest, doubts
@@ -101,7 +101,7 @@ class RuleResult(ContenderResult):
     """What one rule earned, its own figures, and how to ask for it."""
 
     figures: dict[str, int | float | None] = Field(
-        description="the rule's threshold, or beta and delta, or the column of the action for all; null where undefined"
+        description="the rule's threshold, or the column of the action for all; null where undefined"
     )
     request: dict[str, Any] | None = Field(
         description="the fields that ask `/predict` for this rule, beside benefits; null where none do"
@@ -194,7 +194,7 @@ def report(rows: Evidence, sent: HasMatrix, priors: Mapping[str, float] | None, 
     bound = upper_bound(used, B)
     judged = Judged(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
     ruled_on = Rows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
-    ruled = [*apply_rules(ruled_on, B, rows.classes), same_for_all(len(y), B, used)]
+    ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), B, used)]
     ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])
     expected, cost_blind = (_earned(rule.choice, judged, bound) for rule in ruled[:2])
     by_cut = _by_cut(rows, judged, used, bound, points) if B.shape == (2, 2) and shares.all() else expected
@@ -288,7 +288,7 @@ def _about(ranking: Ranking, n: int) -> list[str]:
 
 def _earned(choice: np.ndarray, judged: Judged, bound: float) -> dict[str, Any]:
     """What decisions (n,) earned, each class weighted by its prior, and how often each class met each action."""
-    benefit = realised_benefit(judged.y, choice, judged.B, judged.weights)
+    benefit = float(np.average(row_benefits(judged.y, choice, judged.B), weights=judged.weights))
     counts = confusion(judged.y, choice, *judged.B.shape)
     return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
 

@@ -257,7 +257,7 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
         (trial.name, ruled)
         for trial in trials
         if trial.scores is not None
-        for ruled in apply_rules(Rows(trial.scores, trial.scores, y, fold), B, table.classes)
+        for ruled in apply_rules(Rows(trial.scores, trial.scores, y, fold), B)
     ]
     contenders.append((None, constant))
     judged = Judged(y, B, priors)

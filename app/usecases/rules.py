@@ -250,7 +250,7 @@ def _by_beta_delta(case: _Case) -> _Chosen:
     costs, majority = _costs(case)
     if costs.C_DD is None:
         raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
-    ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.classes)
+    ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH)
     return ruled.choice, ruled.warnings, ruled.figures
 
 

@@ -18,7 +18,6 @@ from app.decisions.benefit import (
     irrelevance,
     mu,
     oddities,
-    realised_benefit,
     row_benefits,
     upper_bound,
 )
@@ -140,8 +139,8 @@ def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
     bound = upper_bound(priors, B)
 
     assert bound == pytest.approx(reference.upper_bound(priors, B))
-    assert realised_benefit(y, B.argmax(axis=1)[y], B) == pytest.approx(bound)
-    assert realised_benefit(y, rng.integers(0, 4, 400), B) < bound
+    assert row_benefits(y, B.argmax(axis=1)[y], B).mean() == pytest.approx(bound)
+    assert row_benefits(y, rng.integers(0, 4, 400), B).mean() < bound
 
 
 def test_mu_is_undefined_without_a_positive_finite_bound():
@@ -152,22 +151,13 @@ def test_mu_is_undefined_without_a_positive_finite_bound():
     assert mu(np.float64(1e150), np.float64(1e-300)) is None
 
 
-def test_realised_benefit_weighs_rows_and_takes_matrices_per_instance():
+def test_benefits_of_rows_take_matrices_per_instance():
     y, choice = np.array([0, 1, 1]), np.array([1, 1, 0])
     B = np.array([[1.0, -2.0], [-5.0, 3.0]])
     own = np.stack([B, 2 * B, 3 * B])
 
     assert row_benefits(y, choice, B).tolist() == [-2, 3, -5]
     assert row_benefits(y, choice, own).tolist() == [-2, 6, -15]
-    assert realised_benefit(y, choice, B) == pytest.approx(-4 / 3)
-    assert realised_benefit(y, choice, B, np.array([1.0, 2.0, 0.0])) == pytest.approx(4 / 3)
-
-
-@pytest.mark.parametrize(("n", "weights"), [(0, None), (2, np.zeros(2))])
-def test_a_mean_over_nothing_is_refused(n, weights):
-    codes = np.zeros(n, dtype=int)
-    with pytest.raises(Invalid, match="at least one row"):
-        realised_benefit(codes, codes, np.eye(2), weights)
 
 
 def test_confusion_counts_every_row_once():
@@ -290,25 +280,3 @@ def test_oddities_show_matrices_that_are_turned_or_negated():
     assert "best in training" in oddities(-plain, ["x", "y"], classes, ["x", "y"])[0]
     assert "same name in 1 of 2 matrices" in oddities(np.array([plain, -plain]), ["a", "b"], classes)[0]
     assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), classes, classes) == irrelevance(np.zeros((2, 2)), classes)
-    unsure = np.array([[1.0, -5.0, 0.5], [-3.0, 2.0, 0.5]])
-    assert oddities(unsure, ["a", "b", "ask"]) == []
-    assert oddities(unsure - [0, 0, 4], ["a", "b", "ask"]) == [
-        "action 'ask' is never better than 'a', whatever the class"
-    ]
-
-
-def test_an_action_that_is_never_better_than_another_is_named():
-    rng = np.random.default_rng(5)
-    for _ in range(300):
-        B = rng.integers(-2, 3, (int(rng.integers(2, 4)), int(rng.integers(2, 5)))).astype(float)
-        if irrelevance(B):
-            continue
-        columns = B.T.tolist()
-        inferior = {
-            c
-            for c, mine in enumerate(columns)
-            for a, other in enumerate(columns)
-            if a != c and all(x >= y for x, y in zip(other, mine, strict=True)) and (other != mine or a < c)
-        }
-        found = [text for text in oddities(B) if "never better than" in text]
-        assert {int(text.split()[1]) for text in found} == inferior

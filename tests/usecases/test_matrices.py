@@ -81,7 +81,7 @@ def without(name):
         ({"benefits": {}}, "/benefits", "names no action"),
         ({"benefits": {"healthy": {}, "ill": {}, "3": {}}}, "/benefits", "names no action"),
         ({"benefits": [WORDS, NUMBERS], "n_instances": 2}, "/benefits/1", "one form"),
-        ({"benefits": [WORDS], "n_instances": 2}, "/benefits", "1 benefit matrices for 2 instances"),
+        ({"benefits": [WORDS], "n_instances": 2}, "/benefits", "1 benefit matrices"),
         ({"benefits": [WORDS, WORDS]}, "/benefits", "one benefit matrix"),
         ({"benefits": [WORDS, WORDS | {"ill": {"wait": 0, "treat": None}}], "n_instances": 2}, LAST, "a number"),
         ({"benefits": NUMBERS, "named": True}, "/benefits", "name them in 'actions'"),

@@ -48,11 +48,10 @@ async def model_benefit(
     """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for any others the same
     without thresholds; always beside what acting on the most probable class would have earned.
 
-    `rules` has every rule that the matrix allows with a bootstrap interval: thresholds for two classes and two actions,
-    beta_delta and hierarchical where the matrix states one cost each for confusing minority classes, for missing one,
-    and for a false alarm; and last same_for_all, the one action that earns most without a model. The top-level
-    threshold is the best one ON these rows, so what it earns flatters it; `threshold_holdout` among the rules is
-    cross-validated within the hold-out. `best` says whether its lead is more than noise: whether the paired bootstrap's
+    `rules` has every rule that a matrix is enough for with a bootstrap interval: thresholds for two classes and two
+    actions, and last same_for_all, the one action that earns most without a model. The top-level threshold is the best
+    one ON these rows, so what it earns flatters it; `threshold_holdout` among the rules is cross-validated within the
+    hold-out. `best` says whether its lead is more than noise: whether the paired bootstrap's
     interval of the difference to the runner-up excludes 0, the two earned differently on 30 rows at least, and each
     class in which they can differ has 30 rows.
 
