@@ -105,15 +105,15 @@ class JobMetrics:
 
 def of_models(models: Registry) -> Iterator[Metric]:
     """The registry as this process sees it; looks at memory only."""
-    stats = models.stats()
-    yield GaugeMetricFamily("payoff_models_cached", "Models in memory", stats.models)
-    yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", stats.bytes)
-    yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", stats.loads)
-    yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", stats.failures)
-    yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", stats.evictions)
-    yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", stats.revision)
+    cache = models.cache
+    yield GaugeMetricFamily("payoff_models_cached", "Models in memory", len(cache))
+    yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", cache.size)
+    yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", cache.loads)
+    yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", cache.failures)
+    yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", cache.evictions)
+    yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", models.revision)
     known = "Since the registry's index could last be read"
-    yield GaugeMetricFamily("payoff_registry_age_seconds", known, stats.age_seconds)
+    yield GaugeMetricFamily("payoff_registry_age_seconds", known, models.age_seconds)
 
 
 def of_stores() -> Iterator[Metric]:

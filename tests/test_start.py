@@ -33,10 +33,10 @@ from app.main import app
 registry = app.state.ports.registry
 registry.refresh()
 registry.preloader.look()
-loads = registry.stats().loads
+loads = registry.cache.loads
 for name in sys.argv[1:]:
     registry.cache.get(f"{name}@live").estimator.posterior(np.zeros((1, 2)))
-print(json.dumps([sorted(sys.modules), loads, registry.stats().loads]))
+print(json.dumps([sorted(sys.modules), loads, registry.cache.loads]))
 """
 
 

@@ -31,14 +31,17 @@ class Preloader:
         self._load, self._done = load, done
         self._limit = limit
         self._seen = Snapshot()
-        self._settled: set[Key] = set()
+        self._tried: dict[Key, str] = {}  # with the reason where it was not loaded
         self._poller = Poller("models", self.look, at_once=True)
         self.awaited: Sequence[Key] = ()
         """Current versions that are not loaded yet."""
-        self.refused: Mapping[Key, str] = {}
-        """Current versions that are not loaded, with the reason."""
         self.complete = False
         """Whether every version that was current at one moment since the start was loaded, or could not be."""
+
+    @property
+    def refused(self) -> Mapping[Key, str]:
+        """Current versions that are not loaded, with the reason."""
+        return {key: reason for key, reason in self._tried.items() if reason}
 
     def start(self) -> None:
         self._poller.start()
@@ -52,7 +55,7 @@ class Preloader:
 
     def will_load(self, key: Key) -> bool:
         """Whether a version that has become current is still to be loaded."""
-        return self._poller.alive and key not in self._settled
+        return self._poller.alive and key not in self._tried
 
     def look(self) -> None:
         """Load what has become current since the last look; one comparison where nothing has."""
@@ -60,18 +63,17 @@ class Preloader:
         if snapshot.revision < 0 or (snapshot is self._seen and not self.awaited):
             return
         current = snapshot.current()
-        self._settled &= set(current)
-        self.refused = {key: reason for key, reason in self.refused.items() if key in self._settled}
-        self.awaited = [key for key in current if key not in self._settled]
+        self._tried = {key: self._tried[key] for key in current if key in self._tried}
+        self.awaited = [key for key in current if key not in self._tried]
         room = self._limit
         for key in current:
-            if key not in self._settled:
+            if key not in self._tried:
                 self._try(key, snapshot, room)
-            if key in self._settled and key not in self.refused:
+            if self._tried.get(key) == "":
                 room -= snapshot.sizes[key]
         if self.awaited:
             trim()  # the files of models, which are freed, are as large as the models
-        self.awaited = [key for key in current if key not in self._settled]
+        self.awaited = [key for key in current if key not in self._tried]
         self._seen = snapshot
         self.complete = self.complete or (not self.awaited and self._view() is snapshot)
         self._done()
@@ -92,5 +94,4 @@ class Preloader:
             reason = f"{type(error).__name__}: {error}"
         if reason:
             log.warning("%s:%s is not loaded before it is asked for: %s", *key, reason)
-            self.refused = {**self.refused, key: reason}
-        self._settled.add(key)
+        self._tried[key] = reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
 from time import monotonic
@@ -25,21 +24,6 @@ _NUMBERS = 3  # that are tried where a folder of the number exists already
 _MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Stats:
-    """What is in memory now (`bytes`: of files), what happened since the start, and which view of the index is in use:
-    its revision (-1: none yet), and how long ago it was last confirmed.
-    """
-
-    models: int
-    bytes: int
-    loads: int
-    failures: int
-    evictions: int
-    revision: int
-    age_seconds: float
 
 
 class Registry:
@@ -75,7 +59,17 @@ class Registry:
     @property
     def ready(self) -> bool:
         """Whether it is known what exists."""
-        return self._snapshot.revision >= 0
+        return self.revision >= 0
+
+    @property
+    def revision(self) -> int:
+        """That of the view of the index in use; -1: none yet."""
+        return self._snapshot.revision
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago that view was last confirmed."""
+        return monotonic() - self._confirmed_at
 
     def resolve(self, reference: str) -> Key:
         """The (name, version) that a reference means by the index; no I/O. Invalid, NotFound, NotReady at first."""
@@ -117,11 +111,6 @@ class Registry:
                 with suppress(Exception):  # the preloader tries again, and says what is wrong
                     self._loaded(key, snapshot)
         self._settle()
-
-    def stats(self) -> Stats:
-        cache, age = self.cache, monotonic() - self._confirmed_at
-        counts = cache.loads, cache.failures, cache.evictions
-        return Stats(len(cache), cache.size, *counts, self._snapshot.revision, age)
 
     def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing) -> Card:
         """Write a version's folder under the model's next number, which is its own; `index.add` makes it visible.

@@ -21,8 +21,7 @@ from app.registry.tables import models, state
 from app.registry.tables import saved_matrices as table
 
 # Every process has all matrices in memory, and reads them when it starts.
-MOST_BYTES = 4_000_000  # of all matrices of a model, so that it leaves room for others
-MOST_BYTES_OF_ALL = 32_000_000  # of all models: some 25,000 matrices with ten actions
+MOST_BYTES = 4_000_000  # of all matrices of a model: some 3,000 with ten actions
 _BYTES_PER_VERSION = 1_000  # beside its JSON, about what its objects take
 _CHANGED = update(state).values(matrices=state.c.matrices + 1)
 
@@ -88,13 +87,10 @@ class _View:
     def of(self, model: str) -> Mapping[str, Saved]:
         return self.models.get(model, {})
 
-    def versions(self, model: str) -> list[Saved]:
-        """Oldest first."""
-        return [saved for reference, saved in self.of(model).items() if ":" in reference]
-
     def size(self, model: str) -> int:
         """Bytes of all versions."""
-        return sum(len(saved.content) + _BYTES_PER_VERSION for saved in self.versions(model))
+        versions = (saved for reference, saved in self.of(model).items() if ":" in reference)
+        return sum(len(saved.content) + _BYTES_PER_VERSION for saved in versions)
 
 
 class SavedMatrices:
@@ -220,13 +216,8 @@ def _deleted(connection: Connection, model: str) -> int:
 
 
 def _check_room(model: str, before: _View, content: bytes) -> None:
-    new = len(content) + _BYTES_PER_VERSION
-    for whose, names, most in (
-        (repr(model), [model], MOST_BYTES),
-        ("all models", before.models, MOST_BYTES_OF_ALL),
-    ):
-        size = new + sum(map(before.size, names))
-        if size > most:
-            each = f"{_BYTES_PER_VERSION:,} for each version included"
-            what = f"the saved matrices of {whose} would take {size:,} bytes, {each}; at most {most:,} are allowed"
-            raise Conflict(f"{what}: delete matrices that no request names")
+    size = before.size(model) + len(content) + _BYTES_PER_VERSION
+    if size > MOST_BYTES:
+        each = f"{_BYTES_PER_VERSION:,} for each version included"
+        what = f"the saved matrices of {model!r} would take {size:,} bytes, {each}; at most {MOST_BYTES:,} are allowed"
+        raise Conflict(f"{what}: delete matrices that no request names")
