@@ -22,7 +22,16 @@ from app.usecases.limits import LimitedFields, decide_within_limits
 from app.usecases.matrices import MatrixFields, best_in_training, check_distinct, read_matrix
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
-_DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes
+_DECIDES_ACTIONS: tuple[Rule, ...] = ("expected_benefit", "threshold")  # the other rules decide among the classes
+_BELONGS: dict[str, tuple[Rule, ...]] = {  # the fields that a rule would pass over
+    "threshold": ("threshold",),
+    "costs": ("beta_delta", "hierarchical"),
+    "actions": _DECIDES_ACTIONS,
+    "limits": ("expected_benefit",),
+    "resources": ("expected_benefit",),
+    "explain": ("expected_benefit",),
+    "explore": ("expected_benefit",),
+}
 _SHOWN = 5  # names in a message
 
 
@@ -124,34 +133,22 @@ def check_fields(asked: RuleFields) -> None:
 
 def _flaws(asked: RuleFields) -> Iterator[Flaw]:
     rule = asked.rule
-    by_benefit, by_costs = rule == "expected_benefit", rule in ("beta_delta", "hierarchical")
-    if by_benefit and not asked.stated:
+    if rule == "expected_benefit" and not asked.stated:
         yield Flaw("/benefits", f'rule {rule} needs benefits; or ask for "rule": "most_probable"')
-    if asked.threshold is not None and rule != "threshold":
-        yield Flaw("/threshold", f'a threshold belongs to "rule": "threshold", not to {rule}')
-    if by_costs and asked.costs is None:
+    if asked.costs is None and rule in _BELONGS["costs"]:
         yield Flaw("/costs", f"rule {rule} needs costs")
-    if asked.costs is not None and not by_costs:
-        yield Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}")
-    yield from _flaws_of(asked, "explain", sent=asked.explain)
-    if asked.columns is not None and rule not in _DECIDES_ACTIONS:
-        which = f"actions, which {asked.saved.reference!r} has" if asked.saved is not None else "actions"
-        place = "/actions" if asked.saved is None else "/benefits"
-        yield Flaw(place, f"rule {rule} decides among the classes; leave out {which}")
-    if asked.limited and not by_benefit:
-        message = f"limits and resources belong to the rule expected_benefit, not to {rule}"
-        yield Flaw(pointer(asked.limited[0]), message)
-    yield from _flaws_of(asked, "explore", sent=asked.explore is not None)
+    sent = [name for name in _BELONGS if getattr(asked, name) is not None and getattr(asked, name) is not False]
+    for name in sent:
+        if rule not in _BELONGS[name]:
+            yield Flaw(pointer(name), f"{name} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}")
+    if asked.saved is not None and asked.saved.ordered and rule not in _DECIDES_ACTIONS:
+        what = f"leave out {asked.saved.reference!r}, which has actions"
+        yield Flaw("/benefits", f"rule {rule} decides among the classes; {what}")
+    for name in ("explain", "explore"):
+        if name in sent and asked.limited:
+            yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")
     if asked.explore is not None and asked.explain:
         yield Flaw("/explore", "actions that are drawn at random have no explanation; leave out explain or explore")
-
-
-def _flaws_of(asked: RuleFields, name: str, *, sent: bool) -> Iterator[Flaw]:
-    """Of a field that goes with the rule of the benefits, where these are all that decides."""
-    if sent and asked.rule != "expected_benefit":
-        yield Flaw(pointer(name), f"{name} goes with the rule expected_benefit, not with {asked.rule}")
-    if sent and asked.limited:
-        yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")
 
 
 def decide_by(
@@ -167,11 +164,6 @@ def decide_by(
     `known` is the matrix where the fields were asked before. Raises Invalid with the place in the request where what is
     asked fits neither the rule nor the classes.
     """
-    if known is not None and asked.is_plain:
-        best, told = known.decide(scores), [*warnings, *known.warnings]
-        return Answer(
-            asked.rule, classes, known.actions, best.choice, scores, best.expected_benefits, told, {}, matrix=known
-        )
     P, priors, notes = scores, None, list[str]()
     if asked.priors is not None and model is not None:
         priors, P, notes = under_priors(scores, classes, model.priors, asked.priors)
