@@ -17,44 +17,56 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
-from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
+from app.api.codecs.media_types import FORM
 from app.api.routing import limiters
-from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.text import MAX_NAME
 
 _Result = TypeVar("_Result")
-FIELDS = tuple(name for name in UploadRequest.model_fields if name != "owner")
-BARE = (CSV, GZIP, "application/x-gzip", PARQUET, BINARY)
 _LOOK_SECONDS = 0.5
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
 _UTF8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})  # ASCII is read as UTF-8, of which it is a part
 _EXTENDED = re.compile(r";\s*[\w-]+\*", re.ASCII)  # a parameter that names its own charset (RFC 2231)
 _MAX_FIELDS = 1000
-_MAX_FIELD_BYTES = 4 * MAX_NAME
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file and what the form says about it."""
+    """A file and what the form says about it: a text for each field, or a list."""
 
     content: BinaryIO
-    fields: dict[str, list[str]] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
 @asynccontextmanager
-async def received(request: Request) -> AsyncIterator[Upload]:
-    """The upload that `request` carries, removed afterwards; the gate bounds the body. Raises Invalid."""
+async def received(
+    request: Request,
+    names: Collection[str],
+    repeated: str,
+    *,
+    bare: Collection[str] = (),
+    field_bytes: int = 4 * MAX_NAME,
+) -> AsyncIterator[Upload]:
+    """The upload that `request` carries, removed afterwards; the gate bounds the body. Raises Invalid.
+
+    It is a form that may have fields of these `names`, of which one may be `repeated`, or the file alone in one of the
+    media types `bare`. Fields are text of at most so many bytes; a file of more than a megabyte is kept on disk.
+    """
     content_type = request.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower()
+    if media_type != FORM and media_type not in bare:
+        raise Unsupported(f"Content-Type is {media_type[:80] or 'absent'!r}; send {' or '.join((FORM, *bare))}")
+    _check_charset(content_type)
     if media_type == FORM:
-        form = await read_form(request)
         try:
-            yield upload_of(form, FIELDS)
+            form = await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=field_bytes)
+        except HTTPException as error:
+            raise Invalid.at("", f"the form cannot be read: {error.detail}") from error
+        try:
+            yield _upload_of(form, names, repeated)
         finally:
             await form.close()
-    elif media_type in BARE:
-        check_charset(content_type)
+    else:
         file = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
         try:
             async for chunk in request.stream():
@@ -62,8 +74,6 @@ async def received(request: Request) -> AsyncIterator[Upload]:
             yield Upload(file.file)
         finally:
             await file.close()
-    else:
-        raise Unsupported(f"Content-Type is {media_type[:80] or 'absent'!r}; send {FORM}, {CSV}, {GZIP} or {PARQUET}")
 
 
 async def run_while_connected(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:
@@ -85,42 +95,34 @@ async def run_while_connected(request: Request, function: Callable[..., _Result]
         await asyncio.wait({work})
 
 
-def upload_of(form: FormData, names: Collection[str]) -> Upload:
-    """The file and the texts of a form, which may have these `names`; Invalid at any other part."""
+def _upload_of(form: FormData, names: Collection[str], repeated: str) -> Upload:
+    """The file and the texts of a form; Invalid at any part that it may not have, or not twice."""
     file: UploadFile | None = None
-    texts: dict[str, list[str]] = {name: [] for name in names}
-    others = []
+    fields: dict[str, Any] = {}
+    flaws = []
     for key, value in form.multi_items():
-        if key == "file" and isinstance(value, UploadFile):
-            file = value
-        elif key in texts and isinstance(value, str):
-            texts[key].append(value)
+        if isinstance(value, UploadFile):
+            file = value if key == "file" else file
+            if key != "file":
+                flaws.append(Flaw(pointer(key), f"{key!r} is a file; it must be text"))
+        elif key == "file":
+            flaws.append(Flaw(pointer(key), "'file' is text; it must be a file part (with a file name)"))
+        elif key == repeated:
+            fields.setdefault(key, []).append(value)
+        elif key not in names:
+            flaws.append(Flaw(pointer(key), unknown("form field", key, ["file", *names])))
+        elif key in fields:
+            flaws.append(Flaw(pointer(key), f"the form has {key!r} twice; send it once"))
         else:
-            others.append(key)
-    reject(Flaw(pointer(key), _refusal(key, texts)) for key in others)
+            fields[key] = value
+    reject(flaws)
     if file is None:
         raise Invalid.at("/file", "'file' is required")
-    return Upload(file.file, texts)
+    return Upload(file.file, fields)
 
 
-def _refusal(key: str, texts: Collection[str]) -> str:
-    """Why a form may not contain this part."""
-    if key == "file":
-        return "'file' is text; it must be a file part (with a file name)"
-    return f"{key!r} is a file; it must be text" if key in texts else unknown("form field", key, ["file", *texts])
-
-
-def check_charset(content_type: str) -> None:
+def _check_charset(content_type: str) -> None:
     """Unsupported where a media type has another charset than UTF-8."""
     charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1").lower()
     if charset not in _UTF8 or _EXTENDED.search(content_type):
         raise Unsupported(f"charset {charset[:40]!r} is not supported; send UTF-8")
-
-
-async def read_form(request: Request, *, field_bytes: int = _MAX_FIELD_BYTES) -> FormData:
-    """The parts of a form; a file of more than a megabyte is kept on disk. Invalid where the form cannot be read."""
-    check_charset(request.headers["content-type"])
-    try:
-        return await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=field_bytes)
-    except HTTPException as error:
-        raise Invalid.at("", f"the form cannot be read: {error.detail}") from error

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
+from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
 from app.api.codecs.uploads import received, run_while_connected
 from app.api.errors import problems
 from app.api.gate import TRAIN, UPLOAD, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
 from app.data.upload_request import Decimal, Delimiter, Encoding, UploadRequest
-from app.errors import Invalid, pointer
 from app.usecases import datasets as usecase
 from app.usecases.datasets import EXAMPLE_ID
 
@@ -165,6 +164,7 @@ _CREATED_HEADERS: dict[int | str, dict[str, Any]] = {
 }
 
 
+_BARE = (CSV, GZIP, "application/x-gzip", PARQUET, BINARY)
 _DIALECT = Query(description="how the CSV file is written")
 DatasetId = Annotated[str, Path(openapi_examples={"example": {"value": EXAMPLE_ID}})]
 Labels = Annotated[
@@ -206,25 +206,16 @@ async def upload_dataset(
     categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same content
     gives the same data set. `warnings` name columns that look like something else.
     """
-    async with received(request) as upload:
-        sent = {"name": name, "label_type": label_type, "types": types}
-        sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
-        one = {field: _one(field, upload.fields.get(field, []), value) for field, value in sent.items()}
-        fields: dict[str, Any] = {field: value for field, value in one.items() if value is not None}
-        if types := fields.get("types"):
-            fields["types"] = parsed_text("types", types)
-        asked = checked(UploadRequest, fields | {"label": [*label, *upload.fields.get("label", [])]})
+    sent = {"label": label, "name": name, "label_type": label_type, "types": types}
+    sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
+    async with received(request, sent, "label", bare=_BARE) as upload:
+        fields = {field: value for field, value in sent.items() if value is not None} | upload.fields
+        if "types" in fields:
+            fields["types"] = parsed_text("types", fields["types"])
+        asked = checked(UploadRequest, fields)
         dataset = await run_while_connected(request, usecase.upload, ports, upload.content, asked, caller)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.model_validate(dataset)
-
-
-def _one(field: str, sent: list[str], asked: str | None) -> str | None:
-    """The one value of a field that a form or the query may have."""
-    values = [*sent, *([] if asked is None else [asked])]
-    if len(values) > 1:
-        raise Invalid.at(pointer(field), f"a data set has one {field}")
-    return values[0] if values else None
 
 
 @router.get("", responses=problems(422))

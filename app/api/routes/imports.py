@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from io import SEEK_END
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.api.codecs.json import parsed
 from app.api.codecs.media_types import FORM
-from app.api.codecs.uploads import read_form, upload_of
+from app.api.codecs.uploads import received
 from app.api.gate import INSTALL, charge_of, needs
 from app.api.jobs import Order, ordering, starting
 from app.api.memory import BYTE
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
-from app.api.routing import StrictRoute, checked, limiters, only_own_models
-from app.errors import Invalid, Unsupported, pointer
+from app.api.routing import StrictRoute, checked, limiters, only_own_models, parsed_text
 from app.usecases import import_model as usecase
 from app.usecases.import_model import ImportRequest
 
@@ -50,35 +47,11 @@ async def import_version(
     """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on all rows of the
     data set, and publishes it with the same card and figures as a trained model.
     """
-    content_type = request.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != FORM:
-        raise Unsupported(f"Content-Type is {content_type[:80] or 'absent'!r}; send {FORM}")
-    form = await read_form(request, field_bytes=_FIELD_BYTES)
-    try:
-        upload = upload_of(form, ImportRequest.model_fields)
+    async with received(request, ImportRequest.model_fields, "classes", field_bytes=_FIELD_BYTES) as upload:
         charge_of(request)(upload.content.seek(0, SEEK_END), BYTE)  # it is kept
-        asked = checked(ImportRequest, _values(upload.fields, request))
+        documents = {name: parsed_text(name, upload.fields[name]) for name in _JSON_FIELDS if name in upload.fields}
+        asked = checked(ImportRequest, upload.fields | documents)
         run = partial(limiters(request).upload.run, request)
         job = await job_of(usecase.submit, name, asked, upload.content, run=run)
-    finally:
-        await form.close()
     response.headers["Location"] = f"/train/{job.id}"
     return JobDocument.of(job)
-
-
-def _values(sent: Mapping[str, list[str]], request: Request) -> dict[str, Any]:
-    """The fields of a form, each once but for `classes`; matrix, actions and prices are JSON."""
-    fields: dict[str, Any] = {name: texts for name, texts in sent.items() if texts}
-    for name, texts in fields.items():
-        if name != "classes":
-            if len(texts) > 1:
-                raise Invalid.at(pointer(name), f"the form has {name!r} twice; send it once")
-            fields[name] = _document(name, texts[0], request) if name in _JSON_FIELDS else texts[0]
-    return fields
-
-
-def _document(key: str, text: str, request: Request) -> Any:
-    try:
-        return parsed(text.encode(), charge_of(request))
-    except Invalid as error:
-        raise error.under(pointer(key)) from error
