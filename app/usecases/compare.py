@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from time import perf_counter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -162,24 +163,17 @@ def run(ports: Ports, job: Job) -> None:
         ports.queue.succeed(connection, job, result)
 
 
-class _Trial(NamedTuple):
-    """A learner's probabilities (n, K) for rows that it was not fitted on, how long a fit took on average, and whether
-    each one converged (None where that is no question); or why there are none.
+@dataclass
+class _Trial:
+    """A learner's probabilities (n, K) for rows that it was not fitted on, how long each fit took, and whether it
+    converged, where that is a question; or why there are none.
     """
 
     name: str
-    scores: np.ndarray | None = None
-    fit_seconds: float | None = None
-    converged: list[bool] | None = None
-    failure: Invalid | None = None
-
-
-class _Fit(NamedTuple):
-    """Probabilities of the rows of one fold, from a fit on the others; how long that took and whether it converged."""
-
     scores: np.ndarray
-    seconds: float
-    converged: bool | None
+    seconds: list[float] = field(default_factory=list)
+    converged: list[bool] = field(default_factory=list)
+    failure: Invalid | None = None
 
 
 def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
@@ -187,9 +181,7 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
-    called = names(spec.learners)
-    fits: list[dict[int, _Fit]] = [{} for _ in called]
-    failures: dict[int, Invalid] = {}
+    trials = [_Trial(name, np.zeros((len(fold), len(table.classes or ())))) for name in names(spec.learners)]
     parts = [part for part in range(spec.folds) if (fold == part).any()]
     order: deque[tuple[int, int, float]] = deque()
     building = {
@@ -200,31 +192,24 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
     }
 
     def pieces() -> Iterator[Any]:
-        for place, (number, part) in enumerate(product(range(len(called)), parts)):
-            if number not in failures:
-                begin, end = place / (len(called) * len(parts)), (place + 1) / (len(called) * len(parts))
+        for place, (number, part) in enumerate(product(range(len(trials)), parts)):
+            if trials[number].failure is None:
+                begin, end = place / (len(trials) * len(parts)), (place + 1) / (len(trials) * len(parts))
                 order.append((number, part, end))
-                where = (begin, end, f"{called[number]}, fold {part + 1}")
+                where = (begin, end, f"{trials[number].name}, fold {part + 1}")
                 yield delayed(_tried)(spec.learners[number], building, table.X, table.y, fold == part, where)
 
     for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
         number, part, done = order.popleft()
-        progress.report(done, f"{called[number]}, fold {part + 1}")
+        trial = trials[number]
+        progress.report(done, f"{trial.name}, fold {part + 1}")
         if isinstance(tried, Invalid):
-            failures.setdefault(number, placed(tried, pointer("learners", number), table.schema.names))
-        else:
-            fits[number][part] = tried
-    return [_trial(name, fits[number], failures.get(number), fold) for number, name in enumerate(called)]
-
-
-def _trial(name: str, fits: Mapping[int, _Fit], failure: Invalid | None, fold: np.ndarray) -> _Trial:
-    if failure is not None:
-        return _Trial(name, failure=failure)
-    scores = np.zeros((len(fold), next(iter(fits.values())).scores.shape[1]))
-    for part, one in fits.items():
-        scores[fold == part] = one.scores
-    converged = [one.converged for one in fits.values() if one.converged is not None]
-    return _Trial(name, scores, float(np.mean([one.seconds for one in fits.values()])), converged or None)
+            trial.failure = trial.failure or placed(tried, pointer("learners", number), table.schema.names)
+            continue
+        trial.scores[fold == part], seconds, converged = tried
+        trial.seconds.append(seconds)
+        trial.converged += converged
+    return trials
 
 
 def _tried(
@@ -234,8 +219,10 @@ def _tried(
     y: np.ndarray,
     held: np.ndarray,
     where: tuple[float, float, str],
-) -> _Fit | Invalid:
-    """Fit on the rows that are not `held` out, and evaluate on the others; or the reason why that is impossible."""
+) -> tuple[np.ndarray, float, list[bool]] | Invalid:
+    """Probabilities of the rows `held` out by a fit on the others, its seconds, and whether it converged, where that is
+    a question; or the reason why there are none.
+    """
     try:
         estimator = catalogue.stored(learner.kind, learner.parameters).build(**building)
         with progress.part(*where):
@@ -245,7 +232,7 @@ def _tried(
         scores = checked_posterior(estimator, X[held])
     except Invalid as error:
         return error
-    return _Fit(scores, seconds, bool(estimator.converged_) if hasattr(estimator, "converged_") else None)
+    return scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []
 
 
 def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: CompareSpec) -> dict[str, Any]:
@@ -256,7 +243,7 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
     contenders: list[tuple[str | None, Ruled]] = [
         (trial.name, ruled)
         for trial in trials
-        if trial.scores is not None
+        if trial.failure is None
         for ruled in apply_rules(Rows(trial.scores, trial.scores, y, fold), B)
     ]
     contenders.append((None, constant))
@@ -286,8 +273,8 @@ def _outcome(trial: _Trial, learner: LearnerSpec) -> dict[str, Any]:
     return {
         "name": trial.name,
         **learner.model_dump(),
-        "fit_seconds": None if trial.fit_seconds is None else round(trial.fit_seconds, 4),
-        "converged": trial.converged,
+        "fit_seconds": round(float(np.mean(trial.seconds)), 4) if trial.failure is None else None,
+        "converged": (trial.failure is None and trial.converged) or None,
         "error": None if trial.failure is None else trial.failure.detail,
     }
 
@@ -296,8 +283,8 @@ def _about(trials: Sequence[_Trial], ranking: Ranking) -> list[str]:
     """What became of the learners, and who is best; the last contender is one action for all."""
     warnings = [f"{trial.name} is left out: {trial.failure.detail}" for trial in trials if trial.failure is not None]
     for trial in trials:
-        fits = trial.converged or []
-        if not all(fits):
+        fits = trial.converged
+        if trial.failure is None and not all(fits):
             warnings.append(f"{trial.name}: {fits.count(False)} of {len(fits)} fits did not converge")
     if ranking.standings[-1].behind <= 0:
         warnings.append("no learner earns more with any rule than one action for all: no model is worth using")
