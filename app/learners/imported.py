@@ -30,7 +30,6 @@ _WORDS = 300  # characters of a foreign error
 _TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
 _SHOWN = 5
 _NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
-_TEXT = "tensor(string)"
 _PLAIN = re.compile(r"\W")  # what converters to ONNX replace in names
 
 
@@ -72,15 +71,12 @@ def _check(there: Sequence[str], names: Sequence[str] | None, count: int | None)
     if names is None:
         if count is not None and count != len(there):
             raise Invalid.at("/dataset", f"the model takes {count} columns, and the data set has {len(there)} features")
-        return
-    absent, extra = [name for name in names if name not in there], [name for name in there if name not in names]
-    parts = []
-    if absent:
-        parts.append(f"the data set lacks {some_of([repr(name) for name in absent], _SHOWN)}")
-    if extra:
-        parts.append(f"the model does not take {some_of([repr(name) for name in extra], _SHOWN)}")
-    if parts:
-        raise Invalid.at("/dataset", f"the columns of model and data set differ: {', and '.join(parts)}")
+    elif set(names) != set(there):
+        absent, extra = (
+            some_of(sorted(map(repr, each)), _SHOWN) for each in ({*names} - {*there}, {*there} - {*names})
+        )
+        what = f"the data set lacks {absent or 'none'}, and the model does not take {extra or 'none'}"
+        raise Invalid.at("/dataset", f"the columns of model and data set differ: {what}")
 
 
 class Imported:
@@ -151,17 +147,17 @@ class Imported:
         return self.facts
 
 
-def class_order(names: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray | None:
+def class_order(names: Sequence[Any], classes: Sequence[int | str], place: str = "/dataset") -> np.ndarray | None:
     """The position of each of the data set's `classes` among the model's `names`, None where they are the same list.
 
-    Invalid at /dataset with both. What is equal or written alike is one class: 1, 1.0 and "1"; true, "true" and "True".
+    Invalid with both. What is equal or written alike is one class: 1, 1.0 and "1"; true, "true" and "True".
     """
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
     order = [next((j for j, name in enumerate(plain) if _alike(name, one)), -1) for one in classes]
     if sorted(order) == list(range(len(plain))):
         return None if order == sorted(order) else np.array(order, dtype=np.intp)
     ours, theirs = (", ".join(map(repr, list(each)[:20])) for each in (classes, plain))
-    raise Invalid.at("/dataset", f"the classes differ: the model has {theirs}, the labels of the data set are {ours}")
+    raise Invalid.at(place, f"the classes differ: the model has {theirs}, the labels of the data set are {ours}")
 
 
 def _alike(name: Any, one: int | str) -> bool:
@@ -206,12 +202,9 @@ class JoblibScorer:
         return P if self.order is None else P[:, self.order]
 
 
-def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool) -> JoblibScorer:
-    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit.
-
-    `version_skew`: whether an estimator of another version of scikit-learn is taken.
-    """
-    model = _loaded(content, version_skew=version_skew)
+def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str]) -> JoblibScorer:
+    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit."""
+    model = joblib.load(io.BytesIO(content))
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         what = f"{type(model).__name__!r} gives no class probabilities (predict_proba), or is not fitted"
         raise Invalid.at("/file", f"{what}; expected a fitted classifier")
@@ -219,21 +212,6 @@ def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *,
     known = None if names is None else [str(name) for name in names]
     columns = Columns.of(schema, known, getattr(model, "n_features_in_", None))
     return JoblibScorer(model, columns, class_order(list(model.classes_), classes))
-
-
-def _loaded(content: bytes, *, version_skew: bool) -> Any:
-    skew = scikit().InconsistentVersionWarning
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("ignore" if version_skew else "error", skew)
-            return joblib.load(io.BytesIO(content))
-    except skew as error:
-        made, here = error.original_sklearn_version, error.current_sklearn_version
-        what = f"{error.estimator_name} was made with scikit-learn {made}, and {here} is installed"
-        raise Invalid.at("/file", f"{what}: save it with {here}, or set PAYOFF_ALLOW_VERSION_SKEW") from error
-    except Exception as error:
-        raise Invalid.at("/file", f"the file cannot be loaded: {type(error).__name__}: {str(error)[:300]}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,42 +247,32 @@ class OnnxScorer:
 
     def answers(self, X: np.ndarray) -> np.ndarray:
         """The probabilities (n, K) as the model gives them, in its own order."""
-        found = self._run(X)
+        found = self.run(X)
         if isinstance(found, list):
             return np.array([list(row.values()) for row in found], dtype=np.float64)
         P = np.asarray(found, dtype=np.float64).reshape(len(X), -1)
         return np.column_stack((1.0 - P, P)) if P.shape[1] == 1 else P
 
-    def names(self) -> list[Any] | None:
-        """The names of the columns, if the probabilities are maps by class."""
-        if not _probabilities(self.session).type.startswith("seq(map"):
-            return None
-        return list(self._run(np.zeros((1, len(self.columns.order))))[0])
-
-    def _run(self, X: np.ndarray) -> Any:
+    def run(self, X: np.ndarray) -> Any:
+        """The output that holds the probabilities: a map by class for each row, or an array."""
         inputs, rows = self.session.get_inputs(), self.columns.of_rows(X)
-        if len(inputs) == 1:
-            sent = {inputs[0].name: _typed(rows, inputs[0].type)}
-        else:
-            sent = {one.name: _typed(rows[:, j : j + 1], one.type) for j, one in enumerate(inputs)}
-        return self.session.run([_probabilities(self.session).name], sent)[0]
+        parts = [rows] if len(inputs) == 1 else [rows[:, j : j + 1] for j in range(len(inputs))]
+        sent = {one.name: _typed(part, one.type) for one, part in zip(inputs, parts, strict=True)}
+        return self.session.run([_probabilities(self.session)], sent)[0]
 
 
 def load_onnx(content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None) -> OnnxScorer:
     """A scorer of the data set's rows; `named` are the columns of the probabilities, where the model has no maps.
 
-    Invalid where file, columns or classes do not fit; Conflict where onnxruntime is not installed.
+    Invalid where columns or classes do not fit; Conflict where onnxruntime is not installed.
     """
-    columns = _columns(_session(content).get_inputs(), schema)
-    names = OnnxScorer(content, columns).names() if named is None else named
-    if names is None:
-        raise Invalid.at("/classes", "the file does not name its classes: send 'classes' in the order of its columns")
-    try:
-        return OnnxScorer(content, columns, class_order(names, classes))
-    except Invalid as error:
-        if named is None:
-            raise Invalid.at("/dataset", f"{error.detail}; 'classes' can name the model's columns") from error
-        raise Invalid.at("/classes", error.detail) from error
+    scorer = OnnxScorer(content, _columns(_session(content).get_inputs(), schema))
+    if named is None:
+        first = scorer.run(np.zeros((1, len(schema.names))))
+        if not isinstance(first, list):
+            raise Invalid.at("/classes", "the file does not name its classes: send them in the order of its columns")
+    order = class_order(list(first[0]), classes) if named is None else class_order(named, classes, "/classes")
+    return OnnxScorer(content, scorer.columns, order)
 
 
 def _session(content: bytes) -> Any:
@@ -316,50 +284,36 @@ def _session(content: bytes) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False  # what a large batch took is given back
     options.log_severity_level = 4
-    try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise Invalid.at("/file", f"the file cannot be loaded: {str(error)[:_WORDS]}") from error
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def _columns(inputs: Sequence[Any], schema: Schema) -> Columns:
     """Which features the inputs take: all in one matrix, or one each by their names."""
-    for one in inputs:
-        if one.type not in _NUMBERS and one.type != _TEXT:
-            raise Invalid.at("/file", f"the input {one.name!r} is a {one.type}; expected numbers or strings")
     if len(inputs) == 1 and len(inputs[0].shape) == 2 and (len(schema.names) > 1 or inputs[0].name not in schema.names):
         width = inputs[0].shape[1]
-        columns = Columns.of(schema, None, width if isinstance(width, int) else None)
-        kinds = [inputs[0].type] * len(schema.names)
-    else:
-        plain = {_PLAIN.sub("_", name): name for name in schema.names}
-        columns = Columns.of(schema, [plain.get(_PLAIN.sub("_", one.name), one.name) for one in inputs], None)
-        kinds = [one.type for one in inputs]
-    for j, kind in zip(columns.order, kinds, strict=True):
-        feature = schema.features[j]
-        if (kind == _TEXT) != (feature.type == "categorical"):
-            wanted = "strings" if kind == _TEXT else "numbers"
-            raise Invalid.at("/dataset", f"the model takes {wanted} for {feature.name!r}, which is {feature.type}")
-    return columns
+        return Columns.of(schema, None, width if isinstance(width, int) else None)
+    plain = {_PLAIN.sub("_", name): name for name in schema.names}
+    return Columns.of(schema, [plain.get(_PLAIN.sub("_", one.name), one.name) for one in inputs], None)
 
 
 def _typed(values: np.ndarray, kind: str) -> np.ndarray:
     """Values as an input takes them; ValueError for those that it cannot, such as a missing word."""
-    if kind == _TEXT:
+    if kind == "tensor(string)":
         if not all(isinstance(value, str) for value in values.flat):
-            raise ValueError("a string is missing")
+            raise ValueError("the model takes strings, and one is missing or a number")
         return values
-    numbers = values.astype(np.float64)
-    if kind == "tensor(int64)" and not (numbers == np.floor(numbers)).all():
+    numbers = np.ascontiguousarray(values, dtype=_NUMBERS.get(kind, np.float64))
+    if kind == "tensor(int64)" and not (numbers == values).all():
         raise ValueError("a number is not an integer")
-    return np.ascontiguousarray(numbers, dtype=_NUMBERS[kind])
+    return numbers
 
 
-def _probabilities(session: Any) -> Any:
+def _probabilities(session: Any) -> str:
     """The output that holds the probabilities: maps by class, or the numbers whose name says so, or the last ones."""
     outputs = session.get_outputs()
     found = [one for one in outputs if one.type.startswith("seq(map")]
     found = found or [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]
     if not found:
         raise Invalid.at("/file", "the model has no output of probabilities, only labels: export it with probabilities")
-    return next((one for one in found if "prob" in one.name.lower()), found[-1])
+    name: str = next((one for one in found if "prob" in one.name.lower()), found[-1]).name
+    return name

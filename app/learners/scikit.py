@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -26,7 +26,6 @@ from app.learners import boosted_trees, kernel_solver
 
 __all__ = [
     "ConvergenceWarning",
-    "InconsistentVersionWarning",
     "StratifiedKFold",
     "accuracy_score",
     "boosted_trees",

@@ -184,7 +184,7 @@ def _scorer(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Any
     if not limits.pickles:
         raise Invalid.at("/format", "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too")
 
-    return load_joblib(content, table.schema, classes, version_skew=limits.version_skew)
+    return load_joblib(content, table.schema, classes)
 
 
 def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray) -> _Published:

@@ -181,7 +181,7 @@ def test_an_onnx_file(service, whole):
         P = service.post("/predict", json=asked).json()["probabilities"]
         np.testing.assert_allclose(P, model.predict_proba(NUMBERS), rtol=0, atol=1e-6)
     else:
-        assert says("/file", "cannot be loaded") in job["error"]["errors"]
+        assert says("/file", "cannot be used") in job["error"]["errors"]
 
 
 BAD = {
