@@ -29,7 +29,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from app.circuit_breaker import CircuitBreaker
-from app.disks import DAMAGED, is_damage, unwritable
+from app.disks import FIX, FIX_OF_DAMAGE, is_damage, unwritable
 from app.errors import Invalid, Unavailable
 from app.polling import Changes
 
@@ -118,8 +118,8 @@ class Database:
             return "the database does not answer"
         if is_standby[0]:
             return "the database is a standby, which cannot be written"
-        found = unwritable(file) if file else None
-        return f"the database cannot be written: {found.what}" if found else ""
+        found = unwritable(file) if file else ""
+        return f"the database cannot be written: {found}" if found else ""
 
     def wait(self, seconds: float) -> None:
         """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all."""
@@ -177,9 +177,11 @@ class Database:
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago")
         file = self.engine.url.database if self.is_sqlite else None
-        found = DAMAGED if is_damage(cause) else unwritable(file) if file else None
+        is_damaged = is_damage(cause)
+        found = "it is damaged, or is no SQLite database" if is_damaged else unwritable(file) if file else ""
         why = " ".join(str(cause or error).split())
-        away = DatabaseAway(why) if found is None else DatabaseAway(f"{file}: {found.what} ({why})", found.fix)
+        fix = FIX_OF_DAMAGE if is_damaged else FIX
+        away = DatabaseAway(f"{file}: {found} ({why})", fix) if found else DatabaseAway(why)
         if self._answered:
             _log.warning("the database does not answer: %s", away.why)
             self._answered = False

@@ -20,7 +20,7 @@ from app.access.keys import Keys
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database, DatabaseAway
-from app.disks import of_error
+from app.disks import FIX
 from app.errors import PayoffError
 from app.jobs.queue import Queue
 from app.migrations import migrate
@@ -55,13 +55,10 @@ def starting() -> Iterator[None]:
         fix = f"{error.fix}; " if error.fix else ""
         reason = f"the database cannot be used ({error.why}): {fix}PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
     except PayoffError as error:
-        found = of_error(error.__cause__)
-        reason = f"{error.detail}: {found.fix}" if found else error.detail
+        reason = f"{error.detail}: {FIX}" if isinstance(error.__cause__, OSError) else error.detail
     except OSError as error:
-        found = of_error(error)
-        fix = f"{found.fix}; " if found else ""
-        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): {fix}PAYOFF_HOME and"
-        reason += " PAYOFF_MODELS name folders that can be written"
+        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): {FIX}; PAYOFF_HOME and"
+        reason += " PAYOFF_MODELS name the folders"
     else:
         return
     sys.stderr.write(f"payoff: {reason}\n")

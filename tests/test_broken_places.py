@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from app import disks
 from app.cli import main
 from app.jobs.worker import Worker
 from app.stores import make_ports
@@ -32,12 +33,11 @@ DAMAGE = {
     "half of it": lambda content: content[: len(content) // 2],
     "a damaged header": lambda content: content[:16] + b"\xff" * 84 + content[100:],
 }
-FIXES = {
-    "full": "make room",
-    "read-only": "mount the disk for writing",
-    "no rights": "chown",
-    "damaged": "put a backup in its place",
-}
+# What is said to be wrong, and what fixes it.
+FULL = r"no room on its disk|No space left on device", disks.FIX
+READ_ONLY = r"mounted read-only|Read-only file system", disks.FIX
+NO_RIGHTS = rf"uid {os.getuid()} may not write|Permission denied", disks.FIX
+DAMAGED = r"it is damaged|is damaged:", disks.FIX_OF_DAMAGE
 
 
 @pytest.fixture
@@ -68,16 +68,18 @@ def ran(command, capsys):
     return code, printed.out, printed.err
 
 
-def check(command, code, out, err, fix, *, must_fail):
+def check(command, code, out, err, wrong, *, must_fail):
     """No traceback and no invitation to report anything; where it failed, one sentence with the fix."""
+    what, fix = wrong
     assert "Traceback" not in out + err
     assert "report this error" not in out
     if command == "check":
-        assert re.search(rf"^wrong .*\n +fix: .*{re.escape(fix)}", out, re.MULTILINE), out
+        assert re.search(rf"^wrong .*({what}).*\n +fix: .*{re.escape(fix)}", out, re.MULTILINE), out
         assert code == 1
     elif must_fail or code:
         assert code == 2, (out, err)
         (line,) = [line for line in err.splitlines() if line.startswith("payoff: ")]
+        assert re.search(what, line)
         assert fix in line
 
 
@@ -92,7 +94,7 @@ def test_a_damaged_database_file(installation, capsys, command, harm):
 
     code, out, err = ran(command, capsys)
 
-    check(command, code, out, err, FIXES["damaged"], must_fail=False)
+    check(command, code, out, err, DAMAGED, must_fail=False)
     if command == "serve" and harm in {"text", "garbage after the header", "a damaged header"}:
         assert code == 2
         assert str(file) in err
@@ -104,7 +106,7 @@ def test_a_full_disk(installation, capsys, command):
 
     code, out, err = ran(command, capsys)
 
-    check(command, code, out, err, FIXES["full"], must_fail=False)
+    check(command, code, out, err, FULL, must_fail=False)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -113,7 +115,7 @@ def test_a_disk_that_is_mounted_read_only(installation, capsys, command):
 
     code, out, err = ran(command, capsys)
 
-    check(command, code, out, err, FIXES["read-only"], must_fail=command in {"serve", "worker", "keys"})
+    check(command, code, out, err, READ_ONLY, must_fail=command in {"serve", "worker", "keys"})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_missing_rights(installation, command, what):
         ended.returncode,
         ended.stdout,
         ended.stderr,
-        FIXES["no rights"],
+        NO_RIGHTS,
         must_fail=command == "keys",
     )
 

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import migrations
 from app.database import Database, DatabaseAway
-from app.disks import DAMAGED, of_error, unwritable
+from app.disks import FIX, FIX_OF_DAMAGE, unwritable
 from app.errors import PayoffError
 from app.settings import Settings, misspelt, refused
 from app.storage import Storage
@@ -65,9 +65,8 @@ def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = Fa
     try:
         ports = open_ports(settings)
     except (PayoffError, OSError) as error:
-        obstacle = of_error(error)
         words = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
-        fix = f"{obstacle.fix if obstacle else _LISTED}; no other check was run"
+        fix = f"{FIX if isinstance(error, OSError) else _LISTED}; no other check was run"
         return [*found, Finding("home", "wrong", words, fix)]
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "database": lambda: _database(ports.database),
@@ -112,11 +111,11 @@ def _database(database: Database) -> Iterator[Finding]:
         fix = error.fix or "check PAYOFF_DATABASE, and whether the database runs"
         yield Finding("database", "wrong", f"{name} cannot be used: {error.why}", fix)
         return
-    found = unwritable(file) if database.is_sqlite and file else None
+    found = unwritable(file) if database.is_sqlite and file else ""
     if sound != "ok":
-        yield Finding("database", "wrong", f"{name} is damaged: {sound}", DAMAGED.fix)
+        yield Finding("database", "wrong", f"{name} is damaged: {sound}", FIX_OF_DAMAGE)
     elif found:
-        yield Finding("database", "wrong", f"{name} is readable, but not writable: {found.what}", found.fix)
+        yield Finding("database", "wrong", f"{name} is readable, but not writable: {found}", FIX)
     elif revision not in (None, *migrations.known()):
         words = f"{name} is at revision {revision}, which this program does not know"
         yield Finding("database", "wrong", words, "install the version that made it, or use another database")
@@ -134,8 +133,7 @@ def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
         storage.read(probe, "probe")
         storage.remove(probe)
     except (PayoffError, OSError, ValueError) as error:
-        found = of_error(error) or of_error(error.__cause__)
-        fix = found.fix if found else f"check {setting}; for an object store also the AWS_… variables"
+        fix = f"check {setting} and the AWS_… variables" if Storage.is_remote(url) else f"{FIX}, or set {setting}"
         yield Finding(name, "wrong", f"{url} cannot be used: {getattr(error, 'detail', error)}", fix)
         return
     free = None if "://" in url else shutil.disk_usage(url).free / _MB

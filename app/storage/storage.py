@@ -34,7 +34,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 from pydantic import HttpUrl, TypeAdapter
 
-from app.disks import Obstacle, obstacle
+from app.disks import obstacle
 from app.errors import Conflict, NotFound, Unavailable, Unusable
 from app.storage.store_calls import StoreBreaker, on_disk
 
@@ -109,9 +109,9 @@ class Storage:
         except Unavailable as error:
             _log.warning("%s: continuing without it", error.detail)
 
-    def obstacle(self) -> Obstacle | None:
-        """What keeps a folder of this machine from being written; None of a store on the network. Writes nothing."""
-        return None if self._root is None else obstacle(self._root)
+    def obstacle(self) -> str:
+        """What keeps a folder of this machine from being written; empty of a store on the network. Writes nothing."""
+        return "" if self._root is None else obstacle(self._root)
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         """Write all `files` as `folder`, or nothing; Conflict where that folder exists."""
