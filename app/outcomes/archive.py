@@ -13,7 +13,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from app.database import Database
 from app.errors import Damaged, Invalid, Unavailable
@@ -256,14 +256,10 @@ def again(attempt: int, file: str = "", before: str = "") -> None:
 
 
 def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]:
-    table, names = DECISIONS.c, ("id", "model", *_LOCATED)
-
-    def query(some: list[str]) -> Select[Any]:
-        return select(*(table[name] for name in names)).where(table.id.in_(some))
-
-    located = {}
+    columns, located = [DECISIONS.c[name] for name in ("id", "model", *_LOCATED)], {}
     for some in chunks(ids):  # so that not all probabilities are in memory at once
-        found = [dict(zip(names, row, strict=True)) for row in fetched(connection, query, some)]
+        query = select(*columns).where(DECISIONS.c.id.in_(some))
+        found = [dict(row) for row in connection.execute(query).mappings()]
         contents = rows.contents(connection, {row["terms"] for row in found})
         for row in found:
             if row["terms"] not in contents:

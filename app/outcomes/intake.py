@@ -13,7 +13,7 @@ from time import time
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from sqlalchemy import Connection, Select, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, delete, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
@@ -86,10 +86,13 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
     """In the order of the ids, so that two requests never wait for each other."""
     rows.lock(connection, shared=True)
     _check_unmoved(connection, sent)
-    stored = {row.id: row for row in rows.fetched(connection, _stored, sent)}
+    table = OUTCOMES.c  # locked in the order of the ids until the transaction ends
+    found = rows.fetched(
+        connection, lambda some: select(OUTCOMES).where(table.id.in_(some)).order_by(table.id).with_for_update(), sent
+    )
+    stored = {row.id: row for row in found}
     received = Received()
-    new: list[dict[str, Any]] = []
-    changed: list[dict[str, Any]] = []
+    new: dict[str, dict[str, Any]] = {}
     for id_, (decision, outcome) in sent.items():
         row = stored.get(id_)
         before, revision = decision.told, decision.revision
@@ -108,27 +111,13 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
         received.accepted += 1
         if before is None:
             received.first.append((decision, after))
-        (new if row is None else changed).append(_values(id_, decision, after, revision))
+        place = {"id": id_, "model": decision.model, "day": decision.day}
+        new[id_] = {**place, "received_at": time(), "revision": revision + 1, **vars(after)}
+    for some in chunks(id_ for id_ in new if id_ in stored):
+        connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(some)))
     if new:
-        connection.execute(insert(OUTCOMES), new)
-    if changed:
-        bound = [{f"new_{name}": value for name, value in each.items()} for each in changed]
-        named: dict[str, Any] = {
-            column.name: bindparam(f"new_{column.name}") for column in OUTCOMES.c if column.name != "id"
-        }
-        connection.execute(update(OUTCOMES).where(OUTCOMES.c.id == bindparam("new_id")).values(**named), bound)
+        connection.execute(insert(OUTCOMES), list(new.values()))
     return received
-
-
-def _values(id_: str, decision: Located, outcome: Outcome, revision: int) -> dict[str, Any]:
-    return {
-        "id": id_,
-        "model": decision.model,
-        "day": decision.day,
-        "received_at": time(),
-        "revision": revision + 1,
-        **vars(outcome),
-    }
 
 
 def _check_unmoved(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]]) -> None:
@@ -139,11 +128,6 @@ def _check_unmoved(connection: Connection, sent: Mapping[str, tuple[Located, Out
         found |= sealed_files(connection, tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days))
     if any(found.get(day, ()) != files for day, files in located.items()) or rows.erased(connection, sent):
         raise _Moved
-
-
-def _stored(ids: Sequence[str]) -> Select[Any]:
-    """The outcomes of some decisions, locked in the order of the ids until the transaction ends."""
-    return select(OUTCOMES).where(OUTCOMES.c.id.in_(ids)).order_by(OUTCOMES.c.id).with_for_update()
 
 
 class Totals:

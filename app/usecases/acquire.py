@@ -25,7 +25,7 @@ from app.usecases.fields import ModelVersion, NamedMatrix, Names, OwnIds, Text
 from app.usecases.matrices import MatrixFields
 from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
-from app.usecases.record import RecordField, batch, check_moment, ids_of, wish_of
+from app.usecases.record import RecordField, batch, ids_of, wish_of
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
@@ -367,15 +367,13 @@ def recorded(
 ) -> tuple[Batch | None, list[str | None] | None]:  # fmt: skip
     """The cases to record, and the id of each case, None where more is asked for; nothing where none are to be.
 
-    One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `Wish.under` has
+    One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `ids_of` has
     them. Raises Invalid and Forbidden at the field that does not fit.
     """
     wish = wish_of(ports, model, asked.record)
     if wish is None:
         return None, None
-    wish = wish.under(own_ids)
-    check_moment(ports, caller, wish)
-    ids = ids_of(wish, len(cases))
+    ids = ids_of(ports, caller, wish, len(cases), own_ids)
     if not states.asker.classes:
         raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")
     done = [reason is not None for reason in states.reason]

@@ -33,30 +33,24 @@ FIELDS = ("id", "truth", "action", "benefit", "at")
 
 @dataclass(frozen=True)
 class Sent:
-    """Outcomes as they were sent: a column for each of `FIELDS`, None where one of them does not state it.
+    """Outcomes as they were sent: a row for each with `FIELDS`, None where one does not state it.
 
     One without a truth is open. `place` gives the JSON pointer of a field of one of them. In text from a table
     (`words`) a missing truth or action may be a word such as NA.
     """
 
-    columns: Sequence[Sequence[Any]]
+    rows: Sequence[tuple[Any, ...]]
     place: Callable[[int, str], str]
     words: bool = False
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
 
     @property
     def days(self) -> int:
         """How many days the ids name that are the service's own."""
-        return len({day_of_id(id_) for id_ in self.columns[0]} - {None})
+        return len({day_of_id(row[0]) for row in self.rows} - {None})
 
     def lacks(self, word: Label | None, names: Sequence[Label]) -> bool:
         """Whether a truth or an action is missing, where these are the names of classes or actions."""
         return word is None or (self.words and word in MISSING and word not in names)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return zip(*self.columns, strict=True)
 
 
 def _as_text(sent: Any) -> Any:
@@ -94,10 +88,10 @@ class OutcomesRequest(WireModel):
     outcomes: Annotated[list[OutcomeDocument], Field(fail_fast=True, min_length=1)]
     correct: StrictBool = CORRECT
 
-    def columns(self) -> Sent:
-        """As columns."""
-        columns = [[getattr(each, name) for each in self.outcomes] for name in FIELDS]
-        return Sent(columns, lambda i, name: pointer("outcomes", i, name))
+    def sent(self) -> Sent:
+        """As rows."""
+        rows = [(each.id, each.truth, each.action, each.benefit, each.at) for each in self.outcomes]
+        return Sent(rows, lambda i, name: pointer("outcomes", i, name))
 
 
 def check_count(count: int) -> None:
@@ -112,8 +106,9 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
     Outcomes of decisions that are not recorded, or whose models the key is not for, are unknown. Nothing is stored of
     open ones. Raises Invalid with the place of what does not fit its decision, and then stores nothing. O(n log n).
     """
-    check_count(len(sent))
-    ids = _checked(sent)
+    check_count(len(sent.rows))
+    reject(_flaws(sent))
+    ids = list(dict.fromkeys(id_ for id_, truth, *_ in sent.rows if truth is not None))
     found, resolved = dict[str, Located](), dict[str, tuple[Located, Outcome]]()
 
     def resolve() -> Mapping[str, tuple[Located, Outcome]]:
@@ -138,7 +133,8 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
         "accepted": received.accepted,
         "unchanged": received.unchanged,
         "open": sum(
-            truth is None or (id_ in found and sent.lacks(truth, found[id_].terms.classes)) for id_, truth, *_ in sent
+            truth is None or (id_ in found and sent.lacks(truth, found[id_].terms.classes))
+            for id_, truth, *_ in sent.rows
         ),
         "unknown": [id_ for id_ in ids if id_ not in found],
         "conflicts": [
@@ -159,21 +155,16 @@ def erase(ports: Ports, caller: Caller, id_: str) -> None:
         raise NotFound(NO_DECISION)
 
 
-def _checked(sent: Sent) -> list[str]:
-    """The ids of those with a truth, each once; Invalid for what is no id, benefit or time."""
+def _flaws(sent: Sent) -> Iterator[Flaw]:
+    """What is no id, benefit or time."""
     latest = time() + _TOLERANCE
-
-    def flaws() -> Iterator[Flaw]:
-        for i, (id_, _, _, benefit, at) in enumerate(sent):
-            if not 1 <= len(id_) <= MAX_ID:
-                yield Flaw(sent.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
-            if not abs(benefit or 0.0) <= LARGEST:
-                yield Flaw(sent.place(i, "benefit"), f"a benefit is a finite number of magnitude at most {LARGEST:g}")
-            if not 0 <= (at or 0.0) <= latest:
-                yield Flaw(sent.place(i, "at"), "a truth is known after 1970, and not in the future")
-
-    reject(flaws())
-    return list(dict.fromkeys(id_ for id_, truth, *_ in sent if truth is not None))
+    for i, (id_, _, _, benefit, at) in enumerate(sent.rows):
+        if not 1 <= len(id_) <= MAX_ID:
+            yield Flaw(sent.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
+        if not abs(benefit or 0.0) <= LARGEST:
+            yield Flaw(sent.place(i, "benefit"), f"a benefit is a finite number of magnitude at most {LARGEST:g}")
+        if not 0 <= (at or 0.0) <= latest:
+            yield Flaw(sent.place(i, "at"), "a truth is known after 1970, and not in the future")
 
 
 def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Located, Outcome]]:
@@ -195,7 +186,7 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
 
     resolved = {}
     first: dict[str, Any] = {}
-    for i, (id_, truth, action, benefit, at) in enumerate(sent):
+    for i, (id_, truth, action, benefit, at) in enumerate(sent.rows):
         decision = found.get(id_)
         if sent.lacks(truth, decision.terms.classes if decision else ()):
             continue

@@ -26,7 +26,6 @@ from app.usecases.limits import LimitAnswer
 from app.usecases.ports import Ports
 from app.usecases.record import (
     RecordField,
-    check_moment,
     explored,
     ids_of,
     predicted_batch,
@@ -176,9 +175,7 @@ def predict(
         if asked.explore is not None:
             raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
         return Predicted(answer, answer.warnings)
-    wish = wish.under(own_ids)
-    check_moment(by.ports, by.caller, wish)
-    ids = ids_of(wish, len(rows.X))
+    ids = ids_of(by.ports, by.caller, wish, len(rows.X), own_ids)
     if asked.explore is not None:
         answer = explored(answer, model.name, ids.ids, asked.explore)
     texts = rows.texts(model.schema) if wish.instances else None

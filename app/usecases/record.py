@@ -73,7 +73,7 @@ class RecordingDocument(BaseModel):
 
 
 class Wish(NamedTuple):
-    """What is to be recorded: under which ids (None: ours), which are at `place`, and with or without instances.
+    """What is to be recorded: under which ids (None: ours), and with or without instances.
 
     `at`, in seconds since 1970, is when the decisions were made; None for now.
     """
@@ -81,21 +81,6 @@ class Wish(NamedTuple):
     ids: Any = None
     instances: bool = False
     at: float | None = None
-    place: str = "/record/ids"
-
-    def under(self, own: tuple[str, list[Any]] | None) -> Wish:
-        """A copy with the ids of the request itself, given after their field; Invalid where both have ids."""
-        if own is None:
-            return self
-        if self.ids is not None:
-            raise Invalid.at("/record/ids", "the request has ids already; leave out one of the two")
-        field, ids = own
-        reject(
-            Flaw(pointer(field, i) if field == "ids" else pointer(field), f"{_AN_ID}, not {shown(id_)}")
-            for i, id_ in enumerate(ids)
-            if type(id_) not in (str, int)
-        )
-        return self._replace(ids=list(map(str, ids)), place=pointer(field))
 
 
 def wish_of(ports: Ports, model: Loaded | None, sent: bool | Recording | None) -> Wish | None:
@@ -127,23 +112,39 @@ class Ids(NamedTuple):
     at: float
 
 
-def ids_of(wish: Wish, n: int) -> Ids:
-    """One id for each of n decisions; Invalid where those that were sent are not, or the moment is still to come."""
+def ids_of(ports: Ports, caller: Caller, wish: Wish, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
+    """One id for each of n decisions; `own` are those of the request itself, after their field.
+
+    Invalid where those that were sent are no ids, or both places have some, or where the moment is still to come; see
+    `check_moment`.
+    """
+    check_moment(ports, caller, wish)
     now = time()
     at = now if wish.at is None else wish.at
     if not 0 <= at <= now + _SKEW_SECONDS:
         raise Invalid.at("/record/at", "decisions are recorded as of now, or of a moment since 1970 that has passed")
-    if wish.ids is None:
-        return Ids(new_ids(n, at), given=False, place=wish.place, at=at)
-    if not isinstance(wish.ids, list):
-        raise Invalid.at(wish.place, "ids are a list of texts")
-    if len(wish.ids) != n:
-        raise Invalid.at(wish.place, f"there are {len(wish.ids):,} ids for {n:,} instances")
-    flaws = ((i, _flaw(id_)) for i, id_ in enumerate(wish.ids))
-    reject(Flaw(place_of(wish.place, i), flaw) for i, flaw in flaws if flaw)
-    if n and (most := Counter(wish.ids).most_common(1)[0])[1] > 1:
-        raise Invalid.at(wish.place, f"the id {most[0]!r} occurs twice; each decision needs its own")
-    return Ids(wish.ids, given=True, place=wish.place, at=at)
+    ids, place = wish.ids, "/record/ids"
+    if own is not None:
+        if ids is not None:
+            raise Invalid.at(place, "the request has ids already; leave out one of the two")
+        field, sent = own
+        reject(
+            Flaw(pointer(field, i) if field == "ids" else pointer(field), f"{_AN_ID}, not {shown(id_)}")
+            for i, id_ in enumerate(sent)
+            if type(id_) not in (str, int)
+        )
+        ids, place = list(map(str, sent)), pointer(field)
+    if ids is None:
+        return Ids(new_ids(n, at), given=False, place=place, at=at)
+    if not isinstance(ids, list):
+        raise Invalid.at(place, "ids are a list of texts")
+    if len(ids) != n:
+        raise Invalid.at(place, f"there are {len(ids):,} ids for {n:,} instances")
+    flaws = ((i, _flaw(id_)) for i, id_ in enumerate(ids))
+    reject(Flaw(place_of(place, i), flaw) for i, flaw in flaws if flaw)
+    if n and (most := Counter(ids).most_common(1)[0])[1] > 1:
+        raise Invalid.at(place, f"the id {most[0]!r} occurs twice; each decision needs its own")
+    return Ids(ids, given=True, place=place, at=at)
 
 
 def check_moment(ports: Ports, caller: Caller, wish: Wish) -> None:

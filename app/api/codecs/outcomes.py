@@ -42,7 +42,7 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
     ]
     flaws = ("'id' is missing" if cell is None else refused_character(cell) for cell in columns[0])
     reject(Flaw(pointer("id", i), flaw) for i, flaw in enumerate(flaws) if flaw)
-    return Sent(columns, lambda i, name: pointer(name, i), words=kind == CSV)
+    return Sent(list(zip(*columns, strict=True)), lambda i, name: pointer(name, i), words=kind == CSV)
 
 
 def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

@@ -91,7 +91,7 @@ async def send_outcomes(request: Request) -> Response:
     if kind != JSON:
         kind, body = await unpacked(request, kind, body, usecase.MOST)
     sent, correct = await run(request, pace_of(len(body)), partial(_read, request, kind, body))
-    pace: Pace = "long" if len(sent) > _LONG_ROWS or sent.days > _LONG_DAYS else "in a thread"
+    pace: Pace = "long" if len(sent.rows) > _LONG_ROWS or sent.days > _LONG_DAYS else "in a thread"
     store = partial(usecase.take_in, ports_of(request), caller_of(request), sent, correct=correct)
     return Response(orjson.dumps(await run(request, pace, store)), media_type=JSON)
 
@@ -102,7 +102,7 @@ def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]
     if kind == JSON:
         refuse_query(request)
         wire = checked(usecase.OutcomesRequest, parsed(body, charge))
-        return wire.columns(), wire.correct
+        return wire.sent(), wire.correct
     asked = read_query(request, OutcomesTable, DIALECT_FIELDS)
     from app.api.codecs.outcomes import outcomes_of  # noqa: PLC0415 - with pyarrow
 
