@@ -31,7 +31,7 @@ from app.processes import end_with, started
 # Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
-MODULES = ("app.data.isolated", "app.data.reader_process")  # what the fork server should have imported
+MODULES = ("app.data.isolated", "app.data.reading")  # what the fork server should have imported
 
 _TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
 _LONGEST_MESSAGE = 1 << 28
@@ -131,9 +131,9 @@ def _main(
 ) -> None:
     """What the process does."""
     end_with(parent_alive)
-    from app.data import reader_process  # noqa: PLC0415 - the service itself needs no Arrow for this
+    from app.data import reading  # noqa: PLC0415 - the service itself needs no Arrow for this
 
-    reader_process.confine(limits)
+    reading.confine(limits)
     with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
-        message = reader_process.read(limits, request, content, cast(BinaryIO, file))
+        message = reading.told(limits, request, content, cast(BinaryIO, file))
     sender.send_bytes(json.dumps(message).encode())

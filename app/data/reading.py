@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
+import resource
+import signal
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,25 +15,41 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.data.building import build
 from app.data.columns import is_written, stored_columns
 from app.data.csv_text import csv_source
-from app.data.dataset import DataLimits, Dataset, Table
+from app.data.dataset import DataLimits, Dataset, Table, to_json
 from app.data.inline import inline_source
-from app.data.parquet_file import parquet_source
+from app.data.parquet_file import parquet_source, write_stream
 from app.data.source import FILE, Kind, LeftOut, Location, Source
 from app.data.upload_request import Dialect, UploadRequest
 from app.data.values import as_numbers, as_words
-from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, below, pointer, reject, unknown
+from app.errors import (
+    EXHAUSTED,
+    MAX_ERRORS,
+    UNWRITABLE,
+    Flaw,
+    Invalid,
+    PayoffError,
+    TooLarge,
+    below,
+    pointer,
+    reject,
+    trace_of,
+    unknown,
+)
 from app.features import Feature, Schema
+from app.processes import return_freed_memory
 from app.text import refused_character
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _CHUNK = 1 << 20
+_NICENESS = 10  # requests go before
 _IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
 
 
@@ -202,3 +222,49 @@ def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset
     if words is not None:
         return _codes(values, words, dataset.classes).astype(np.int64)
     return np.searchsorted(np.array(dataset.classes, dtype=np.float64), values).astype(np.int64)
+
+
+# What the process does that reads one upload, see `app.data.isolated`
+
+
+def told(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
+    """The record of the upload as JSON, or the error that reading it raises; without a `request` it is unpacked."""
+    try:
+        if request is None:
+            write_stream(content, sink, limits)
+            record = b""
+        else:
+            record = to_json(read_upload(content, request, sink, limits))
+        sink.flush()
+    except MemoryError:  # Arrow's is one, too
+        allowed = limits.reader_bytes >> 20
+        return _refusal(Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed"))
+    except (Invalid, TooLarge) as error:
+        return _refusal(error)
+    except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
+        if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {errno.ENOMEM}:
+            return {"errno": error.errno}
+        return {"class": type(error).__name__, "trace": trace_of(error)}
+    return {"record": record.decode()}
+
+
+def _refusal(error: PayoffError) -> dict[str, Any]:
+    return {
+        "class": type(error).__name__,
+        "detail": error.detail,
+        "flaws": [(flaw.loc, flaw.msg) for flaw in error.flaws],
+    }
+
+
+def confine(limits: DataLimits) -> None:
+    """Bound memory and processor time; the kernel enforces both, whatever the code does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    seconds = int(limits.reader_seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    used = psutil.Process().memory_info().data
+    resource.setrlimit(resource.RLIMIT_DATA, (used + limits.reader_bytes,) * 2)

@@ -242,8 +242,5 @@ def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
     if table.classes is None:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:
-        from app.usecases.promises import promises_of_card  # noqa: PLC0415 - it loads the compiler
-
-        promises = promises_of_card(holdout.scores, holdout.y)
-        return multilabel_metrics(holdout.scores, holdout.y, table.classes) | {"retrieval": promises}
+        return multilabel_metrics(holdout.scores, holdout.y, table.classes)
     return holdout_metrics(holdout.scores, holdout.y, table.classes, spec.benefit_matrix)

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.retrieval.losses import DEFAULT_BETA, Loss, Terms
+from app.retrieval.losses import Terms
 from app.retrieval.selection import select_many
 from app.usecases.retrieve_request import stretches
 
@@ -20,7 +19,6 @@ _MIN_ROWS = 200  # rows without which no promise is corrected: the difference is
 _MAX_ROWS = 2000  # rows, and probabilities in them: a fraction of a second
 _CELLS = 100_000
 _STANDARD_ERRORS = 2.0
-_IN_CARDS = ("f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean")
 
 
 @dataclass(frozen=True)
@@ -65,15 +63,6 @@ class Promise:
             f" average, and the loss was {self.realised:.3f}; 'correction' is for the mean of many sets, not for one"
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """For a card."""
-        return {
-            "expected_loss": self.expected,
-            "realised_loss": self.realised,
-            "standard_error": self.standard_error,
-            "rows": self.rows,
-        }
-
 
 def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: Terms) -> Promise:
     """Expected and realised loss of the best sets under `terms`.
@@ -92,14 +81,6 @@ def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: Terms) -> Promis
     with np.errstate(over="ignore", invalid="ignore"):  # a fractional-linear loss has any magnitude
         error = float(np.std(realised - found.expected_loss, ddof=1)) / math.sqrt(room)
     return Promise(room, float(found.expected_loss.mean()), float(realised.mean()), error)
-
-
-def promises_of_card(scores: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    """By loss, what `kept_promises` finds; empty with fewer than two rows."""
-    if len(scores) < 2:
-        return {}
-    losses = [Loss(name, DEFAULT_BETA if name == "f_beta" else None) for name in _IN_CARDS]
-    return {loss.name: kept_promises(scores, truth, Terms(loss)).as_json() for loss in losses}
 
 
 def promiser(model: Loaded) -> Callable[[Terms], Promise | None]:

@@ -159,9 +159,7 @@ def bands(service: httpx.Client) -> str:
 def test_expected_losses_are_corrected_by_the_hold_out(service, bands):
     """Labels that exclude one another are not independent: the answer says what that changes."""
     answer = ask(service, setting="multilabel", model=bands, instances=[[0.1], [2.0]]).json()
-    found = service.get("/models/bands/versions/1").json()["metrics"]["retrieval"]["f_beta"]
 
-    assert found["expected_loss"] + answer["correction"] == pytest.approx(found["realised_loss"], abs=0.01)
     assert answer["correction"] < -0.03
     (warning,) = answer["warnings"]
     assert "400 rows" in warning
@@ -185,9 +183,6 @@ def test_a_card_of_several_labels(service, topics):
     assert card["metrics"]["rows"] == 48
     assert card["metrics"]["auc"] > 0.7
     assert set(card["metrics"]["per_label"]) == {"long", "noisy", "short"}
-    promises = card["metrics"]["retrieval"]
-    assert {"f_beta", "jaccard"} <= set(promises)
-    assert all(0 < one["realised_loss"] < 0.7 and one["rows"] == 48 for one in promises.values())
 
 
 def test_predict_and_benefit_reject_a_model_of_several_labels(service, topics):

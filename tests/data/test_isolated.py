@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.data import isolated, reader_process, reading
+from app.data import isolated, reading
 from app.data.isolated import Abandoned
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import UploadRequest
@@ -189,7 +189,7 @@ def test_unexpected_errors_name_their_class_alone(store, monkeypatch):
         raise KeyError(word)
 
     monkeypatch.setattr(reading, "read_upload", broken)
-    message = reader_process.read(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
+    message = reading.told(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
 
     assert message["class"] == "KeyError"
     assert word not in message["trace"]
@@ -200,7 +200,7 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "read_upload", full)
-    message = reader_process.read(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
+    message = reading.told(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
     monkeypatch.setattr(isolated, "_message", lambda *_: message)
 
     with pytest.raises(OSError, match="No space") as caught:

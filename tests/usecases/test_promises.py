@@ -7,7 +7,7 @@ import pytest
 
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval.losses import Loss, Terms
-from app.usecases.promises import kept_promises, promiser, promises_of_card
+from app.usecases.promises import kept_promises, promiser
 from app.usecases.retrieve import retrieve, retrieve_with
 from app.usecases.retrieve_request import RetrieveFields, Sets
 from tests.reference.losses import fractional_linear
@@ -80,7 +80,6 @@ def test_losses_of_any_magnitude_give_an_answer():
 def test_few_rows_correct_nothing():
     found = kept_promises(*exclusive(199), Terms(F1))
     assert (found.correction, found.differs) == (None, False)
-    assert promises_of_card(*exclusive(1)) == {}
 
 
 def test_many_rows_and_labels_are_sampled():
