@@ -116,8 +116,8 @@ class Entrance:
             return None
         request_id = request_id_of(scope)
         own = [(b"content-length", b"%d" % len(content)), _TYPE, (b"x-request-id", request_id.encode())]
-        if whole.saved is not None:
-            own.append((MATRIX_HEADER.encode(), whole.saved.reference.encode()))
+        if whole.fields.saved is not None:
+            own.append((MATRIX_HEADER.encode(), whole.fields.saved.encode()))
         counted = model.name, model.version, len(whole.rows.X)
         return Hot(request_id, [*own, *rate, *_COMMON], content, counted, began)
 

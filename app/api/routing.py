@@ -279,7 +279,7 @@ async def loaded_by_path(request: Request, reference: str) -> Loaded:
 def with_matrix(response: Response, sent: HasMatrix) -> Response:
     """The answer, with the version of the saved matrix that was used."""
     if sent.saved is not None:
-        response.headers[MATRIX_HEADER] = sent.saved.reference
+        response.headers[MATRIX_HEADER] = sent.saved
     return response
 
 

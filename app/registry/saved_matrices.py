@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from threading import Lock
 from time import time
 
-import numpy as np
 import orjson
 from sqlalchemy import Connection, and_, delete, func, insert, select, true, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,25 +26,6 @@ _CHANGED = update(state).values(matrices=state.c.matrices + 1)
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A version of a matrix, checked when it was saved: benefits (K, A) with the names of rows and columns.
-
-    It is `ordered` where it was saved with the order of its actions.
-    """
-
-    reference: str
-    classes: Sequence[str]
-    actions: Sequence[str]
-    benefits: np.ndarray
-    ordered: bool
-
-    def in_order(self, classes: Sequence[str], actions: Sequence[str]) -> np.ndarray:
-        """The benefits with rows and columns in this order of the same names."""
-        rows, columns = ({name: i for i, name in enumerate(own)} for own in (self.classes, self.actions))
-        return self.benefits[np.ix_([rows[name] for name in classes], [columns[name] for name in actions])]
-
-
-@dataclass(frozen=True)
 class Saved:
     """A version of a matrix; `content` is JSON: the matrix in words, and its actions in order or null."""
 
@@ -60,18 +40,11 @@ class Saved:
     def reference(self) -> str:
         return f"{self.matrix}:{self.version}"
 
+    @cached_property
     def stated(self) -> tuple[dict[str, dict[str, float]], list[str] | None]:
         """The matrix in words, and its actions where they have an order."""
         words, actions = orjson.loads(self.content)
         return words, actions
-
-    @cached_property
-    def checked(self) -> Checked:
-        """The matrix parsed once: requests have it without the work for each of its cells."""
-        words, ordered = self.stated()
-        columns = list(next(iter(words.values())))
-        rows = [[row[action] for action in columns] for row in words.values()]
-        return Checked(self.reference, list(words), columns, np.array(rows, dtype=np.float64), ordered is not None)
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,31 @@
-"""The benefit matrix of a request: in numbers, in words or by the name of a saved one; benefits or costs."""
+"""The benefit matrix of a request: in numbers, in words or by the name of a saved one; benefits or costs.
+
+And those that are saved for a model, by name and version.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+import orjson
 from pydantic import Field
+from sqlalchemy import Connection
 
+from app.access.caller import Caller
 from app.decisions.benefit import as_benefits
-from app.errors import Flaw, Invalid, below, pointer, reject, unknown
+from app.errors import Conflict, Flaw, Invalid, NotFound, below, pointer, reject, unknown
 from app.registry.loaded import Loaded
-from app.registry.saved_matrices import Checked, Saved, unsaved
+from app.registry.saved_matrices import Saved, unsaved
 from app.text import MAX_NAME
 from app.usecases.fields import COSTS, Matrix, NamedMatrix, Names, WireModel
 from app.usecases.ports import Ports
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MAX_SUGGESTIONS = 2
+_MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names
 _NESTED = (dict, list)
 
 
@@ -27,6 +35,8 @@ class HasMatrix:
     benefits: Any
     cost_matrix: Any
     actions: Sequence[str] | None
+    saved: ClassVar[str | None] = None
+    """The version of the saved matrix that the request named, once `with_saved` has put it in place of its name."""
 
     @property
     def stated(self) -> bool:
@@ -38,29 +48,14 @@ class HasMatrix:
         """The field that has the matrix."""
         return "/benefits" if self.cost_matrix is None else "/cost_matrix"
 
-    @property
-    def saved(self) -> Checked | None:
-        """The saved matrix that the request named, once `with_saved` has found it."""
-        return self.benefits if isinstance(self.benefits, Checked) else None
-
-    @property
-    def columns(self) -> Sequence[str] | None:
-        """The names of the columns, as sent or as saved."""
-        saved = self.saved
-        return saved.actions if saved is not None and saved.ordered else self.actions
-
     def width(self, default: int = 0) -> int:
         """How many actions there are, before the matrix is checked; `default` where nothing says so.
 
         Without names it is the length of the first row, of the first matrix.
         """
         level = self.benefits if self.cost_matrix is None else self.cost_matrix
-        saved = level if isinstance(level, Checked) else None
-        names = saved.actions if saved is not None and saved.ordered else self.actions
-        if names is not None:
-            return len(names)
-        if saved is not None:
-            return max(len(saved.actions), default)
+        if self.actions is not None:
+            return len(self.actions)
         if not isinstance(level, _NESTED):
             return default
         for _ in range(2):
@@ -118,7 +113,7 @@ def read_matrix(
     """
     if sent.benefits is not None and sent.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
-    costs, actions = sent.cost_matrix is not None, sent.columns
+    costs, actions = sent.cost_matrix is not None, sent.actions
     value = sent.cost_matrix if costs else sent.benefits
     if value is None:
         return None
@@ -132,14 +127,14 @@ def read_matrix(
     with below(sent.place):
         if _in_words(value):
             B, actions = _from_words(value, names, names if square else actions, n_instances)
-            if named and actions == names and sent.columns is None:
+            if named and actions == names and sent.actions is None:
                 actions = None
         elif actions is not None:
             B = as_benefits(value, len(names), n_instances, len(actions))
         else:
             B = _unnamed(value, len(names), n_instances, square=square, named=named)
     B = 0.0 - B if costs else B
-    return Stakes(B, actions) if actions in (None, names, sent.columns) else _ordered(B, actions)
+    return Stakes(B, actions) if actions in (None, names, sent.actions) else _ordered(B, actions)
 
 
 def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
@@ -190,18 +185,13 @@ def _unnamed(value: Any, n_classes: int, n_instances: int | None, *, square: boo
 
 
 def _in_words(value: Any) -> bool:
-    return isinstance(value, dict | Checked) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
 def _from_words(
     value: Any, classes: Sequence[str], actions: Sequence[str] | None, n_instances: int | None
 ) -> tuple[np.ndarray, Sequence[str] | None]:
     """Benefits, and the names of the columns: `actions`, else the classes, else as the longest row has them."""
-    if isinstance(value, Checked):
-        if set(value.classes) != set(classes):
-            raise Invalid.at("", "the saved matrix is for other classes")
-        columns = actions or (classes if set(value.actions) == set(classes) else value.actions)
-        return value.in_order(classes, columns), columns
     matrices = [value] if isinstance(value, dict) else value
     rows = [row for row in matrices[0].values() if isinstance(row, dict)]
     found = list(max(rows, key=len, default=()))
@@ -291,11 +281,12 @@ def with_saved(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] 
         raise Invalid.at("/benefits", unsaved(model, reference, known))
     saved = known[reference]
     _check_classes(saved, [str(name) for name in classes])
-    return sent.model_copy(update={"benefits": saved.checked})
+    words, actions = saved.stated
+    return sent.model_copy(update={"benefits": words, "actions": actions, "saved": saved.reference})
 
 
 def _check_classes(saved: Saved, classes: Sequence[str]) -> None:
-    own, of = set(classes), saved.checked.classes
+    own, of = set(classes), saved.stated[0]
     missing = [name for name in classes if name not in of]
     strange = [name for name in of if name not in own]
     if missing or strange:
@@ -303,3 +294,77 @@ def _check_classes(saved: Saved, classes: Sequence[str]) -> None:
         which = "which this version of the model has" if missing else "which this version of the model does not have"
         fix = f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
         raise Invalid.at("/benefits", f"the saved matrix {saved.reference!r} {what}, {which}; {fix}")
+
+
+# Those that are saved for a model
+
+
+def save(ports: Ports, model: str, matrix: str, sent: HasMatrix, *, by: Caller) -> Saved:
+    """Save the matrix as a new version, or the newest one where it is equal.
+
+    NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes of its latest
+    version, Conflict where there is no room, or the model has no versions.
+    """
+    versions = ports.registry.index.model(model).versions
+    if not versions:
+        raise Conflict(f"{model!r} has no versions, and so no classes for a matrix")
+    card = ports.registry.card(model, versions[0].version)
+    if card.classes is None or card.classes == card.labels:
+        raise Invalid.at("", f"{model!r} decides by no matrix: it predicts numbers, or several labels")
+    content = _content(sent, card.classes)
+
+    def also(connection: Connection, saved: Saved) -> None:
+        ports.audit.entry(by, "matrix.save", f"{model}/{matrix}", version=saved.version)(connection)
+
+    return ports.matrices.save(model, matrix, content, by.name, also)
+
+
+def _content(sent: HasMatrix, classes: Sequence[object]) -> bytes:
+    """The matrix as JSON; Invalid with the place where it is larger than a decision needs.
+
+    A request that names it is short, and the answer has each action's name, and its expected benefit for each row.
+    """
+    words, actions = _stated(sent, classes)
+    check_few_actions(sent, len(next(iter(words.values()))))
+    content = orjson.dumps((words, actions))
+    if len(content) > _MOST_BYTES:
+        what = f"in words the matrix takes {len(content):,} bytes as JSON; a saved one may take {_MOST_BYTES:,}"
+        raise Invalid.at(sent.place, f"{what}: shorten the names of its actions, or send it with each request")
+    return content
+
+
+def _stated(sent: HasMatrix, classes: Sequence[object]) -> tuple[dict[str, dict[str, float]], Sequence[str] | None]:
+    """The matrix as `{class: {action: number}}`, the actions in the order of the request, and these where it has them.
+
+    Without them the columns of words have an order only for a version's classes.
+    """
+    stakes = needed_matrix(sent, classes, named=True)
+    names = [str(name) for name in classes]
+    columns = list(stakes.actions or names)
+    value = sent.benefits if sent.cost_matrix is None else sent.cost_matrix
+    order = list(next(iter(value.values()))) if isinstance(value, dict) and sent.actions is None else columns
+    rows = [dict(zip(columns, row, strict=True)) for row in stakes.benefits.tolist()]
+    words = {name: {action: row[action] for action in order} for name, row in zip(names, rows, strict=True)}
+    return words, sent.actions
+
+
+def newest(ports: Ports, model: str) -> list[tuple[Saved, int]]:
+    """The newest version of each matrix, by name, and how many there are."""
+    known = ports.matrices.read(model)
+    counts = Counter(saved.matrix for reference, saved in known.items() if reference == saved.reference)
+    return [(known[name], counts[name]) for name in sorted(counts)]
+
+
+def describe(ports: Ports, model: str, reference: str) -> tuple[Saved, list[int]]:
+    """The matrix that `name` (the newest) or `name:2` means, and the numbers of all its versions; else NotFound."""
+    known = ports.matrices.read(model)
+    if reference not in known:
+        raise NotFound(unsaved(model, reference, known))
+    saved = known[reference]
+    own = (each for key, each in known.items() if key == each.reference and each.matrix == saved.matrix)
+    return saved, [each.version for each in own]
+
+
+def delete(ports: Ports, model: str, matrix: str, *, by: Caller) -> None:
+    """All versions of it; NotFound where there is none."""
+    ports.matrices.delete(model, matrix, ports.audit.entry(by, "matrix.delete", f"{model}/{matrix}"))

@@ -46,7 +46,7 @@ class Costs(WireModel):
     )
 
 
-_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids"})
+_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids", "saved"})
 
 
 class RuleFields(LimitedFields, MatrixFields):
@@ -140,10 +140,8 @@ def _flaws(asked: RuleFields) -> Iterator[Flaw]:
     sent = [name for name in _BELONGS if getattr(asked, name) is not None and getattr(asked, name) is not False]
     for name in sent:
         if rule not in _BELONGS[name]:
-            yield Flaw(pointer(name), f"{name} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}")
-    if asked.saved is not None and asked.saved.ordered and rule not in _DECIDES_ACTIONS:
-        what = f"leave out {asked.saved.reference!r}, which has actions"
-        yield Flaw("/benefits", f"rule {rule} decides among the classes; {what}")
+            place = "/benefits" if name == "actions" and asked.saved else pointer(name)
+            yield Flaw(place, f"{name} belong to the rule {' or '.join(_BELONGS[name])}, not to {rule}")
     for name in ("explain", "explore"):
         if name in sent and asked.limited:
             yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")

@@ -20,8 +20,8 @@ from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, Move, VersionLine
 from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER
+from app.usecases import matrices, record
 from app.usecases import models as usecase
-from app.usecases import record, saved_matrices
 from app.usecases.fields import Text, WireModel
 from app.usecases.matrices import MatrixFields
 from app.usecases.record import RecordingDocument
@@ -128,7 +128,7 @@ class MatrixDocument(MatrixVersion):
 
 
 def _fields(saved: Saved) -> dict[str, Any]:
-    benefits, actions = saved.stated()
+    benefits, actions = saved.stated
     return {**asdict(saved), "benefits": benefits, "actions": actions}
 
 
@@ -239,20 +239,20 @@ def save_matrix(
     """`"benefits": "autumn-2026"` in a request to the model means its newest version, `"autumn-2026:2"` version 2,
     within a second in every process. Each other content is a new version; versions do not change.
     """
-    return MatrixVersion(**_fields(saved_matrices.save(ports, name, matrix, body, by=caller)))
+    return MatrixVersion(**_fields(matrices.save(ports, name, matrix, body, by=caller)))
 
 
 @router.get("/{name}/matrices", summary="List a model's saved matrices by name", responses=problems(404, 422))
 @needs(PREDICT_OR_TRAIN)
 def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
-    lines = [{**asdict(saved), "versions": count} for saved, count in saved_matrices.newest(ports, name)]
+    lines = [{**asdict(saved), "versions": count} for saved, count in matrices.newest(ports, name)]
     return MatrixList.model_validate({"model": name, "matrices": lines})
 
 
 @router.get("/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422))
 @needs(PREDICT_OR_TRAIN)
 def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> MatrixDocument:
-    saved, versions = saved_matrices.describe(ports, name, matrix)
+    saved, versions = matrices.describe(ports, name, matrix)
     return MatrixDocument(**_fields(saved), versions=versions)
 
 
@@ -265,7 +265,7 @@ def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> Mat
 @needs(TRAIN)
 def delete_matrix(name: ModelName, matrix: MatrixName, ports: PortsDep, caller: CallerDep) -> None:
     """Requests that name it are refused within a second. Its numbers are not used again."""
-    saved_matrices.delete(ports, name, matrix, by=caller)
+    matrices.delete(ports, name, matrix, by=caller)
 
 
 @router.delete(

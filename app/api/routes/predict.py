@@ -34,7 +34,6 @@ from app.api.routing import (
 from app.errors import Invalid, below
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.registry.saved_matrices import Checked
 from app.usecases import predict as usecase
 from app.usecases.labelled_rows import as_probabilities
 from app.usecases.matrices import with_saved
@@ -153,14 +152,15 @@ def _asked_of_columns(request: Request, kind: str, body: bytes) -> Asked:
 
 
 class Ready(NamedTuple):
-    """A request with its rows, and the saved matrix that it names; the same `key` stands for the same fields."""
+    """A request with its rows, and the saved matrix that it names in its place; the same `key` stands for the same
+    fields.
+    """
 
     fields: PredictFields
     model: Loaded | None
     rows: Rows
     carried: Carried
     key: bytes | None
-    saved: Checked | None
 
     @property
     def numbers(self) -> int:
@@ -181,18 +181,17 @@ class Ready(NamedTuple):
 
 def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -> Ready:
     """The request with its rows, and with the saved matrix that it names."""
-    fields, key, saved = asked.fields, asked.key, None
+    fields, key = asked.fields, asked.key
     if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
         fields = with_saved(stores, fields, model.name, model.classes)
-        saved = fields.saved
-        if key is not None and saved is not None:
-            key += saved.reference.encode()  # a version of a matrix never changes
+        if key is not None and fields.saved is not None:
+            key += fields.saved.encode()  # a version of a matrix never changes
     made = asked.given if model is None or asked.rows is None else asked.rows(model)
     assert made is not None
     rows, carried = made
     if form == JSON and model is not None and not rows.usual:  # the other forms are for many rows, fast
         rows.warnings.extend(strange_values(model, rows.X))
-    return Ready(fields, model, rows, carried, key, saved)
+    return Ready(fields, model, rows, carried, key)
 
 
 def answer_to(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
