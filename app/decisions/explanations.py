@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-
-from app.decisions.calibration import Calibrator, Multinomial, Sigmoid
-
-_AGREES = 1e-9  # of a score
 
 
 @dataclass(frozen=True)
@@ -17,45 +13,13 @@ class Contributions:
     """Of n rows, `values` (n, m) and `base` (n,), which add up to a score of the class `chosen` int (n,).
 
     `log_odds`: of the class against the others; `log_ratio`: the log of its probability less the mean log of all
-    classes; `probability`. On rows that are `calibrated`, bool or bool (n,), the score is that of the answer's
-    probabilities, on others that of the model before its calibration.
+    classes; `probability`. The score is that of the model, before it is calibrated.
     """
 
     values: np.ndarray
     base: np.ndarray
     chosen: np.ndarray
     score: Literal["log_odds", "log_ratio", "probability"]
-    calibrated: np.ndarray | bool = True
-
-    def after(self, calibrator: Calibrator | None, P: np.ndarray) -> Contributions:
-        """Contributions to the calibrated probabilities P (n, K), on the rows where they add up to that score."""
-        folded = self if calibrator is None else self._folded(calibrator)
-        score = self._score_of(P)
-        with np.errstate(invalid="ignore"):
-            gap = np.abs(folded.base + folded.values.sum(axis=1) - score)
-            same = folded.calibrated & np.isfinite(score) & (gap <= _AGREES * np.maximum(1.0, np.abs(score)))
-        values = np.where(same[:, None], folded.values, self.values)
-        return replace(self, values=values, base=np.where(same, folded.base, self.base), calibrated=same)
-
-    def _folded(self, calibrator: Calibrator) -> Contributions:
-        """With the calibration inside: sigmoids are linear in log-odds, away from their limits; others stay outside."""
-        if self.score == "log_odds" and isinstance(calibrator, Sigmoid):
-            slope, offset = calibrator.slopes[0], calibrator.offsets[0]
-            return replace(self, values=self.values * slope, base=self.base * slope + offset)
-        if self.score == "log_ratio" and isinstance(calibrator, Multinomial):
-            shift = (calibrator.offsets - calibrator.offsets.mean())[self.chosen]
-            return replace(self, values=self.values * calibrator.slope, base=self.base * calibrator.slope + shift)
-        return replace(self, calibrated=False)
-
-    def _score_of(self, P: np.ndarray) -> np.ndarray:
-        """The score (n,) of probabilities (n, K); infinite or NaN where they are 0 or 1."""
-        p: np.ndarray = P[np.arange(len(P)), self.chosen]
-        if self.score == "probability":
-            return p
-        with np.errstate(divide="ignore", invalid="ignore"):
-            others = P.sum(axis=1) - p if P.shape[1] > 2 else P[np.arange(len(P)), 1 - self.chosen]
-            score: np.ndarray = np.log(p) - (np.log(others) if self.score == "log_odds" else np.log(P).mean(axis=1))
-        return score
 
 
 def of_terms(T: np.ndarray, base: np.ndarray, chosen: np.ndarray) -> Contributions:
@@ -112,23 +76,16 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
     nearest = np.full(n, np.inf)
     point, to = np.full(P.shape, np.nan), np.full(n, -1)
     planes = np.where(gains.min(axis=1) < 0, _distances(margins, gains), np.inf)
-    order = planes.argsort(axis=1, kind="stable")
-    first, last = 0, 1
-    while first < order.shape[1]:  # first each decision's nearest plane, then twice as many at a time
-        tried = order[:, first:last]
-        bounds = planes[rows[:, None], tried]
-        at, column = np.nonzero((bounds <= nearest[:, None]) & (bounds < np.inf))
+    for action in planes.argsort(axis=1, kind="stable").T:  # of each decision the nearest plane first
+        bounds = planes[rows, action]
+        at = np.flatnonzero((bounds <= nearest) & (bounds < np.inf))
         if not len(at):
             break
-        action = tried[at, column]
-        q = _nearest(P[at], -gains[at, :, action])
+        q = _nearest(P[at], -gains[at, :, action[at]])
         distance = ((q - P[at]) ** 2).sum(axis=1)
-        best = np.lexsort((action, distance, at))
-        best = best[np.unique(at[best], return_index=True)[1]]
-        before, own = nearest[at[best]], action[best]
-        best = best[(distance[best] < before) | ((distance[best] == before) & (own < to[at[best]]))]
-        nearest[at[best]], point[at[best]], to[at[best]] = distance[best], q[best], action[best]
-        first, last = last, 3 * last
+        closer = (distance < nearest[at]) | ((distance == nearest[at]) & (action[at] < to[at]))
+        at, q, distance = at[closer], q[closer], distance[closer]
+        nearest[at], point[at], to[at] = distance, q, action[at]
     return Flips(runner_up, margin, point, to, cell, margin / P[rows, cell])
 
 
@@ -146,7 +103,7 @@ def _nearest(P: np.ndarray, G: np.ndarray) -> np.ndarray:
     The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that satisfies the
     inequality, which grows with u: bisection leaves nothing but rounding.
     """
-    G = G / np.abs(G).max(axis=1, keepdims=True)
+    P, G = np.asfortranarray(P), np.asfortranarray(G / np.abs(G).max(axis=1, keepdims=True))  # sums over few classes
     low, high = np.zeros(len(P)), np.ones(len(P))
     for _ in range(_HALVINGS):  # until the inequality holds
         short = _value(P, G, high) < 0

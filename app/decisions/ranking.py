@@ -332,10 +332,10 @@ def doubts(
     rows: str = "row",
     actions: Sequence[object] | None = None,
 ) -> list[str]:
-    """Warnings about the matrix, the upper bound and classes of few rows.
+    """Warnings about the matrix, the upper bound and classes of fewer rows than `FEWEST`, the rarest first.
 
-    `classes` names the K classes, `actions` the A columns, by default the classes where they are as many; `rows` is
-    what one row is called.
+    A class in which all actions have the same benefit needs none. `classes` names the K classes, `actions` the A
+    columns, by default the classes where they are as many; `rows` is what one row is called.
     """
     B = judged.B
     if actions is None and B.shape[0] == B.shape[1]:
@@ -345,24 +345,12 @@ def doubts(
         warnings += posterior_threshold(B, actions or classes).warnings
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu is undefined")
-    return warnings + _thin_classes(judged, classes, rows)
-
-
-def _thin_classes(judged: Judged, classes: Sequence[object], rows: str) -> list[str]:
-    """A warning for each class of positive share with fewer rows than `FEWEST`, the rarest first.
-
-    A class in which all actions have the same benefit needs none.
-    """
     counts = judged.counts
-    thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & (np.ptp(judged.B, axis=1) > 0))
-    thin = thin[np.argsort(counts[thin], kind="stable")]
-    warnings = [_thin(classes[k], int(counts[k]), float(judged.shares[k]), rows) for k in thin[:_MAX_NAMED]]
+    thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & (np.ptp(B, axis=1) > 0))
+    for k in thin[np.argsort(counts[thin], kind="stable")][:_MAX_NAMED]:
+        few = f"class {classes[k]!r} has {counted(int(counts[k]), rows)}: too few for a reliable interval"
+        none = f"class {classes[k]!r} has no {rows}, but a share of {judged.shares[k]:.2g}: its benefit is not included"
+        warnings.append(few if counts[k] else none)
     if len(thin) > _MAX_NAMED:
         warnings.append(f"{len(thin) - _MAX_NAMED} more classes have fewer than {FEWEST} {rows}s")
     return warnings
-
-
-def _thin(name: object, count: int, share: float, rows: str) -> str:
-    if not count:
-        return f"class {name!r} has no {rows}, but a share of {share:.2g}: its benefit is not included"
-    return f"class {name!r} has {counted(count, rows)}: too few for a reliable interval"

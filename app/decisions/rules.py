@@ -14,13 +14,7 @@ import numpy as np
 from app.decisions.benefit import TIE, decide, least
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
-RuleName = Literal[
-    "expected_benefit",
-    "most_probable",
-    "threshold_posterior",
-    "threshold_holdout",
-    "same_for_all",
-]
+RuleName = Literal["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "same_for_all"]
 
 
 @dataclass(frozen=True)

@@ -220,9 +220,8 @@ class Learner(Estimator):
 
         With two classes to one of the second class. Raises TooLarge for more rows than it takes.
         """
-        explain = getattr(self.model_, "contributions", None)
-        found: Contributions | None = None if explain is None else explain(X, chosen)
-        return None if found is None else found.after(self.calibrator_, self.posterior(X))
+        explain: Callable[..., Contributions | None] | None = getattr(self.model_, "contributions", None)
+        return None if explain is None else explain(X, chosen)
 
     @property
     def stepwise(self) -> bool:

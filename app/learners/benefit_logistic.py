@@ -85,7 +85,7 @@ class Weighted(LinearScorer):
         rows, typical = np.arange(len(X)), self.linear.typical
         values = (self.linear.terms(X) - typical)[rows, :, chosen]
         base = (self.linear.intercept + typical.sum(axis=0))[chosen]
-        return Contributions(values, base, chosen, "log_odds", calibrated=False)
+        return Contributions(values, base, chosen, "log_odds")
 
     def weighted(self, X: np.ndarray) -> np.ndarray:
         """The weighted models' own scores (n, K)."""

@@ -36,9 +36,8 @@ class ContributionTarget(BaseModel):
     class_: int | str = Field(alias="class", description="the second of two classes, else the most probable one")
     score: Literal["log_odds", "log_ratio", "probability"] = Field(
         description="log_odds of the class against the others; log_ratio: the log of its probability less the mean log"
-        " of all classes; or its probability"
+        " of all classes; or its probability; each as the model gives it, before it is calibrated"
     )
-    calibrated: bool = Field(description="whether it is the calibrated score, or that before the calibration")
 
 
 class Explanation(BaseModel):
@@ -100,16 +99,12 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
         return [], [error.detail]
     if found is None:
         return [], [f"there are no contributions: this {model.card.learner.kind} model has none"]
-    columns = (found.values, found.base, found.chosen, found.calibrated)
+    columns = (found.values, found.base, found.chosen)
     return [
         {
             "contributions": dict(zip(model.schema.names, values, strict=True)),
             "base_value": base,
-            "contributions_to": {
-                "class": model.classes[k],
-                "score": found.score,
-                "calibrated": calibrated,
-            },
+            "contributions_to": {"class": model.classes[k], "score": found.score},
         }
-        for values, base, k, calibrated in zip(*map(np.ndarray.tolist, columns), strict=True)
+        for values, base, k in zip(*map(np.ndarray.tolist, columns), strict=True)
     ], []

@@ -5,7 +5,6 @@ import pytest
 from scipy.special import logit
 
 from app.acquisition.nodes import MISSING_LEFT
-from app.decisions.calibration import Multinomial
 from app.errors import TooLarge
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.budget_forest import BudgetForest
@@ -63,41 +62,18 @@ def test_contributions_and_base_sum_to_the_score(name, classes, calibration):
     if "calibration" in model.get_params():
         model.set_params(calibration=calibration)
     model.fit(X, y)
-    P = model.posterior(X)
-    chosen = P.argmax(axis=1)
+    P = model.model_.posterior(X)
+    chosen = model.posterior(X).argmax(axis=1)
     found = model.contributions(X, chosen)
     assert found.values.shape == X.shape
     assert (found.chosen == (1 if classes == 2 else chosen)).all()
     if found.score == "probability":
-        score, before = (Q[np.arange(len(X)), found.chosen] for Q in (P, model.model_.posterior(X)))
-        assert (found.calibrated == (model.calibrator_ is None)).all()
+        score = P[np.arange(len(X)), found.chosen]
     elif name == "benefit_logistic" and classes > 2:
-        assert not found.calibrated.any()
-        score = before = model.model_.linear.scores(X)[np.arange(len(X)), chosen]
+        score = model.model_.linear.scores(X)[np.arange(len(X)), chosen]
     else:
-        assert found.calibrated.sum() > 100
-        score, before = (log_ratios(Q, chosen) for Q in (P, model.model_.posterior(X)))
-    expected = np.where(found.calibrated, score, before)
-    np.testing.assert_allclose(found.base + found.values.sum(axis=1), expected, atol=1e-9, rtol=0)
-
-
-@pytest.mark.parametrize("calibration", ["none", "sigmoid", "isotonic"])
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("name", ["logistic", "numbers", "cost_naive_bayes"])
-def test_rows_are_calibrated_exactly_where_they_sum_to_the_score_of_the_answer(name, classes, calibration):
-    X, y = table(classes)
-    model = LEARNERS[name].__class__(**LEARNERS[name].get_params()).set_params(calibration=calibration).fit(X, y)
-    rows = X * np.repeat([1.0, 30.0, 1e4], 80)[:, None]  # far away are the limits, and probabilities of 0 and 1
-    rows[:, 1] = X[:, 1]
-    P = model.posterior(rows)
-    found = model.contributions(rows, P.argmax(axis=1))
-    sums = found.base + found.values.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        score = log_ratios(P, found.chosen) if classes > 2 else np.log(P[:, 1] / P[:, 0])
-        right = np.abs(sums - score) <= 1e-9 * np.maximum(1, np.abs(score))
-    np.testing.assert_array_equal(found.calibrated, right & np.isfinite(score) & (calibration != "isotonic"))
-    assert np.isfinite(sums).all()
-    assert (model.contributions(rows[:1], P[:1].argmax(axis=1)).calibrated == found.calibrated[:1]).all()
+        score = log_ratios(P, chosen)
+    np.testing.assert_allclose(found.base + found.values.sum(axis=1), score, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["logistic", "numbers", "cost_naive_bayes", "gradient_boosting", "random_forest"])
@@ -193,10 +169,3 @@ def test_more_rows_than_a_few_seconds_allow_are_refused_with_their_number():
     forest = RandomForest(n_estimators=30, random_state=0, calibration="none").fit(X, y)
     with pytest.raises(TooLarge, match=r"at most \d+ instances"):
         forest.contributions(np.repeat(X, 2000, axis=0), np.repeat(y, 2000))
-
-
-def test_calibrations_that_are_not_linear_in_the_log_odds_stay_outside():
-    X, y = table()
-    model = Logistic(calibration="isotonic").fit(X, y)
-    found = model.model_.contributions(X, y)
-    assert not found.after(Multinomial(1.0, np.zeros(2), 0.0, 0.0), model.model_.posterior(X)).calibrated.any()
