@@ -10,7 +10,6 @@ import numpy as np
 from app.acquisition.nodes import MISSING_LEFT, Nodes, beside
 from app.arrays import F32, F64, I32, U64
 from app.compiled import copy, kernel
-from app.progress import checkpoint
 
 
 class Rule(NamedTuple):
@@ -33,7 +32,6 @@ def grow(X: F32, codes: np.ndarray, weights: np.ndarray, K: int, rule: Rule, see
         parts = feature, threshold, right, value, np.zeros(1, np.int32), prior, none, none.astype(np.float32)
         trees.append(Nodes.of(*parts))
         importance += gained
-        checkpoint()
     return beside(trees, prior), importance
 
 

@@ -15,7 +15,6 @@ from app.acquisition.nodes import Nodes, PriceArrays, beside, child, flatten, te
 from app.acquisition.session import Prices
 from app.arrays import F32, F64, I32, Bools, Indices
 from app.compiled import kernel
-from app.progress import checkpoint
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a quarter of a second or so
 _MAX = 16  # trees of a piece, many of them unused where a budget ends
@@ -120,7 +119,6 @@ def grow_drawn(
     for seed in seeds:
         drawn = np.bincount(np.random.default_rng(int(seed)).choice(n, size=n, p=share), minlength=n)
         trees.append(grow_tree(Table(bins, low, high), codes, drawn, len(prior), prices, alpha, max_depth))
-        checkpoint()
     return flatten(trees, prior)
 
 

@@ -29,7 +29,7 @@ from joblib.parallel import ParallelBackendBase
 from app.errors import TooLarge, Unavailable
 from app.jobs.job import Died
 from app.processes import cap_threads
-from app.progress import interruptible
+from app.progress import Listener, listen
 
 _CONNECT_SECONDS = 5.0
 _WORKER_SECONDS = 20.0
@@ -199,15 +199,15 @@ def run(key: str, pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarr
         return arrays[value.number] if isinstance(value, Elsewhere) else value
 
     cap_threads(1)
-    with interruptible(_go_on_while_wanted(key)):
+    with listen(_going_on_while_wanted(key)):
         return [function(*map(here, values), **named) for function, values, named in calls]
 
 
-def _go_on_while_wanted(key: str) -> Callable[[], None]:
-    """A check for a task: the scheduler notifies its worker when one is released."""
+def _going_on_while_wanted(key: str) -> Listener:
+    """Ends a task that nobody wants any more: the scheduler notifies its worker when one is released."""
     tasks = get_worker().state.tasks
 
-    def check() -> None:
+    def check(_fraction: float, _stage: str) -> None:
         task = tasks.get(key)
         if task is None or task.state == "cancelled":
             raise Abandoned
