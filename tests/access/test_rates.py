@@ -41,15 +41,6 @@ def test_what_is_no_rate(text):
         Rate.parse(text)
 
 
-def test_so_many_at_once_and_then_no_more(windows):
-    rate = Rate(3, 10)
-    assert [windows.take("ann", rate).left for _ in range(3)] == [2, 1, 0]
-    refused = windows.take("ann", rate)
-
-    assert refused.wait > 0
-    assert windows.take("bob", rate).left == 2, "everybody has a window of his own"
-
-
 @settings(deadline=None)
 @given(
     amount=st.integers(1, 6),

@@ -32,25 +32,6 @@ def test_the_benefit_follows_from_the_confusion_matrix(service, ward):
         assert rule["benefit"] == pytest.approx(earned)
 
 
-def test_more_actions_than_classes(service, ward):
-    """Without thresholds, any number of actions."""
-    report = service.post(f"/models/{ward}/benefit", json={"benefits": [[0, -1, -0.5], [-10, 5, 3]]}).json()
-
-    assert report["threshold"] is None
-    assert report["curve"] is None
-    assert np.shape(report["confusion"]) == (2, 3)
-
-
-def test_priors_reweigh(service, ward):
-    """With all the weight on one class, the bound and the benefit are that class's alone."""
-    body = {"benefits": BENEFITS, "priors": {"healthy": 0.0, "ill": 1.0}}
-    report = service.post(f"/models/{ward}/benefit", json=body).json()
-
-    assert report["upper_bound"] == 5
-    assert report["benefit"] == pytest.approx(5)
-    assert report["mu"] == pytest.approx(1)
-
-
 @pytest.mark.parametrize(
     ("body", "place"),
     [

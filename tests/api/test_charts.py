@@ -198,13 +198,6 @@ def test_what_the_marks_say():
     assert "one action is best throughout: 1" in constant
 
 
-def test_the_verdict_names_noise():
-    assert any("0.5 is more than noise" in said for said in words(comparison_chart(result())) if said)
-    doubtful = result()
-    doubtful["best"]["significant"] = False
-    assert any("0.5 may be noise" in said for said in words(comparison_chart(doubtful)) if said)
-
-
 @given(spans, st.floats(60, 900))
 def test_labels_side_by_side_do_not_touch(span, width):
     x = Axis.around(span, 0, width)

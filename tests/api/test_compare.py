@@ -79,13 +79,6 @@ def test_the_same_for_all_is_the_best_column_of_the_matrix(service, compared):
     }
 
 
-def test_the_same_order_gives_the_same_table(service, dataset, compared):
-    again = service.post("/compare", json=order(dataset), headers={"Prefer": "wait=60"}).json()
-
-    assert again["id"] != compared["id"]
-    assert again["result"]["table"] == compared["result"]["table"]
-
-
 def test_the_chart_of_a_comparison(service, compared):
     """The table as SVG; what browsers send for pictures asks for it, too."""
     chart = service.get(f"/compare/{compared['id']}", headers=SVG)

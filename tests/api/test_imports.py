@@ -128,17 +128,6 @@ def test_the_card_is_that_of_a_trained_model(service, chosen):
     assert report.status_code == 200
 
 
-def test_the_job_is_found_among_the_jobs_that_make_models(service, chosen):
-    job = chosen[1]
-
-    found = service.get(f"/train/{job['id']}").json()
-    listed = service.get("/train", params={"model": "chosen"}).json()["jobs"]
-
-    assert found == job
-    assert [one["id"] for one in listed] == [job["id"]]
-    assert set(job["requested"]) >= {"format", "dataset", "calibration", "model"}
-
-
 def test_a_calibration_on_request(service):
     overconfident = make_pipeline(StandardScaler(), LogisticRegression(C=1e6)).fit(np.sign(NUMBERS - 60), LABELS)
     job = sent(service, "calibrated", dumped(overconfident), dataset=stored(service), calibration="sigmoid")

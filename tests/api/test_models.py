@@ -204,12 +204,3 @@ def test_a_reference_to_a_version_is_answered_with_its_card(ports, ask, referenc
     assert answer.status_code == 200, answer.text
     assert answer.json() == ask("GET", "/models/triage/versions/1").json()
     assert ask("GET", "/models/triage:2").json()["version"] == 2
-
-
-@pytest.mark.parametrize(
-    "reference", ["triage:0", "triage:01", "triage:x", "triage:", "triage@", "triage@A", "a:1@b", ":1"]
-)
-def test_what_is_no_reference_is_refused_in_the_path_too(ports, ask, reference):
-    publish(ports.registry)
-
-    refusal(ask("GET", f"/models/{reference}"), 422)

@@ -196,19 +196,3 @@ def test_what_is_not_there_has_a_place_where_the_body_names_it(client, method, p
 
     assert response.status_code == 404
     assert [flaw["loc"] for flaw in response.json().get("errors", [])] == ([place] if place else [])
-
-
-def test_an_answer_without_content_has_no_media_type(client):
-    client.put("/models/ward/aliases/spare", json={"version": 1})
-    response = client.delete("/models/ward/aliases/spare")
-
-    assert response.status_code == 204
-    assert "content-type" not in response.headers
-
-
-def test_words_about_long_names_are_short(client):
-    name = "x/" * 500_000
-    response = ask(client, "POST /predict", json.dumps({"model": "ward", "instances": [], name: 1}).encode())
-
-    assert response.status_code == 422
-    assert len(response.content) < 5_000

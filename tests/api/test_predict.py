@@ -275,13 +275,3 @@ def test_arrays_of_wrong_shape_or_kind(service, plain, array):
     response = service.post("/predict", params=query, content=npy(array), headers={"Content-Type": NPY})
 
     assert response.status_code == 422
-
-
-def test_beta_delta_without_c_dd_answers_its_threshold(service, ward):
-    """Beta and delta are undefined then; p* stands for them."""
-    costs = {"majority": "healthy", "C_DD": 0, "C_HD": 1, "C_DH": 3}
-    question = {"model": ward, "instances": [[50, 70, "mild"]], "rule": "beta_delta", "costs": costs}
-    answer = service.post("/predict", json=question).json()
-
-    assert (answer["threshold"], answer["beta"], answer["delta"]) == (0.25, None, None)
-    assert any("C_DD is 0" in warning for warning in answer["warnings"])

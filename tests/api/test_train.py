@@ -86,15 +86,6 @@ def test_cancelling(service):
     assert service.get("/models/never").status_code == 404
 
 
-def test_cancelling_a_finished_job_is_a_conflict(service):
-    job = trained(service, order())
-
-    response = service.delete(f"/train/{job['id']}")
-
-    assert response.status_code == 409
-    assert service.get(f"/train/{job['id']}").json()["status"] == "succeeded"
-
-
 def test_the_card_says_what_was_done(service):
     """Learner with defaults, features, classes, priors, data digest and package versions are in the card."""
     job = trained(
@@ -162,13 +153,6 @@ def test_bad_orders_are_refused_before_anything_is_queued(service, name):
     assert places
     assert place is None or place in places
     assert service.get("/train").json()["jobs"][:1] == before
-
-
-def test_an_unknown_data_set_or_job_is_404(service):
-    assert service.post("/train", json=order(data={"dataset": "ds_0000000000000000"})).status_code == 404
-    assert service.get("/train/job_00000000000000000000").status_code == 404
-    assert service.get("/train/x/events").status_code == 404
-    assert service.delete("/train/x").status_code == 404
 
 
 def test_a_job_contains_what_was_ordered_from_the_beginning(service):

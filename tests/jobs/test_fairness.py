@@ -42,13 +42,6 @@ def test_a_client_with_many_jobs_delays_another_by_one(queue):
     assert claim(queue, 8) == "ab-abaaa"
 
 
-def test_clients_with_many_jobs_alternate_whoever_came_first(queue):
-    for client in "abc":
-        submit(queue, client, 20)
-    served = claim(queue, 30)
-    assert all(set(served[i : i + 3]) == set("abc") for i in range(0, 30, 3))
-
-
 def test_who_submits_again_as_soon_as_a_job_begins_or_ends_gets_every_second_turn(queue):
     submit(queue, "b", 40)
     submit(queue, "a")

@@ -9,7 +9,7 @@ from sqlalchemy.exc import StatementError
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.job import CANCELLED, LOST, Cause, Ending, Event, Problem, Status, again
-from app.jobs.queue import KEY_PLACE, Queue, id_of_key
+from app.jobs.queue import KEY_PLACE, Queue
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
@@ -78,15 +78,6 @@ def test_an_unknown_job_is_not_found(queue, job_id):
         queue.get(job_id)
     with pytest.raises(NotFound):
         queue.cancel(job_id)
-
-
-def test_the_same_key_answers_with_the_first_job_whatever_became_of_it(queue):
-    first = queue.submit("train", {"rows": ((1, 2),)}, model="heart", key="k")
-    assert queue.submit("train", {"rows": [[1, 2]]}, model="heart", key="k") == first
-    succeed(queue, queue.claim("ann"))
-    assert queue.submit("train", {"rows": [[1, 2]]}, model="heart", key="k").status is Status.SUCCEEDED
-    assert id_of_key("k") == first.id
-    assert queue.status().jobs["succeeded"] == sum(queue.status().jobs.values()) == 1
 
 
 @pytest.mark.parametrize(("kind", "spec", "model"), [("copy", {}, "a"), ("train", {"C": 2}, "a"), ("train", {}, "b")])

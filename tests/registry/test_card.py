@@ -75,13 +75,6 @@ def test_what_is_no_card_is_damaged(content):
         read_card(content)
 
 
-def test_fields_from_the_future_are_passed_over():
-    """An optional field may be added without a new format: services of both versions can share a registry."""
-    document = json.loads(make_card().to_bytes()) | {"invented_later": 1}
-
-    assert read_card(json.dumps(document).encode()).name == "triage"
-
-
 def test_priors_come_in_the_order_of_the_classes():
     np.testing.assert_array_equal(make_card().priors(), [0.75, 0.25])
     assert make_card(class_priors={}).priors().size == 0

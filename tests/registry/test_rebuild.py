@@ -4,7 +4,7 @@ import pytest
 
 from app.database import Database
 from app.errors import NotFound
-from tests.registry.making import everywhere, make_card, make_estimator, publish
+from tests.registry.making import make_card, make_estimator, publish
 
 
 @pytest.fixture
@@ -13,26 +13,6 @@ def empty(another, tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'new.db'}")
     yield another(database=database)
     database.close()
-
-
-@everywhere
-def test_a_lost_database_is_made_anew_from_the_folders(registry, empty):
-    for _ in range(3):
-        publish(registry)
-    publish(registry, "gone")
-    registry.set_alias("triage", "champion", 1, "ann")
-    registry.delete_version("triage", 2)
-    registry.delete_model("gone", "bob")
-    before = registry.index.model("triage")
-
-    assert empty.rebuild() == 2
-
-    after = empty.index.model("triage")
-    assert after.versions == before.versions
-    assert (after.aliases, after.history) == ({}, [])  # the database's backup has them
-    assert empty.load("triage").version == 3
-    assert [line.name for line in empty.index.models("", 10)] == ["triage"]
-    assert [empty.stage(make_card(name), None).version for name in ("triage", "gone", "new")] == [4, 1, 1]
 
 
 def test_an_older_database_gets_what_was_published_since(registry, empty):
