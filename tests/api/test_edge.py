@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterator
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 
 from app.access.caller import GUESSES, Scope
 from app.cli import main
+from app.errors import trace_of
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import SOON, eventually
@@ -121,6 +123,26 @@ def test_logs_hold_no_keys_and_no_payloads(replica):
     assert all(line["request_id"] for line in audited)
     for secret in (ADMIN_KEY, "wrong-77af", str(SECRET_NUMBER)):
         assert secret not in log
+
+
+def test_an_unexpected_error_is_logged_without_its_words():
+    """They might quote what was sent; its class and its way through the code stay."""
+
+    def broken(value):
+        try:
+            float(value)
+        except ValueError as error:
+            raise RuntimeError("not " + value) from error
+
+    try:
+        broken("pain: " + "gnorts"[::-1])
+    except RuntimeError:
+        trace = trace_of(sys.exception())
+
+    assert "strong" not in trace
+    assert "builtins.RuntimeError" in trace
+    assert "builtins.ValueError" in trace
+    assert "in broken" in trace
 
 
 @pytest.fixture(scope="module")

@@ -106,6 +106,15 @@ def test_the_artifact_downloads_with_its_digest(ports, ask):
     np.testing.assert_array_equal(estimator.predict_proba(X), make_estimator().predict_proba(X))
 
 
+def test_a_damaged_artifact_is_a_conflict(ports, ask, tmp_path):
+    publish(ports.registry)
+    (tmp_path / "models" / "triage" / "1" / "model.joblib").write_bytes(b"changed")
+
+    problem = refusal(ask("GET", "/models/triage/versions/1/artifact"), 409)
+
+    assert "digest" in problem["detail"]
+
+
 def test_an_alias_comes_moves_and_goes(ports, ask):
     publish(ports.registry)
     publish(ports.registry)

@@ -39,6 +39,30 @@ def test_decimals_are_read_as_the_numbers_of_the_file_show(tab, tmp_path, ages, 
     assert page.inner_text("label:text-is('Decimals as') ~ small") == said
 
 
+@pytest.mark.parametrize(
+    ("ages", "shown", "decimal"),
+    [
+        (["61", "1,234"], "“1,234”", ","),
+        (["61", "1.234"], "“1.234”", "."),
+        (["61,5", "62.5"], "“61,5” and “62.5”", ","),
+    ],
+)
+@pytest.mark.thorough
+def test_decimals_that_are_not_clear_are_asked_for(tab, tmp_path, ages, shown, decimal):
+    page = tab.open("cases/triage:1")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_input_files("input[type=file]", file_of(tmp_path, ages))
+    page.click("text=Decide all")
+    page.wait_for_selector(".problem:has-text('“Decimals as” is not chosen')")
+    assert page.inner_text("label:text-is('Decimals as') ~ small") == f"{shown} can be read in two ways"
+    assert asked == []
+    page.get_by_label("Decimals as").select_option(decimal)
+    with page.expect_request("**/predict?*") as request:
+        page.click("text=Decide all")
+    assert decimal_of(request.value) == decimal
+
+
 def test_the_lab_reads_a_file_anew_with_other_decimals_and_names_its_own_fields(tab, tmp_path):
     page = tab.open("lab/triage:1")
     page.set_input_files("input[type=file]", file_of(tmp_path, ["61,5", "48,25"]))
