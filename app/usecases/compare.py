@@ -32,7 +32,7 @@ from app.usecases.fields import Text
 from app.usecases.matrices import MatrixFields, needed_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import FOLDS, SEED, LearnerSpec, Spec
-from app.usecases.train import Learner, built, checked_posterior, fit, placed
+from app.usecases.train import Learner, built, checked_posterior, judged
 
 KIND = "compare"
 _INCOMPARABLE = "the learners cannot be compared"
@@ -120,9 +120,10 @@ def _buildable(resolved: Sequence[LearnerRequest], B: np.ndarray, classes: Seque
     flaws: list[Flaw] = []
     for i, one in enumerate(resolved):
         try:
-            named = built(one, B, classes)
+            with judged(pointer("learners", i)):
+                named = built(one, B, classes)
         except Invalid as error:
-            flaws.extend(placed(error, pointer("learners", i)).flaws)
+            flaws.extend(error.flaws)
             continue
         learner = LearnerSpec(kind=named.kind, parameters=named.parameters)
         if learner in learners:
@@ -197,14 +198,15 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
                 begin, end = place / (len(trials) * len(parts)), (place + 1) / (len(trials) * len(parts))
                 order.append((number, part, end))
                 where = (begin, end, f"{trials[number].name}, fold {part + 1}")
-                yield delayed(_tried)(spec.learners[number], building, table.X, table.y, fold == part, where)
+                judge = pointer("learners", number), table.schema.names
+                yield delayed(_tried)(spec.learners[number], building, table.X, table.y, fold == part, where, judge)
 
     for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
         number, part, done = order.popleft()
         trial = trials[number]
         progress.report(done, f"{trial.name}, fold {part + 1}")
         if isinstance(tried, Invalid):
-            trial.failure = trial.failure or placed(tried, pointer("learners", number), table.schema.names)
+            trial.failure = trial.failure or tried
             continue
         trial.scores[fold == part], seconds, converged = tried
         trial.seconds.append(seconds)
@@ -219,17 +221,18 @@ def _tried(
     y: np.ndarray,
     held: np.ndarray,
     where: tuple[float, float, str],
+    judge: tuple[str, Sequence[str]],
 ) -> tuple[np.ndarray, float, list[bool]] | Invalid:
     """Probabilities of the rows `held` out by a fit on the others, its seconds, and whether it converged, where that is
     a question; or the reason why there are none.
     """
     try:
-        estimator = catalogue.stored(learner.kind, learner.parameters).build(**building)
-        with progress.part(*where):
+        with progress.part(*where), judged(*judge):
+            estimator = catalogue.stored(learner.kind, learner.parameters).build(**building)
             began = perf_counter()
-            fit(estimator, X[~held], y[~held])
+            estimator.fit(X[~held], y[~held])
             seconds = perf_counter() - began
-        scores = checked_posterior(estimator, X[held])
+            scores = checked_posterior(estimator, X[held])
     except Invalid as error:
         return error
     return scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []

@@ -74,10 +74,9 @@ class InlineData(WireModel):
 
 
 def _form(sent: Any) -> str:
-    """Which of the two has more of the fields that were sent: errors are about that one."""
-    names = sent.keys() if isinstance(sent, dict) else ()
-    more = len(InlineData.model_fields.keys() & names) > len(StoredData.model_fields.keys() & names)
-    return "InlineData" if more else "StoredData"
+    """The one that errors are about."""
+    inline = isinstance(sent, dict) and not sent.keys().isdisjoint(InlineData.model_fields)
+    return "InlineData" if inline else "StoredData"
 
 
 Data = Annotated[
@@ -125,10 +124,8 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
     classes = () if learner.regresses else dataset.classes or ()
     stakes = _stakes(asked, classes, learner)
     B, actions = (None, None) if stakes is None else stakes
-    try:
+    with judged():
         named = built(learner, B, classes)
-    except Invalid as error:
-        raise placed(error) from error
     return TrainSpec(
         model=asked.model,
         learner=LearnerSpec(kind=named.kind, parameters=named.parameters),
@@ -248,14 +245,24 @@ def _odd_matrix(card: Card) -> list[str]:
     return oddities(np.array(card.benefits), card.actions, card.classes)
 
 
-def placed(error: Invalid, learner: str = "/learner", features: Sequence[str] = ()) -> Invalid:
-    """An estimator's complaint, seen from the order: about its benefits, a feature, or one of its own parameters."""
-    loc, message = error.flaws[0].loc, error.flaws[0].msg
-    if loc.startswith("/benefits"):
-        return error
-    if loc.startswith("/columns/"):
-        return Invalid.at(learner, f"feature {features[int(loc.removeprefix('/columns/'))]!r}: {message}")
-    return error.under(learner)
+@contextmanager
+def judged(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[None]:
+    """What an estimator complains of, seen from the order: Invalid at the benefits, or at the learner's parameters.
+
+    Arithmetic that breaks down, too, as its parameters were too extreme.
+    """
+    try:
+        yield
+    except (np.linalg.LinAlgError, OverflowError) as error:
+        raise Invalid.at(learner, f"the fit broke down ({error}); {_EXTREME}") from error
+    except Invalid as error:
+        loc, message = error.flaws[0].loc, error.flaws[0].msg
+        if loc.startswith("/benefits"):
+            raise
+        if loc.startswith("/columns/"):
+            message = f"feature {features[int(loc.removeprefix('/columns/'))]!r}: {message}"
+            raise Invalid.at(learner, message) from error
+        raise error.under(learner) from error
 
 
 def built(learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]) -> LearnerRequest:
@@ -269,12 +276,6 @@ def built(learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequenc
     return named
 
 
-def fit(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
-    """Fit on rows (n, m) and labels (n,); arithmetic that breaks down is Invalid, as parameters were too extreme."""
-    with _breaking_down():
-        estimator.fit(X, y)
-
-
 def checked_posterior(estimator: Any, X: np.ndarray) -> np.ndarray:
     """Probabilities (n, K) of rows (n, m); Invalid where the fit gave none."""
     return _finite(estimator.posterior(X), "probabilities")
@@ -284,14 +285,6 @@ def _finite(answers: np.ndarray, what: str) -> np.ndarray:
     if not np.isfinite(answers).all():
         raise Invalid.at("", f"the fit gave no usable {what}; {_EXTREME}")
     return answers
-
-
-@contextmanager
-def _breaking_down() -> Iterator[None]:
-    try:
-        yield
-    except (np.linalg.LinAlgError, OverflowError) as error:
-        raise Invalid.at("", f"the fit broke down ({error}); {_EXTREME}") from error
 
 
 def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
@@ -319,8 +312,10 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
         metrics = {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
     said = notes(estimator, spec)
     if refit:
-        with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
-            _refit(estimator, table)
+        every = progress.part(0.65, 0.95, "fitting on all rows")
+        with every, clock.running(), judged(features=table.schema.names):
+            estimator.refit(table.X, table.y)
+            _check_answers(estimator, table, table.X)
     rare = rare_classes(estimator, table, rows)
     warnings = [*rare, *getattr(estimator, "doubts_", ()), *repeated_rows(table)]
     seconds = round(clock.seconds, 3)
@@ -364,28 +359,15 @@ def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
         random_state=spec.seed,
     )
     X, y = table.X[rows], table.y[rows]
-    try:
-        if not hasattr(estimator, "learn_stops"):
-            fit(estimator, X, y)
-        else:
-            with progress.part(0.0, 0.6):
-                fit(estimator, X, y)
-            with progress.part(0.6, 1.0), _breaking_down():
-                prices = spec.prices(table.schema.names)
-                estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
+    stops = hasattr(estimator, "learn_stops")
+    with judged(features=table.schema.names):
+        with progress.part(0.0, 0.6 if stops else 1.0):
+            estimator.fit(X, y)
+        if stops:
+            with progress.part(0.6, 1.0):
+                estimator.learn_stops(X, y, spec.prices(table.schema.names) or Prices.unit(X.shape[1]))
         _check_answers(estimator, table, X)
-    except Invalid as error:
-        raise placed(error, features=table.schema.names) from error
     return estimator
-
-
-def _refit(estimator: Any, table: Table) -> None:
-    try:
-        with _breaking_down():
-            estimator.refit(table.X, table.y)
-        _check_answers(estimator, table, table.X)
-    except Invalid as error:
-        raise placed(error, features=table.schema.names) from error
 
 
 def _check_answers(estimator: Any, table: Table, X: np.ndarray) -> None:
