@@ -37,13 +37,6 @@ class ForestChain(Learner):
         Field(ge=1, le=1000),
         "Maximum number of features in the order; null is 22 with equal prices, else all that the search places.",
     ] = None
-    greedy: Annotated[
-        int | None,
-        Field(ge=1, le=1000),
-        "Number of features that the search places by held-out loss and price, from the 20 most important ones and"
-        " those that are free; with equal prices the next important ones follow; null is 10 with equal prices, else"
-        " all of these.",
-    ] = None
     least: Annotated[
         float | None,
         Field(ge=0, le=1e6),

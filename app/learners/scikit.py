@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize_scalar
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, r2_score
@@ -23,23 +22,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from app.acquisition.learning import learn
 from app.decisions.calibration_fits import fit_calibrator
 from app.learners import boosted_trees, kernel_solver
-
-__all__ = [
-    "ConvergenceWarning",
-    "StratifiedKFold",
-    "accuracy_score",
-    "boosted_trees",
-    "check_classification_targets",
-    "check_random_state",
-    "clone",
-    "cross_val_predict",
-    "fit_calibrator",
-    "kernel_solver",
-    "learn",
-    "minimize_scalar",
-    "r2_score",
-    "sparse",
-]
 
 MAX_STEPS = 500
 _TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)

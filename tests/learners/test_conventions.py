@@ -45,7 +45,7 @@ LEARNERS = [
     CostTree(trade_off=0.01, depth=1),
     CostTree(trade_off=0.01, depth=2, task="regression"),
     CostTree(trade_off=0.01, depth=1, features="boosted", weak_learners=3),
-    ForestChain(n_estimators=4, steps=3, greedy=2),
+    ForestChain(n_estimators=4, steps=3),
     GradientBoosting(max_iter=4, calibration="none"),
     GradientBoosting(max_iter=4, calibration="isotonic"),
     HierarchicalLogistic(),

@@ -9,7 +9,7 @@ from app.acquisition.extra_trees import Rule
 from app.acquisition.session import Prices
 from app.learners.forest_chain import ForestChain
 
-SMALL = {"n_estimators": 4, "steps": 3, "greedy": 2}
+SMALL = {"n_estimators": 4, "steps": 3}
 
 
 def informative(n, seed=0):
@@ -149,6 +149,6 @@ def test_a_free_feature_is_asked_for_first_however_many_are_more_important():
     prices = np.append(np.full(25, 2.0), 0.0)
     prices[0] = 3.0
 
-    model = ForestChain(n_estimators=3, greedy=2, feature_costs=prices, random_state=0).fit(X, y)
+    model = ForestChain(n_estimators=3, steps=2, feature_costs=prices, random_state=0).fit(X, y)
 
     assert model.order_[0] == 25

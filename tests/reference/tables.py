@@ -11,7 +11,7 @@ SMALL: dict[str, Any] = {
     "auto": {"max_seconds": 1e-9},
     "budget_forest": {"n_estimators": 3, "alpha": 1.0},
     "cost_tree": {"depth": 2, "lambda": 0.01},
-    "forest_chain": {"n_estimators": 4, "steps": 3, "greedy": 2},
+    "forest_chain": {"n_estimators": 4, "steps": 3},
     "gradient_boosting": {"max_iter": 8},
     "multilabel_forest": {"n_estimators": 8},
     "random_forest": {"n_estimators": 8},

@@ -27,7 +27,7 @@ _DOUBT = 2.0  # standard errors of the difference that must lie between them
 _POWERS = (0.7, 1.4, 2.0, 2.8, 4.0)  # rules are compared after the best: the usual one is often only too cautious
 _TAILS = (0.01, 0.99)
 _CANDIDATES = 20  # the most important features, beside free ones; others are only appended
-_EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps and greedy: with equal prices, and with others
+_EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps, and how many of them the search places
 _LEAST = 1e-3
 ROUGH = 2
 """Forests of so few features have more rows in a leaf, and are blended with no other."""
@@ -67,17 +67,16 @@ def find_order(
 ) -> tuple[list[int], list[Rule]]:
     """The columns of X (n, m) in the order in which they are asked for, and how the forest of each prefix is grown.
 
-    Up to `greedy` features are placed while the log loss falls by `least`. If `least` is None, or none was placed, the
-    others follow by importance, up to `steps`. A forest has the usual rule, until another is clearly better. Pieces of
-    work run where joblib says.
+    The search places features, with equal prices 10, while the log loss falls by `least`. If `least` is None, or none
+    was placed, the others follow by importance, up to `steps`. A forest has the usual rule, until another is clearly
+    better. Pieces of work run where joblib says.
     """
     n, m = X.shape
     prices, own = learner.prices_, learner.min_samples_leaf
     K, categorical = len(learner.classes_), learner.categorical()
     equal = bool(np.ptp(prices.cost) == 0 and (prices.cost == prices.discounted).all())
-    steps, greedy = _EQUAL if equal else _PRICED
+    steps, placed = _EQUAL if equal else _PRICED
     steps = min(learner.steps or steps, m)
-    greedy = min(learner.greedy or greedy, steps)
     least = _LEAST if learner.least is None and not equal else learner.least
     few = _CAREFUL if n < _SMALL else math.ceil(n / _LARGE)
     usual = [Rule(own or (max(_CAREFUL, few) if s <= ROUGH else few)) for s in range(1, steps + 1)]
@@ -95,9 +94,9 @@ def find_order(
     known = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
     free = {j for j in by_importance if prices.cost[j] == 0}
     candidates = [j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free]
-    for step in range(min(greedy, len(candidates))):
+    for step in range(searched := min(placed, steps, len(candidates))):
         left = [j for j in candidates if j not in order]
-        report(step / greedy, "choosing the order of features")
+        report(step / searched, "choosing the order of features")
         rule = usual[step] if rules == usual[:step] else rules[-1]
         losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)
         chosen = _best(known - losses[:, 0], [prices.paid([*order, j])[-1] for j in left], least)

@@ -155,10 +155,9 @@ class CostTree(Learner):
         return self._train(X, codes, weights, len(self.classes_))
 
     def _train(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> TreeOfClassifiers:
-        found = compiled().path.train(self, X, y, weights, K)
-        self.tradeoff_ = found.tradeoff
-        self.trade_off_, self.cost_, self.error_, self.net_benefit_ = found.point
-        tree: TreeOfClassifiers = found.tree
+        tree: TreeOfClassifiers
+        tree, point, self.tradeoff_ = compiled().path.train(self, X, y, weights, K)
+        self.trade_off_, self.cost_, self.error_, self.net_benefit_ = point
         return tree
 
     def _check(self) -> None:
@@ -166,18 +165,11 @@ class CostTree(Learner):
 
     def findings(self) -> dict[str, Any]:
         """What the fit chose, `lambda` being None where that is no tree."""
-        taken = None if np.isinf(self.trade_off_) else _short(self.trade_off_)
-        chosen = {"cost": _short(self.cost_), "error": _short(self.error_)}
-        if not np.isnan(self.net_benefit_):
-            chosen["net_benefit"] = _short(self.net_benefit_)
-        return {"lambda": taken, **chosen, "nodes": self.model_.n_nodes}
+        taken = None if np.isinf(self.trade_off_) else self.trade_off_
+        earned = {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
+        return {"lambda": taken, "cost": self.cost_, "error": self.error_, **earned, "nodes": self.model_.n_nodes}
 
     def outline(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """What each node asks for, and what its path costs at the prices of training."""
         nodes: list[dict[str, Any]] = self.model_.outline(self.prices_, names)
         return nodes
-
-
-def _short(figure: float) -> float:
-    """A number with six digits."""
-    return float(f"{figure:.6g}")

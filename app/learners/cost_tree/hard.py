@@ -18,14 +18,15 @@ _ENOUGH = 5  # rows for each column, without a ridge
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Columns (n, T), targets (n,) and positive weights (n,) of some rows."""
+    """Raw rows (n, m), their columns phi (n, T), targets (n,) as the loss takes them, and positive weights (n,)."""
 
+    X: np.ndarray
     columns: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
 
     def take(self, rows: np.ndarray) -> Rows:
-        return Rows(self.columns[rows], self.targets[rows], self.weights[rows])
+        return Rows(self.X[rows], self.columns[rows], self.targets[rows], self.weights[rows])
 
 
 class HardTree:
@@ -110,10 +111,10 @@ class HardTree:
         if not here.any():
             here = _passes(left, k)
         support, L = self.support(k), self.loss.outputs
-        sample, (origin, ridge) = rows.take(np.flatnonzero(here)), self._prior(rows)
-        columns = np.concatenate((sample.columns[:, support], np.zeros((len(origin.targets), support.sum()))))
-        targets = np.concatenate((sample.targets, origin.targets))
-        weights = np.concatenate((sample.weights, origin.weights))
+        known, counts, ridge = self._prior(rows)
+        columns = np.concatenate((rows.columns[here][:, support], np.zeros((len(known), support.sum()))))
+        targets = np.concatenate((rows.targets[here], known))
+        weights = np.concatenate((rows.weights[here], counts))
         if isinstance(self.loss, Squared) and here.sum() < _ENOUGH * support.sum():
             ridge += _RIDGE * _spread(rows)
         start = np.zeros((columns.shape[1], L)), np.zeros(L)
@@ -122,17 +123,17 @@ class HardTree:
             columns, targets, weights, self.loss, ridge, start, _STEPS
         )
 
-    def _prior(self, rows: Rows) -> tuple[Rows, float]:
-        """What is known without any row of a node: one row at the origin of every class by its share, and a ridge.
+    def _prior(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, float]:
+        """What is known without any row of a node: a row at the origin of every class, weighing its share, and a ridge.
 
         So no class becomes impossible. Numbers need next to nothing of the row, only where a node has none, but a ridge
         where a node has few rows: with no more than columns least squares meets every row and is far off between them.
         """
         if isinstance(self.loss, Squared):
             mean = rows.weights @ rows.targets / rows.weights.sum()
-            return Rows(np.empty((1, 0)), np.array([mean]), np.array([_LITTLE])), _LITTLE
+            return np.array([mean]), np.array([_LITTLE]), _LITTLE
         shares = np.bincount(rows.targets, rows.weights) / rows.weights.sum()
-        return Rows(np.empty((len(shares), 0)), np.arange(len(shares)), shares), 1.0
+        return np.arange(len(shares)), shares, 1.0
 
 
 def _spread(rows: Rows) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
@@ -39,25 +38,6 @@ SPREAD = 10.0
 """The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
 even distant rows go both ways in training and the exits fit a mixture that nobody meets later: on a piecewise linear
 target of ten features the share of variance left was .42 with 1, .31 with 3, .14 with 10."""
-
-
-class Trained(NamedTuple):
-    """The tree that answers, its Point, and all Points of the path."""
-
-    tree: TreeOfClassifiers
-    point: Point
-    tradeoff: list[Point]
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Raw rows (n, m), their columns phi (n, T), targets as the loss takes them, and weights."""
-
-    X: np.ndarray
-    rows: Rows
-
-    def take(self, which: np.ndarray) -> Sample:
-        return Sample(self.X[which], self.rows.take(which))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,23 +74,23 @@ class Setting:
         most = float((np.sqrt(problem.charges.mix(np.square(pull))) / problem.charges.price).max(initial=0.0))
         return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
 
-    def path(self, inside: Sample, outside: Sample, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
+    def path(self, inside: Rows, outside: Rows, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
         """Trees for rising trade-offs, each starting from the one before; such a path from either start of `grow`."""
         total = 2 * len(lambdas)
         soft: SoftTree | None = None
         for number, (greedy, lambda_) in enumerate(product((False, True), lambdas)):
             with part(number / total, (number + 1) / total, f"tree {number + 1} of {total}"):
-                problem = self.problem(inside.rows, lambda_)
+                problem = self.problem(inside, lambda_)
                 with part(0.0, 0.4, "starting nodes"):
                     again = None if number % len(lambdas) == 0 else soft
                     soft = again.posed(problem) if again else grow(problem, self.depth, greedy=greedy)
                 with part(0.4, 1.0):
                     improve(soft, _CYCLES)
                 hard = HardTree(soft, self.tolerance)
-                hard.prune(inside.rows, outside.rows)
-                yield self.point(self.assemble(hard, self.prior(outside.rows)), outside, lambda_), hard
+                hard.prune(inside, outside)
+                yield self.point(self.assemble(hard, self.prior(outside)), outside, lambda_), hard
 
-    def point(self, tree: TreeOfClassifiers, sample: Sample, lambda_: float) -> Point:
+    def point(self, tree: TreeOfClassifiers, sample: Rows, lambda_: float) -> Point:
         """Mean cost, error and net benefit of rows whose features are acquired one by one."""
         parts = []
         for start in range(0, len(sample.X), BLOCK):
@@ -118,10 +98,10 @@ class Setting:
             ends = np.arange(len(rows)), rows.length
             parts.append((rows.spent[ends], rows.vote[ends], rows.P[ends]))
         cost, predicted, P = map(np.concatenate, zip(*parts, strict=True))
-        y, B = sample.rows.targets, self.benefits
+        y, B = sample.targets, self.benefits
         wrong = predicted != y if self.n_classes else (predicted - (self.center + self.unit * y)) ** 2
         columns = [cost, wrong] if B is None else [cost, wrong, row_benefits(y, decide(P, B).choice, B) - cost]
-        return Point(lambda_, *np.average(columns, axis=1, weights=sample.rows.weights).tolist())
+        return Point(lambda_, *np.average(columns, axis=1, weights=sample.weights).tolist())
 
     def prior(self, rows: Rows) -> np.ndarray:
         """The best scores (L,) without any feature; each class counts one row more."""
@@ -131,16 +111,11 @@ class Setting:
         scores: np.ndarray = counts[1:] - counts[0] if self.n_classes == 2 else counts - counts.mean()
         return scores
 
-    def empty(self, prior: np.ndarray) -> TreeOfClassifiers:
+    def empty(self, rows: Rows) -> HardTree:
         """A node that asks for nothing and answers the prior."""
-        T, L = self.phi.uses.shape[1], self.loss.outputs
-        answer = self.center + self.unit * prior
-        out, zero = np.full(1, -1, dtype=np.int32), np.zeros(1)
-        return TreeOfClassifiers(
-            upper=out, lower=out, thresholds=zero, needs=np.zeros((1, self.phi.uses.shape[0]), dtype=np.bool_),
-            evaluation=zero, scorer=self.phi.scorer(np.zeros((T, 1 + L)), np.concatenate((zero, answer))),
-            prior=answer, n_classes=self.n_classes,
-        )  # fmt: skip
+        soft = SoftTree(self.problem(rows, 0.0), 1)
+        soft.put(0, soft.weights[0], self.prior(rows), 0.0)
+        return HardTree(soft, 0.0)
 
     def assemble(self, hard: HardTree, prior: np.ndarray) -> TreeOfClassifiers:
         """The tree that answers: its nodes numbered anew, its weights folded with the feature map."""
@@ -182,8 +157,13 @@ def split(groups: np.ndarray, random: np.random.RandomState) -> tuple[np.ndarray
     return (np.setdiff1d(everything, outside), outside) if len(outside) else (everything, everything)
 
 
-def train(learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> Trained:
-    """Train the path on rows (n, m) and K classes, or numbers (K = 0), and take the best point within the budget."""
+def train(
+    learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int
+) -> tuple[TreeOfClassifiers, Point, list[Point]]:
+    """Train the path on rows (n, m) and K classes, or numbers (K = 0), and take the best point within the budget.
+
+    Returns the tree that answers, its Point, and all Points of the path.
+    """
     random = check_random_state(learner.random_state)
     inside, outside = split(y if K else np.zeros(len(y), dtype=np.intp), random)
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
@@ -193,7 +173,7 @@ def train(learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, 
         if isinstance(phi, Plain) and learner.features == "boosted":
             seed = int(random.randint(2**31 - 1))
             phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
-    sample = Sample(X, Rows(phi.columns(X), targets, weights))
+    rows = Rows(X, phi.columns(X), targets, weights)
     evaluation = float(learner.evaluation_cost) if learner.features == "boosted" else 0.0
     setting = Setting(
         phi=phi, loss=loss_of(K), n_classes=K, prices=learner.prices_, depth=int(learner.depth), rho=float(learner.rho),
@@ -202,23 +182,23 @@ def train(learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, 
         benefits=_stakes(learner, K),
     )  # fmt: skip
     with part(0.2, 0.98, "training trees"):
-        path, (point, hard) = _chosen(learner, setting, sample.take(inside), sample.take(outside))
-    prior = setting.prior(sample.rows)
-    if hard is None:
-        return Trained(setting.empty(prior), point, path)
-    hard.tune(sample.rows)
-    return Trained(setting.assemble(hard, prior), point, path)
+        path, (point, hard) = _chosen(learner, setting, rows.take(inside), rows.take(outside))
+    if np.isfinite(point.lambda_):
+        hard.tune(rows)
+    else:
+        hard = setting.empty(rows)
+    return setting.assemble(hard, setting.prior(rows)), point, path
 
 
 def _chosen(
-    learner: CostTree, setting: Setting, inside: Sample, outside: Sample
-) -> tuple[list[Point], tuple[Point, HardTree | None]]:
-    """The points of the path, and the best of them within the budget with its tree; None is no tree at all."""
-    lambdas = setting.lambdas(inside.rows) if learner.trade_off is None else [float(learner.trade_off)]
+    learner: CostTree, setting: Setting, inside: Rows, outside: Rows
+) -> tuple[list[Point], tuple[Point, HardTree]]:
+    """The points of the path, and the best of them within the budget with its tree; an infinite trade-off is none."""
+    lambdas = setting.lambdas(inside) if learner.trade_off is None else [float(learner.trade_off)]
     path = list(setting.path(inside, outside, lambdas))
-    nothing = setting.point(setting.empty(setting.prior(inside.rows)), outside, np.inf), None
-    within: list[tuple[Point, HardTree | None]] = []
-    within += [step for step in path if step[0].cost <= check_budget(learner.budget)]
+    empty = setting.empty(inside)
+    nothing = setting.point(setting.assemble(empty, setting.prior(inside)), outside, np.inf), empty
+    within = [step for step in path if step[0].cost <= check_budget(learner.budget)]
     if setting.benefits is None:
         best = min(within, key=lambda step: (step[0].error, step[0].cost), default=nothing)
     else:
