@@ -25,7 +25,7 @@ from app.api.codecs.media_types import JSON
 from app.api.gate import GatedRoute, charge_of
 from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, below, flaws_of, pointer, reject, unknown
 from app.registry.loaded import Loaded
-from app.usecases.matrices import HasMatrix
+from app.usecases.matrices import MatrixFields
 from app.usecases.ports import Ports
 
 MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
@@ -276,7 +276,7 @@ async def loaded_by_path(request: Request, reference: str) -> Loaded:
         raise NotFound(error.detail) from error
 
 
-def with_matrix(response: Response, sent: HasMatrix) -> Response:
+def with_matrix(response: Response, sent: MatrixFields) -> Response:
     """The answer, with the version of the saved matrix that was used."""
     if sent.saved is not None:
         response.headers[MATRIX_HEADER] = sent.saved

@@ -18,7 +18,7 @@ from app.errors import Invalid, below
 from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
-from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix, refuse_actions
+from app.usecases.matrices import MatrixFields, check_few_actions, read_matrix, refuse_actions
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
@@ -85,7 +85,7 @@ class AcquisitionModel:
         changed = f"since training the price of {one!r} has changed more than threefold against that of {other!r}"
         return [f"{changed}; the order of the features is still that of training: train with these prices"]
 
-    def stakes(self, sent: HasMatrix) -> Prepared | None:
+    def stakes(self, sent: MatrixFields) -> Prepared | None:
         """The request's matrix; without names for the actions its columns are the classes."""
         classes = self.classes
         if not classes and sent.stated:

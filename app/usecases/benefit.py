@@ -19,7 +19,7 @@ from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
 from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
-from app.usecases.matrices import HasMatrix, NamedMatrixFields, needed_matrix
+from app.usecases.matrices import MatrixFields, NamedMatrixFields, needed_matrix
 from app.usecases.predict import check_classes
 from app.usecases.rules import sorted_holdout
 
@@ -176,7 +176,7 @@ def evidence_given(classes: Sequence[int | str], P: np.ndarray, labels: Sequence
     return Evidence(classes, P, y, shares, "request", lambda: HoldoutScores(P[:, 1], y))
 
 
-def report(rows: Evidence, sent: HasMatrix, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:
+def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:
     """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for JSON.
 
     Its own benefit is that of the best cut for two actions and two classes, both with rows, else that of the
@@ -190,7 +190,10 @@ def report(rows: Evidence, sent: HasMatrix, priors: Mapping[str, float] | None, 
     used, P = shares, rows.P
     warnings: list[str] = []
     if priors is not None:
-        used, P, warnings = _with_priors(rows, priors, shares)
+        used, P, warnings = under_priors(rows.P, rows.classes, rows.priors, priors)
+        if (absent := np.flatnonzero((shares == 0) & (used > 0))).size:
+            what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
+            raise Invalid.at("/priors", f"there is no {what} to reweigh")
     bound = upper_bound(used, B)
     judged = Judged(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
     ruled_on = Rows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
@@ -305,14 +308,3 @@ def _by_cut(rows: Evidence, judged: Judged, priors: np.ndarray, bound: float, po
         "posterior_threshold": posterior_threshold(B).value,
         "curve": [{"threshold": threshold, "benefit": benefit} for threshold, benefit in curve],
     }
-
-
-def _with_priors(
-    rows: Evidence, priors: Mapping[str, float], shares: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    used, P, warnings = under_priors(rows.P, rows.classes, rows.priors, priors)
-    absent = np.flatnonzero((shares == 0) & (used > 0))
-    if absent.size:
-        name = rows.classes[absent[0]]
-        raise Invalid.at("/priors", f"there is no {_ROW[rows.evaluation]} of class {name!r} to reweigh")
-    return used, P, warnings

@@ -29,12 +29,17 @@ _MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions w
 _NESTED = (dict, list)
 
 
-class HasMatrix:
-    """What states a matrix, as sent in `benefits` or `cost_matrix`, and the `actions` of its columns."""
+class MatrixFields(WireModel):
+    """A request with a benefit matrix, in `benefits` or `cost_matrix`, and the `actions` of its columns."""
 
-    benefits: Any
-    cost_matrix: Any
-    actions: Sequence[str] | None
+    benefits: Matrix | None = Field(
+        default=None, description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
+    )
+    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(
+        default=None,
+        description="names of the columns; without them `/acquire` and its simulation take these for the classes",
+    )
     saved: ClassVar[str | None] = None
     """The version of the saved matrix that the request named, once `with_saved` has put it in place of its name."""
 
@@ -66,19 +71,6 @@ class HasMatrix:
         return max(len(level), default)
 
 
-class MatrixFields(WireModel, HasMatrix):
-    """A request with a benefit matrix."""
-
-    benefits: Matrix | None = Field(
-        default=None, description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
-    )
-    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = Field(
-        default=None,
-        description="names of the columns; without them `/acquire` and its simulation take these for the classes",
-    )
-
-
 class NamedMatrixFields(MatrixFields):
     """A request to a model, which may name one of its saved matrices."""
 
@@ -97,7 +89,7 @@ class Stakes(NamedTuple):
 
 
 def read_matrix(
-    sent: HasMatrix,
+    sent: MatrixFields,
     classes: Sequence[object],
     *,
     n_instances: int | None = None,
@@ -113,7 +105,8 @@ def read_matrix(
     """
     if sent.benefits is not None and sent.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
-    costs, actions = sent.cost_matrix is not None, sent.actions
+    costs = sent.cost_matrix is not None
+    actions: Sequence[str] | None = sent.actions
     value = sent.cost_matrix if costs else sent.benefits
     if value is None:
         return None
@@ -145,13 +138,15 @@ def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
     return Stakes(np.ascontiguousarray(B[..., order]), [actions[a] for a in order])
 
 
-def refuse_actions(sent: HasMatrix) -> None:
+def refuse_actions(sent: MatrixFields) -> None:
     """Invalid where there are actions, for a request without a matrix."""
     if sent.actions is not None:
         raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
 
 
-def needed_matrix(sent: HasMatrix, classes: Sequence[object], *, square: bool = False, named: bool = False) -> Stakes:
+def needed_matrix(
+    sent: MatrixFields, classes: Sequence[object], *, square: bool = False, named: bool = False
+) -> Stakes:
     """`read_matrix`, where a request without a matrix is Invalid."""
     stakes = read_matrix(sent, classes, square=square, named=named)
     if stakes is None:
@@ -165,7 +160,7 @@ def check_distinct(actions: Sequence[str]) -> None:
         raise Invalid.at("/actions", "two actions have the same name")
 
 
-def check_few_actions(sent: HasMatrix, count: int) -> None:
+def check_few_actions(sent: MatrixFields, count: int) -> None:
     """Invalid where the matrix has more actions than saved matrices and questions may have."""
     if count > _MAX_ACTIONS:
         place = sent.place if sent.actions is None else "/actions"
@@ -299,7 +294,7 @@ def _check_classes(saved: Saved, classes: Sequence[str]) -> None:
 # Those that are saved for a model
 
 
-def save(ports: Ports, model: str, matrix: str, sent: HasMatrix, *, by: Caller) -> Saved:
+def save(ports: Ports, model: str, matrix: str, sent: MatrixFields, *, by: Caller) -> Saved:
     """Save the matrix as a new version, or the newest one where it is equal.
 
     NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes of its latest
@@ -319,7 +314,7 @@ def save(ports: Ports, model: str, matrix: str, sent: HasMatrix, *, by: Caller) 
     return ports.matrices.save(model, matrix, content, by.name, also)
 
 
-def _content(sent: HasMatrix, classes: Sequence[object]) -> bytes:
+def _content(sent: MatrixFields, classes: Sequence[object]) -> bytes:
     """The matrix as JSON; Invalid with the place where it is larger than a decision needs.
 
     A request that names it is short, and the answer has each action's name, and its expected benefit for each row.
@@ -333,7 +328,7 @@ def _content(sent: HasMatrix, classes: Sequence[object]) -> bytes:
     return content
 
 
-def _stated(sent: HasMatrix, classes: Sequence[object]) -> tuple[dict[str, dict[str, float]], Sequence[str] | None]:
+def _stated(sent: MatrixFields, classes: Sequence[object]) -> tuple[dict[str, dict[str, float]], Sequence[str] | None]:
     """The matrix as `{class: {action: number}}`, the actions in the order of the request, and these where it has them.
 
     Without them the columns of words have an order only for a version's classes.

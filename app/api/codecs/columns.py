@@ -29,7 +29,6 @@ Words = Mapping[str, Collection[str]]
 NO_WORDS: Words = MappingProxyType({})
 _MAX_CELL = 1000  # characters of a cell that comes back and is no id
 _MOST_BYTES = 4 * _MAX_CELL  # of a text that is not refused
-_MAX_NULLS = 100_000  # rows of columns that have no bytes at all
 
 
 def _charge_for(table: pa.Table, charge: Charge) -> None:
@@ -146,9 +145,7 @@ def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator
 
 
 def _check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
-    """Invalid at the first column that holds neither what it should nor, perhaps, any bytes for its rows."""
-    if table.num_rows > _MAX_NULLS and all(map(pa.types.is_null, table.schema.types)):
-        raise Invalid.at(pointer(names[0]), f"{table.num_rows:,} rows hold nothing but nulls")
+    """Invalid at the first column that does not hold what it should."""
     numbers = _numeric_names(schema)
     for name in names:
         kind = table.column(name).type
