@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import gc
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from app import __version__
-
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,9 +55,7 @@ def _describe_keys(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="restrict the key to models that match, such as 'heart-*'; repeatable",
     )
-    create.add_argument(
-        "--expires", type=_span, metavar="90d", help="validity in m(inutes), h(ours), d(ays) or w(eeks)"
-    )
+    create.add_argument("--days", type=float, metavar="90", help="validity; by default unlimited")
     create.add_argument(
         "--rate", metavar="100/second", help="maximum number of requests per second, minute, hour or day"
     )
@@ -76,15 +70,6 @@ def port(text: str) -> int:
     if not 0 <= int(text) < 1 << 16:
         raise ValueError
     return int(text)
-
-
-def _span(text: str) -> float:
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a duration; expected a number and a unit, such as 90d, 12h, 30m or 4w"
-        )
-    return int(found[1]) * _SECONDS[found[2]]
 
 
 if __name__ == "__main__":

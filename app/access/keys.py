@@ -31,7 +31,7 @@ _NEEDED = {
     "/scope": f"a scope is one of {', '.join(Scope)}",
     "/model": "a pattern has 1 to 64 of a-z, 0-9, _ and -, with * for any text and ? for any character",
     "/jobs": "must be at least 1",
-    "/expires": "must lie ahead",
+    "/days": "must be above 0 and at most 36,500",
 }
 _OPERATOR = Caller("command line")
 
@@ -80,7 +80,7 @@ class Keys:
         *,
         rate: str | None = None,
         jobs: int | None = None,
-        expires_seconds: float | None = None,
+        days: float | None = None,
     ) -> tuple[Key, str]:
         """A new key, and what its holder has to send: the only time that it is shown. Invalid, with places.
 
@@ -91,7 +91,7 @@ class Keys:
             "/scope": not set(Scope).issuperset(scopes),
             "/model": not all(map(is_pattern, models)),
             "/jobs": jobs is not None and jobs < 1,
-            "/expires": expires_seconds is not None and expires_seconds <= 0,
+            "/days": days is not None and not 0 < days <= 36_500,
         }
         reject(Flaw(place, _NEEDED[place]) for place, is_wrong in wrong.items() if is_wrong)
         if models and Scope.ADMIN in scopes:
@@ -108,7 +108,7 @@ class Keys:
             "rate": rate,
             "jobs": jobs,
             "created_at": self._database.now,
-            "expires_at": None if expires_seconds is None else self._database.now + expires_seconds,
+            "expires_at": None if days is None else self._database.now + days * 86_400,
         }
         entry = self._audit.entry(_OPERATOR, "key.create", key_id, name=name, scopes=values["scopes"])
         with self._database.writing() as connection:

@@ -28,7 +28,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _create(chosen: argparse.Namespace, keys: Keys) -> list[str]:
-    limits = {"rate": chosen.rate, "jobs": chosen.jobs, "expires_seconds": chosen.expires}
+    limits = {"rate": chosen.rate, "jobs": chosen.jobs, "days": chosen.days}
     _, secret = keys.create(chosen.name, chosen.scope, chosen.model, **limits)
     sys.stderr.write("This key is shown only once and is not stored. Send it in the X-API-Key header.\n")
     return [secret]

@@ -52,9 +52,7 @@ def test_a_key_is_told_once_kept_as_its_digest_and_ended(database_url):
 
 
 def _life_of_a_key(keys, database):
-    key, secret = keys.create(
-        "bank", ("train", "predict"), ("heart-*",), rate="5/second", jobs=2, expires_seconds=86_400
-    )
+    key, secret = keys.create("bank", ("train", "predict"), ("heart-*",), rate="5/second", jobs=2, days=1)
 
     assert KEY_FORM.fullmatch(secret.encode())
     assert keys.list() == [key]
@@ -82,7 +80,8 @@ def _life_of_a_key(keys, database):
         (lambda keys: keys.create("a", ("admin",), ("heart",)), "/model"),
         (lambda keys: keys.create("a", rate="often"), "/rate"),
         (lambda keys: keys.create("a", jobs=0), "/jobs"),
-        (lambda keys: keys.create("a", expires_seconds=-1), "/expires"),
+        (lambda keys: keys.create("a", days=-1), "/days"),
+        (lambda keys: keys.create("a", days=float("inf")), "/days"),
     ],
 )
 def test_wishes_that_cannot_be_granted(keys, create, place):
@@ -156,7 +155,7 @@ def test_who_was_let_in_is_known_to_be_let_in_no_longer(keys, made, monkeypatch)
     assert keyring.holds(anybody)
 
     _, first = keys.create("bank")
-    expiring, second = keys.create("shop", expires_seconds=60)
+    expiring, second = keys.create("shop", days=0.001)
     keyring.refresh()
     callers = [keyring.caller(secret.encode()) for secret in (first, second)]
 
@@ -169,7 +168,7 @@ def test_who_was_let_in_is_known_to_be_let_in_no_longer(keys, made, monkeypatch)
 
 
 def test_an_expired_key_opens_nothing(keys, keyring, monkeypatch):
-    key, secret = keys.create("bank", expires_seconds=60)
+    key, secret = keys.create("bank", days=0.001)
     keyring.refresh()
     assert keyring.caller(secret.encode()).name == "bank"
 

@@ -87,7 +87,7 @@ def test_keys_from_the_command_line(replica, monkeypatch, capsys):
         assert main(["keys", *words]) == 0
         return capsys.readouterr().out
 
-    made = keys("create", "--name", "bank", "--scope", "predict", "--model", "heart-*", "--expires", "90d").strip()
+    made = keys("create", "--name", "bank", "--scope", "predict", "--model", "heart-*", "--days", "90").strip()
     key_id, _, secret = made.partition(".")
     assert re.fullmatch(r"payoff_[0-9a-f]{8}", key_id)
     assert len(secret) == 43

@@ -129,21 +129,10 @@ def test_with_keys_any_host_and_any_page_may_ask(tmp_path):
         assert client.post("/predict", headers={**headers, "X-API-Key": "s3cret"}).status_code == 422
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("hosts", "http://payoff.lan"),
-        ("hosts", "payoff.lan:8000"),
-        ("hosts", "payoff lan"),
-        ("hosts", "*"),
-        ("trusted_proxies", "balancer"),
-        ("trusted_proxies", "10.0.0.1/24"),
-        ("trusted_proxies", "10.0.0.1;10.0.0.2"),
-    ],
-)
-def test_settings_that_name_no_host_or_network_are_refused(tmp_path, setting, value):
-    with pytest.raises(ValueError, match=setting):
-        settings_for(tmp_path, **{setting: value})
+@pytest.mark.parametrize("proxies", ["balancer", "10.0.0.1/24", "10.0.0.1;10.0.0.2"])
+def test_proxies_that_are_no_networks_are_refused(tmp_path, proxies):
+    with pytest.raises(ValueError, match="trusted_proxies"):
+        settings_for(tmp_path, trusted_proxies=proxies)
 
 
 def test_health_checks_by_address_pass(service):
