@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import uvicorn
@@ -48,7 +49,8 @@ def installation(disk, monkeypatch):
         monkeypatch.setenv(name, str(value))
     monkeypatch.chdir(disk.parent)
     monkeypatch.setattr(uvicorn, "run", lambda *_what, **_how: None)
-    monkeypatch.setattr(Worker, "run", lambda *_: None)
+    monkeypatch.setattr(Worker, "start", lambda *_: None)
+    monkeypatch.setattr("app.commands.worker.Event", Mock)
     monkeypatch.setattr("app.logs.configure", lambda *_: None)  # its handler would outlive what pytest captures
     ports = make_ports(settings_for(disk))
     publish(ports.registry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
-import threading
+from threading import Event
 from types import FrameType
 
 from prometheus_client import start_http_server
@@ -24,12 +24,14 @@ def run(chosen: argparse.Namespace) -> int:
         working = make_worker(settings, ports)
         if settings.metrics_port is not None:
             start_http_server(settings.metrics_port, chosen.host, of_worker(ports, working))
-    stop = threading.Event()
+    stop = Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    working.run(stop)
+    working.start()
+    stop.wait()
+    working.stop()
     return 0

@@ -180,7 +180,10 @@ def serve(url, slots, lease):
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     limits = JobLimits(seconds=60, memory_bytes=2**31)
     with opened(url, attempts=50, lease_seconds=lease) as queue:
-        Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"]).run(stop)
+        worker = Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"])
+        worker.start()
+        stop.wait()
+        worker.stop()
 
 
 def claim_all(url, name):

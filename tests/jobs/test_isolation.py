@@ -112,27 +112,6 @@ def test_a_listener_that_raises_holds_up_no_job(queue, start):
     assert [ended(queue, job).status for job in jobs] == [Status.FAILED, Status.SUCCEEDED]
 
 
-def test_a_log_that_fails_does_not_end_the_loop(queue, start, monkeypatch):
-    """The loop ended for good: jobs stayed queued until somebody started the service anew."""
-    check_in, failures, broken = queue.check_in, iter(range(1)), []
-
-    def sometimes(worker):
-        if next(failures, None) is not None:
-            raise RuntimeError("broken")
-        check_in(worker)
-
-    def fail(*_arguments, **_fields):
-        broken.append(1)
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(queue, "check_in", sometimes)
-    monkeypatch.setattr(worker_module.log, "exception", fail, raising=False)
-    worker = start()
-    eventually(lambda: broken)
-    assert ended(queue, queue.submit("train", {"do": "sleep"})).status is Status.SUCCEEDED
-    assert not worker.problem
-
-
 @pytest.mark.parametrize("method", ["claim", "recover_lost", "check_in"])
 @pytest.mark.thorough
 def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, monkeypatch, method):
