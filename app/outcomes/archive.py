@@ -55,11 +55,6 @@ class Located:
     variance: float = 0.0  # of the benefit, see `variance`
 
 
-def any_model(_model: str) -> bool:
-    """Allows all."""
-    return True
-
-
 class Archive:
     """Reads what was recorded, wherever it is."""
 
@@ -109,7 +104,9 @@ class Archive:
             within = {day for day in sealed if first < (day + 1) * DAY and day * DAY < last}
             return sorted(within.union(rows.days_of(connection, model, since, until)))
 
-    def locate(self, ids: Collection[str], allows: Allows = any_model, most_days: float = inf) -> dict[str, Located]:
+    def locate(
+        self, ids: Collection[str], allows: Allows = lambda _: True, most_days: float = inf
+    ) -> dict[str, Located]:
         """Where decisions are, by their ids; those that are nowhere are left out.
 
         Files are read of at most so many days, of the models that `allows` is true of. Invalid for more days; Damaged
@@ -129,7 +126,7 @@ class Archive:
         self,
         id_: str,
         *,
-        allowed: Allows = any_model,
+        allowed: Allows = lambda _: True,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> bool:
         """Remove a decision and all of it everywhere; False where there is none, or its model is not `allowed`.

@@ -132,28 +132,15 @@ class OpenFile:
         self.columns = parquet.schema_arrow
         self.challengers = [name for name in self.columns.names if name.startswith(SHADOW)]
 
-    def parts(self, names: Sequence[str] | None = None) -> Iterator[Any]:
-        """The rows in order, some groups at a time."""
-        yield from self._parts(range(self._parquet.num_row_groups), names)
-
-    def whole(self, names: Sequence[str] | None = None) -> Any:
-        """All rows."""
-        return pa.concat_tables(self.parts(names))
-
-    def find(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[Any]:
-        """The rows of some ids, looked for where they can be."""
-        wanted = pa.array(ids, pa.string())
-        in_order = sorted(ids)
-        fitting = [i for i in range(self._parquet.num_row_groups) if self._may_have(i, in_order)]
-        for table in self._parts(fitting, names):
-            yield table.filter(pc.is_in(table["id"], value_set=wanted))
-
-    def _parts(self, groups: Sequence[int], names: Sequence[str] | None) -> Iterator[Any]:
-        for first in range(0, len(groups), _PART):
+    def parts(self, names: Sequence[str] | None = None, ids: Sequence[str] | None = None) -> Iterator[Any]:
+        """The rows in order, some groups at a time; with `ids` only theirs, looked for where they can be."""
+        groups, in_order = range(self._parquet.num_row_groups), sorted(ids or ())
+        fitting = [i for i in groups if ids is None or self._may_have(i, in_order)]
+        for first in range(0, len(fitting), _PART):
             with _reading(self._name):
-                some = list(groups[first : first + _PART])
+                some = fitting[first : first + _PART]
                 table = self._parquet.read_row_groups(some, columns=names, use_threads=False)
-            yield table
+            yield table if ids is None else table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
 
     def _may_have(self, group: int, ids: Sequence[str]) -> bool:
         found = self._parquet.metadata.row_group(group).column(0).statistics
@@ -209,12 +196,12 @@ class Files:
     def find(self, file: SealedFile, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The rows of some ids in a file, with these columns and the id; Replaced where it is missing."""
         with self.open(file) as opened:
-            for table in opened.find(ids, ["id", *names]):
+            for table in opened.parts(["id", *names], ids):
                 yield from table.to_pylist()
 
-    def day(self, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> SealedDay:
+    def day(self, *arguments: Any) -> SealedDay:
         """See `SealedDay`."""
-        return SealedDay(opened, self, connection, asked, day)
+        return SealedDay(self, *arguments)
 
     def remove(self, name: str) -> None:
         self._storage.remove(name)
@@ -228,7 +215,7 @@ def new_name(model: str, day: int, kind: str) -> str:
 class SealedDay:
     """What there is of a day, as of one moment; its files stay open while `opened` does."""
 
-    def __init__(self, opened: ExitStack, files: Files, connection: Connection, asked: Asked, day: int) -> None:
+    def __init__(self, files: Files, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> None:
         """Replaced where a file is missing."""
         self._asked, self._day, self._connection = asked, day, connection
         self._decisions = list(dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)]))
@@ -242,7 +229,7 @@ class SealedDay:
                 self._files.append(opened.enter_context(files.open(file)))
             else:
                 with files.open(file) as outcomes:
-                    told.append(outcomes.whole(columns))
+                    told += outcomes.parts(columns)
         self._told = _latest(told)
         self._told_ids = self._told["id"].combine_chunks()
 
@@ -287,8 +274,8 @@ class SealedDay:
         for name in self._outcomes:
             table = table.append_column(name, self._told[name].take(place))
         keys, key = _coded(table, "client")
-        arrays: dict[str, Any] = {name: _floats(table, name) for name in FLOATS}
-        arrays |= {name: _indices(table, name) for name in INDICES}
+        arrays: dict[str, Any] = {name: _numbers(table, name, np.float64, np.nan) for name in FLOATS}
+        arrays |= {name: _numbers(table, name, np.int32, UNKNOWN) for name in INDICES}
         return Cases(
             day=self._day,
             terms=terms,
@@ -299,7 +286,7 @@ class SealedDay:
             ids=table["id"].to_pylist() if "id" in asked.names else None,
             instances=table["instance"].to_pylist() if "instance" in asked.names else None,
             shadows={
-                name.removeprefix(SHADOW): _indices(table, name)
+                name.removeprefix(SHADOW): _numbers(table, name, np.int32, UNKNOWN)
                 for name in table.column_names  # also those of other versions' challengers
                 if name.startswith(SHADOW) and table[name].null_count < len(table)
             },
@@ -332,18 +319,12 @@ def _places(ids: Any, sorted_ids: Any) -> Any:
     return pa.chunked_array(found, pa.int32())
 
 
-def _floats(table: Any, name: str) -> np.ndarray:
+def _numbers(table: Any, name: str, kind: type, absent: float) -> np.ndarray:
+    """A column, with `absent` in place of null."""
     if name not in table.column_names:
-        return np.empty(0)
-    found: np.ndarray = table[name].to_numpy()
-    return found.astype(np.float64, copy=False)  # null becomes NaN
-
-
-def _indices(table: Any, name: str) -> np.ndarray:
-    if name not in table.column_names:
-        return np.empty(0, np.int32)
-    found: np.ndarray = table[name].fill_null(UNKNOWN).to_numpy()
-    return found.astype(np.int32, copy=False)
+        return np.empty(0, kind)
+    found: np.ndarray = table[name].fill_null(absent).to_numpy()
+    return found.astype(kind, copy=False)
 
 
 def _coded(table: Any, name: str) -> tuple[Sequence[Any], np.ndarray]:

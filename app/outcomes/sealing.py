@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
@@ -123,7 +123,7 @@ class Sealer:
     def _purge(self, file: SealedFile, ids: list[str]) -> None:
         began = time()
         with self.files.open(file) as opened:
-            if not any(len(found) for found in opened.find(ids, ["id"])):
+            if not any(map(len, opened.parts(["id"], ids))):
                 return
             draft = Draft(opened.columns)
             for part in opened.parts():
@@ -154,13 +154,12 @@ class Sealer:
                     self._clear_all(file, opened, ids[file.kind])
 
     def _clear_all(self, file: SealedFile, opened: OpenFile, ids: Any) -> None:
-        remove = _remove_decisions if file.kind == "decisions" else _remove_outcomes
-        for part in opened.parts(["id", "given", "digest"] if file.kind == "decisions" else ["id", "revision"]):
+        for part in opened.parts(["id"] if file.kind == "decisions" else ["id", "revision"]):
             table = part.filter(pc.is_in(part["id"], value_set=ids))
             for first in range(0, len(table), CLEAR):
                 began = monotonic()
                 with self._database.writing() as connection:
-                    remove(connection, file, table.slice(first, CLEAR).to_pylist())
+                    _remove(connection, file, table.slice(first, CLEAR).to_pydict())
                 sleep(min(monotonic() - began, _PAUSE_SECONDS))
 
 
@@ -205,33 +204,23 @@ def _ids(connection: Connection, query: Any) -> Any:
     return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 
-def _remove_decisions(connection: Connection, file: SealedFile, part: list[dict[str, Any]]) -> None:
-    """Remove decisions, given with id, whether it is the caller's, and digest; ids of callers are kept."""
-    there = {row[0] for row in rows.fetched(connection, _present, [row["id"] for row in part])}
-    given = [
-        {"id": row["id"], "model": file.model, "day": file.day, "digest": row["digest"]}
-        for row in part
-        if row["given"] and row["id"] in there
-    ]
+def _remove(connection: Connection, file: SealedFile, part: dict[str, list[Any]]) -> None:
+    """Remove rows that a file has, locked in the order in which others lock them: decisions, of which the ids of
+    callers are kept, or outcomes that still have the same revision.
+    """
+    table = DECISIONS if file.kind == "decisions" else OUTCOMES
+    columns = [table.c[name] for name in ("id", "given", "digest", "revision") if name in table.c]
+    query = select(*columns).where(table.c.id.in_(part["id"])).order_by(table.c.id).with_for_update()
+    found = connection.execute(query).all()
+    if table is OUTCOMES:
+        revisions = dict(zip(part["id"], part["revision"], strict=True))
+        same = [row.id for row in found if row.revision == revisions[row.id]]
+        connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(same)))
+        return
+    place = {"model": file.model, "day": file.day}
+    given = [{"id": row.id, "digest": row.digest, **place} for row in found if row.given]
     if given:
         dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
         connection.execute(dialect.insert(SEALED_IDS).on_conflict_do_nothing(), given)
-    connection.execute(delete(DECISIONS).where(DECISIONS.c.id.in_(there)))
-    connection.execute(delete(SHADOW_DECISIONS).where(SHADOW_DECISIONS.c.id.in_(there)))
-
-
-def _remove_outcomes(connection: Connection, _file: SealedFile, part: list[dict[str, Any]]) -> None:
-    """Remove outcomes, given with id and revision, that are still the same."""
-    revisions = {row["id"]: row["revision"] for row in part}
-    table = OUTCOMES.c
-
-    def query(some: list[str]) -> Select[Any]:
-        return select(table.id, table.revision).where(table.id.in_(some)).order_by(table.id).with_for_update()
-
-    same = [row.id for row in rows.fetched(connection, query, revisions) if row.revision == revisions[row.id]]
-    connection.execute(delete(OUTCOMES).where(table.id.in_(same)))
-
-
-def _present(some: list[str]) -> Select[Any]:
-    """Those decisions that are there, locked in the order in which others lock them."""
-    return select(DECISIONS.c.id).where(DECISIONS.c.id.in_(some)).order_by(DECISIONS.c.id).with_for_update()
+    for own in (DECISIONS, SHADOW_DECISIONS):
+        connection.execute(delete(own).where(own.c.id.in_([row.id for row in found])))
