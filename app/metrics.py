@@ -31,7 +31,7 @@ from app.jobs.job import Job, Status
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
-from app.storage.store_calls import FAILURES
+from app.storage.store_calls import ERRORS
 from app.usecases.ports import Ports
 
 _without_creation_times: Callable[[], None] = disable_created_metrics
@@ -116,14 +116,6 @@ def of_models(models: Registry) -> Iterator[Metric]:
     yield GaugeMetricFamily("payoff_registry_age_seconds", known, models.age_seconds)
 
 
-def of_stores() -> Iterator[Metric]:
-    """The stores, as far as this process saw them fail."""
-    errors = CounterMetricFamily("payoff_storage_errors", "Calls that a store did not answer", labels=("store",))
-    for name, count in (dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS", "PAYOFF_DECISIONS"), 0) | FAILURES).items():
-        errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
-    yield errors
-
-
 class DatabaseMetrics(Collector):
     """The job table that all processes share, looked up when asked for, and how often the database did not answer.
 
@@ -167,11 +159,11 @@ class Metrics(Collector):
         self.registry.register(self)
         ports.recorder.totals.register(self.registry)
         self.registry.register(ports.shadows.dropped)
+        self.registry.register(ERRORS)
         _of_process(self.registry, ports, worker)
 
     def collect(self) -> Iterator[Metric]:
         yield from of_models(self._models)
-        yield from of_stores()
 
     def report(self) -> bytes:
         """All of it in Prometheus's text format."""

@@ -6,13 +6,12 @@ import errno
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Callable
-from threading import Lock
 from time import monotonic, sleep
 from typing import TypeVar
 
 from obstore.exceptions import AlreadyExistsError, BaseError
+from prometheus_client import Counter
 
 from app.circuit_breaker import CircuitBreaker
 from app.errors import EXHAUSTED, UNWRITABLE, Unavailable, Unusable
@@ -30,16 +29,15 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _FAILING = UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}  # of a disk
 _ERRNO = re.compile(r"\(os error (\d+)\)")
 
-FAILURES: Counter[str] = Counter()
-"""How often a call failed in this process, by the name of the store."""
-_counting = Lock()
+ERRORS = Counter("payoff_storage_errors", "Calls that a store did not answer", ("store",), registry=None)
+for _store in ("models", "datasets", "decisions"):
+    ERRORS.labels(_store)  # a series that begins with the first error hides it
 
 _log = logging.getLogger(__name__)
 
 
-def _note_failure(name: str) -> None:
-    with _counting:
-        FAILURES[name] += 1
+def _count(name: str) -> None:
+    ERRORS.labels(name.removeprefix("PAYOFF_").lower()).inc()
 
 
 def on_disk(name: str, work: Callable[[], T]) -> T:
@@ -58,7 +56,7 @@ def on_disk(name: str, work: Callable[[], T]) -> T:
             raise FileNotFoundError(number, os.strerror(number)) from error
         if number not in _FAILING:
             raise
-        _note_failure(name)
+        _count(name)
         why = os.strerror(number)
         _log.warning("%s: %s", name, str(error).partition("\n")[0])
         cause = OSError(number, why)
@@ -88,7 +86,7 @@ class StoreBreaker(CircuitBreaker):
                 if failure is None:
                     self.reset()
                     raise
-                _note_failure(self._name)
+                _count(self._name)
                 if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
                     self._rest(failure, error)
                     raise failure from error
