@@ -241,13 +241,18 @@ def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
     return B if np.abs(B).max(initial=0.0) <= LARGEST else None  # NaN compares false
 
 
+def refused_benefit(value: Any) -> str | None:
+    """What keeps a cell from being a benefit, as a message."""
+    if type(value) not in _NUMBERS:
+        return f"a benefit is a number, not {sent(value)}"
+    return None if abs(value) <= LARGEST else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
+
+
 def _flaws(value: Any, shape: Sequence[int], loc: str) -> Iterator[Flaw]:
     """What keeps it from being numbers of this shape, in detail."""
     if not shape:
-        if type(value) not in _NUMBERS:
-            yield Flaw(loc, f"a benefit is a number, not {sent(value)}")
-        elif not abs(value) <= LARGEST:
-            yield Flaw(loc, f"a benefit is a finite number of magnitude at most {LARGEST:g}")
+        if message := refused_benefit(value):
+            yield Flaw(loc, message)
         return
     what, of = _PARTS[len(shape)]
     if type(value) not in _LISTS:

@@ -15,7 +15,7 @@ from pydantic import Field
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.decisions.benefit import as_benefits
+from app.decisions.benefit import as_benefits, refused_benefit
 from app.errors import Conflict, Flaw, Invalid, NotFound, below, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
@@ -24,7 +24,6 @@ from app.usecases.fields import COSTS, Matrix, NamedMatrix, Names, WireModel
 from app.usecases.ports import Ports
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
-_MAX_SUGGESTIONS = 2
 _MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names
 _NESTED = (dict, list)
 
@@ -199,23 +198,8 @@ def _from_words(
     if actions is None and (longest := max(map(len, columns))) > MAX_NAME:
         raise Invalid.at("", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported")
     numbers = [[[matrix[name][action] for action in columns] for name in classes] for matrix in matrices]
-    try:
-        if isinstance(value, dict):
-            B = as_benefits(numbers[0], len(classes), None, len(columns))
-        else:
-            B = as_benefits(numbers, len(classes), n_instances, len(columns))
-    except Invalid as error:
-        raise Invalid(error.detail, [_by_name(flaw, classes, columns) for flaw in error.flaws]) from error
-    return B, columns
-
-
-def _by_name(flaw: Flaw, classes: Sequence[str], actions: Sequence[str]) -> Flaw:
-    """The flaw of a cell, its place in words."""
-    steps = [int(step) for step in flaw.loc.split("/")[1:]]
-    if len(steps) < 2:
-        return flaw
-    *instance, row, column = steps
-    return Flaw(pointer(*instance, classes[row], actions[column]), flaw.msg)
+    given = numbers[0] if isinstance(value, dict) else numbers
+    return as_benefits(given, len(classes), n_instances, len(columns)), columns
 
 
 def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterator[Flaw]:
@@ -231,8 +215,8 @@ def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterat
                 yield Flaw(at + pointer(name), "a row is an object with a number for each action")
             elif name in known[0]:
                 yield from _misnamed(at + pointer(name), "action", row, actions, known[1])
-                lists = (action for action, cell in row.items() if isinstance(cell, list | dict))
-                yield from (Flaw(at + pointer(name, action), "a benefit is a number") for action in lists)
+                cells = ((action, refused_benefit(cell)) for action, cell in row.items() if action in known[1])
+                yield from (Flaw(at + pointer(name, action), message) for action, message in cells if message)
 
 
 def _misnamed(
@@ -240,9 +224,7 @@ def _misnamed(
 ) -> Iterator[Flaw]:
     """What is not known, and what is missing."""
     strange = (name for name in entries if name not in known)
-    for number, name in enumerate(strange):  # finding one that is like it takes a while
-        shown = unknown(what, name, names) if number < _MAX_SUGGESTIONS else f"unknown {what} {name[:MAX_NAME]!r}"
-        yield Flaw(at + pointer(name), shown)
+    yield from (Flaw(at + pointer(name), unknown(what, name, names)) for name in strange)
     yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)
 
 
