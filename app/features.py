@@ -21,7 +21,6 @@ from app.text import MAX_POSITIONS, positions, refused_category
 NUMBERS = {float, int, type(None)}  # types of the cells of a numeric feature
 WORDS = {str, type(None)}
 OUTSIDE = "the number is outside the range of a 64-bit float"
-_UNFIT = "the instances do not fit the model's features"
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,12 @@ class Schema:
         as missing and is warned about. Raises Invalid with the place, `/row/column` or `/row/name`, of every value
         of a wrong type and of every unknown or absent name. O(n m).
         """
-        rows = self._rows(instances)
-        if rows is None:
-            raise Invalid(_UNFIT, self._flaws(instances))
-        if self.categorical:
-            return self._encode_columns(rows, instances)
-        if booleans_possible and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
-            raise Invalid(_UNFIT, self._flaws(instances))
-        return self._encode_numbers(rows, instances), []
+        try:
+            return self._encoded(instances, booleans_possible=booleans_possible)
+        except Invalid:  # of a category
+            raise
+        except (KeyError, ValueError, OverflowError):
+            raise Invalid("the instances do not fit the model's features", self._flaws(instances)) from None
 
     def in_order(self, instance: Any) -> Sequence[Any] | None:
         """The values of one instance in feature order; None where they are not one for each feature."""
@@ -72,47 +69,35 @@ class Schema:
                 return None
         return instance if type(instance) is list and len(instance) == len(self.names) else None
 
-    def _rows(self, instances: Sequence[Any]) -> Sequence[Sequence[Any]] | None:
-        """Every instance as a sequence in feature order, or None where one cannot be."""
-        width = len(self.names)
+    def _encoded(self, instances: Sequence[Any], *, booleans_possible: bool) -> tuple[np.ndarray, list[str]]:
+        """As `encode`; KeyError, ValueError or OverflowError where an instance does not fit."""
         kinds = set(map(type, instances))
-        if kinds <= {list, tuple}:
-            return instances if set(map(len, instances)) <= {width} else None
-        if kinds == {dict} and set(map(len, instances)) == {width}:
-            try:
-                return list(map(self._pick, instances))
-            except KeyError:
-                return None
-        return None
-
-    def _encode_numbers(self, rows: Sequence[Sequence[Any]], instances: Sequence[Any]) -> np.ndarray:
-        if not rows:
-            return np.empty((0, len(self.names)))
-        try:
-            X = np.array(rows)
-            if X.dtype.kind == "O" and NUMBERS.issuperset(map(type, X.flat)):
-                X = X.astype(np.float64)
-        except (ValueError, OverflowError):  # lists of different lengths among the values; an integer beyond the floats
-            raise Invalid(_UNFIT, self._flaws(instances)) from None
+        if not (kinds <= {list, tuple} or kinds == {dict}) or not set(map(len, instances)) <= {len(self.names)}:
+            raise ValueError
+        rows = list(map(self._pick, instances)) if kinds == {dict} else instances
+        if self.categorical or not rows:
+            return self._encode_columns(rows)
+        if booleans_possible and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
+            raise ValueError
+        X = np.array(rows)  # ValueError: lists of different lengths among the values
+        if X.dtype.kind == "O" and NUMBERS.issuperset(map(type, X.flat)):
+            X = X.astype(np.float64)  # OverflowError: an integer beyond the floats
         if X.dtype.kind not in "fiu" or X.ndim != 2:
-            raise Invalid(_UNFIT, self._flaws(instances))
-        return np.ascontiguousarray(X, dtype=np.float64)
+            raise ValueError
+        return np.ascontiguousarray(X, dtype=np.float64), []
 
-    def _encode_columns(self, rows: Sequence[Sequence[Any]], instances: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+    def _encode_columns(self, rows: Sequence[Sequence[Any]]) -> tuple[np.ndarray, list[str]]:
         X = np.empty((len(rows), len(self.names)))
         warnings: list[str] = []
         for j, column in enumerate(zip(*rows, strict=True)):
             allowed = WORDS if j in self._codes else NUMBERS
             if not allowed.issuperset(map(type, column)):
-                raise Invalid(_UNFIT, self._flaws(instances))
-            if j not in self._codes:
-                try:
-                    X[:, j] = column
-                except OverflowError:
-                    raise Invalid(_UNFIT, self._flaws(instances)) from None
-                continue
-            X[:, j], notes = self.codes(j, column)
-            warnings += notes
+                raise ValueError
+            if j in self._codes:
+                X[:, j], notes = self.codes(j, column)
+                warnings += notes
+            else:
+                X[:, j] = column
         return X, warnings
 
     def codes(self, j: int, words: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
