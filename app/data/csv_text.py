@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import gzip
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -14,7 +16,7 @@ from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import Dialect, UploadRequest
 from app.data.values import as_numbers, clean
-from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
+from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = 1 << 21  # bytes parsed at a time; also the longest row
@@ -38,11 +40,11 @@ class CsvText:
     def __init__(self, content: BinaryIO, dialect: Dialect) -> None:
         self._content = content
         self._dialect = dialect
-        content.seek(0)
-        first = content.read(max(map(len, _NO_TEXT)))
-        if found := next((what for sign, what in _NO_TEXT.items() if first.startswith(sign)), None):
-            raise Invalid.at("", f"this is {found}, not CSV; send CSV or Parquet, named in Content-Type")
         with self._explained([]):
+            content.seek(0)
+            first = content.read(max(map(len, _NO_TEXT)))
+            if found := next((what for sign, what in _NO_TEXT.items() if first.startswith(sign)), None):
+                raise Invalid.at("", f"this is {found}, not CSV; send CSV or Parquet, named in Content-Type")
             self.names = [name.strip() for name in self._reader(_BLOCK, lambda _: "skip").schema.names]
         if self.names == [""]:
             raise Invalid.at("", "the first line holds spaces alone; it must be the header")
@@ -87,6 +89,8 @@ class CsvText:
         """Invalid for what Arrow finds, and for the `ragged` rows that were noted meanwhile."""
         try:
             yield
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise Invalid.at("", f"the gzipped file is damaged ({error})") from error
         except UnicodeError as error:
             raise self._refusal() from error
         except pa.ArrowInvalid as error:
@@ -129,7 +133,7 @@ def csv_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) ->
         check_columns(len(text.names), limits)
         reject(check_names(text.names, "", numbered=False))
         chosen = [j for j, name in enumerate(text.names) if name not in ignored]
-        numeric = _numeric(text, set(chosen), request.decimal, limits)
+        numeric = _numeric(text, content, set(chosen), request.decimal, limits)
     except Invalid as error:
         raise error.under(FILE) from error
 
@@ -142,12 +146,14 @@ def csv_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) ->
     return Source(text.names, places, kinds, batches)
 
 
-def _numeric(text: CsvText, candidates: set[int], decimal: str, limits: DataLimits) -> set[int]:
-    """Those of the columns that hold numbers alone; all is read once, and the rows are counted."""
+def _numeric(text: CsvText, content: BinaryIO, candidates: set[int], decimal: str, limits: DataLimits) -> set[int]:
+    """Those of the columns that hold numbers alone; all is read once, and rows are counted, and bytes as unpacked."""
     rows = 0
     for columns in text.blocks():
         rows += len(columns[0])
         check_rows(rows, limits)
+        if content.tell() > limits.max_upload_bytes:
+            raise TooLarge(f"a gzipped file may unpack to at most {limits.max_upload_bytes:,} bytes")
         candidates = {j for j in candidates if as_numbers(clean(columns[j]), decimal)[1] is None}
     if not rows:
         raise Invalid.at("", "there is a header, but no row of values")
