@@ -104,6 +104,8 @@ OPTIONS = """
 /retrieve 8 {"min_recall": 0.3}
 /retrieve 8 {"min_precision": 0.5}
 /retrieve 10 {"empty": 1}
+/retrieve 5 {"method": "half"}
+/retrieve 5 {"method": "tuned_threshold"}
 /retrieve 8 {"method": "sampled"}
 /acquire 15 {"budget": 0.3}
 /acquire 15 {"budget": 5}

@@ -64,6 +64,7 @@ from app.learners.multilabel import MultilabelForest, MultilabelLogistic
 from app.retrieval.losses import Loss, Terms
 from app.retrieval.sampled import select_sampled
 from app.retrieval.selection import expected_losses, select, select_many
+from app.usecases.retrieve import tuned_cut
 from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
 LOSSES = {"F1": f_beta(), "Jaccard": jaccard(), "AM": am(), "G-TP/PR": g_tp_pr()}
@@ -162,16 +163,6 @@ def best_set(loss: Loss, p: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return realised(loss, chosen, y), found.expected_loss
 
 
-def tuned_cut(p: np.ndarray, y: np.ndarray, loss: Loss) -> float:
-    """The cut with the smallest realised loss of all that separate these scores; of equals the highest."""
-    order = np.argsort(-p, kind="stable")
-    ranked, hits = p[order], np.concatenate(([0], np.cumsum(y[order])))
-    losses = loss.of_counts(hits, np.arange(len(p) + 1), hits[-1], len(p))
-    edges = np.concatenate(([1.0], ranked, [0.0]))  # equal scores are retrieved together, those of 0 never
-    best = int(np.argmin(np.where(np.concatenate(([True], ranked > edges[2:])), losses, np.inf)))
-    return float((edges[best] + edges[best + 1]) / 2)
-
-
 def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> np.ndarray:
     """For each loss: best set, cut 1/2, tuned, promised; then best set and promised from the calibrated model."""
     p = logistic(X[train], y[train], X[test])
@@ -180,7 +171,7 @@ def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, 
     own = calibrated(X[train], y[train], X[test])
     found = []
     for loss in LOSSES.values():
-        cut = tuned_cut(held, y[tune], loss)
+        cut = tuned_cut(held[None], y[tune][None], loss, 0)
         best, promised = best_set(loss, p, y[test])
         simple = realised(loss, p > 0.5, y[test]), realised(loss, on_test > cut, y[test])
         found.append((best, *simple, promised, *best_set(loss, own, y[test])))

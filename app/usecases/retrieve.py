@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -15,11 +16,11 @@ from app.retrieval.selection import check_usable, seconds, select, select_class_
 from app.text import counted
 from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser
-from app.usecases.retrieve_request import SAMPLED, Choice, RetrieveFields, Sets, check_extent
+from app.usecases.retrieve_request import SAMPLED, Choice, RetrieveFields, Sets, Setting, check_extent
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
-_NOT_SAMPLED = ("min_recall", "min_precision", "curve")  # fields that go with the other method
+_BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
 LEARNER = "multilabel_forest"
 _MAX_ITEMS = 20_000  # labels of all instances of one call
 _MAX_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
@@ -29,12 +30,13 @@ _MAX_CUT = 0.1  # of the weight of an instance's label vectors: with more, the b
 @dataclass(frozen=True)
 class Retrieved:
     """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
-    as relevant; `marginals` are the probabilities used, if asked for; `correction` is what the hold-out adds to the
-    expected losses.
+    as relevant; `threshold` is that of a method with one; `marginals` are the probabilities used, if asked for;
+    `correction` is what the hold-out adds to the expected losses.
     """
 
     choice: Choice
     loss: Loss
+    threshold: float | None
     warnings: list[str]
     labels: tuple[int | str, ...] | None = None
     positive: int | str | None = None
@@ -53,13 +55,16 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
         )
     if asked.method == "sampled":
         raise Invalid.at("/method", f"'sampled' needs a model of the learner {LEARNER!r}, not probabilities")
+    if asked.method == "tuned_threshold":
+        raise Invalid.at("/method", "'tuned_threshold' needs a model; its threshold is tuned on a version's hold-out")
+    threshold = 0.5 if asked.method == "half" else None
     _check_marginals(asked, len(sets.p))
     if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
     loss = asked.terms.loss
     _check(sets, asked)
-    choice = _choose(sets, asked)
-    return Retrieved(choice, loss, list(choice.warnings), marginals=sets if asked.marginals else None)
+    choice = _choose(sets, asked, threshold)
+    return Retrieved(choice, loss, threshold, list(choice.warnings), marginals=sets if asked.marginals else None)
 
 
 def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]) -> Retrieved:
@@ -81,11 +86,13 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         if not model.multilabel:
             allowed = "'sampled' is allowed in the setting 'multilabel' only"
             raise Invalid.at("/method", f"{allowed}, not in {asked.setting!r}")
-        given = (name for name in _NOT_SAMPLED if getattr(asked.terms, name) != getattr(Terms, name))
-        reject(Flaw(pointer(name), f"{name!r} is not allowed with the method {asked.method!r}") for name in given)
+        _check_unbound(asked, ("min_recall", "min_precision", "curve"))
         choice, marginals = sampled_sets(model, X, asked.terms)
         notes, shown = [*warnings, *choice.warnings], marginals if asked.marginals else None
-        return Retrieved(choice, asked.terms.loss, notes, model.classes, marginals=shown)
+        return Retrieved(choice, asked.terms.loss, None, notes, model.classes, marginals=shown)
+    threshold = {"half": 0.5, "expected_loss": None}.get(asked.method)
+    if asked.method == "tuned_threshold":
+        threshold = model.once(_tuner)(asked.terms.loss, asked.terms.empty, column)
     if column is None:
         asked.terms.sizes(len(model.classes))  # even if there are no sets
         check_usable(asked.terms.loss, len(model.classes))
@@ -95,12 +102,12 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         sets = Sets(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
     else:
         sets = Sets(np.ascontiguousarray(P[:, column]))
-    choice = _choose(sets, asked)
+    choice = _choose(sets, asked, threshold)
     notes = [*warnings, *choice.warnings]
     labels, positive = (model.classes, None) if column is None else (None, model.classes[column])
     shown = sets if asked.marginals else None
-    answer = Retrieved(choice, asked.terms.loss, notes, labels, positive, shown)
-    return _corrected(answer, model, asked) if model.multilabel else answer
+    answer = Retrieved(choice, asked.terms.loss, threshold, notes, labels, positive, shown)
+    return _corrected(answer, model, asked) if asked.method == "expected_loss" and model.multilabel else answer
 
 
 def _corrected(answer: Retrieved, model: Loaded, asked: RetrieveFields) -> Retrieved:
@@ -136,17 +143,34 @@ def _positive(model: Loaded, asked: RetrieveFields) -> int | None:
     return names.index(str(asked.positive))
 
 
-def _choose(sets: Sets, asked: RetrieveFields) -> Choice:
-    """The choice with the smallest expected loss for every set."""
-    terms = asked.terms
-    if asked.setting == "multiclass" and len(sets.sizes):
-        choice = Choice.of_many(select_class_set(sets.p.reshape(len(sets.sizes), -1), terms))
+def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
+    """The cut that is best on the version's hold-out for a loss, `empty` and a column (see `_positive`)."""
+    holdout = model.holdout
+    if holdout is None:
+        raise Conflict.at(
+            "/method", "this version has no hold-out; use 'expected_loss' or 'half', or train it with a 'holdout'"
+        )
+
+    @lru_cache(maxsize=64)
+    def tune(loss: Loss, empty: int, column: int | None) -> float:
+        scores, y = holdout.scores, holdout.y
+        if column is not None:
+            scores, y = scores[:, column][None, :], (y == column)[None, :]
+        elif y.ndim == 1:
+            y = np.eye(scores.shape[1])[y]
+        return tuned_cut(scores, y.astype(np.float64), loss, empty)
+
+    return tune
+
+
+def _choose(sets: Sets, asked: RetrieveFields, threshold: float | None) -> Choice:
+    if asked.setting != "multiclass":
+        _check_work(sets.sizes, asked.terms)
+    if threshold is None:
+        choice = _best(sets, asked.setting, asked.terms)
     else:
-        _check_work(sets.sizes, terms)
-        if sets.offsets is None:
-            choice = Choice.of_one(select(sets.p, terms))
-        else:
-            choice = Choice.of_many(select_many(sets.p, sets.offsets, terms))
+        _check_unbound(asked)
+        choice = _above(sets, asked.setting, asked.terms, threshold)
     if not np.isfinite(choice.figures).all():
         raise Invalid.at(
             "/loss", "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude"
@@ -193,6 +217,65 @@ def _check_rows(sets: Sets, sizes: np.ndarray) -> None:
         place = () if sets.offsets is None else (row,)
         message = f"the probabilities of a row sum to {sums[row]:.8g}; they must sum to 1"
         raise Invalid.at(pointer("probabilities", *place), message)
+
+
+def _check_unbound(asked: RetrieveFields, names: Sequence[str] = _BOUNDS) -> None:
+    given = (name for name in names if getattr(asked.terms, name) != getattr(Terms, name))
+    reject(Flaw(pointer(name), f"{name!r} is not allowed with the method {asked.method!r}") for name in given)
+
+
+def _best(sets: Sets, setting: Setting, terms: Terms) -> Choice:
+    """The choice with the smallest expected loss for every set."""
+    if not len(sets.sizes):
+        return Choice.room(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), curve=terms.curve)
+    if setting == "multiclass":
+        return Choice.of_many(select_class_set(sets.p.reshape(len(sets.sizes), -1), terms))
+    if sets.offsets is None:
+        return Choice.of_one(select(sets.p, terms))
+    return Choice.of_many(select_many(sets.p, sets.offsets, terms))
+
+
+def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Choice:
+    """The items above the threshold in every set; sets with equally many of them are computed together."""
+    if sets.offsets is None:
+        k = int(np.count_nonzero(sets.p > threshold))
+        return replace(_best(sets, setting, replace(terms, k_min=k, k_max=k)), warnings=())
+    counts = np.concatenate(([0], np.cumsum(sets.p > threshold)))
+    k = np.diff(counts[sets.offsets])
+    whole = Choice.room(k, sets.sizes, curve=terms.curve)
+    for size in np.unique(k).tolist():
+        rows = np.flatnonzero(k == size)
+        whole.put(rows, _best(sets.some(rows), setting, replace(terms, k_min=size, k_max=size)))
+    return whole
+
+
+def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> float:
+    """The cut t for which retrieving what is above t has the smallest mean loss over the sets.
+
+    scores, truth: (sets, items), probabilities and 0 or 1. Candidates lie between neighbouring scores, above all and
+    below all; of equals the highest is taken. This is empirical utility maximisation, the "tuned threshold" of Koyejo
+    et al. (2014) and of Natarajan et al. (2016), section 5. Raises Invalid at /loss where no cut makes sense.
+    O(sets items log(sets items)): items are taken in from the highest score on, each changing its own set's loss.
+    """
+    if loss.name == "auc":
+        msg = "no threshold can be tuned for 'auc'; the best one retrieves nothing or everything, with loss 0"
+        raise Invalid.at("/loss", msg)
+    sets, n = scores.shape
+    check_usable(loss, n)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranked = np.take_along_axis(scores, order, axis=1)
+    hits = np.zeros((sets, n + 1))
+    np.cumsum(np.take_along_axis(truth, order, axis=1), axis=1, out=hits[:, 1:])
+    losses = loss.of_counts(hits, np.arange(n + 1), hits[:, -1:], n, empty=empty)
+    steps = np.argsort(-ranked, axis=None, kind="stable")
+    values = ranked.ravel()[steps]
+    totals = losses[:, 0].sum() + np.concatenate(([0.0], np.cumsum(np.diff(losses, axis=1).ravel()[steps])))
+    edges = np.concatenate(([1.0], values, [0.0]))  # what is retrieved first, and what is left, at each candidate
+    allowed = np.concatenate(([True], values > edges[2:]))  # equal scores are retrieved together, those of 0 never
+    best = int(np.argmin(np.where(allowed, totals, np.inf)))
+    upper, lower = edges[best], edges[best + 1]
+    middle = (upper + lower) / 2
+    return float(middle if middle < upper else lower)
 
 
 def sampled_sets(model: Loaded, X: np.ndarray, terms: Terms) -> tuple[Choice, Sets]:

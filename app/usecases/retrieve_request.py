@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
     from app.retrieval.selection import Selection, Selections
 
 Setting = Literal["binary", "multilabel", "multiclass"]
-Method = Literal["expected_loss", "sampled"]
+Method = Literal["expected_loss", "sampled", "tuned_threshold", "half"]
 
 RANGE = "must be a number from 0 to 1"
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
@@ -51,6 +51,12 @@ class Sets:
         row = int(np.searchsorted(self.offsets, item, side="right")) - 1
         return pointer("probabilities", row, item - self.offsets[row])
 
+    def some(self, rows: np.ndarray) -> Sets:
+        """Those sets alone."""
+        assert self.offsets is not None
+        sizes = self.sizes[rows]
+        return Sets(self.p[stretches(self.offsets[rows], sizes)], np.concatenate(([0], np.cumsum(sizes))))
+
 
 def check_extent(sets: int, items: int) -> None:
     """TooLarge where a call would ask about more sets, or items in all of them, than it may; before they are made."""
@@ -77,6 +83,12 @@ class Choice:
     warnings: tuple[str, ...] = ()
 
     @classmethod
+    def room(cls, k: np.ndarray, sizes: np.ndarray, *, curve: bool) -> Self:
+        """A choice to be filled in with `put`."""
+        curves = np.empty(int((sizes + 1).sum())) if curve else None
+        return cls(np.empty(int(k.sum()), dtype=np.int64), k, np.empty((len(FIGURES), len(k))), sizes + 1, curves)
+
+    @classmethod
     def of_one(cls, found: Selection) -> Self:
         figures = np.array([getattr(found, name) for name in FIGURES])[:, None]
         lengths = np.array([0 if found.curve is None else len(found.curve)])
@@ -87,6 +99,14 @@ class Choice:
         figures = np.array([getattr(found, name) for name in FIGURES])
         selected = found.order[stretches(found.offsets[:-1], found.k)]
         return cls(selected, found.k, figures, np.diff(found.offsets) + 1, found.curves, found.warnings)
+
+    def put(self, rows: np.ndarray, part: Choice) -> None:
+        """Write the choice for some of the sets into its place among all."""
+        self.selected[stretches((np.cumsum(self.k) - self.k)[rows], part.k)] = part.selected
+        self.figures[:, rows] = part.figures
+        if self.curves is not None and part.curves is not None:
+            begins = np.cumsum(self.lengths) - self.lengths
+            self.curves[stretches(begins[rows], part.lengths)] = part.curves
 
 
 def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -157,7 +177,8 @@ class RetrieveFields(WireModel):
         examples=["sampled"],
         description="expected_loss is the best set of independent labels; sampled (multilabel_forest; f_beta, jaccard,"
         " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
-        " exclude or imply one another",
+        " exclude or imply one another; to compare with: what lies above the cut that is best on the version's hold-out"
+        " (tuned_threshold), or above 1/2 (half)",
     )
     model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
     positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
@@ -226,6 +247,7 @@ class RetrieveAnswer(BaseModel):
     setting: Setting
     method: Method
     loss: dict[str, Any]
+    threshold: float | None = Field(default=None, description="what was retrieved lies above (methods with a cut)")
     positive: int | str | None = None
     labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
     correction: float | None = Field(

@@ -123,6 +123,16 @@ def test_too_few_rows_for_a_correction_are_warned_about(rows):
     assert answer.warnings[1].endswith(f"no 'correction': it takes 200 rows held out, and {rows} could be used")
 
 
+@pytest.mark.parametrize("method", ["half", "tuned_threshold"])
+def test_other_methods_are_not_corrected(method):
+    P, Y = exclusive(400)
+    answer = retrieve_with(
+        model(P, Y), P, RetrieveFields(setting="multilabel", loss={"name": "jaccard"}, method=method), []
+    )
+
+    assert answer.correction is None
+
+
 def test_terms_that_the_hold_out_cannot_meet_correct_nothing():
     P, Y = exclusive(400)
     find = model(P, Y).once(promiser)

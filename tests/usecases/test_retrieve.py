@@ -18,10 +18,11 @@ from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval.losses import LOSSES as TABLE
 from app.retrieval.losses import Loss
-from app.retrieval.selection import seconds
+from app.retrieval.selection import expected_losses, seconds
 from app.usecases import retrieve as usecase
-from app.usecases.retrieve import retrieve, retrieve_with
+from app.usecases.retrieve import retrieve, retrieve_with, tuned_cut
 from app.usecases.retrieve_request import FIGURES, SAMPLED, Choice, RetrieveFields, Sets
+from tests.messages import says
 from tests.reference.losses import f_beta, fractional_linear, jaccard
 from tests.reference.retrieval import (
     expected_losses_of_all_sets,
@@ -56,11 +57,11 @@ groups = st.lists(st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.5001, 0.7, 1.0
 
 
 @settings(max_examples=25, deadline=None)
-@given(groups, st.sampled_from(LOSSES), st.integers(0, 1))
-def test_every_set_equals_enumeration(lists, name, empty):
+@given(groups, st.sampled_from(LOSSES), st.sampled_from(["expected_loss", "half"]), st.integers(0, 1))
+def test_every_set_equals_enumeration(lists, name, method, empty):
     """Ragged sets, some empty: the loss, precision and recall said are those of the set chosen, and none is better."""
     sets = Sets(np.array(list(chain.from_iterable(lists)), dtype=float), np.cumsum([0, *map(len, lists)]))
-    answer = retrieve(sets, ask(loss={"name": name}, empty=empty, curve=True))
+    answer = retrieve(sets, ask(loss={"name": name}, method=method, empty=empty, curve=True))
     choice, at = answer.choice, 0
     for i, (p, selected) in enumerate(zip(lists, split(choice), strict=True)):
         every, losses = expected_losses_of_all_sets(np.array(p), Loss(name), empty=empty)
@@ -73,30 +74,36 @@ def test_every_set_equals_enumeration(lists, name, empty):
         at += choice.lengths[i]
         assert len(curve) == len(p) + 1
         assert curve[len(selected)] == pytest.approx(losses[row], abs=1e-12)
-        assert losses[row] <= losses.min() + 1e-12
+        if method == "expected_loss":
+            assert losses[row] <= losses.min() + 1e-12
+        else:
+            assert sorted(selected) == [j for j, one in enumerate(p) if one > 0.5]
     assert at == len(choice.curves)
 
 
 def test_a_flat_list_is_one_set():
     """The same as a list of one list, in any setting of independent items."""
-    for setting in ("binary", "multilabel"):
-        question = ask(setting=setting, curve=True)
-        flat = retrieve(Sets(RAGGED.p), question).choice
-        nested = retrieve(Sets(RAGGED.p, np.array([0, 8])), question).choice
-        assert np.array_equal(flat.selected, nested.selected)
-        assert np.allclose(flat.figures, nested.figures, rtol=0, atol=1e-12)
-        assert np.allclose(flat.curves, nested.curves, rtol=0, atol=1e-12)
+    for method in ("expected_loss", "half"):
+        for setting in ("binary", "multilabel"):
+            question = ask(setting=setting, method=method, curve=True)
+            flat = retrieve(Sets(RAGGED.p), question).choice
+            nested = retrieve(Sets(RAGGED.p, np.array([0, 8])), question).choice
+            assert np.array_equal(flat.selected, nested.selected)
+            assert np.allclose(flat.figures, nested.figures, rtol=0, atol=1e-12)
+            assert np.allclose(flat.curves, nested.curves, rtol=0, atol=1e-12)
 
 
-def test_classes_equal_enumeration():
-    """One class is true: a set of classes per row, the best of all sets."""
+@pytest.mark.parametrize("method", ["expected_loss", "half"])
+def test_classes_equal_enumeration(method):
+    """One class is true: a set of classes per row, the best of all sets, or those above 1/2."""
     P = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.4, 0.35, 0.25]])
     sets = Sets(P.ravel(), np.array([0, 3, 6, 9]))
-    choice = retrieve(sets, ask(setting="multiclass")).choice
+    choice = retrieve(sets, ask(setting="multiclass", method=method)).choice
     for p, selected, said in zip(P, split(choice), figure(choice, "expected_loss"), strict=True):
         every, losses = multinomial_losses_of_all_sets(p, f_beta())
         assert said == pytest.approx(losses[row_of(every, selected)], abs=1e-12)
-        assert said <= losses.min() + 1e-12
+        if method == "expected_loss":
+            assert said <= losses.min() + 1e-12
 
 
 def test_no_sets_get_no_choices():
@@ -108,10 +115,20 @@ def test_no_sets_get_no_choices():
 WRONG = {
     "a probability above 1, of one set": (Sets(np.array([0.5, 1.5])), {}, "/probabilities/1"),
     "a probability that is none": (Sets(np.array([0.5, np.nan]), np.array([0, 1, 2])), {}, "/probabilities/1/0"),
+    "the same, cutting at 1/2": (
+        Sets(np.array([0.9, 0.1, -1]), np.array([0, 1, 3])),
+        {"method": "half"},
+        "/probabilities/1/1",
+    ),
     "classes that do not sum to 1": (Sets(np.array([0.5, 0.4])), {"setting": "multiclass"}, "/probabilities"),
     "one row that does not": (
         Sets(np.array([0.5, 0.5, 0.5, 0.4]), np.array([0, 2, 4])),
         {"setting": "multiclass"},
+        "/probabilities/1",
+    ),
+    "the same row, cutting at 1/2": (
+        Sets(np.array([0.5, 0.5, 0.8, 0.4]), np.array([0, 2, 4])),
+        {"setting": "multiclass", "method": "half"},
         "/probabilities/1",
     ),
     "rows of different lengths": (
@@ -134,6 +151,10 @@ WRONG = {
     "k_min above one size": (RAGGED, {"k_min": 2}, "/probabilities/1"),
     "a recall that cannot be had": (RAGGED, {"min_recall": 0.99, "k_max": 1}, "/min_recall"),
     "a precision that cannot be had": (RAGGED, {"min_precision": 0.95, "min_recall": 0.9}, "/min_precision"),
+    "bounds for a cut": (RAGGED, {"method": "half", "k_max": 1}, "/k_max"),
+    "k_max 0 for a cut": (RAGGED, {"method": "half", "k_max": 0}, "/k_max"),
+    "a rate for a cut": (RAGGED, {"method": "half", "min_recall": 0.5}, "/min_recall"),
+    "a tuned cut without a model": (RAGGED, {"method": "tuned_threshold"}, "/method"),
     "label vectors without a model": (RAGGED, {"method": "sampled"}, "/method"),
     "a positive class without a model": (RAGGED, {"positive": "ill"}, "/positive"),
 }
@@ -209,6 +230,7 @@ def model_of(classes: list, holdout: Holdout | None = None, *, several: bool = F
         (model_of(["a", "b"]), {"setting": "binary", "positive": "c"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "positive": "a"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "k_min": 3}, "/k_min"),
+        (model_of(["a", "b"]), {"setting": "binary", "method": "tuned_threshold"}, "/method"),
         (model_of(["a", "b"]), {"setting": "multiclass", "method": "sampled"}, "/method"),
         (model_of(["a", "b"], several=True), {"method": "sampled"}, "/method"),
     ],
@@ -224,6 +246,64 @@ def test_an_instance_without_probabilities_is_refused_by_place():
     with pytest.raises(Invalid) as error:
         retrieve_with(model_of(["a", "b"], several=True), X, ask(), [])
     assert [flaw.loc for flaw in error.value.flaws] == ["/instances/1"]
+
+
+def drawn_holdout(sets: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.random((sets, n)), 1)
+    return scores, (rng.random((sets, n)) < scores).astype(float)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 999), st.sampled_from(LOSSES), st.integers(0, 1))
+def test_the_tuned_cut_is_the_best_of_all_cuts(sets, n, seed, name, empty):
+    """Against every cut between 0 and 1 in small steps, with many equal scores."""
+    scores, truth = drawn_holdout(sets, n, seed)
+    loss = Loss(name)
+
+    def mean_loss(cut: float) -> float:
+        taken = scores > cut
+        return float(loss.of_counts((taken & (truth > 0)).sum(1), taken.sum(1), truth.sum(1), n, empty=empty).mean())
+
+    cut = tuned_cut(scores, truth, loss, empty)
+    assert 0 <= cut <= 1
+    assert mean_loss(cut) == pytest.approx(min(map(mean_loss, np.arange(0, 1.01, 0.05))), abs=1e-12)
+
+
+def test_no_cut_is_tuned_for_auc():
+    """Nothing or everything would always be best."""
+    with pytest.raises(Invalid) as error:
+        tuned_cut(*drawn_holdout(2, 3, 0), Loss("auc"), 0)
+    assert error.value.flaws[0].loc == "/loss"
+
+
+def test_a_tuned_cut_comes_from_the_hold_out_and_is_no_better_than_the_best_set():
+    """In all three settings; the threshold is in the answer, and what lies above it is retrieved."""
+    scores, truth = drawn_holdout(200, 2, 1)
+    classes = np.argmax(truth + scores / 10, axis=1)
+    P = scores + 0.01
+    P /= P.sum(axis=1, keepdims=True)
+    cases = {
+        "binary": (model_of(["a", "b"], Holdout(P, classes)), P[:50]),
+        "multilabel": (model_of(["a", "b"], Holdout(scores, truth.astype(np.uint8)), several=True), scores[:50]),
+        "multiclass": (model_of(["a", "b"], Holdout(P, classes)), P[:50]),
+    }
+    for setting, (model, X) in cases.items():
+        tuned = retrieve_with(model, X, ask(setting=setting, method="tuned_threshold"), [])
+        best = retrieve_with(model, X, ask(setting=setting), [])
+        p = X[:, 1:] if setting == "binary" else X
+        assert tuned.choice.k.sum() == (p > tuned.threshold).sum()
+        assert best.threshold is None
+        loss, least = figure(tuned.choice, "expected_loss"), figure(best.choice, "expected_loss")
+        assert (loss >= least - 1e-12).all()
+
+
+def test_the_loss_of_a_cut_is_the_curve_at_its_size():
+    """At a size where the set is large enough for quadrature."""
+    p = np.random.default_rng(0).random(5000)
+    half = retrieve(Sets(p), ask(setting="binary", method="half")).choice
+    curve = expected_losses(np.sort(p)[::-1].copy(), f_beta())
+    assert figure(half, "expected_loss")[0] == pytest.approx(curve.values[(p > 0.5).sum()], abs=1e-12)
 
 
 def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
@@ -263,6 +343,21 @@ def test_sampled_sets_have_no_rates_to_keep_and_no_curve(field):
     with pytest.raises(Invalid) as error:
         retrieve_with(near_vectors(3), np.ones((1, 3)), ask(method="sampled", **field), [])
     assert [flaw.loc for flaw in error.value.flaws] == ["/" + next(iter(field))]
+
+
+@pytest.mark.parametrize("field", [{"k_min": 1}, {"k_max": 1}, {"min_recall": 0.5}, {"min_precision": 0.5}])
+@pytest.mark.parametrize("method", ["half", "sampled"])
+def test_a_bound_that_is_refused_is_refused_for_its_own_method(method, field):
+    """Another method may take it, so the message names no other one."""
+    try:
+        retrieve_with(near_vectors(3), np.ones((1, 3)), ask(method=method, **field), [])
+    except Invalid as error:
+        (flaw,) = error.flaws
+        assert flaw == says("/" + next(iter(field)), repr(method))
+        assert not any(other in flaw.msg for other in {"half", "sampled", "expected_loss"} - {method})
+    else:
+        assert method == "sampled"
+        assert field in ({"k_min": 1}, {"k_max": 1})
 
 
 @pytest.mark.parametrize(("rows", "labels"), [(1, 101), (5001, 4)])

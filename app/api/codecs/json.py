@@ -133,7 +133,7 @@ def split(body: bytes) -> Split | None:
         rows = document["instances"]
         numbers, widths = np.frombuffer(rows.as_buffer(of_type="d")), set(map(len, rows))
         fields = {name: _value(document[name]) for name in names if name != "instances"}
-    except (LookupError, TypeError, ValueError, RuntimeError):  # text among the rows, 1e400, an integer beyond 64 bits
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):  # text for rows or among them, 1e400
         return None
     # `as_buffer` flattens what is nested, and of fields with the same name the last one counts
     brackets = 1 + len(rows) + orjson.dumps(fields).count(b"[")
