@@ -11,7 +11,7 @@ import numpy as np
 
 from app.acquisition.forest import Orders
 from app.acquisition.nodes import Nodes
-from app.acquisition.session import Prices, States, Trajectories, chained, check_budget, checked, slack_of
+from app.acquisition.session import Prices, States, Trajectories, chained, checked, limit_of, slack_of
 from app.acquisition.stopping import FEW, Blend, Experience, StageCurve, Worth
 from app.arrays import F32, F64, I32, Bools, Indices, Ints
 
@@ -263,7 +263,7 @@ class ChainExperience(Experience):
         """`Experience.fitted`; from the last state to the first, the gain of going on is regressed on the stake and its
         square. O(n S).
         """
-        price, paid, reached = chained(self.asked, self.missing, prices, check_budget(budget))
+        price, paid, reached = chained(self.asked, self.missing, prices, limit_of(budget))
         S = self.asked.shape[1]
         lines = np.zeros((5, self.n_features))  # offset, slope, bend, low, high of each column
         worth = Worth(lines[0], lines[1], lines[3], lines[4], lines[2])

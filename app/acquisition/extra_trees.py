@@ -190,11 +190,8 @@ def grow_extra(
     for f in range(m):
         active[f] = f
     waiting = np.zeros((_STACK, 4), np.int64)
-    waiting[0, 0], waiting[0, 2], waiting[0, 3] = (
-        -1,
-        n,
-        m,
-    )  # the parent whose right child it is, rows from … to …, features that vary
+    # the parent whose right child it is, rows from … to …, features that vary
+    waiting[0, 0], waiting[0, 2], waiting[0, 3] = -1, n, m
     depth, nodes, leaves = 1, 0, 0
     while depth > 0:
         depth -= 1
@@ -212,19 +209,9 @@ def grow_extra(
         f = -1
         if occur > 1 and end - start >= 2 * least and depth + 2 < _STACK:
             f, t, left, n_active, purity = _split(
-                X,
-                rows[start:end],
-                ys[start:end],
-                ws[start:end],
-                active,
-                n_active,
-                total,
-                least,
-                state,
-                values,
-                L,
+                X, rows[start:end], ys[start:end], ws[start:end], active, n_active, total, least, state, values, L,
                 tries,
-            )
+            )  # fmt: skip
         if f < 0:
             right[nodes] = -1 - leaves
             for k in range(K):

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -18,10 +16,8 @@ from app.arrays import F64, I32, Bools, Indices, Ints
 from app.decisions.benefit import LARGEST
 from app.errors import Flaw, Invalid, pointer, reject
 
-_SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
-_TOO_SMALL = f"a price is 0, or at least {_SMALLEST:g}"
-_DUST = 1e-12  # relative error of a sum of prices, well above that of adding thousands in binary
-_MAX_DECIMALS = 15  # of a float of about 1
+SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
+_DIGITS = 12  # of a sum of prices: the error of adding thousands in binary is below
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +35,12 @@ class Prices:
 
     @classmethod
     def of(cls, cost: Sequence[float] | np.ndarray) -> Prices:
-        """Prices without groups; raises Invalid at `/j` for a price that is negative or not finite."""
-        checked = ((j, wrong_price(price)) for j, price in enumerate(cost))
-        reject((Flaw(pointer(j), message) for j, message in checked if message), "invalid prices")
+        """Prices without groups; raises Invalid at `/j` for one that is neither 0 nor from `SMALLEST` to `LARGEST`."""
         paid = np.array(cost, dtype=np.float64)
+        wrong = np.flatnonzero(~((paid == 0) | ((paid >= SMALLEST) & (paid <= LARGEST))))
+        reject(
+            (Flaw(pointer(j), f"a price is 0, or from {SMALLEST:g} to {LARGEST:g}") for j in wrong), "invalid prices"
+        )
         return cls(paid, paid, np.full(len(paid), -1, dtype=np.int32))
 
     @classmethod
@@ -57,21 +55,6 @@ class Prices:
     def arrays(self) -> tuple[F64, F64, I32]:
         """What the compiled kernels read."""
         return self.cost, self.discounted, self.group
-
-    def rounded(self, sums: F64, *others: float) -> list[float]:
-        """Sums of these prices, and of `others`, to the decimals that they have: 10.37, not 10.370000000000001.
-
-        A sum that contains anything else, such as the fees of a tree, is returned as it is. The error of what is left
-        of a budget is relative to the budget.
-        """
-        decimals = min(max(self._decimals, *map(_decimals, others), 0), _MAX_DECIMALS)
-        largest = max(map(abs, others), default=0.0)
-        pairs = ((total, round(total, decimals)) for total in sums.tolist())
-        return [near if abs(near - total) <= _DUST * max(abs(total), largest) else total for total, near in pairs]
-
-    @cached_property
-    def _decimals(self) -> int:
-        return max(map(_decimals, {*self.cost.tolist(), *self.discounted.tolist()}), default=0)
 
     def listed(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """The long form of requests, ready for JSON; `names` are those of the features."""
@@ -95,39 +78,16 @@ class Prices:
         return prices
 
 
-def _decimals(number: float) -> int:
-    """How many decimals the number has as it is written."""
-    return -int(Decimal(repr(number)).as_tuple().exponent)
+def rounded(sums: F64, *others: float) -> list[float]:
+    """Sums of prices to 12 digits, counted from the largest of each sum and `others`: 10.37, not 10.370000000000001."""
+    largest = np.maximum(np.abs(sums), max(map(abs, others), default=0.0))
+    places = _DIGITS - 1 - np.floor(np.log10(largest, out=np.zeros(len(sums)), where=largest > 0))
+    return [round(total, int(place)) for total, place in zip(sums.tolist(), places.tolist(), strict=True)]
 
 
-def check_budget(budget: Any) -> float:
-    """The budget as a number >= 0, None as infinity; raises Invalid at `/budget`."""
-    if budget is None:
-        return math.inf
-    message = _wrong(budget, "a budget")
-    if message:
-        raise Invalid.at("/budget", message)
-    return float(budget)
-
-
-def _wrong(value: Any, what: str) -> str:
-    """What is wrong with a price or a budget, in words; empty where nothing is."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return f"{what} is a number, not {type(value).__name__}"
-    try:
-        number = float(value)
-    except OverflowError:
-        return f"{what} is a finite number"
-    if not math.isfinite(number):
-        return f"{what} is a finite number"
-    if number > LARGEST:
-        return f"{what} is at most {LARGEST:g}"
-    return "" if number >= 0 else f"{what} is at least 0"
-
-
-def wrong_price(value: Any) -> str:
-    """What is wrong with a price, which is 0 or far from the smallest floats; empty if nothing is."""
-    return _wrong(value, "a price") or ("" if value == 0 or value >= _SMALLEST else _TOO_SMALL)
+def limit_of(budget: float | None) -> float:
+    """What may be spent: without a budget, infinity."""
+    return math.inf if budget is None else float(budget)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +243,7 @@ class StepwiseModel(Protocol):
         acquired as the r-th (all 1 if the order is unknown: then the first column of a group paid for it). An
         unavailable feature costs nothing and opens no group; an acquired one is paid for even if it is NaN.
         Reasons to stop: the model is `resolved`, the vote is settled, or no affordable feature is left.
-        Raises Invalid for shapes that do not fit and budgets below zero.
+        Raises Invalid for shapes that do not fit.
         """
         ...
 
@@ -311,8 +271,8 @@ class StepwiseModel(Protocol):
 def checked(n_features: int, X: F64, status: Ints, prices: Prices, budget: float | None) -> tuple[F64, I32, float]:
     """Cases as the kernels take them: X (n, m) float64 and status (n, m) int32, both contiguous, and the budget.
 
-    m is `n_features`; no budget is infinity. Raises Invalid at "" for shapes, at `/feature_costs` for a wrong number of
-    prices, and at `/budget`. Copies only arrays of another layout.
+    m is `n_features`. Raises Invalid at "" for shapes, at `/feature_costs` for a wrong number of prices. Copies only
+    arrays of another layout.
     """
     X = np.ascontiguousarray(X, dtype=np.float64)
     status = np.ascontiguousarray(status, dtype=np.int32)
@@ -320,7 +280,7 @@ def checked(n_features: int, X: F64, status: Ints, prices: Prices, budget: float
         raise Invalid.at("", f"cases are rows of {n_features} values, with a status for each value")
     if len(prices) != n_features:
         raise Invalid.at("/feature_costs", f"{len(prices)} prices for {n_features} features")
-    return X, status, check_budget(budget)
+    return X, status, limit_of(budget)
 
 
 def slack_of(limit: float) -> float:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from app.acquisition.session import Prices, check_budget, purchases, slack_of
+from app.acquisition.session import Prices, limit_of, purchases, slack_of
 from app.decisions.benefit import decide
 
 FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
@@ -98,7 +98,7 @@ class Experience:
     def fitted(self, stake: np.ndarray, now: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
         """`worth` from what `valued` returns, or a multiple of it."""
         free = self._backward(stake, now, prices, math.inf, None)
-        limit = check_budget(budget)
+        limit = limit_of(budget)
         return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
 
     def ends(self, worth: Worth | None, stake: np.ndarray, prices: Prices) -> tuple[np.ndarray, np.ndarray]:

@@ -236,35 +236,28 @@ def _in_order(needed: list[int], path: tuple[int, ...], prices: Prices) -> tuple
 
 
 @kernel
-def cheapest(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays) -> tuple[int, float]:
-    """The cheapest column of `needs` (m,) that is not done, and its price; ties to the first, -1 for none."""
-    best, lowest = -1, np.inf
-    for j in range(needs.shape[0]):
-        if needs[j] and not done[j]:
-            price = price_of(j, opened, prices)
-            if price < lowest:
-                best, lowest = j, price
-    return best, lowest
-
-
-@kernel
 def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I32,
          price: F64) -> tuple[int, float]:  # fmt: skip
-    """Write the columns of `needs` that are not done, cheapest first, and their prices; return count and sum."""
+    """Write the columns of `needs` that are not done, cheapest first, ties to the earlier, and their prices; return
+    count and sum.
+    """
     known, begun, group = np.empty(done.shape[0], np.bool_), np.empty(opened.shape[0], np.bool_), prices[2]
     copy(done, known)
     copy(opened, begun)
     count, total = 0, 0.0
     while True:
-        j, lowest = cheapest(needs, known, begun, prices)
-        if j < 0:
+        best, lowest = -1, np.inf
+        for j in range(needs.shape[0]):
+            if needs[j] and not known[j] and price_of(j, begun, prices) < lowest:
+                best, lowest = j, price_of(j, begun, prices)
+        if best < 0:
             return count, total
-        order[count], price[count] = j, lowest
+        order[count], price[count] = best, lowest
         count += 1
         total += lowest
-        known[j] = True
-        if group[j] >= 0:
-            begun[group[j]] = True
+        known[best] = True
+        if group[best] >= 0:
+            begun[group[best]] = True
 
 
 @kernel

@@ -12,9 +12,9 @@ import orjson
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
-from app.acquisition.session import Prices, States
+from app.acquisition.session import Prices, States, rounded
 from app.acquisition.stopping import at_stake
-from app.decisions.benefit import Decision, Prepared
+from app.decisions.benefit import LARGEST, Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.decision import Batch, Decided, Terms
@@ -34,7 +34,7 @@ _NO_EXPERIENCE = "this model could not learn when asking on is not worth its pri
 UNAVAILABLE = -1
 _FIGURES = ("budget", "feature_costs", "unavailable")  # of the request, that are recorded
 
-Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
+Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)] | None
 
 
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
@@ -153,9 +153,9 @@ class CaseStates:
         remaining: Iterator[float | None] = repeat(None)
         if np.isfinite(states.budget):
             left = np.maximum(states.budget - states.spent, 0.0)
-            remaining = iter(self.prices.rounded(left, states.budget))
+            remaining = iter(rounded(left, states.budget))
         columns = zip(
-            self.reason, following, frontiers, self.prices.rounded(states.spent), remaining, self._predicted(),
+            self.reason, following, frontiers, rounded(states.spent), remaining, self._predicted(),
             states.resolved.tolist(), self._actions(), strict=False,
         )  # fmt: skip
         for reason, feature, frontier, spent, rest, predicted, resolved, decided in columns:
@@ -393,7 +393,7 @@ def recorded(
 
 def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:
     """Of each case as JSON: the features that were asked for, in order, what they cost, and why it stopped."""
-    spent = states.prices.rounded(states.states.spent)
+    spent = rounded(states.states.spent)
     return [
         orjson.dumps({"asked": list(case), "spent": cost, "reason": reason}).decode()
         for case, cost, reason in zip(cases, spent, states.reason, strict=True)

@@ -17,7 +17,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from app.acquisition.session import Prices, wrong_price
+from app.acquisition.session import SMALLEST, Prices
+from app.decisions.benefit import LARGEST
 from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject, unknown
 from app.text import MAX_NAME
 
@@ -34,15 +35,20 @@ def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
     return name
 
 
-def _price(value: Any) -> float:
-    if message := wrong_price(value):
-        raise ValueError(message)
-    return float(value)
+def _not_tiny(price: float) -> float:
+    if 0 < price < SMALLEST:
+        raise ValueError(f"a price is 0, or at least {SMALLEST:g}")
+    return price
 
 
 _PRICE = {"type": "number", "minimum": 0}
 _Feature = Annotated[str, Field(strict=True), AfterValidator(_known)]
-_Price = Annotated[Any, AfterValidator(_price), WithJsonSchema(_PRICE)]
+_Price = Annotated[
+    float,
+    Field(strict=True, ge=0, le=LARGEST, allow_inf_nan=False),
+    AfterValidator(_not_tiny),
+    WithJsonSchema(_PRICE),
+]
 
 
 class FeatureCost(BaseModel):

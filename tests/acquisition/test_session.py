@@ -139,8 +139,6 @@ def test_what_does_not_fit_is_refused():
         lambda: step(forest, X[:, :4], known[:, :4], prices),
         lambda: step(forest, X, known[:3], prices),
         lambda: step(forest, X, known, Prices.unit(4)),
-        lambda: step(forest, X, known, prices, -1),
-        lambda: forest.travel(X, prices, math.nan),
     ):
         with pytest.raises(Invalid):
             call()

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes
-from app.acquisition.session import check_budget
+from app.acquisition.session import limit_of
 from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, Walk
 from app.decisions.folds import shuffled_groups
 from app.learners.budget_forest import BudgetForest, Point
@@ -48,7 +48,7 @@ class Growth:
     def __init__(self, learner: BudgetForest, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self._learner = learner
         self._rows = Rows(X, codes, weights)
-        self._budget = check_budget(learner.budget)
+        self._budget = limit_of(learner.budget)
         self._tradeoff: list[Point] = []
         self._nothing = math.nan
 

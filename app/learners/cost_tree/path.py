@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.utils import check_random_state
 
-from app.acquisition.session import Prices, check_budget
+from app.acquisition.session import Prices, limit_of
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import shuffled_groups
@@ -198,7 +198,7 @@ def _chosen(
     path = list(setting.path(inside, outside, lambdas))
     empty = setting.empty(inside)
     nothing = setting.point(setting.assemble(empty, setting.prior(inside)), outside, np.inf), empty
-    within = [step for step in path if step[0].cost <= check_budget(learner.budget)]
+    within = [step for step in path if step[0].cost <= limit_of(learner.budget)]
     if setting.benefits is None:
         best = min(within, key=lambda step: (step[0].error, step[0].cost), default=nothing)
     else:
