@@ -104,13 +104,11 @@ class Files:
             except PayoffError as error:
                 _log.warning("left out: %s", error.detail)
 
-    def published_card(self, key: Key, digest: str) -> Card:
-        """A version's card; Damaged where its SHA-256 is not `digest`."""
-        return _parse(key, self._verified(f"{folder_of(key)}/{CARD}", digest, "is not the card that was published"))
-
     def loadable_card(self, key: Key, digest: str) -> Card:
-        """The published card; Conflict where another scikit-learn made the version, unless that is allowed."""
-        card = self.published_card(key, digest)
+        """A version's card. Damaged where its SHA-256 is not `digest`, Conflict where another scikit-learn made the
+        version, unless that is allowed.
+        """
+        card = _parse(key, self._verified(f"{folder_of(key)}/{CARD}", digest, "is not the card that was published"))
         made_with = card.packages.get("scikit-learn")
         if made_with != SKLEARN and not self._allow_version_skew:
             raise Conflict(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from app.errors import NotReady, PayoffError, Unavailable
 from app.polling import Poller
@@ -31,17 +31,13 @@ class Preloader:
         self._load, self._done = load, done
         self._limit = limit
         self._seen = Snapshot()
-        self._tried: dict[Key, str] = {}  # with the reason where it was not loaded
+        self.tried: dict[Key, str] = {}
+        """Current versions, with the reason where one could not be loaded."""
         self._poller = Poller("models", self.look, at_once=True)
         self.awaited: Sequence[Key] = ()
         """Current versions that are not loaded yet."""
         self.complete = False
         """Whether every version that was current at one moment since the start was loaded, or could not be."""
-
-    @property
-    def refused(self) -> Mapping[Key, str]:
-        """Current versions that are not loaded, with the reason."""
-        return {key: reason for key, reason in self._tried.items() if reason}
 
     def start(self) -> None:
         self._poller.start()
@@ -55,7 +51,7 @@ class Preloader:
 
     def will_load(self, key: Key) -> bool:
         """Whether a version that has become current is still to be loaded."""
-        return self._poller.alive and key not in self._tried
+        return self._poller.alive and key not in self.tried
 
     def look(self) -> None:
         """Load what has become current since the last look; one comparison where nothing has."""
@@ -63,17 +59,17 @@ class Preloader:
         if snapshot.revision < 0 or (snapshot is self._seen and not self.awaited):
             return
         current = snapshot.current()
-        self._tried = {key: self._tried[key] for key in current if key in self._tried}
-        self.awaited = [key for key in current if key not in self._tried]
+        self.tried = {key: self.tried[key] for key in current if key in self.tried}
+        self.awaited = [key for key in current if key not in self.tried]
         room = self._limit
         for key in current:
-            if key not in self._tried:
+            if key not in self.tried:
                 self._try(key, snapshot, room)
-            if self._tried.get(key) == "":
+            if self.tried.get(key) == "":
                 room -= snapshot.sizes[key]
         if self.awaited:
             trim()  # the files of models, which are freed, are as large as the models
-        self.awaited = [key for key in current if key not in self._tried]
+        self.awaited = [key for key in current if key not in self.tried]
         self._seen = snapshot
         self.complete = self.complete or (not self.awaited and self._view() is snapshot)
         self._done()
@@ -94,4 +90,4 @@ class Preloader:
             reason = f"{type(error).__name__}: {error}"
         if reason:
             log.warning("%s:%s is not loaded before it is asked for: %s", *key, reason)
-        self._tried[key] = reason
+        self.tried[key] = reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha256
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -105,11 +104,11 @@ class Registry:
         so that who has seen a change meets it here. Unavailable if the database is.
         """
         self._read()
-        snapshot = self._snapshot
-        for key in {snapshot.references.get(reference) for reference in self._behind()}:
-            if key is not None:
-                with suppress(Exception):  # the preloader tries again, and says what is wrong
-                    self._loaded(key, snapshot)
+        snapshot, meant = self._snapshot, self.cache.meant
+        means = snapshot.references
+        for key in {means[each] for each, before in meant.items() if means.get(each, before) != before}:
+            with suppress(Exception):  # the preloader tries again, and says what is wrong
+                self._loaded(key, snapshot)
         self._settle()
 
     def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing) -> Card:
@@ -163,8 +162,7 @@ class Registry:
 
     def artifact(self, name: str, version: int) -> tuple[Card, bytes]:
         """The card and the joblib file; Damaged where it is not what was published."""
-        digest = sha256(self.index.card_text((name, version)).encode()).hexdigest()
-        card = self.files.published_card((name, version), digest)
+        card = self.card(name, version)
         return card, self.files.read(card, ESTIMATOR)
 
     def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = write_nothing) -> None:
@@ -237,11 +235,6 @@ class Registry:
             if waits and before in cache and before in snapshot.digests:
                 meant[reference] = before
         return meant
-
-    def _behind(self) -> list[str]:
-        """References that do not mean here what they mean by the index."""
-        means = self._snapshot.references
-        return [reference for reference, key in self.cache.meant.items() if means.get(reference) != key]
 
     def _told(self, revision: int) -> None:
         if revision == self._snapshot.revision:

@@ -85,7 +85,7 @@ def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(registry, p
 
     replica = preloaded(**changes)
 
-    refused = replica.preloader.refused
+    refused = {key: reason for key, reason in replica.preloader.tried.items() if reason}
     assert all(len(reason) > 20 for reason in refused.values())
     assert replica.ready
     assert list(refused) == [("bad", 1)]
@@ -100,7 +100,7 @@ def test_aliases_go_before_bare_names_where_not_all_fit(registry, preloaded):
 
     assert replica.cache.get("triage@live")
     assert replica.cache.get("triage") is None
-    assert "PAYOFF_CACHE_MB" in replica.preloader.refused["triage", 3]
+    assert "PAYOFF_CACHE_MB" in replica.preloader.tried["triage", 3]
     assert replica.load("triage").version == 3  # who asks for it gets it
 
 
@@ -229,7 +229,7 @@ def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answ
     assert soon(lambda: replica.cache.get("triage@live"))
     damaged = publish(registry).version
     (models / "triage" / str(damaged) / "model.joblib").write_bytes(b"damaged")
-    assert soon(lambda: ("triage", damaged) in replica.preloader.refused)
+    assert soon(lambda: replica.preloader.tried.get(("triage", damaged)))
     assert soon(lambda: replica.cache.get("triage") is None)
     with pytest.raises(Damaged):
         replica.load("triage")
