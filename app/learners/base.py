@@ -81,49 +81,18 @@ class Scorer(Protocol):
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
-class Estimator:
-    """scikit-learn's conventions (https://scikit-learn.org/stable/developers/develop.html) without its base class.
-
-    Each subclass is a dataclass whose fields are its parameters; `__init__` only stores them.
-    """
+class Dataclass:
+    """Its subclasses are dataclasses."""
 
     def __init_subclass__(cls) -> None:
         dataclass(kw_only=True, eq=False)(cls)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; with `deep` those of estimators among them, too, as `name__parameter`."""
-        found = {one.name: getattr(self, one.name) for one in fields(self) if one.init}  # type: ignore[arg-type]
-        inner = {name: value.get_params() for name, value in found.items() if deep and isinstance(value, Estimator)}
-        return found | {f"{name}__{part}": value for name, parts in inner.items() for part, value in parts.items()}
 
-    def set_params(self, **parameters: Any) -> Self:
-        """Change parameters by name; ValueError for an unknown one."""
-        known = self.get_params(deep=False)
-        for path, value in sorted(parameters.items(), key=lambda item: "__" in item[0]):
-            name, inside, part = path.partition("__")
-            if name not in known:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
-            if inside:
-                getattr(self, name).set_params(**{part: value})
-            else:
-                setattr(self, name, value)
-        return self
+class Learner(Dataclass):
+    """Base of the learners. A subclass annotates its parameters (see `parameters`) and has `_fit_raw`.
 
-    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-        """The share of rows (n, m) whose prediction is y, weighted by (n,) where given."""
-        return float(scikit().accuracy_score(y, self.predict(X), sample_weight=sample_weight))
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """The prediction for each row (n, m)."""
-        raise NotImplementedError
-
-    def __sklearn_tags__(self) -> Tags:
-        found: Tags = scikit().tags()
-        return found
-
-
-class Learner(Estimator):
-    """Base of the classifiers. A subclass annotates its parameters (see `parameters`) and has `_fit_raw`.
+    It follows scikit-learn's conventions (https://scikit-learn.org/stable/developers/develop.html) without its base
+    class: a dataclass whose fields are its parameters, which `__init__` only stores.
 
     The first paragraph of its docstring is what the API says about it. `calibration`: `isotonic` or `sigmoid` curves on
     cross-fitted probabilities, `none`, or `auto`: the best of them by `best_calibration`. `categorical_features`: the
@@ -157,6 +126,39 @@ class Learner(Estimator):
     calibrator_: Calibrator | None = field(init=False, repr=False)
     calibration_: str = field(init=False, repr=False)
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; with `deep` those of estimators among them, too, as `name__parameter`."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        inner = {name: value.get_params() for name, value in found.items() if deep and isinstance(value, Learner)}
+        return found | {f"{name}__{part}": value for name, parts in inner.items() for part, value in parts.items()}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters by name; ValueError for an unknown one."""
+        known = self.get_params(deep=False)
+        for path, value in sorted(parameters.items(), key=lambda item: "__" in item[0]):
+            name, inside, part = path.partition("__")
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            if inside:
+                getattr(self, name).set_params(**{part: value})
+            else:
+                setattr(self, name, value)
+        return self
+
+    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+        """The share of rows (n, m) whose prediction is y, or of numbers R squared; weighted by (n,) where given."""
+        score = scikit().r2_score if self.regresses else scikit().accuracy_score
+        return float(score(y, self.predict(X), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Tags:
+        found: Tags = scikit().tags(several=self.labels == "several", numbers=self.regresses)
+        return found
+
+    @property
+    def regresses(self) -> bool:
+        """Whether it predicts a number, and not a class."""
+        return getattr(self, "task", "") == "regression"
+
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
         """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights; may report progress."""
         raise NotImplementedError
@@ -173,15 +175,21 @@ class Learner(Estimator):
         Raises Invalid for a wrong parameter and for fewer than two classes. Time: one raw fit, and up to five
         more on four fifths of the rows where the probabilities are calibrated.
         """
-        X, y, weights = scikit().checked(self, X, y, sample_weight)
+        form = {"multi_output": self.labels == "several", "y_numeric": self.regresses}
+        X, y, weights = scikit().checked(self, X, y, sample_weight, **form)
+        targets = self._targets(y)
+        self._check_all(X)
+        self._prepare(X, targets, weights)
+        self._fit_calibrated(X, targets, weights)
+        return self
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        """What is learned of labels (n,): the codes of their `classes_`, which it sets."""
         scikit().check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise Invalid.at("", f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes")
-        self._check_all(X)
-        self._prepare(X, codes, weights)
-        self._fit_calibrated(X, codes, weights)
-        return self
+        return codes
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit the model again on rows (n, m) and labels (n,) of the same classes; calibration and choices stay.

@@ -23,8 +23,6 @@ from app.learners.parameters import Amount, Calibration, Strength
 from app.progress import part
 
 if TYPE_CHECKING:  # see `base`
-    from sklearn.utils import Tags
-
     from app.acquisition.forest import FlatForest
 
 _FOLDS = 5
@@ -55,19 +53,15 @@ class Multilabel(Learner):
         """Log-odds (n, L) before calibration for rows (n, m)."""
         raise NotImplementedError
 
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
-        """Fit on rows (n, m), NaN where missing, and labels (n, L) of 0 and 1; weights (n,) count as repeated rows.
-
-        Raises Invalid for a wrong parameter or labels of another form.
-        """
-        X, y, weights = scikit().checked(self, X, y, sample_weight, multi_output=True)
+    def _targets(self, y: np.ndarray) -> np.ndarray:
         scikit().check_classification_targets(y)
         Y = as_indicator(y)
-        self._check_all(X)
         self.classes_ = np.arange(Y.shape[1])
-        self._fit_labels(X, Y, weights)
+        return Y
+
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self._fit_labels(X, codes, weights)
         self.calibration_ = ", ".join(sorted(set(self.calibrations_)))
-        return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The labels (n, L) whose probability is above 1/2, as 1, the others as 0."""
@@ -76,10 +70,6 @@ class Multilabel(Learner):
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
         return self.curves_.apply(self._odds(X))
-
-    def __sklearn_tags__(self) -> Tags:
-        found: Tags = scikit().tags(several=True)
-        return found
 
 
 def constant_share(y: np.ndarray) -> float:

@@ -12,12 +12,10 @@ from app.acquisition.session import Prices
 from app.decisions.benefit import LARGEST
 from app.errors import Invalid
 from app.learners.base import Learner
-from app.learners.loading import compiled, scikit
+from app.learners.loading import compiled
 from app.learners.stepwise import prices_of
 
 if TYPE_CHECKING:  # see `app.learners.base`
-    from sklearn.utils import Tags
-
     from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 
 
@@ -102,21 +100,6 @@ class CostTree(Learner):
     any_actions: ClassVar = True
     tasks: ClassVar = ("classification", "regression")
 
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
-        """Fit on rows (n, m), NaN where missing, and classes or numbers (n,); weights (n,) >= 0.
-
-        Raises Invalid for a wrong parameter, and for fewer than two classes.
-        """
-        if self.task != "regression":
-            fitted: Self = super().fit(X, y, sample_weight)
-            return fitted
-        X, y, weights = scikit().checked(self, X, y, sample_weight, y_numeric=True)
-        if not len(X):
-            raise Invalid.at("", "all rows weigh nothing")
-        self._check_all(X)
-        self.model_ = self._train(X, np.asarray(y, dtype=np.float64), weights, 0)
-        return self
-
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """`fit`: nothing but the tree is learned."""
         return self.fit(X, y)
@@ -124,7 +107,7 @@ class CostTree(Learner):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The most probable class of each row (n, m), or its number."""
         rows = self._validated(X)
-        if self.task == "regression":
+        if self.regresses:
             return self.values(rows)
         chosen: np.ndarray = self.classes_[self.posterior(rows).argmax(axis=1)]
         return chosen
@@ -132,7 +115,7 @@ class CostTree(Learner):
     @property
     def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
         """That of `Learner`; numbers have none."""
-        if self.task == "regression":
+        if self.regresses:
             raise AttributeError("a regression has no predict_proba")
         return super().predict_proba
 
@@ -141,15 +124,18 @@ class CostTree(Learner):
         values: np.ndarray = self.model_.values(X)
         return values
 
-    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-        """Accuracy, or the coefficient of determination."""
-        if self.task == "regression":
-            return float(scikit().r2_score(y, self.predict(X), sample_weight=sample_weight))
-        return float(super().score(X, y, sample_weight))
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        if not self.regresses:
+            return super()._targets(y)
+        if not len(y):
+            raise Invalid.at("", "all rows weigh nothing")
+        return np.asarray(y, dtype=np.float64)
 
-    def __sklearn_tags__(self) -> Tags:
-        found: Tags = scikit().tags(numbers=self.task == "regression")
-        return found
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        if self.regresses:
+            self.model_ = self._train(X, codes, weights, 0)
+        else:
+            super()._fit_calibrated(X, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> TreeOfClassifiers:
         return self._train(X, codes, weights, len(self.classes_))
