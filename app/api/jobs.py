@@ -86,7 +86,10 @@ Order = Callable[..., Awaitable[Job]]
 
 
 def ordering(example: str) -> Any:
-    """The dependency of a route that accepts jobs, with an example of a key: submits an order, and returns its job."""
+    """The dependency of a route that accepts jobs, with an example of a key: submits an order, and returns its job.
+
+    It sets `Location`; with `Prefer: wait` it waits, and sets the status 200 if the job has ended.
+    """
     key_header = Header(
         default=None,
         description="a repeated request with the same key answers with the first one's job",
@@ -108,7 +111,12 @@ def ordering(example: str) -> Any:
             submit: Callable[..., Job], *args: Any, run: Callable[..., Awaitable[Job]] = run_in_threadpool
         ) -> Job:
             job = await run(partial(submit, ports, *args, key=idempotency_key, caller=caller))
-            return await accepted(request, response, job, prefer)
+            response.headers["Location"] = f"/{job.kind}/{job.id}"
+            response.headers["Retry-After"] = "1"
+            job = await wait(request, response, job, prefer)
+            if job.ended and prefer:
+                response.status_code = 200
+            return job
 
         return order
 
@@ -119,16 +127,6 @@ def starting(document: type[BaseModel], *statuses: int) -> dict[str, Any]:
     """The options of a route that accepts jobs and answers with such a document, or with these problems."""
     ended = {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": document}
     return {"status_code": 202, "response_model": document, "responses": {200: ended, **problems(*statuses)}}
-
-
-async def accepted(request: Request, response: Response, job: Job, prefer: str | None) -> Job:
-    """Set `Location`; with `prefer`, wait, and answer 200 if the job has ended."""
-    response.headers["Location"] = f"/{job.kind}/{job.id}"
-    response.headers["Retry-After"] = "1"
-    job = await wait(request, response, job, prefer)
-    if job.ended and prefer:
-        response.status_code = 200
-    return job
 
 
 async def wait(request: Request, response: Response, job: Job, prefer: str | None) -> Job:

@@ -11,8 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -58,9 +57,9 @@ def read_isolated(
     Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
     with (
-        _on_disk(content) as file,
-        _handed(file) as source,
-        _handed(sink) as target,
+        tempfile.TemporaryFile() as copy,
+        Connection(os.dup(_descriptor(content, cast(BinaryIO, copy)))) as source,
+        Connection(os.dup(sink.fileno())) as target,
         started(_main, limits, request, source, target) as (process, receiver),
     ):
         message = _message(process, receiver, limits.reader_seconds, is_cancelled)
@@ -73,7 +72,6 @@ def read_isolated(
         raise OSError(message["errno"], os.strerror(message["errno"]))
     if "trace" in message:
         _log.error("an upload could not be read", exception=message["trace"])
-        raise Invalid.at(FILE, f"the file cannot be read ({message['class']})")
     if "class" in message:
         raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
     return str(message["record"]).encode()
@@ -99,26 +97,16 @@ def _too_long(seconds: float) -> Invalid:
     return Invalid.at(FILE, f"reading the file takes longer than the {seconds:g} s allowed")
 
 
-def _handed(file: BinaryIO) -> Connection:
-    """A file as what multiprocessing hands to a process."""
-    return Connection(os.dup(file.fileno()))
-
-
-@contextmanager
-def _on_disk(content: BinaryIO) -> Iterator[BinaryIO]:
-    """A copy of `content` that has a file descriptor, or itself where it has one."""
+def _descriptor(content: BinaryIO, copy: BinaryIO) -> int:
+    """The file descriptor of `content`, or that of a `copy` where it has none."""
     try:
         content.flush()
-        descriptor = os.dup(content.fileno())
+        return content.fileno()
     except OSError:  # io.UnsupportedOperation is one
-        with tempfile.TemporaryFile() as file:
-            content.seek(0)
-            shutil.copyfileobj(content, file)
-            file.flush()
-            yield cast(BinaryIO, file)
-    else:
-        with os.fdopen(descriptor, "rb") as own:
-            yield own
+        content.seek(0)
+        shutil.copyfileobj(content, copy)
+        copy.flush()
+        return copy.fileno()
 
 
 def _main(

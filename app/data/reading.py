@@ -215,7 +215,8 @@ def told(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, s
     except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
         if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {errno.ENOMEM}:
             return {"errno": error.errno}
-        return {"class": type(error).__name__, "trace": trace_of(error)}
+        refusal = _refusal(Invalid.at(FILE, f"the file cannot be read ({type(error).__name__})"))
+        return refusal | {"trace": trace_of(error)}
     return {"record": record.decode()}
 
 

@@ -162,29 +162,21 @@ def clean_up_files(ports: Ports) -> None:
 def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imported:
     """The model as an estimator; Invalid with the reason where it does not fit the data set."""
     classes = table.classes or ()
-    scorer = _scorer(ports, spec, content, table)
-    facts = {
-        "estimator": scorer.made_by,
-        "columns": "by name" if scorer.columns.named else "by position",
-        "evaluation": _DUTY,
-    }
-    checked_rows(scorer.answers(table.X[:100]), len(classes))
     # A converted model that never saw a missing value answers some number all the same; the others raise an error.
-    takes_missing = np.isnan(table.X).any(axis=0) | (spec.format != "onnx")
-    return Imported(scorer, len(classes), takes_missing, facts)
-
-
-def _scorer(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Any:
-    """What the file holds, as a scorer of the table's rows; each format imports only what it needs."""
-    classes, limits = table.classes or (), ports.imports
+    takes_missing = np.isnan(table.X).any(axis=0)
     if spec.format == "onnx":
-        return load_onnx(content, table.schema, classes, spec.classes)
-    if spec.classes is not None:
+        scorer: Any = load_onnx(content, table.schema, classes, spec.classes)
+    elif spec.classes is not None:
         raise Invalid.at("/classes", "a joblib file names its classes; leave out 'classes'")
-    if not limits.pickles:
+    elif not ports.imports.pickles:
         raise Invalid.at("/format", "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too")
-
-    return load_joblib(content, table.schema, classes)
+    else:
+        scorer, takes_missing = load_joblib(content, table.schema, classes), takes_missing | True
+    columns = "by name" if scorer.columns.named else "by position"
+    checked_rows(scorer.answers(table.X[:100]), len(classes))
+    return Imported(
+        scorer, len(classes), takes_missing, {"estimator": scorer.made_by, "columns": columns, "evaluation": _DUTY}
+    )
 
 
 def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray) -> _Published:

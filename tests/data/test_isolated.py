@@ -191,7 +191,7 @@ def test_unexpected_errors_name_their_class_alone(store, monkeypatch):
     monkeypatch.setattr(reading, "read_upload", broken)
     message = reading.told(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
 
-    assert message["class"] == "KeyError"
+    assert message["flaws"] == [("/file", "the file cannot be read (KeyError)")]
     assert word not in message["trace"]
 
 
