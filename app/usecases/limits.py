@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Discriminator, Field, StrictInt, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 
 from app.decisions.benefit import Decision
 from app.decisions.limits import Limited, Limits, Member, conflict, decide_within
@@ -52,11 +52,12 @@ class Resource(WireModel):
     at_most: Amount
 
 
-def _form(sent: Any) -> str:
-    return "object" if isinstance(sent, dict | CountLimit) else "number"
+def _in_full(sent: Any) -> Any:
+    """A number is the most."""
+    return sent if isinstance(sent, dict | CountLimit) else {"at_most": sent}
 
 
-_Limit = Annotated[Annotated[Count, Tag("number")] | Annotated[CountLimit, Tag("object")], Discriminator(_form)]
+_Limit = Annotated[CountLimit, BeforeValidator(_in_full, json_schema_input_type=Count | CountLimit)]
 LimitsByAction = Annotated[dict[Text, _Limit], _FEW, Field(min_length=1)]
 Resources = Annotated[list[Resource], _FEW, Field(min_length=1)]
 
@@ -77,12 +78,6 @@ class LimitedFields(WireModel):
     def limited(self) -> list[str]:
         """Those of the fields that were sent."""
         return [name for name in ("limits", "resources") if getattr(self, name)]
-
-    @property
-    def counted(self) -> dict[str, CountLimit]:
-        """`limits`, a number being the most."""
-        make, sent = CountLimit.model_construct, (self.limits or {}).items()  # numbers are checked
-        return {name: make(at_most=each) if isinstance(each, int) else each for name, each in sent}
 
 
 class LimitAnswer(BaseModel):
@@ -117,7 +112,7 @@ def decide_within_limits(
     P (n, K) and B as in `benefit.decide`, whose `decision` it is without limits.
     """
     names = [str(name) for name in actions]
-    counted, resources = asked.counted, asked.resources or []
+    counted, resources = asked.limits or {}, asked.resources or []
     reject(_flaws(asked, counted, resources, names))
     entries = list(_entries(counted, resources, names))
     limits = Limits.none(len(names), len(resources))

@@ -269,7 +269,7 @@ def _figures(asked: RuleFields, answer: Answer) -> dict[str, Any]:
     if asked.explore is not None:
         figures["explore"] = asked.explore
     if asked.limits:
-        figures["limits"] = {name: limit.model_dump() for name, limit in asked.counted.items()}
+        figures["limits"] = {name: limit.model_dump() for name, limit in asked.limits.items()}
     if asked.resources:
         figures["resources"] = [resource.model_dump() for resource in asked.resources]
     return figures

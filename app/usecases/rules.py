@@ -141,7 +141,7 @@ def _flaws(asked: RuleFields) -> Iterator[Flaw]:
     for name in sent:
         if rule not in _BELONGS[name]:
             place = "/benefits" if name == "actions" and asked.saved else pointer(name)
-            yield Flaw(place, f"{name} belong to the rule {' or '.join(_BELONGS[name])}, not to {rule}")
+            yield Flaw(place, f"{name!r} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}")
     for name in ("explain", "explore"):
         if name in sent and asked.limited:
             yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")
