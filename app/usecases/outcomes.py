@@ -109,15 +109,13 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
     check_count(len(sent.rows))
     reject(_flaws(sent))
     ids = list(dict.fromkeys(id_ for id_, truth, *_ in sent.rows if truth is not None))
-    found, resolved = dict[str, Located](), dict[str, tuple[Located, Outcome]]()
+    found: dict[str, Located] = {}
 
     def resolve() -> Mapping[str, tuple[Located, Outcome]]:
-        found.clear()
+        nonlocal found
         located = ports.archive.locate(ids, caller.allows, MOST_DAYS)
-        found.update({id_: each for id_, each in located.items() if caller.allows(each.model)})
-        resolved.clear()
-        resolved.update(_resolved(sent, found))
-        return resolved
+        found = {id_: each for id_, each in located.items() if caller.allows(each.model)}
+        return _resolved(sent, found)
 
     def audited(received: Received) -> Write | None:
         if not received.corrected:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Thread
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -167,12 +168,8 @@ class ShadowDecider:
         except (PayoffError, SQLAlchemyError) as error:
             self._shadows.dropped.inc(len(offered.ids))
             _log.warning("%s could not decide in the background: %s", challenger, error)
-            if not isinstance(error, Invalid):
-                self._pause()
+            if not isinstance(error, Invalid) and not self._stopped:
+                sleep(_PAUSE_SECONDS)
         except Exception:  # noqa: BLE001 - whatever it is, the next request may succeed
             self._shadows.dropped.inc(len(offered.ids))
             _log.exception("unexpected error of %s in the background", challenger)
-
-    def _pause(self) -> None:
-        if not self._stopped:
-            Event().wait(_PAUSE_SECONDS)
