@@ -25,7 +25,7 @@ from sqlalchemy import (
     make_url,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from app.circuit_breaker import CircuitBreaker
@@ -74,7 +74,8 @@ class Database:
     @contextmanager
     def reading(self, *, without_timeout: bool = False) -> Iterator[Connection]:
         """A snapshot to read from; never waits for a writer. No time-outs with `without_timeout`."""
-        with self._trying(), self.engine.connect().execution_options(**self._reading) as connection:
+        self._breaker.admit(DatabaseAway)
+        with self.translating(), self.engine.connect().execution_options(**self._reading) as connection:
             self._heard()
             with _no_timeout(connection) if without_timeout else nullcontext():
                 yield connection
@@ -86,7 +87,8 @@ class Database:
         On SQLite it holds the write lock from its first moment (BEGIN IMMEDIATE): a deferred transaction that turns
         writer half-way fails with "database is locked", whatever the time-out. No time-outs with `without_timeout`.
         """
-        with self._trying(), self.engine.begin() as connection:
+        self._breaker.admit(DatabaseAway)
+        with self.translating(), self.engine.begin() as connection:
             self._heard()
             with _no_timeout(connection) if without_timeout else nullcontext():
                 yield connection
@@ -136,9 +138,10 @@ class Database:
     def own_connection(self) -> Connection:
         """A connection outside of the pool, whose statements each commit themselves, for one thread to keep.
 
-        Its driver's errors are for `away`.
+        What is done with it is to be within `translating`.
         """
-        with self._trying():
+        self._breaker.admit(DatabaseAway)
+        with self.translating():
             connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             connection.detach()
             self._heard()
@@ -149,29 +152,27 @@ class Database:
         """The module of the driver, with the classes of its errors."""
         return self.engine.dialect.loaded_dbapi
 
-    def away(self, error: Exception) -> DatabaseAway | None:
-        """What a driver's error means where it says that the database does not answer; None for other errors."""
-        known = isinstance(error, self.driver.OperationalError | self.driver.InterfaceError) or _is_lost(error)
-        return self._away(error, error) if known else None
-
     def close(self) -> None:
         """Close the connections: idle ones now, those in use when their transactions end."""
         event.listen(self.engine, "checkin", lambda _connection, record: record.invalidate())
         self.engine.dispose()
 
     @contextmanager
-    def _trying(self) -> Iterator[None]:
-        """Raise DatabaseAway if the database does not answer; errors of statements are raised as they are."""
-        self._breaker.admit(DatabaseAway)
+    def translating(self) -> Iterator[None]:
+        """Raise DatabaseAway where an error, SQLAlchemy's or the driver's, says that the database does not answer now;
+        those of statements are raised as they are.
+        """
         try:
             yield
-        except SQLAlchemyError as error:
-            cause = error.orig if isinstance(error, DBAPIError) else None
-            if not _is_away(error, cause):
-                raise
-            raise self._away(error, cause) from error
+        except (SQLAlchemyError, self.driver.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            is_away = isinstance(cause, NoConnectionFree | self.driver.OperationalError | self.driver.InterfaceError)
+            is_lost = getattr(error, "connection_invalidated", False) or getattr(cause, "sqlstate", None) == _READ_ONLY
+            if is_away or is_lost or is_damage(cause):
+                raise self._away(cause) from error
+            raise
 
-    def _away(self, error: Exception, cause: BaseException | None) -> DatabaseAway:
+    def _away(self, cause: BaseException | None) -> DatabaseAway:
         """Note that the database does not answer; the error that says so."""
         self.failures += 1
         if not self.is_sqlite and _postgres().is_silence(cause):
@@ -179,7 +180,7 @@ class Database:
         file = self.engine.url.database if self.is_sqlite else None
         is_damaged = is_damage(cause)
         found = "it is damaged, or is no SQLite database" if is_damaged else unwritable(file) if file else ""
-        why = " ".join(str(cause or error).split())
+        why = " ".join(str(cause).split())
         fix = FIX_OF_DAMAGE if is_damaged else FIX
         away = DatabaseAway(f"{file}: {found} ({why})", fix) if found else DatabaseAway(why)
         if self._answered:
@@ -234,18 +235,6 @@ def _no_timeout(connection: Connection) -> AbstractContextManager[None]:
         return nullcontext()
     unlimited: AbstractContextManager[None] = _postgres().without_timeout(connection)
     return unlimited
-
-
-def _is_away(error: SQLAlchemyError, cause: BaseException | None) -> bool:
-    """Whether the failure is the database's, now, as against the statement's."""
-    if isinstance(error, OperationalError | InterfaceError | NoConnectionFree):
-        return True
-    return isinstance(error, DBAPIError) and (error.connection_invalidated or _is_lost(cause))
-
-
-def _is_lost(cause: BaseException | None) -> bool:
-    """Whether a driver's error that is none of operation says that the database cannot be used."""
-    return is_damage(cause) or getattr(cause, "sqlstate", None) == _READ_ONLY
 
 
 def _configure_sqlite(connection: Any, _record: Any) -> None:

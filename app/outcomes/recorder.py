@@ -241,17 +241,15 @@ class RowStore:
         began = monotonic()
         for attempt in range(_ATTEMPTS):
             try:
-                return self._write(batches, doubtful=doubtful)
+                with self._database.translating():
+                    return self._write(batches, doubtful=doubtful)
             except self._database.driver.IntegrityError:  # one of the ids came in between, from another process
                 if attempt == _ATTEMPTS - 1:
                     raise
             except Exception as error:
-                away = error if isinstance(error, DatabaseAway) else self._database.away(error)
                 self.close()
-                if away is None:
+                if not isinstance(error, DatabaseAway) or attempt or monotonic() - began > _LONG_SECONDS:
                     raise
-                if isinstance(error, DatabaseAway) or attempt or monotonic() - began > _LONG_SECONDS:
-                    raise away from error
             doubtful = True
         raise AssertionError("unreachable")
 

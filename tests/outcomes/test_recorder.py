@@ -269,7 +269,7 @@ def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_pat
 
 def test_without_a_database_requests_are_refused(database, recorder, monkeypatch):
     def unreachable():
-        raise database.away(database.driver.OperationalError("connection refused"))
+        raise database.driver.OperationalError("connection refused")
 
     monkeypatch.setattr(database, "own_connection", unreachable)
 
