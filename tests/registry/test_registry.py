@@ -241,6 +241,20 @@ def test_a_version_deleted_while_it_is_read_is_not_found(registry, another):
         view.load("triage")
 
 
+def test_the_alias_history_says_who_moved_what_and_when(registry):
+    publish(registry)
+    publish(registry)
+    registry.set_alias("triage", "champion", 1, "ann")
+    registry.set_alias("triage", "champion", 1, "bob")  # where it is already: nothing to remember
+    registry.set_alias("triage", "champion", 2, "bob")
+    registry.delete_alias("triage", "champion", "eve")
+
+    history = registry.index.model("triage").history
+    moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
+    assert moves == [("ann", "champion", None, 1), ("bob", "champion", 1, 2), ("eve", "champion", 2, None)]
+    assert all(abs(move.at.timestamp() - time.time()) < 60 for move in history)
+
+
 def test_a_missing_folder_is_damage(registry, models):
     publish(registry)
     (models / "triage" / "1").rename(models / "elsewhere")
