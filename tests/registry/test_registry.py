@@ -255,6 +255,17 @@ def test_the_alias_history_says_who_moved_what_and_when(registry):
     assert all(abs(move.at.timestamp() - time.time()) < 60 for move in history)
 
 
+def test_the_history_and_the_counter_outlive_the_model(registry):
+    publish(registry)
+    registry.set_alias("triage", "champion", 1, "ann")
+    registry.delete_model("triage", "bob")
+
+    assert registry.index.models("", 10) == []
+    assert publish(registry).version == 2
+    moves = [(move.who, move.from_version, move.to_version) for move in registry.index.model("triage").history]
+    assert moves == [("ann", None, 1), ("bob", 1, None)]
+
+
 def test_a_missing_folder_is_damage(registry, models):
     publish(registry)
     (models / "triage" / "1").rename(models / "elsewhere")

@@ -545,6 +545,24 @@ def test_selection_by_action_is_found_in_mixtures_of_keys_and_versions():
     assert not reported(fair)["selective"]["is"]
 
 
+def test_truth_after_one_action_alone_is_found_where_people_take_it_against_the_decision():
+    """Truth is known after treatment alone, which people choose for as many of the decisions to wait."""
+    rng = np.random.default_rng(16)
+    days = []
+    for d in range(4):
+        cases = day_of_cases(rng, 600, DAY + d, terms=[terms_of(((0.0, -1.0), (-1.0, 0.0)))])
+        treated = rng.random(600) < 0.5
+        days.append(
+            replace(
+                cases,
+                truth=np.where(treated, cases.truth, -1).astype(np.int32),
+                action=np.where(treated, 1, -1).astype(np.int32),
+            )
+        )
+
+    assert reported(days)["selective"]["is"]
+
+
 def test_the_verdict_of_one_day_is_about_that_day():
     rng = np.random.default_rng(19)
     one, two = ([day_of_cases(rng, 400, DAY + d) for d in range(days)] for days in (1, 2))
