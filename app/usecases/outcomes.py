@@ -53,14 +53,10 @@ class Sent:
         return word is None or (self.words and word in MISSING and word not in names)
 
 
-def _as_text(sent: Any) -> Any:
-    return str(sent) if type(sent) is int else sent
-
-
 class OutcomeDocument(WireModel):
     """What became of a decision."""
 
-    id: Annotated[Text, BeforeValidator(_as_text)] = Field(
+    id: Annotated[Text, BeforeValidator(lambda sent: str(sent) if type(sent) is int else sent)] = Field(
         max_length=MAX_ID, description="of the decision, as its answer had it", examples=["visit-1"]
     )
     truth: StrictInt | Text | None = Field(
