@@ -21,8 +21,8 @@ from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import ModelVersion, NamedMatrix, Names, OwnIds, Text
-from app.usecases.matrices import MatrixFields
+from app.usecases.fields import ModelVersion, Names, OwnIds, Text
+from app.usecases.matrices import NamedMatrixFields
 from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField, batch, ids_of, wish_of
@@ -40,21 +40,14 @@ Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)] | None
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
 
 
-class AcquireRequest(MatrixFields, OwnIds, RecordField):
-    """All that is known so far, and what the rest may cost; prices, budget and benefits are checked where the
-    model is known.
-    """
+class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
+    """All that is known so far, and what the rest may cost, in the currency of the benefits."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
     budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
     unavailable: Names = Field(default=[], description="features that cannot be had")
     feature_costs: FeatureCosts = Field(
         default=None, description="prices that differ from those of training; 0 for what is there for nothing"
-    )
-    benefits: NamedMatrix | None = Field(
-        default=None,
-        description="a row per actual class, a column per action, in the currency of the prices; or the name of a saved"
-        " matrix",
     )
     known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
         default=None,
