@@ -48,7 +48,7 @@ class BudgetForest(Stepwise):
 
     Fitted, besides `Learner`'s: `model_` (FlatForest), `prices_`, `alpha_`, `cost_exponent_`, `n_estimators_`, `cost_`
     and `error_` of the chosen Point (NaN where nothing was held out; the cost of a forest that was grown again within a
-    budget is that on all rows), `nothing_` the error of no trees, `tradeoff_`: all Points within the budget.
+    budget is that on all rows), `tradeoff_`: all Points within the budget.
     O(trees x rows x features x depth).
     """
 
@@ -110,7 +110,6 @@ class BudgetForest(Stepwise):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         check_sizes(X, range(X.shape[1]))
-        found = compiled().budget.Growth(self, X, codes, weights).grown()
-        (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = found.point
-        self.tradeoff_, self.nothing_ = found.tradeoff, found.nothing
-        return found.forest
+        forest, point, self.tradeoff_ = compiled().budget.grown(self, X, codes, weights)
+        (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
+        return forest

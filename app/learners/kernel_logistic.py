@@ -175,12 +175,13 @@ class KernelLogistic(Learner):
     def _solved(self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         with part(0.3, 1.0, "solver"):
             solver = scikit().kernel_solver
-            found = solver.solve(solver.Objective(Phi, Y, weights, self.C), max_iter=self.max_iter, tol=self.tol)
-        self.converged_, self.n_iter_, self.gradient_norm_ = found.converged, found.n_iter, found.gradient_norm
-        if not found.converged:
-            text = f"kernel_logistic stopped after {found.n_iter} steps at gradient {found.gradient_norm:.1e}"
+            objective = solver.Objective(Phi, Y, weights, self.C)
+            W: np.ndarray
+            W, self.n_iter_, self.gradient_norm_ = solver.solve(objective, max_iter=self.max_iter, tol=self.tol)
+        self.converged_ = self.gradient_norm_ <= self.tol
+        if not self.converged_:
+            text = f"kernel_logistic stopped after {self.n_iter_} steps at gradient {self.gradient_norm_:.1e}"
             warnings.warn(f"{text}; reduce C or gamma", scikit().ConvergenceWarning, stacklevel=2)
-        W: np.ndarray = found.W
         return W
 
 

@@ -13,7 +13,6 @@ this is scikit-learn's LogisticRegression for any K, and C means the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -126,20 +125,11 @@ class Objective:
         return value, solve_triangular(self.T, G.T, lower=True, check_finite=False).T.ravel()
 
 
-@dataclass(frozen=True)
-class Solution:
-    """Where the solver stopped: W (r, K-1), the intercepts last, and how far from stationary that is."""
-
-    W: np.ndarray
-    n_iter: int
-    gradient_norm: float
-    converged: bool
-
-
-def solve(objective: Objective, *, max_iter: int, tol: float) -> Solution:
+def solve(objective: Objective, *, max_iter: int, tol: float) -> tuple[np.ndarray, int, float]:
     """Minimise by L-BFGS from zero until no entry of the preconditioned gradient exceeds `tol`.
 
-    Progress is the part of the gradient's way down to `tol` that lies behind, on a logarithmic scale.
+    Returns W (r, K-1), the intercepts last, the number of steps, and the largest entry of the gradient there. Progress
+    is the part of the gradient's way down to `tol` that lies behind, on a logarithmic scale.
     """
     norms: list[float] = []
 
@@ -152,5 +142,4 @@ def solve(objective: Objective, *, max_iter: int, tol: float) -> Solution:
     start = np.zeros(objective.R.shape[0] * objective.T.shape[0])
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "gtol": tol, "ftol": 0.0, "maxcor": MEMORY, "maxls": 50}
     found = minimize(watched, start, jac=True, method="L-BFGS-B", options=options)
-    norm = float(np.abs(found.jac).max())
-    return Solution(objective.coefficients(found.x), int(found.nit), norm, norm <= tol)
+    return objective.coefficients(found.x), int(found.nit), float(np.abs(found.jac).max())

@@ -117,7 +117,7 @@ def test_probabilities_are_those_of_kernels_of_prepared_rows(name, categories):
     Phi = landmark_features(kernel, Z, landmark_factor(kernel, Z), rows)
     others = np.delete(np.arange(3), int(model.majority_))
     train = landmark_features(kernel, Z, landmark_factor(kernel, Z), Z)
-    W = solve(Objective(train, np.eye(3)[y][:, others], weights, 1.0), max_iter=1000, tol=1e-8).W
+    W = solve(Objective(train, np.eye(3)[y][:, others], weights, 1.0), max_iter=1000, tol=1e-8)[0]
     F = np.zeros((40, 3))
     F[:, others] = Phi @ W
     np.testing.assert_allclose(model.predict_proba(new), softmax(F), atol=1e-5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -33,106 +32,80 @@ MAX_TREES = 40
 _ENOUGH = 1000  # validation rows: with 40 the number of trees chosen on heart was noise
 
 
-class Found(NamedTuple):
-    """The forest, the Point that it is, all Points within the budget, and the error of no trees."""
+def grown(
+    learner: BudgetForest, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> tuple[FlatForest, Point, list[Point]]:
+    """Choose rule and number of trees on rows (n, m), class codes and weights (n,), and grow these.
 
-    forest: FlatForest
-    point: Point
-    tradeoff: list[Point]
-    nothing: float
+    Returns the forest, the Point that it is, and all Points within the budget.
+    """
+    rows, rules, budget = Rows(X, codes, weights), _rules(learner), limit_of(learner.budget)
+    random = check_random_state(learner.random_state)
+    folds = _folds(codes, random)
+    most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
+    seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
+
+    def grower(some: Rows) -> TreeGrower:
+        categorical = learner.categorical()
+        return TreeGrower(some, len(learner.classes_), learner.prices_, categorical, max_depth=learner.max_depth)
+
+    if learner.budget is None and learner.alpha is not None and learner.n_estimators is not None:
+        point = Point(rules[0], most, np.nan, np.nan)
+        return _forest(grower(rows), point, seeds), point, []
+    with part(0.0, 0.9, "growing trees"):
+        growers = [(grower(rows.take(inside)), rows.take(outside)) for inside, outside in folds]
+        weighed = np.array([outside.weights.sum() for _, outside in growers])
+        wrong = [np.average(one.prior.argmax() != outside.codes, weights=outside.weights) for one, outside in growers]
+        nothing = Point(rules[0], 0, 0.0, float(np.average(wrong, weights=weighed)))
+        paths = _paths(growers, weighed, rules, seeds, budget)
+        ends = [point for path in paths for point in (path[-1:] if learner.n_estimators is not None else path)]
+        point = min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
+    tradeoff = [point for path in paths for point in path]
+    with part(0.9, 1.0, "growing the chosen forest"):
+        tested = learner.budget is not None and len(growers) == 1
+        forest = _forest(growers[0][0] if tested else grower(rows), point, seeds)
+    if tested or learner.budget is None:
+        return forest, point, tradeoff
+    # Of a forest grown again the first trees that keep to the budget on all rows, with their cost there.
+    costs = [
+        cost for cost, _ in PathCosts(forest.orders.apply(X), *rows[1:], learner.prices_, forest.n_classes).add(forest)
+    ]
+    kept = sum(cost <= budget for cost in costs)
+    point = point._replace(cost=costs[kept - 1] if kept else 0.0)
+    if kept < forest.n_trees:
+        errors = (one.error for one in tradeoff if (one.rule, one.trees) == (point.rule, kept))
+        forest, point = forest.first(kept), point._replace(trees=kept, error=next(errors, nothing.error))
+    return forest, point, tradeoff
 
 
-class Growth:
-    """The search of a BudgetForest with these parameters on rows (n, m), class codes and weights (n,)."""
+def _paths(
+    growers: list[tuple[TreeGrower, Rows]], weights: np.ndarray, rules: list[Rule], seeds: np.ndarray, budget: float
+) -> list[list[Point]]:
+    """The Points of every rule within the budget, on the validation rows of the growers, averaged by their weights."""
+    paths: list[list[Point]] = [[] for _ in rules]
+    walk = Walk([tree_grower for tree_grower, _ in growers], rules, seeds)
+    for number, batches in walk:
+        path = paths[number]
+        if not path:
+            costs = [tree_grower.costs(outside) for tree_grower, outside in growers]
+        forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(growers, batches, strict=True)]
+        for step in zip(*map(PathCosts.add, costs, forests), strict=True):
+            cost, error = np.average(step, axis=0, weights=weights).tolist()
+            report((number + (len(path) + 1) / len(seeds)) / len(rules))
+            if cost > budget:
+                walk.leave(number)
+                break
+            path.append(Point(rules[number], len(path) + 1, cost, error))
+    return paths
 
-    def __init__(self, learner: BudgetForest, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self._learner = learner
-        self._rows = Rows(X, codes, weights)
-        self._budget = limit_of(learner.budget)
-        self._tradeoff: list[Point] = []
-        self._nothing = math.nan
 
-    def grown(self) -> Found:
-        """Choose rule and number of trees, and grow these."""
-        learner, rows = self._learner, self._rows
-        random = check_random_state(learner.random_state)
-        folds = _folds(rows.codes, random)
-        most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
-        seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
-        if learner.budget is None and learner.alpha is not None and learner.n_estimators is not None:
-            point = Point(self._rules()[0], most, np.nan, np.nan)
-            return self._found(_forest(self._grower(rows), point, seeds), point)
-        with part(0.0, 0.9, "growing trees"):
-            growers = [(self._grower(rows.take(inside)), rows.take(outside)) for inside, outside in folds]
-            point = self._choose(growers, seeds)
-        with part(0.9, 1.0, "growing the chosen forest"):
-            tested = learner.budget is not None and len(growers) == 1
-            forest = _forest(growers[0][0] if tested else self._grower(rows), point, seeds)
-            return (
-                self._found(forest, point) if tested or learner.budget is None else self._within_budget(forest, point)
-            )
-
-    def _found(self, forest: FlatForest, point: Point) -> Found:
-        return Found(forest, point, self._tradeoff, self._nothing)
-
-    def _grower(self, rows: Rows) -> TreeGrower:
-        learner = self._learner
-        return TreeGrower(
-            rows, len(learner.classes_), learner.prices_, learner.categorical(), max_depth=learner.max_depth
-        )
-
-    def _choose(self, growers: list[tuple[TreeGrower, Rows]], seeds: np.ndarray) -> Point:
-        """Walk the whole path of every rule up to the budget, and choose on the validation rows."""
-        weights = np.array([outside.weights.sum() for _, outside in growers])
-        wrong = [np.average(tree_grower.prior.argmax() != outside.codes, weights=outside.weights)
-                 for tree_grower, outside in growers]  # fmt: skip
-        self._nothing = float(np.average(wrong, weights=weights))
-        paths = self._paths(growers, weights, seeds)
-        self._tradeoff = [point for path in paths for point in path]
-        ends = [point for path in paths for point in (path[-1:] if self._learner.n_estimators is not None else path)]
-        nothing = Point(self._rules()[0], 0, 0.0, self._nothing)
-        return min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
-
-    def _paths(
-        self, growers: list[tuple[TreeGrower, Rows]], weights: np.ndarray, seeds: np.ndarray
-    ) -> list[list[Point]]:
-        """The Points of every rule within the budget, averaged over the growers by their weights."""
-        rules = self._rules()
-        paths: list[list[Point]] = [[] for _ in rules]
-        walk = Walk([tree_grower for tree_grower, _ in growers], rules, seeds)
-        for number, batches in walk:
-            path = paths[number]
-            if not path:
-                costs = [tree_grower.costs(outside) for tree_grower, outside in growers]
-            forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(growers, batches, strict=True)]
-            for step in zip(*map(PathCosts.add, costs, forests), strict=True):
-                cost, error = np.average(step, axis=0, weights=weights).tolist()
-                report((number + (len(path) + 1) / len(seeds)) / len(rules))
-                if cost > self._budget:
-                    walk.leave(number)
-                    break
-                path.append(Point(rules[number], len(path) + 1, cost, error))
-        return paths
-
-    def _rules(self) -> list[Rule]:
-        """The rules to try, the paper's exponent first and alphas rising."""
-        learner = self._learner
-        alphas = ALPHAS if learner.alpha is None else (float(learner.alpha),)
-        exponents: tuple[float, ...] = (1.0,) if learner.cost_exponent is None else (float(learner.cost_exponent),)
-        if learner.cost_exponent is None and learner.alpha is None and np.ptp(learner.prices_.cost) > 0:
-            exponents = EXPONENTS
-        return [Rule(alpha, exponent) for exponent in exponents for alpha in alphas]
-
-    def _within_budget(self, forest: FlatForest, point: Point) -> Found:
-        """The first trees of a forest grown again that keep to the budget on all rows, with their cost there."""
-        X, prices = forest.orders.apply(self._rows.X), self._learner.prices_
-        costs = [cost for cost, _ in PathCosts(X, *self._rows[1:], prices, forest.n_classes).add(forest)]
-        kept = sum(cost <= self._budget for cost in costs)
-        point = point._replace(cost=costs[kept - 1] if kept else 0.0)
-        if kept == forest.n_trees:
-            return self._found(forest, point)
-        errors = (one.error for one in self._tradeoff if (one.rule, one.trees) == (point.rule, kept))
-        return self._found(forest.first(kept), point._replace(trees=kept, error=next(errors, self._nothing)))
+def _rules(learner: BudgetForest) -> list[Rule]:
+    """The rules to try, the paper's exponent first and alphas rising."""
+    alphas = ALPHAS if learner.alpha is None else (float(learner.alpha),)
+    exponents: tuple[float, ...] = (1.0,) if learner.cost_exponent is None else (float(learner.cost_exponent),)
+    if learner.cost_exponent is None and learner.alpha is None and np.ptp(learner.prices_.cost) > 0:
+        exponents = EXPONENTS
+    return [Rule(alpha, exponent) for exponent in exponents for alpha in alphas]
 
 
 def _forest(tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
