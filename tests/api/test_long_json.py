@@ -146,6 +146,7 @@ def test_only_rows_of_one_length_are_split(instances):
         rb'{"k":{"instances":[[1,2]]}}',
         rb'{"k":{"instances":[[1,2]]},"instances":[]}',
         rb'[{"instances":[[1,2]]}]',
+        b'{"instances":[[1,2]],"k":%b%b}' % (b"[" * 500, b"]" * 500),  # deeper than can be written
         rb'{"instances":[[1,2]],"model":"\u0061"}',
     ],
 )

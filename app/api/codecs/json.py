@@ -133,10 +133,10 @@ def split(body: bytes) -> Split | None:
         rows = document["instances"]
         numbers, widths = np.frombuffer(rows.as_buffer(of_type="d")), set(map(len, rows))
         fields = {name: _value(document[name]) for name in names if name != "instances"}
+        brackets = 1 + len(rows) + orjson.dumps(fields).count(b"[")
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):  # text for rows or among them, 1e400
         return None
     # `as_buffer` flattens what is nested, and of fields with the same name the last one counts
-    brackets = 1 + len(rows) + orjson.dumps(fields).count(b"[")
     if len(widths) != 1 or 0 in widths or brackets != count(body, b"[") or len(set(names)) < len(names):
         return None
     return Split(fields, numbers.reshape(-1, *widths))
