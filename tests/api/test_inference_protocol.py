@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any
 
 import httpx
@@ -35,17 +34,6 @@ def infer(client: httpx.Client, inputs: list[dict] | None = None, path: str = IN
 def output(answer: dict[str, Any], name: str) -> np.ndarray:
     [found] = [each for each in answer["outputs"] if each["name"] == name]
     return np.array(found["data"]).reshape(found["shape"])
-
-
-def elements(texts: list[str]) -> bytes:
-    return b"".join(struct.pack("<I", len(text.encode())) + text.encode() for text in texts)
-
-
-def binary(client: httpx.Client, inputs: list[dict], blocks: list[bytes], **options: Any) -> httpx.Response:
-    """A request with binary data; `length` is what the header says."""
-    text = json.dumps({"inputs": inputs, "parameters": options.pop("parameters", {})}).encode()
-    headers = {"Inference-Header-Content-Length": str(options.pop("length", len(text)))}
-    return client.post(INFER, content=text + b"".join(blocks), headers=headers | options.pop("headers", {}))
 
 
 @pytest.fixture(scope="module")
@@ -88,39 +76,15 @@ def test_one_tensor_per_feature(service, plain, parameters, width):
     ("datatype", "kind"), [("FP64", "<f8"), ("FP32", "<f4"), ("FP16", "<f2"), ("INT64", "<i8"), ("UINT8", "<u1")]
 )
 def test_a_matrix_of_numbers(service, figures, datatype, kind):
-    """JSON and binary data give the same as `/predict` for numbers of that type."""
+    """As `/predict` answers for numbers of that type."""
     X = np.array([row[:2] for row in ROWS]).round().astype(kind)
     wanted = service.post("/predict", json={"model": figures, "instances": X.tolist(), "benefits": BENEFITS}).json()
     matrix = {"name": "X", "datatype": datatype, "shape": [6, 2]}
     path = f"/v2/models/{figures}/infer"
     written = infer(service, [matrix | {"data": X.tolist()}], path, parameters={"benefits": BENEFITS}).json()
-    text = json.dumps({"inputs": [matrix | {"parameters": {"binary_data_size": X.nbytes}}]}).encode()
-    headers = {"Inference-Header-Content-Length": str(len(text))}
-    sent = service.post(path, content=text + X.tobytes(), headers=headers).json()
 
     np.testing.assert_array_equal(output(written, "probabilities"), wanted["probabilities"])
-    np.testing.assert_array_equal(output(sent, "probabilities"), wanted["probabilities"])
     assert output(written, "decisions").tolist() == [str(name) for name in wanted["decisions"]]
-
-
-def test_binary_data_in_and_out(service, plain):
-    inputs = [column(j, data=None) for j in range(3)]
-    blocks = [np.array([row[j] for row in ROWS]).tobytes() for j in range(2)]
-    blocks.append(elements([row[2] for row in ROWS]))
-    for sent, block in zip(inputs, blocks, strict=True):
-        sent["parameters"] = {"binary_data_size": len(block)}
-    response = binary(service, inputs, blocks, parameters=STAKES | {"binary_data_output": True})
-    length = int(response.headers["Inference-Header-Content-Length"])
-    decisions, probabilities, benefits = json.loads(response.content[:length])["outputs"]
-    sizes = [each["parameters"]["binary_data_size"] for each in (decisions, probabilities, benefits)]
-    data = response.content[length:]
-
-    assert response.headers["content-type"] == "application/octet-stream"
-    assert data[: sizes[0]] == elements(plain["decisions"])
-    assert (
-        data[sizes[0] :] == np.array(plain["probabilities"]).tobytes() + np.array(plain["expected_benefits"]).tobytes()
-    )
-    assert len(data) == sum(sizes)
 
 
 def test_outputs_are_those_that_are_named(service, plain):
@@ -197,7 +161,7 @@ def test_metadata(service, ward):
         ("probabilities", [-1, 2]),
         ("expected_benefits", [-1, -1]),
     ]
-    assert service.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert service.get("/v2").json()["extensions"] == []
     assert service.get("/v2/health/live").json() == {"live": True}
     assert service.get("/v2/health/ready").json() == {"ready": True}
 
@@ -225,11 +189,11 @@ WRONG = {
     "a text among numbers": ({"inputs": [column(0, data=[1, 2, "3", 4, 5, 6])]}, "element 2"),
     "a fraction among integers": ({"inputs": [column(0, datatype="INT64", data=[1, 2, 3.5, 4, 5, 6])]}, "element 2"),
     "a number beyond its type": ({"inputs": [column(0, datatype="INT8", data=[1000] * 6)]}, "INT8"),
+    "control characters": ({"inputs": [column(0), column(1), column(2, data=["a\x00"] * 6)]}, "U+0000"),
     "a float beyond its type": ({"inputs": [LARGE, column(1), column(2)]}, "/instances/0/0"),
     "numbers for categories": ({"inputs": [column(0), column(1), column(2, datatype="FP64", data=[1] * 6)]}, "'pain'"),
     "text for numbers": ({"inputs": [TEXT, column(1), column(2)]}, "'age'", "BYTES"),
-    "no data": ({"inputs": [column(0, data=None)]}, "'age'"),
-    "binary data that do not follow": ({"inputs": [column(0, data=None, parameters={"binary_data_size": 48})]}, "48"),
+    "no data": ({"inputs": [column(0, data=None)]}, "/inputs/0/data"),
     "an unknown output": ({"outputs": [{"name": "probability"}]}, "'probabilities'"),
     "an output twice": ({"outputs": [{"name": "decisions"}] * 2}, "same name"),
     "an output of a matrix": ({"outputs": [{"name": "expected_benefits"}]}, "'expected_benefits'"),
@@ -237,7 +201,6 @@ WRONG = {
     "another model": ({"parameters": {"model": "other"}}, "'model'"),
     "text that is not JSON": ({"parameters": {"benefits": "[[0, -1], ["}}, "benefits"),
     "a wrong matrix": ({"parameters": {"benefits": "[[0, -1], [1]]"}}, "/benefits"),
-    "a wrong flag": ({"parameters": {"binary_data_output": "yes"}}, "binary_data_output"),
     "a limit that cannot be met": ({"parameters": STAKES | {"limits": {"treat": {"at_least": 9}}}}, "treat"),
     "a long id": ({"id": "x" * 2000}, "id"),
 }  # fmt: skip
@@ -253,53 +216,6 @@ def test_what_does_not_fit_is_refused_with_its_place(service, ward, name):
     assert says(response.json()["error"], *words)
 
 
-AGE = {"name": "age", "datatype": "FP64", "shape": [6]}
-PAIN = {"name": "pain", "datatype": "BYTES", "shape": [2]}
-LIES = {
-    "shorter than the shape": (AGE, 40, bytes(40), None, "40 bytes"),
-    "longer than the shape": (AGE, 56, bytes(56), None, "56 bytes"),
-    "more than is announced": (AGE, 48, bytes(49), None, "49 bytes"),
-    "less than is announced": (AGE, 48, bytes(47), None, "47 bytes"),
-    "an overflow": ({**AGE, "shape": [2**61, 8]}, 0, b"", None, "0 bytes"),
-    "a negative size": (AGE, -1, b"", None, "-1"),
-    "a header beyond the body": (AGE, 48, bytes(48), 10**9, "Inference-Header-Content-Length"),
-    "a negative header": (AGE, 48, bytes(48), -1, "Inference-Header-Content-Length"),
-    "a header of many digits": (AGE, 48, bytes(48), "9" * 5000, "Inference-Header-Content-Length"),
-    "a header that is no number": (AGE, 48, bytes(48), "1e2", "Inference-Header-Content-Length"),
-    "a header within the JSON": (AGE, 48, bytes(48), 10, "not JSON"),
-    "a length beyond the tensor": (PAIN, 13, struct.pack("<I", 2**32 - 1) + b"mild" + bytes(5), None, "element 0"),
-    "a length cut off": (PAIN, 10, struct.pack("<I", 4) + b"mild" + bytes(2), None, "element 1"),
-    "bytes after the last": (PAIN, 17, elements(["mild", "a"]) + bytes(4), None, "4 bytes"),
-    "no UTF-8": (PAIN, 12, struct.pack("<I", 4) + b"\xff\xfe\xfd\xfc" + bytes(4), None, "element 0", "UTF-8"),
-    "few bytes of many": ({**PAIN, "shape": [2**40]}, 8, bytes(8), None, "8 bytes"),
-    "control characters": ({**PAIN, "shape": [1]}, 6, elements(["a\x00"]), None, "U+0000"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LIES)
-def test_binary_data_that_lie_are_refused(service, ward, name):
-    sent, size, block, length, *words = LIES[name]
-    others = [column(j, shape=[1], data=[ROWS[0][j]]) for j in (0, 1)] if name == "control characters" else []
-    inputs = [*others, sent | {"parameters": {"binary_data_size": size}}]
-    response = binary(service, inputs, [block], **({} if length is None else {"length": length}))
-
-    assert response.status_code == 400, response.text
-    assert says(response.json()["error"], *words)
-
-
-def test_infinity_is_refused_and_nan_is_missing(service, figures):
-    path = f"/v2/models/{figures}/infer"
-    for value, status in ((np.inf, 400), (np.nan, 200)):
-        block = np.array([[1.0, value]]).tobytes()
-        matrix = {"name": "X", "datatype": "FP64", "shape": [1, 2], "parameters": {"binary_data_size": 16}}
-        text = json.dumps({"inputs": [matrix]}).encode()
-        headers = {"Inference-Header-Content-Length": str(len(text))}
-        response = service.post(path, content=text + block, headers=headers)
-
-        assert response.status_code == status
-        assert status == 200 or says(response.json()["error"], "/instances/0/1")
-
-
 @pytest.mark.parametrize(
     ("method", "path", "options", "status"),
     [
@@ -311,7 +227,7 @@ def test_infinity_is_refused_and_nan_is_missing(service, figures):
         ("GET", "/v2/models/WARD", {}, 400),
         ("GET", "/v2/models/ward?x=1", {}, 400),
         ("GET", "/v2/models/ward%00", {}, 400),
-        ("POST", "/v2/models/none/infer", {"json": {"inputs": [AGE | {"data": [1] * 6}]}}, 404),
+        ("POST", "/v2/models/none/infer", {"json": {"inputs": [column(0)]}}, 404),
         ("PATCH", INFER, {}, 405),
         ("POST", INFER, {"content": b"{"}, 400),
         ("POST", INFER, {"content": b'{"inputs": [], "inputs": []}'}, 400),

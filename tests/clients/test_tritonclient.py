@@ -31,11 +31,11 @@ def expected(service: httpx.Client, ward: str) -> dict:
     return service.post("/predict", json={**body, "instances": rows}).json()
 
 
-def inputs(*, binary: bool) -> list[InferInput]:
+def inputs() -> list[InferInput]:
     found = []
     for j, (name, (kind, datatype)) in enumerate(TYPES.items()):
         values = np.array([[row[j]] for row in ROWS], dtype=kind)
-        found.append(InferInput(name, list(values.shape), datatype).set_data_from_numpy(values, binary_data=binary))
+        found.append(InferInput(name, list(values.shape), datatype).set_data_from_numpy(values, binary_data=False))
     return found
 
 
@@ -52,24 +52,23 @@ def test_health_and_metadata(triton):
     assert triton.is_model_ready("ward")
     assert triton.is_model_ready("ward", "1")
     assert not triton.is_model_ready("nothing")
-    assert triton.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+    assert triton.get_server_metadata()["extensions"] == []
     assert [each["name"] for each in triton.get_model_metadata("ward", "1")["inputs"]] == list(TYPES)
 
 
-@pytest.mark.parametrize("binary_in", [True, False])
-@pytest.mark.parametrize("binary_out", [True, False, None])
-def test_infer(triton, expected, binary_in, binary_out):
-    """With binary data and without on both sides; None: no outputs are named."""
+@pytest.mark.parametrize("named", [True, False])
+def test_infer(triton, expected, named):
+    """The client asks for binary data where it is not told otherwise, and gets JSON."""
     names = ("decisions", "probabilities", "expected_benefits")
-    outputs = None if binary_out is None else [InferRequestedOutput(name, binary_data=binary_out) for name in names]
-    result = triton.infer("ward", inputs(binary=binary_in), outputs=outputs, request_id="7", parameters=STAKES)
+    outputs = [InferRequestedOutput(name) for name in names] if named else None
+    result = triton.infer("ward", inputs(), outputs=outputs, request_id="7", parameters=STAKES)
 
     assert result.get_response()["id"] == "7"
     same(result, expected)
 
 
 def test_async_infer_of_a_version(triton, expected):
-    waiting = [triton.async_infer("ward", inputs(binary=True), "1", parameters=STAKES) for _ in range(3)]
+    waiting = [triton.async_infer("ward", inputs(), "1", parameters=STAKES) for _ in range(3)]
 
     for each in waiting:
         same(each.get_result(), expected)
@@ -77,20 +76,31 @@ def test_async_infer_of_a_version(triton, expected):
 
 def test_no_rows(triton):
     empty = [
-        InferInput(name, [0], datatype).set_data_from_numpy(np.empty(0, kind))
+        InferInput(name, [0], datatype).set_data_from_numpy(np.empty(0, kind), binary_data=False)
         for name, (kind, datatype) in TYPES.items()
     ]
 
     assert triton.infer("ward", empty).as_numpy("probabilities").shape == (0, 2)
 
 
+def test_binary_data_are_refused(triton):
+    """The server lists no such extension."""
+    packed = InferInput("age", [1], "FP64").set_data_from_numpy(np.ones(1))
+
+    with pytest.raises(InferenceServerException) as refused:
+        triton.infer("ward", [packed])
+
+    assert refused.value.status() == "415"
+    assert says(refused.value.message(), "binary_data=False")
+
+
 def test_errors_are_the_clients_exceptions(triton):
     with pytest.raises(InferenceServerException) as missing:
-        triton.infer("nothing", inputs(binary=True))
+        triton.infer("nothing", inputs())
     with pytest.raises(InferenceServerException) as partial:
-        triton.infer("ward", inputs(binary=True)[:2])
+        triton.infer("ward", inputs()[:2])
     with pytest.raises(InferenceServerException) as packed:
-        triton.infer("ward", inputs(binary=True), request_compression_algorithm="gzip")
+        triton.infer("ward", inputs(), request_compression_algorithm="gzip")
 
     assert [each.value.status() for each in (missing, partial, packed)] == ["404", "400", "415"]
     assert says(partial.value.message(), "'pain'")

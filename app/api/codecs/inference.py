@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 and its extension for binary data: its documents, and tensors read and written."""
+"""The Open Inference Protocol v2: its documents, and tensors read and written."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
 from app.api.codecs.answers import Answered, Words
 from app.api.codecs.json import json_bytes
-from app.api.codecs.media_types import BINARY, JSON
+from app.api.codecs.media_types import JSON
 from app.api.codecs.npy import finite
-from app.api.memory import NUMBER, VALUE, Charge
 from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
@@ -31,8 +30,6 @@ NUMBERS = {
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
 }
 BYTES = "BYTES"
-HEADER_LENGTH = "Inference-Header-Content-Length"
-_LENGTH = 4  # bytes before each element of BYTES in binary form, little endian
 _MAX_NAMED = 20  # features in a message
 _DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
 _FLOATS, _INTEGERS, _WORDS = {float, int, type(None)}, {int}, {str, type(None)}
@@ -40,13 +37,11 @@ _FLOATS, _INTEGERS, _WORDS = {float, int, type(None)}, {int}, {str, type(None)}
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
 _MAX_ID = 1000  # characters
-_BINARY_OUTPUT = "binary_data_output"
-_OF_CODECS = frozenset({"content_type", "headers"})  # what MLServer's clients add; they have no effect
+_WITHOUT_EFFECT = frozenset({"content_type", "headers", "binary_data_output"})  # of clients of MLServer, Triton
 _TEXT_FIELDS = ("rule",)
 _FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes", "normalize"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
-    "properties": {_BINARY_OUTPUT: {"type": "boolean"}},
     "additionalProperties": True,
     "description": "the fields of `/predict` besides `model` and `instances`, as JSON or as text that holds JSON",
 }
@@ -56,39 +51,23 @@ Datatype = Literal[
 ]
 
 
-class TensorParameters(WireModel):
-    """How the data of a tensor come."""
-
-    binary_data_size: StrictInt | None = Field(default=None, ge=0, description="bytes after the JSON, in place of data")
-    content_type: Literal["np", "pd", "str"] | None = Field(
-        default=None, description="of MLServer's codecs; not needed"
-    )
-
-
 class TensorDocument(WireModel):
     """An input: rows in feature order `[n, features]`, or one feature, named after it, `[n]` or `[n, 1]`."""
 
     name: Text
     datatype: Datatype
     shape: Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(min_length=1, max_length=2)]
-    parameters: TensorParameters | None = None
-    data: Annotated[list[Any] | None, WithJsonSchema(_DATA)] = Field(
-        default=None, description="in row-major order, flat or nested; null where missing"
+    parameters: dict[str, Any] | None = Field(default=None, description="have no effect")
+    data: Annotated[list[Any], WithJsonSchema(_DATA)] = Field(
+        description="in row-major order, flat or nested; null where missing"
     )
-
-
-class OutputParameters(WireModel):
-    """How the data of an output shall come."""
-
-    binary_data: StrictBool | None = Field(default=None, description="after the JSON of the answer")
-    content_type: Text | None = Field(default=None, description="of MLServer's codecs; has no effect")
 
 
 class OutputDocument(WireModel):
     """An output that is wanted."""
 
     name: Text
-    parameters: OutputParameters | None = None
+    parameters: dict[str, Any] | None = Field(default=None, description="have no effect")
 
 
 class Tensor(NamedTuple):
@@ -100,49 +79,20 @@ class Tensor(NamedTuple):
     values: np.ndarray | list[str | None]
 
 
-def split(body: bytes, length: str | None) -> tuple[bytes, bytes]:
-    """The JSON of a body, and the binary data after it; `length` is the header Inference-Header-Content-Length."""
-    if length is None:
-        return body, b""
-    if not (length.isascii() and length.isdigit() and len(length) < 16 and int(length) <= len(body)):
-        raise Invalid.at(
-            "",
-            f"Inference-Header-Content-Length is {length[:40]!r}; it must be the length of the body's JSON, at most"
-            f" {len(body)} bytes",
-        )
-    return body[: int(length)], body[int(length) :]
-
-
-def tensors(inputs: Sequence[TensorDocument], block: bytes, charge: Charge) -> list[Tensor]:
-    """The inputs with their data from JSON or, in their order, from the binary `block`; Invalid where they disagree."""
+def tensors(inputs: Sequence[TensorDocument]) -> list[Tensor]:
+    """The inputs with their data; Invalid where they are not as their datatype and shape say."""
     names = [sent.name for sent in inputs]
     if len(set(names)) < len(names):
         raise Invalid.at("/inputs", "two inputs have the same name")
-    sizes = [sent.parameters.binary_data_size if sent.parameters else None for sent in inputs]
-    announced = sum(size or 0 for size in sizes)
-    if announced != len(block):
-        raise Invalid.at(
-            "/inputs",
-            f"the inputs have {announced} bytes of binary data by their binary_data_size, and {len(block)} bytes follow"
-            " the JSON, whose length the header Inference-Header-Content-Length has to say",
-        )
-    found, at = [], 0
-    for number, (sent, size) in enumerate(zip(inputs, sizes, strict=True)):
-        try:
-            if size is not None:
-                charge(min(math.prod(sent.shape), size), VALUE if sent.datatype == BYTES else NUMBER)
-            values = _of_json(sent) if size is None else _of_binary(sent, block[at : at + size])
-        except Invalid as error:
-            raise error.under(pointer("inputs", number)) from error
-        at += size or 0
-        found.append(Tensor(sent.name, sent.datatype, sent.shape, values))
+    found = []
+    for number, sent in enumerate(inputs):
+        with below(pointer("inputs", number)):
+            found.append(Tensor(sent.name, sent.datatype, sent.shape, _values(sent)))
     return found
 
 
-def _of_json(sent: TensorDocument) -> np.ndarray | list[str | None]:
+def _values(sent: TensorDocument) -> np.ndarray | list[str | None]:
     data = sent.data
-    if data is None:
-        raise Invalid.at("", f"{sent.name!r} has neither data nor binary_data_size")
     if data and type(data[0]) is list:
         if not {list}.issuperset(map(type, data)) or [len(data), *set(map(len, data))] != sent.shape:
             raise Invalid.at("/data", f"the lists in data do not have the shape {sent.shape}")
@@ -162,41 +112,6 @@ def _of_json(sent: TensorDocument) -> np.ndarray | list[str | None]:
     except OverflowError as error:
         message = OUTSIDE if sent.datatype == "FP64" else f"a number is outside the range of {sent.datatype}"
         raise Invalid.at("/data", message) from error
-
-
-def _of_binary(sent: TensorDocument, block: bytes) -> np.ndarray | list[str | None]:
-    if sent.data is not None:
-        raise Invalid.at("/data", f"{sent.name!r} has data and binary_data_size; send one of them")
-    count = math.prod(sent.shape)
-    if sent.datatype == BYTES:
-        return _elements(block, count)
-    kind = NUMBERS[sent.datatype]
-    if len(block) != count * kind.itemsize:
-        raise Invalid.at(
-            "/parameters/binary_data_size",
-            f"{len(block)} bytes are not {count} elements of {sent.datatype}, as the shape {sent.shape} has them",
-        )
-    return np.frombuffer(block, kind).astype(np.float64)
-
-
-def _elements(block: bytes, count: int) -> list[str | None]:
-    """The texts in a block, each after its length; Invalid where they are not `count`, or not UTF-8."""
-    place, at, end = "/parameters/binary_data_size", 0, len(block)
-    if count * _LENGTH > end:
-        raise Invalid.at(place, f"{end} bytes are too few for {count} elements of BYTES, each after its length")
-    found: list[str | None] = []
-    for number in range(count):
-        begin = at + _LENGTH
-        at = begin + int.from_bytes(block[at:begin], "little")
-        if at > end or begin > end:
-            raise Invalid.at(place, f"the length of element {number} leads beyond the {end} bytes of the tensor")
-        try:
-            found.append(block[begin:at].decode())
-        except UnicodeDecodeError as error:
-            raise Invalid.at(place, f"element {number} is not UTF-8") from error
-    if at != end:
-        raise Invalid.at(place, f"{end - at} bytes follow the last of {count} elements")
-    return found
 
 
 def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema) -> Rows:
@@ -256,12 +171,9 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
 
 
 def encode(
-    answered: Answered, id_: str | None, outputs: Sequence[OutputDocument], *, binary: bool, notes: Sequence[str] = ()
+    answered: Answered, id_: str | None, outputs: Sequence[OutputDocument], *, notes: Sequence[str] = ()
 ) -> Response:
-    """The columns as outputs, all where none are named, and the rest in `parameters`, with `notes` among the warnings.
-
-    Outputs that do not say how they come are `binary` data, or JSON.
-    """
+    """The columns as outputs, all where none are named; the rest in `parameters`, with `notes` among the warnings."""
     found = {column.name: column.values for column in answered.columns()}
     drawn = {"propensities": found.pop("propensities")} if "propensities" in found else {}
     reject(
@@ -269,10 +181,7 @@ def encode(
         for number, wanted in enumerate(outputs)
         if wanted.name not in found
     )
-    asked = [(each.name, each.parameters.binary_data if each.parameters else None) for each in outputs]
-    asked = asked or [(name, None) for name in found]
-    blocks: list[bytes] = []
-    written = [_output(name, found[name], blocks, binary if own is None else own) for name, own in asked]
+    names = [wanted.name for wanted in outputs] or list(found)
     rest = {**answered.carried.document(), **answered.rest(), **drawn, **answered.explained()}
     model = rest.pop("model")
     parameters = {**rest, "warnings": [*answered.warnings, *notes]}
@@ -282,29 +191,16 @@ def encode(
         **({} if id_ is None else {"id": id_}),
         "parameters": {name: _scalar(value) for name, value in parameters.items()},
     }
-    content = b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], b",".join(written))
-    if not blocks:
-        return Response(content, media_type=JSON)
-    return Response(b"".join((content, *blocks)), media_type=BINARY, headers={HEADER_LENGTH: str(len(content))})
+    written = b",".join(_output(name, found[name]) for name in names)
+    return Response(b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], written), media_type=JSON)
 
 
-def _output(name: str, values: np.ndarray | Words, blocks: list[bytes], is_binary: bool) -> bytes:
-    """The output as the answer describes it, as JSON: with its data, or with their size and the data in `blocks`."""
+def _output(name: str, values: np.ndarray | Words) -> bytes:
     described: dict[str, Any] = {"name": name, "datatype": "FP64", "shape": values.shape}
     if isinstance(values, Words):
-        values = Words(values.choice, [str(word) for word in values.names])
-        described["datatype"] = BYTES
-    if not is_binary:
-        return json_bytes(described | {"data": values.listed() if isinstance(values, Words) else np.ravel(values)})
-    blocks.append(_elements_of(values) if isinstance(values, Words) else values.tobytes())
-    return json_bytes(described | {"parameters": {"binary_data_size": len(blocks[-1])}})
-
-
-def _elements_of(words: Words) -> bytes:
-    """Texts, each after its length."""
-    encoded = [str(name).encode() for name in words.names]
-    elements = [len(name).to_bytes(_LENGTH, "little") + name for name in encoded]
-    return b"".join(map(elements.__getitem__, words.choice.tolist()))
+        words = Words(values.choice, [str(word) for word in values.names])
+        return json_bytes(described | {"datatype": BYTES, "data": words.listed()})
+    return json_bytes(described | {"data": np.ravel(values)})
 
 
 def _scalar(value: Any) -> Any:
@@ -331,11 +227,11 @@ class InferRequest(WireModel):
     def question(self) -> PredictFields:
         """The parameters as fields of `/predict`; Invalid below `/parameters`."""
         sent = self.parameters or {}
-        known = sorted((*_FIELDS, _BINARY_OUTPUT))
+        known = sorted(_FIELDS)
         reject(
             Flaw(pointer("parameters", name), unknown("parameter", name, known))
             for name in sent
-            if name not in known and name not in _OF_CODECS
+            if name not in _FIELDS and name not in _WITHOUT_EFFECT
         )
         try:
             fields = {
@@ -348,23 +244,14 @@ class InferRequest(WireModel):
         except Invalid as error:
             raise error.under("/parameters") from error
 
-    @property
-    def binary(self) -> bool:
-        """Whether outputs come as binary data where they do not say how."""
-        value = (self.parameters or {}).get(_BINARY_OUTPUT, False)
-        if not isinstance(value, bool):
-            raise Invalid.at(pointer("parameters", _BINARY_OUTPUT), f"{_BINARY_OUTPUT!r} must be true or false")
-        return value
-
 
 class OutputTensor(BaseModel):
-    """An output: `data` in row-major order, or their size where they follow as binary data."""
+    """An output: `data` in row-major order."""
 
     name: str
     datatype: Datatype
     shape: list[int]
-    parameters: dict[str, int] | None = None
-    data: list[float | str | None] | None = None
+    data: list[float | str | None]
 
 
 class InferAnswer(BaseModel):

@@ -1,6 +1,6 @@
 """The Open Inference Protocol v2 (KServe, Triton, MLServer): `/predict` in the words of other clients.
 
-https://github.com/kserve/open-inference-protocol, and its binary tensor data extension.
+https://github.com/kserve/open-inference-protocol
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from app import __version__
 from app.api.codecs.answers import NOTHING, Answered, Carried
 from app.api.codecs.inference import (
     BYTES,
-    HEADER_LENGTH,
     InferAnswer,
     InferRequest,
     ModelMetadata,
@@ -26,18 +25,17 @@ from app.api.codecs.inference import (
     WithoutMatrix,
     encode,
     rows_of_tensors,
-    split,
     tensors,
 )
 from app.api.codecs.json import parsed
-from app.api.codecs.media_types import BINARY, JSON
+from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
 from app.api.routes.predict import Asked, answered
 from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path, media_type_of_body
-from app.errors import Invalid
+from app.errors import Invalid, Unsupported
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
@@ -68,7 +66,7 @@ async def v2_ready(request: Request, ports: PortsDep) -> dict[str, bool]:
 @router.get("", summary="The server and its extensions of the protocol")
 @needs(ANY_KEY)
 async def v2_server() -> ServerMetadata:
-    return ServerMetadata(name="payoff", version=__version__, extensions=["binary_tensor_data"])
+    return ServerMetadata(name="payoff", version=__version__, extensions=[])
 
 
 @router.get("/models/{ref}", summary="The inputs and outputs of a model", responses=problems(404, 409))
@@ -111,7 +109,7 @@ _BODY: dict[str, Any] = {
         JSON: {
             "schema": {"$ref": f"#/components/schemas/{InferRequest.__name__}"},
             "examples": {"the model above": {"value": _EXAMPLE}},
-        },  # not `BINARY`, too: of two forms, generators of clients make code that does not run
+        },
     },
 }
 
@@ -121,10 +119,7 @@ _BODY: dict[str, Any] = {
     summary="Decide for each row (Open Inference Protocol)",
     response_model=InferAnswer,
     openapi_extra={"requestBody": _BODY},
-    responses={
-        200: {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}},
-        **problems(404, 409, 413, 415, 422, 503),
-    },
+    responses=problems(404, 409, 413, 415, 422, 503),
 )
 @needs(PREDICT)
 async def v2_infer(ref: ModelReference, request: Request) -> Response:
@@ -132,8 +127,7 @@ async def v2_infer(ref: ModelReference, request: Request) -> Response:
     after it. `parameters` has the other fields, structures as JSON or as text that holds JSON.
 
     Without `benefits`, `cost_matrix` and `rule` the decisions are the most probable classes. The outputs are
-    `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`. Binary data
-    may follow the JSON (`application/octet-stream`), as the extension binary_tensor_data has it.
+    `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`.
     """
     return await _infer(request, ref)
 
@@ -145,17 +139,17 @@ async def v2_infer_version(name: ModelName, version: Version, request: Request) 
 
 
 async def _infer(request: Request, ref: str) -> Response:
-    media_type_of_body(request, (BINARY,))
+    media_type_of_body(request)
+    if "Inference-Header-Content-Length" in request.headers:
+        raise Unsupported("binary data are not supported; send 'data' as JSON (in Triton's client binary_data=False)")
     body = await request.body()
     return await answered(request, len(body), lambda: _read(request, ref, body))
 
 
 def _read(request: Request, ref: str, body: bytes) -> Asked:
-    charge = charge_of(request)
-    text, block = split(body, request.headers.get(HEADER_LENGTH))
-    sent = checked(InferRequest, parsed(text, charge))
+    sent = checked(InferRequest, parsed(body, charge_of(request)))
     fields = sent.question()
-    inputs = tensors(sent.inputs, block, charge)
+    inputs = tensors(sent.inputs)
     outputs = sent.outputs or []
     if len({wanted.name for wanted in outputs}) < len(outputs):
         raise Invalid.at("/outputs", "two outputs have the same name")
@@ -165,7 +159,7 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
 
     def write(_form: str, answer: Answered) -> Response:
         guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)
-        return encode(answer, sent.id, outputs, binary=sent.binary, notes=[_NO_MATRIX] if guessed else [])
+        return encode(answer, sent.id, outputs, notes=[_NO_MATRIX] if guessed else [])
 
     return Asked(fields.model_copy(update={"model": ref}), rows, forms=(JSON,), write=write)
 
