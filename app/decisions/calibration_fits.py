@@ -8,7 +8,7 @@ the slope. Models without such a `resolution` use the most likely of `_LIMITS`: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from app.decisions.calibration import FEW, Calibrator, Isotonic, Multinomial, Si
 
 _LIMITS = (1e-15, 1e-9, 1e-6, 1e-4)  # and 1/(n+2)
 _OFFSET_ROWS = 1.0  # weight of the prior that draws the offsets to 0, in rows
-_Bounds = tuple[float | None, float | None]
 _OPTIONS = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9}
 
 
@@ -99,9 +98,8 @@ def platt(odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> tuple[
         value = weights @ (np.logaddexp(0.0, z) - target * z)
         return value / len(odds), np.array([gap @ odds, gap.sum()]) / len(odds)
 
-    bounds = [(0, None), (None, None)]
-    found = _minimum(loss, np.array([1.0, 0.0]), bounds)
-    return float(found[0]), float(found[1])
+    slope, offsets = _minimum(loss, 1)
+    return slope, float(offsets[0])
 
 
 def _multinomial(logs: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -116,14 +114,11 @@ def _multinomial(logs: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tu
         value = -(weights @ (target * Z).sum(axis=1)) + _OFFSET_ROWS / (2 * n) * (line[1:] @ line[1:])
         return value, np.concatenate(([(gap * logs).sum()], gap.sum(axis=0) + _OFFSET_ROWS / n * line[1:]))
 
-    start = np.concatenate(([1.0], np.zeros(K)))
-    bounds = [(0, None), *[(None, None)] * K]
-    found = _minimum(loss, start, bounds)
+    return _minimum(loss, K)
+
+
+def _minimum(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], offsets: int) -> tuple[float, np.ndarray]:
+    """The slope (>= 0) and so many offsets of the least loss, which returns its gradient, too."""
+    start, bounds = np.append(1.0, np.zeros(offsets)), [(0.0, None), *[(None, None)] * offsets]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS).x
     return float(found[0]), found[1:]
-
-
-def _minimum(
-    loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, bounds: Sequence[_Bounds]
-) -> np.ndarray:
-    found: np.ndarray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS).x
-    return found

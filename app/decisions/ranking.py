@@ -338,8 +338,6 @@ def doubts(
     columns, by default the classes where they are as many; `rows` is what one row is called.
     """
     B = judged.B
-    if actions is None and B.shape[0] == B.shape[1]:
-        actions = classes
     warnings = oddities(B, actions, classes)
     if B.shape == (2, 2) and not irrelevance(B):
         warnings += posterior_threshold(B, actions or classes).warnings

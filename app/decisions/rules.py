@@ -126,12 +126,10 @@ def beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: flo
         choice, figures, warnings = hierarchical(P, majority, C_HD, C_DH)
         known = {name: threshold for name, threshold in figures.items() if threshold is not None}
         return ByCosts(choice, {"beta": None, "delta": None, **known}, [_NO_BETA, *warnings])
-    beta, delta = (C_DH + C_HD - C_DD) / float(C_DD), (C_DH - C_DD) / float(C_DD)
     choice = least(_expected_costs(P, majority, C_DD, C_HD, C_DH).T, P.shape[1])
-    warnings = [_NEVER_RARE] if C_DH == 0 else []
-    if not (math.isfinite(beta) and math.isfinite(delta)):
-        return ByCosts(choice, {"beta": None, "delta": None}, [_HUGE_BETA, *warnings])
-    return ByCosts(choice, {"beta": beta, "delta": delta}, warnings)
+    constants = {"beta": (C_DH + C_HD - C_DD) / float(C_DD), "delta": (C_DH - C_DD) / float(C_DD)}
+    figures = {name: value if math.isfinite(value) else None for name, value in constants.items()}
+    return ByCosts(choice, figures, [_NEVER_RARE] if C_DH == 0 else [])
 
 
 def _expected_costs(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
@@ -181,7 +179,6 @@ def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float,
 _NO_BETA = (
     "C_DD is 0: beta and delta are undefined; the rule is P(D) >= C_HD / (C_HD + C_DH), then the most probable of them"
 )
-_HUGE_BETA = "C_DD is so small relative to the other costs that beta and delta overflow; the decisions are not affected"
 _NO_P_STAR = "C_HD and C_DH are both 0: p* is undefined, and every instance is a tie, which goes to the minority"
 _ALWAYS_RARE = "C_HD is 0: a minority class is predicted for every instance"
 _NEVER_RARE = "C_DH is 0: a minority class is predicted only if the majority class has probability 0"

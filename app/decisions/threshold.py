@@ -103,15 +103,13 @@ class HoldoutScores:
     """Hold-out scores sorted once, to find the best cut of many benefit matrices.
 
     `scores` float64 (n,): larger means class 1 is more probable, calibrated or not; `y` codes 0 and 1 (n,). Raises
-    Invalid if a score is not finite or a class is missing. O(n log n) here, O(m) per matrix for m distinct scores.
+    Invalid if a class is missing. O(n log n) here, O(m) per matrix for m distinct scores.
     """
 
     def __init__(self, scores: np.ndarray, y: np.ndarray) -> None:
         counts = np.bincount(y, minlength=2)
         if len(counts) != 2 or not counts.all():
             raise Invalid.at("", "the hold-out needs rows of both classes and of no other; increase holdout")
-        if not np.isfinite(scores).all():
-            raise Invalid.at("", "the hold-out contains scores that are not finite")
         self.frequencies: np.ndarray = counts / len(y)
         self._scores, place = np.unique(scores, return_inverse=True)
         # how many rows of each class lie before cut j, (2, m + 1): none before cut 0, the j lowest scores before cut j

@@ -201,8 +201,3 @@ def test_the_curve_is_the_mean_benefit_at_every_threshold():
 def test_a_hold_out_needs_both_classes(y):
     with pytest.raises(Invalid, match="rows of both classes"):
         HoldoutScores(np.array([0.1, 0.2, 0.3]), np.array(y))
-
-
-def test_scores_must_be_finite():
-    with pytest.raises(Invalid, match="finite"):
-        HoldoutScores(np.array([0.1, np.nan]), np.array([0, 1]))
