@@ -53,8 +53,8 @@ class Queue:
     """Jobs in a database: what clients do with them, and what workers do.
 
     `attempts` bounds how often a job may die with its process, `outages` how often it may end because something that
-    it needs could not be reached, `lease_seconds` how long its worker may be silent. `listeners` are called after each
-    change that a worker of this process should see at once.
+    it needs could not be reached, `lease_seconds` how long its worker may be silent. `wake` is called after each new
+    job, so that a worker of this process begins it at once.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Queue:
         self.attempts = attempts
         self.outages = outages
         self.lease_seconds = lease_seconds
-        self.listeners: list[Callable[[], None]] = []
+        self.wake: Callable[[], None] = lambda: None
 
     # For clients
 
@@ -108,7 +108,7 @@ class Queue:
                     KEY_PLACE, "was used before with another request; choose a new key for a new request"
                 ) from None
             return first
-        self._tell()
+        self.wake()
         return job
 
     def get(self, job_id: str, *, spec: bool = True) -> Job:
@@ -173,7 +173,6 @@ class Queue:
             if job.status is not Status.CANCELLED and not job.cancel_requested:
                 job = self._move(connection, job, Event.CANCEL, cancel_requested=True)
                 also(connection)
-        self._tell()
         return job
 
     # For workers
@@ -232,9 +231,7 @@ class Queue:
         """
         with self.database.writing() as connection:
             held = _held(connection, _owned(job))
-            ended = None if held is None else self._end(connection, held, ending)
-        self._tell()
-        return ended
+            return None if held is None else self._end(connection, held, ending)
 
     def recover_lost(self) -> list[Job]:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
@@ -313,10 +310,6 @@ class Queue:
             times = deaths if died else outages
             problem = Problem(f"tried {times} times; the last time: {reason}" if times > 1 else reason)
         return self._move(connection, held, Event.FAIL, error=problem.as_dict(), **values)
-
-    def _tell(self) -> None:
-        for listener in list(self.listeners):
-            listener()
 
 
 def id_of_key(key: str, client: str | None = None) -> str:

@@ -74,7 +74,7 @@ class Worker:
     def start(self) -> None:
         """Run in a thread; whatever goes wrong in it is logged and tried again."""
         preload(["app.jobs.single", "app.jobs.attempt", *self.modules])
-        self.queue.listeners.append(self._poller.wake)
+        self.queue.wake = self._poller.wake
         self._turned_at = monotonic()
         self._poller.start()
 
@@ -82,8 +82,6 @@ class Worker:
         """End the thread; its jobs are killed and go back to the queue. Takes at most a few seconds."""
         self._poller.stop()
         self._turned_at = -math.inf
-        with suppress(ValueError):  # it was stopped before
-            self.queue.listeners.remove(self._poller.wake)
         self._leave()
 
     def _turn(self) -> None:
