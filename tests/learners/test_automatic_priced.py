@@ -157,7 +157,7 @@ def test_over_http_it_answers_every_route(service):
     order = {"model": "chooser", "learner": {"kind": "auto", "max_seconds": 1e-9}, "refit": False}
     job = trained(service, {**order, "data": data, "feature_costs": costs, "benefits": B.tolist()})
     assert "worth_stopping" in job["metrics"]["acquisition"]["budgets"][-1]
-    assert any("budget_forest and random_forest were not tried" in one for one in job["warnings"])
+    assert any("budget_forest, random_forest were not tried" in one for one in job["warnings"])
     fitted = service.get("/models/chooser/versions/1").json()["fitted"]
     assert [(one["kind"], one["score"] is None) for one in fitted["candidates"]] == [
         ("forest_chain", False), ("budget_forest", True), ("random_forest", True),
