@@ -173,9 +173,9 @@ def time_report(folder: Path, rows: int, days: int) -> None:
     database = Database(f"sqlite:///{folder / 'payoff.db'}")
     migrate(database)
     archive = Archive(database, str(folder / "decisions"))
-    if not archive.storage.folders():
+    if not any((folder / "decisions").rglob("*.parquet")):
         began = perf_counter()
-        pid = os.fork()  # so that the peak of memory is that of reading
+        pid = os.fork()  # so that the peak of memory is that of reading; before the store has threads
         if not pid:
             fill(database, archive, rows, days)
             os._exit(0)
