@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from functools import partial
+from itertools import chain, repeat
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from app.acquisition.session import Prices, States, rounded
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import LARGEST, Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
-from app.features import Schema
+from app.features import NUMBERS, WORDS, Schema
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
@@ -312,28 +313,25 @@ def encode_known(
     Raises Invalid with the place, below `place(i)` of a case or `/unavailable/i`, of unknown names, values of a wrong
     type, and features that are said to be known and unavailable, or unavailable twice. O(values + n m).
     """
-    absent = dict.fromkeys(schema.names)
-    try:
-        X, warnings = schema.encode([absent | case if type(case) is dict else None for case in cases])
-    except Invalid:
-        raise Invalid("the cases cannot be used", _flaws(schema, cases, place)) from None
     position = {name: j for j, name in enumerate(schema.names)}
+    refused = partial(_refused, schema, cases, place)
+    if not {dict}.issuperset(map(type, cases)):
+        raise refused()
+    column = list(map(position.get, chain.from_iterable(cases)))
+    values = list(chain.from_iterable(case.values() for case in cases))
+    if None in column:
+        raise refused()
+    columns = np.array(column, dtype=np.intp)
+    lengths = np.fromiter(map(len, cases), dtype=np.intp, count=len(cases))
+    rows = np.repeat(np.arange(len(cases)), lengths)
+    numbers, warnings = _numbers(schema, len(cases), rows, columns, values, refused)
+    rank = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    X = np.full((len(cases), len(position)), np.nan)
     status = np.zeros(X.shape, dtype=np.int32)
-    for ranks, case in zip(status, cases, strict=True):
-        ranks[[position[name] for name in case]] = [
-            UNAVAILABLE if value is None else rank for rank, value in enumerate(case.values(), 1)
-        ]
+    X[rows, columns] = numbers
+    status[rows, columns] = np.where([value is None for value in values], UNAVAILABLE, rank) if values else 0
     reject(_mark_unavailable(status, unavailable, position))
     return Known(X, status, warnings)
-
-
-def _flaws(schema: Schema, cases: Sequence[Any], place: Callable[[int], str]) -> Iterator[Flaw]:
-    """Slow path: build detailed errors."""
-    for i, case in enumerate(cases):
-        if type(case) is dict:
-            yield from schema.flaws_of(place(i), case, complete=False)
-        else:
-            yield Flaw(place(i), "a case is an object of known values by feature name")
 
 
 def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> Iterator[Flaw]:
@@ -349,6 +347,49 @@ def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: 
         else:
             status[:, position[name]] = UNAVAILABLE
         seen.add(name)
+
+
+def _numbers(
+    schema: Schema, n: int, rows: np.ndarray, columns: np.ndarray, values: list[Any], refused: Callable[[], Invalid]
+) -> tuple[np.ndarray, list[str]]:
+    """The values, of the cases `rows` and the features `columns`, as float64, categories as codes."""
+    words = np.isin(columns, schema.categorical)
+    if not words.any():
+        return _floats(values, refused), []
+    numbers, warnings = np.empty(len(values)), []
+    numbers[~words] = _floats([values[i] for i in np.flatnonzero(~words)], refused)
+    for j in np.unique(columns[words]).tolist():
+        places = np.flatnonzero(columns == j)
+        chosen = [values[i] for i in places]
+        if not WORDS.issuperset(map(type, chosen)):
+            raise refused()
+        numbers[places], _ = schema.codes(j, chosen)
+        unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
+        if unseen:
+            warnings.append(schema.unseen(j, rows[unseen], len(unseen), n, values[unseen[0]]))
+    return numbers, warnings
+
+
+def _floats(values: list[Any], refused: Callable[[], Invalid]) -> np.ndarray:
+    if not NUMBERS.issuperset(map(type, values)):
+        raise refused()
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        raise refused() from None
+
+
+def _refused(schema: Schema, cases: Sequence[Any], place: Callable[[int], str]) -> Invalid:
+    """Slow path: build detailed errors."""
+
+    def flaws() -> Iterator[Flaw]:
+        for i, case in enumerate(cases):
+            if type(case) is dict:
+                yield from schema.flaws_of(place(i), case, complete=False)
+            else:
+                yield Flaw(place(i), "a case is an object of known values by feature name")
+
+    return Invalid("the cases cannot be used", flaws())
 
 
 # What is recorded: what was asked, what it cost, and what was decided

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from app.api.codecs.media_types import FORM
 from app.api.routing import limiters
-from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
+from app.errors import MAX_ERRORS, Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.text import MAX_NAME
 
 _Result = TypeVar("_Result")
@@ -99,8 +99,10 @@ def _upload_of(form: FormData, names: Collection[str], repeated: str) -> Upload:
     """The file and the texts of a form; Invalid at any part that it may not have, or not twice."""
     file: UploadFile | None = None
     fields: dict[str, Any] = {}
-    flaws = []
+    flaws: list[Flaw] = []
     for key, value in form.multi_items():
+        if len(flaws) == MAX_ERRORS:  # a comparison with the known names takes time
+            break
         if isinstance(value, UploadFile):
             file = value if key == "file" else file
             if key != "file":
