@@ -171,6 +171,17 @@ def purchases(
     return price, paid, bought
 
 
+def chained(asked: Ints, missing: Bools, prices: Prices, limit: float) -> tuple[F64, F64, Bools]:
+    """Of features `asked` (n, S) in this order: offered price, paid, and whether the row gets there within `limit`.
+
+    What is not affordable ends the chain.
+    """
+    price, paid, _ = purchases(asked, missing, prices)
+    before = np.cumsum(paid, axis=1) - paid
+    reached: Bools = np.logical_and.accumulate(before + price <= limit + slack_of(limit), axis=1)
+    return price, paid, reached
+
+
 def _widened(column: np.ndarray, width: int, fill: float) -> np.ndarray:
     room = [(0, 0), (0, width - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
     return np.pad(column, room, constant_values=fill)

@@ -6,9 +6,10 @@ benefits. When a request brings a matrix and prices, every row's decision in eve
 from the last state to the first values going on: the gain of a question is the benefit of what happens after it (asking
 on as long as that pays) less the benefit of deciding now. Regressed on what is at stake, this is the estimate that a
 case is judged by.
-Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by time. Here it is by
-the feature that comes next, so that it also serves cases that begin with other knowledge than the rows did.
-`StageCurve` and `Blend` make probabilities mean what they say also where only a part of the features is known.
+Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by time: so it is in a
+chain of forests, where all cases meet the same states. Elsewhere it is by the feature that comes next, so that it also
+serves cases that begin with other knowledge than the rows did. `StageCurve` and `Blend` make probabilities mean what
+they say also where only a part of the features is known.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import scipy
 from app.acquisition.session import Prices, limit_of, purchases, slack_of
 from app.decisions.benefit import decide
 
-_FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
+FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
 _BLOCK = 2_000_000  # states times actions that are in memory together
 _RIDGE = 1e-2  # relative, on the slope: a handful of states must not give a steep line
 
@@ -33,7 +34,7 @@ class Worth:
     """The gain of asking for a feature and going on from there: a line in the stake, for m features.
 
     `stake` is the expected value of knowing the truth at once: `min_a sum_i p_i (max_c b[i][c] - b[i][a])`.
-    The gain is `offset[j] + slope[j] s`, where s is the stake moved into `[low[j], high[j]]`, the stakes
+    The gain is `offset[j] + slope[j] s + bend[j] s^2`, where s is the stake moved into `[low[j], high[j]]`, the stakes
     that the line was fitted on; it is at least 0, and at most the stake itself, which no information can exceed.
     """
 
@@ -41,6 +42,7 @@ class Worth:
     slope: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    bend: np.ndarray | None = None
 
     @classmethod
     def line(cls, m: int, slope: float) -> Worth:
@@ -50,10 +52,11 @@ class Worth:
     def gain(self, feature: np.ndarray, stake: np.ndarray) -> np.ndarray:
         """Expected gain >= 0, before the price of the feature itself; 0 where no truth would change the decision.
 
-        Never falls as the stake rises.
+        Never falls as the stake rises, without a bend.
         """
         seen = np.clip(stake, self.low[feature], self.high[feature])
-        gain = np.maximum(self.offset[feature] + self.slope[feature] * seen, 0.0)
+        bend = 0.0 if self.bend is None else self.bend[feature] * seen * seen
+        gain = np.maximum(self.offset[feature] + self.slope[feature] * seen + bend, 0.0)
         return np.where(stake > 0, np.minimum(gain, stake), 0.0)
 
     def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
@@ -68,7 +71,7 @@ class Experience:
 
     `asked`, `missing` (n, S) and `length` (n,) as in `Trajectories`; `P` (n, S + 1, K) float32 calibrated
     probabilities; `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases (None: they already are);
-    `n_features`. `chained`: what the budget does not buy is not passed over, but ends the trajectory.
+    `n_features`.
     """
 
     asked: np.ndarray
@@ -78,7 +81,6 @@ class Experience:
     y: np.ndarray
     curve: StageCurve | None
     n_features: int
-    chained: bool = False
 
     def __len__(self) -> int:
         return len(self.y)
@@ -122,22 +124,8 @@ class Experience:
         unseen = 3.0 / len(self) * float(np.ptp(B, axis=1).max())
         return 2.0 * float(gain.std()) / math.sqrt(len(self)) + unseen
 
-    def error_by_state(self) -> np.ndarray:
-        """The share of rows whose most probable class is wrong in each state, (S + 1,)."""
-        wrong: np.ndarray = (self.P.argmax(axis=2) != self.y[:, None]).mean(axis=0)
-        return wrong
-
-    def stopping(self, B: np.ndarray, prices: Prices) -> np.ndarray:
-        """The share of rows that stop in each state, (S + 1,), with benefits B (K, A) at these prices."""
-        stake, now = self.valued(B)
-        ends, _ = self.ends(self.fitted(stake, now, prices), stake, prices)
-        shares: np.ndarray = np.bincount(ends, minlength=stake.shape[1]) / len(self)
-        return shares
-
     def _backward(self, stake: np.ndarray, now: np.ndarray, prices: Prices, limit: float, spare: Worth | None) -> Worth:
         price, paid, bought = purchases(self.asked, self.missing, prices, limit)
-        if self.chained:
-            bought = np.logical_and.accumulate(bought, axis=1)
         sums = _Sums(self.n_features, spare)
         ahead = np.zeros(len(self))  # what going on from the state gains, less what it costs
         for s in range(self.asked.shape[1] - 1, -1, -1):
@@ -189,12 +177,12 @@ class _Sums:
 
     def worth(self) -> Worth:
         count, stake, gain = self._sums[:3].sum(axis=1).tolist()
-        if count < _FEW:  # too few for a line: the share of all that was at stake that they have gained
+        if count < FEW:  # too few for a line: the share of all that was at stake that they have gained
             share = min(max(gain, 0.0) / stake, 1.0) if stake > 0 else 0.0
             return self._spare or Worth.line(self._m, share)
         offset, slope = _line(self._sums)
         pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True))
-        rare = self._sums[0] < _FEW
+        rare = self._sums[0] < FEW
         return Worth(
             np.where(rare, pooled_offset, offset),
             np.where(rare, pooled_slope, slope),

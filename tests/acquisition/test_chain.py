@@ -1,5 +1,6 @@
 """A chain of forests: its trees, its states, and its stop, against literal twins."""
 
+import math
 import pickle
 from dataclasses import fields, replace
 
@@ -8,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.chain import Chain, Reduced, lacking
+from app.acquisition.chain import Chain, ChainExperience, Reduced, lacking
 from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders
 from app.acquisition.nodes import MISSING_LEFT, beside
 from app.acquisition.session import Prices
 from app.acquisition.stopping import Blend
-from tests.reference.chain import shares, without
+from tests.reference.chain import passes, shares, without
 from tests.reference.forests import random_prices
 
 seeds = st.integers(0, 10**6)
@@ -114,6 +115,41 @@ def test_a_weight_is_a_repeated_row():
     one = grow(X, y, weights.astype(float), 3, Rule(1), [5])[0]
     other = grow(np.ascontiguousarray(X[:, twice]), y[twice], np.ones(len(twice)), 3, Rule(1), [5])[0]
     np.testing.assert_array_equal(one.shares(X.T, np.ones(len(y))), other.shares(X.T, np.ones(len(y))))
+
+
+def random_experience(seed, n=50, S=4, K=3):
+    random = np.random.default_rng(seed)
+    P = random.dirichlet(np.ones(K), (n, S + 1))
+    P[:, 0] = P[0, 0]
+    order = random.permutation(S)
+    return ChainExperience.of(P, random.integers(0, K, n), random.random((n, S)) < 0.2, order, S), random
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds, budget=st.sampled_from([None, 1.0, 2.5]), size=st.sampled_from([0.1, 3, 50]))
+def test_the_stop_is_the_literal_backward_pass(seed, budget, size):
+    """Curves of random experience with gaps, groups and budgets."""
+    known, random = random_experience(seed)
+    B = random.normal(size=(3, 2)) * size
+    worth = known.worth(B, PRICES, budget)
+    found = passes(known, B, PRICES, math.inf if budget is None else budget)
+    assert len(found) == 4 or budget is not None
+    for j, (estimates, stakes) in found.items():
+        np.testing.assert_allclose(worth.gain(np.full(len(stakes), j), stakes), estimates, rtol=1e-6, atol=1e-6 * size)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds, size=st.sampled_from([0.1, 3, 50]))
+def test_no_matrix_buys_more_than_perfect_information_is_worth(seed, size):
+    """Neither a row's next feature above its stake, nor on average more than the stake of knowing nothing."""
+    known, random = random_experience(seed)
+    B = random.normal(size=(3, 3)) * size
+    prices = random_prices(random, 4)
+    worth = known.worth(B, prices)
+    z = random.random(50) * size
+    for j in range(4):
+        assert (worth.gain(np.full(50, j), z) <= z).all()
+        assert worth.stops(np.full(50, j), np.nextafter(z, np.inf), z).all()
 
 
 def reduced_forests(seed, X, y, marks, calibrated):

@@ -52,8 +52,6 @@ def passes(known, B, prices, budget, spare):
             paid = 0.0 if known.missing[i, s] else price
             if spent + price > budget:
                 path.append(None)
-                if known.chained:
-                    break
                 continue
             if group >= 0 and not known.missing[i, s]:
                 opened.add(group)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.acquisition.chain import Chain, Lacking, Reduced, lacking, mean_loss
+from app.acquisition.chain import Chain, ChainExperience, Lacking, Reduced, lacking, mean_loss
 from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders
 from app.acquisition.learning import fit_stages
 from app.acquisition.nodes import Nodes, beside
-from app.acquisition.stopping import Blend, Experience
+from app.acquisition.stopping import Blend
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.learners.base import ALL
@@ -61,7 +61,7 @@ class Growth:
         reduced = before.reduced and grown.reduced and replace(before.reduced, forests=grown.reduced.forests)
         return replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
 
-    def learned(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[Chain, Experience | None]:
+    def learned(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[Chain, ChainExperience | None]:
         """The chain on all rows, calibrated, and the experience that says when to stop."""
         smallest, K, S = int(np.bincount(codes).min()), self._K, len(self._order)
         room = min(_ENOUGH, _LARGEST // ((S + 1) * K))
@@ -79,7 +79,7 @@ class Growth:
 
     def _calibrated(
         self, chain: Chain, found: Sequence[tuple[np.ndarray, ...]], room: int
-    ) -> tuple[Chain, Experience | None]:
+    ) -> tuple[Chain, ChainExperience | None]:
         """With blends of the states and the curve of the masked forest, and experience, if every class is in it."""
         P, masked, known, missing, y, w, judged, others = map(np.concatenate, zip(*found, strict=True))
         if len(np.unique(y)) < self._K:
@@ -90,9 +90,7 @@ class Growth:
         some = drawn(np.arange(len(y)), y, room, np.random.RandomState(self._seed))
         answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
         kept = np.stack((P[some, 0], *answers), axis=1)
-        asked = np.repeat(np.array([self._order], dtype=np.int32), len(some), axis=0)
-        seen = asked, missing[some], np.full(len(some), S), kept.astype(np.float32), y[some]
-        experience = Experience(*seen, None, self._learner.n_features_in_, chained=True)
+        experience = ChainExperience.of(kept, y[some], missing[some], self._order, self._learner.n_features_in_)
         curve = fit_stages(masked, known, y, w, float(S))
         losses = [mean_loss(kept[:, s], y[some], w[some]) for s in range(S + 1)]
         masked_loss = mean_loss(curve.apply(masked, known), y, w)
