@@ -178,6 +178,17 @@ def test_success_stores_the_result_and_ends_the_job(queue, job):
         succeed(queue, job)
 
 
+def test_a_running_job_that_is_to_be_cancelled_cannot_succeed(queue, job):
+    asked = queue.cancel(job.id)
+    assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
+    assert queue.cancel(job.id) == asked
+    assert queue.beat(job, 0.5, "") is CANCELLED
+    with pytest.raises(Conflict, match="to be cancelled"):
+        succeed(queue, job)
+    assert queue.end(job, CANCELLED)
+    assert queue.get(job.id).status is Status.CANCELLED
+
+
 def test_a_worker_of_this_process_hears_of_each_new_job(queue):
     heard = []
     queue.wake = lambda: heard.append(len(queue.page()[0]))
