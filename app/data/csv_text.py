@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import gzip
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -16,11 +14,10 @@ from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import Dialect, UploadRequest
 from app.data.values import as_numbers, clean
-from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
+from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
-_BLOCK = 1 << 21  # bytes parsed at a time; also the longest row
-_WIDE = 4_000  # columns: a block costs a few calls for each column, so of wider tables it holds more rows
+_BLOCK = 1 << 23  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
 # Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _NO_TEXT = {
@@ -29,6 +26,13 @@ _NO_TEXT = {
     b"PAR1": "a Parquet file",
     b"ARROW1": "an Arrow file",
 }
+
+
+class _Reading(NamedTuple):
+    """A reader, and the rows of another length that it has met."""
+
+    reader: arrow_csv.CSVStreamingReader
+    ragged: list[Flaw]
 
 
 class CsvText:
@@ -45,58 +49,60 @@ class CsvText:
             first = content.read(max(map(len, _NO_TEXT)))
             if found := next((what for sign, what in _NO_TEXT.items() if first.startswith(sign)), None):
                 raise Invalid.at("", f"this is {found}, not CSV; send CSV or Parquet, named in Content-Type")
-            self.names = [name.strip() for name in self._reader(_BLOCK, lambda _: "skip").schema.names]
+            self._begun: _Reading | None = self._begin()
+            self.names = [name.strip() for name in self._begun.reader.schema.names]
         if self.names == [""]:
             raise Invalid.at("", "the first line holds spaces alone; it must be the header")
         if len(self.names) == 1:
             _check_delimiter(self.names[0])
 
     def blocks(self) -> Iterator[list[Any]]:
-        """The columns as strings, to be cleaned by `clean`, a block of rows at a time."""
-        ragged: list[Flaw] = []
-
-        def note(row: Any) -> str:
-            msg = f"row {row.number}: the header has {row.expected_columns} values, this row {row.actual_columns}"
-            ragged.append(Flaw("", msg))
-            return "skip" if len(ragged) < MAX_ERRORS else "error"
-
+        """The columns as strings, to be cleaned by `clean`, a block of rows at a time; again once all were read."""
+        reading, self._begun = self._begun or self._begin(), None
         last = None
-        with self._explained(ragged):
-            for batch in self._reader(_BLOCK * (1 + len(self.names) // _WIDE), note):
+        with self._explained(reading.ragged):
+            for batch in reading.reader:
                 last = batch.columns[-1][-1] if batch.num_rows else last
                 yield batch.columns
         if last is not None and "\n" in last.as_py():
             raise Invalid.at("", "the last value runs over several lines; close the quote that opens it")
 
-    def _reader(self, block: int, note: Callable[[Any], str]) -> arrow_csv.CSVStreamingReader:
+    def _begin(self) -> _Reading:
         """Arrow's reader from the beginning; it raises UnicodeError for text that is not in its encoding.
 
-        Its own check of UTF-8 comes too late: it may pass over rows that are of another length, too.
+        Its own check of UTF-8 comes too late: it may pass over rows that are of another length, too. It reads ahead in
+        a thread: until it is at the end, nothing else may read, move or ask the content.
         """
+        ragged: list[Flaw] = []
+
+        def note(row: Any) -> str:
+            if len(ragged) < MAX_ERRORS:
+                msg = f"row {row.number}: the header has {row.expected_columns} values, this row {row.actual_columns}"
+                ragged.append(Flaw("", msg))
+            return "skip"
+
         self._content.seek(0)
         content = pa.PythonFile(self._content, mode="r")
-        return arrow_csv.open_csv(
+        reader = arrow_csv.open_csv(
             pa.transcoding_input_stream(content, _CODECS[self._dialect.encoding], "utf-8"),
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=block),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
             ),
             convert_options=arrow_csv.ConvertOptions(default_column_type=pa.string(), check_utf8=False),
         )
+        return _Reading(reader, ragged)
 
     @contextmanager
     def _explained(self, ragged: list[Flaw]) -> Iterator[None]:
         """Invalid for what Arrow finds, and for the `ragged` rows that were noted meanwhile."""
         try:
             yield
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise Invalid.at("", f"the gzipped file is damaged ({error})") from error
         except UnicodeError as error:
             raise self._refusal() from error
         except pa.ArrowInvalid as error:
-            if not ragged:
-                hint = f"is there a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
-                raise Invalid.at("", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}") from error
+            hint = f"is there a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
+            raise Invalid.at("", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}") from error
         reject(ragged, "there are rows with another number of values than the header")
 
     def _refusal(self) -> Invalid:
@@ -133,7 +139,7 @@ def csv_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) ->
         check_columns(len(text.names), limits)
         reject(check_names(text.names, "", numbered=False))
         chosen = [j for j, name in enumerate(text.names) if name not in ignored]
-        numeric = _numeric(text, content, set(chosen), request.decimal, limits)
+        numeric = _numeric(text, set(chosen), request.decimal, limits)
     except Invalid as error:
         raise error.under(FILE) from error
 
@@ -146,14 +152,12 @@ def csv_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) ->
     return Source(text.names, places, kinds, batches)
 
 
-def _numeric(text: CsvText, content: BinaryIO, candidates: set[int], decimal: str, limits: DataLimits) -> set[int]:
-    """Those of the columns that hold numbers alone; all is read once, and rows are counted, and bytes as unpacked."""
+def _numeric(text: CsvText, candidates: set[int], decimal: str, limits: DataLimits) -> set[int]:
+    """Those of the columns that hold numbers alone; all is read once, and the rows are counted."""
     rows = 0
     for columns in text.blocks():
         rows += len(columns[0])
         check_rows(rows, limits)
-        if content.tell() > limits.max_upload_bytes:
-            raise TooLarge(f"a gzipped file may unpack to at most {limits.max_upload_bytes:,} bytes")
         candidates = {j for j in candidates if as_numbers(clean(columns[j]), decimal)[1] is None}
     if not rows:
         raise Invalid.at("", "there is a header, but no row of values")

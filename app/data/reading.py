@@ -7,8 +7,11 @@ import gzip
 import os
 import resource
 import signal
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -45,24 +48,43 @@ from app.text import refused_character
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
+_CHUNK = 1 << 20
+_IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
 _NICENESS = 10  # requests go before
 
 
-def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
-    """What `content` (at any position) is a source of, recognised by its first bytes.
+@contextmanager
+def _opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Iterator[Source]:
+    """A source over `content` (at any position), recognised by its first bytes; what is unpacked is deleted at the end.
 
-    Raises Invalid for what cannot be read and TooLarge beyond `limits`.
+    Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
     """
     size = content.seek(0, 2)
     if size > limits.max_upload_bytes:
         raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
+    with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
+        if _first_bytes(content).startswith(_GZIP):
+            _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
+            content = cast(BinaryIO, plain)
+        read = parquet_source if _first_bytes(content).startswith(_PARQUET) else csv_source
+        yield read(content, limits, request)
+
+
+def _first_bytes(content: BinaryIO) -> bytes:
     content.seek(0)
-    first = content.read(4)
-    content.seek(0)
-    if first.startswith(_PARQUET):
-        return parquet_source(content, limits, request)
-    packed = first.startswith(_GZIP)
-    return csv_source(cast(BinaryIO, gzip.GzipFile(fileobj=content)) if packed else content, limits, request)
+    return content.read(4)
+
+
+def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
+    packed.seek(0)
+    try:
+        with gzip.GzipFile(fileobj=packed, mode="rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                if plain.tell() + len(chunk) > most:
+                    raise TooLarge(f"a gzipped file may unpack to at most {most:,} bytes")
+                plain.write(chunk)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
 
 
 def typed(source: Source, request: UploadRequest) -> Source:
@@ -115,11 +137,11 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
     Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few blocks and of the
     categories, whatever the size of the file.
     """
-    found = _source(content, limits, request)
-    source = typed(found, request)
-    names = [place.name for place in source.places]
-    positions = _find_labels(names, request.label)
-    built = build(source, positions, sink, limits, request, several=len(positions) > 1)
+    with _opened(content, limits, request) as found:
+        source = typed(found, request)
+        names = [place.name for place in source.places]
+        positions = _find_labels(names, request.label)
+        built = build(source, positions, sink, limits, request, several=len(positions) > 1)
     kept = set(names)
     return replace(built, ignored=tuple(name for name in found.names if name not in kept))
 

@@ -136,6 +136,7 @@ def test_targets(store):
         (b"a,a,y\n1,2,0\n", says("/file", "'a'", "1", "2")),
         (b",y\n1,0\n", says("/file", "column 1", "name", "index=False")),
         (b"a;y\n1;0\n", says("/file", "';'", "commas")),
+        (b"a;y\n" + b"1,5;0\n" * 50, says("/file", "';'", "commas")),
         (b"y\n1\n0\n", says("/file", "label")),
         (b"a\xff,y\n1,1\n", says("/file", "line 1", "UTF-8")),
         ("a,y\n1,1\n".encode("utf-16"), says("/file", "line 1", "UTF-8")),
@@ -286,6 +287,14 @@ def test_a_block_of_a_wide_table_has_many_rows():
     """A block costs some calls for each column, however few rows it has."""
     content = "\n".join([",".join(f"c{j}" for j in range(8_000)), *[",".join("7" * 8_000)] * 300]).encode()
     assert [len(columns[0]) for columns in csv_text.CsvText(io.BytesIO(content), Dialect()).blocks()] == [300]
+
+
+def test_a_file_of_many_blocks_is_read_anew_from_its_beginning(store, monkeypatch):
+    """Arrow reads ahead in a thread, which has ended when the values are read a second time."""
+    monkeypatch.setattr(csv_text, "_BLOCK", 1 << 12)
+    content = b"a,b,y\n" + b"".join(b"%d,w%d,%d\n" % (i, i % 7, i % 2) for i in range(20_000))
+    ids = {kept(store, io.BytesIO(each), ["y"]).id for each in [content, gzip.compress(content, 1)] * 5}
+    assert len(ids) == 1
 
 
 @pytest.mark.parametrize("cut", [5, 12, 30])
