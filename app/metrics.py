@@ -30,7 +30,6 @@ from app.errors import PayoffError
 from app.jobs.job import Job, Status
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
-from app.registry.registry import Registry
 from app.storage.store_calls import ERRORS
 from app.usecases.ports import Ports
 
@@ -103,19 +102,6 @@ class JobMetrics:
                 self._seconds.labels(job.kind).observe(max(job.finished_at - job.started_at, 0.0))
 
 
-def of_models(models: Registry) -> Iterator[Metric]:
-    """The registry as this process sees it; looks at memory only."""
-    cache = models.cache
-    yield GaugeMetricFamily("payoff_models_cached", "Models in memory", len(cache))
-    yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", cache.size)
-    yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", cache.loads)
-    yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", cache.failures)
-    yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", cache.evictions)
-    yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", models.revision)
-    known = "Since the registry's index could last be read"
-    yield GaugeMetricFamily("payoff_registry_age_seconds", known, models.age_seconds)
-
-
 class DatabaseMetrics(Collector):
     """The job table that all processes share, looked up when asked for, and how often the database did not answer.
 
@@ -163,7 +149,16 @@ class Metrics(Collector):
         _of_process(self.registry, ports, worker)
 
     def collect(self) -> Iterator[Metric]:
-        yield from of_models(self._models)
+        """The registry as this process sees it; looks at memory only."""
+        models, cache = self._models, self._models.cache
+        yield GaugeMetricFamily("payoff_models_cached", "Models in memory", len(cache))
+        yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", cache.size)
+        yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", cache.loads)
+        yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", cache.failures)
+        yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", cache.evictions)
+        yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", models.revision)
+        known = "Since the registry's index could last be read"
+        yield GaugeMetricFamily("payoff_registry_age_seconds", known, models.age_seconds)
 
     def report(self) -> bytes:
         """All of it in Prometheus's text format."""

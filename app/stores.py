@@ -125,7 +125,12 @@ def open_ports(
     datasets = DatasetStore(settings.datasets_url, limits, retry_seconds=retry_seconds, keep_inline=keep_inline)
     audit = AuditLog(database)
     archive = Archive(database, settings.decisions_url, retry_seconds=retry_seconds)
-    imports = ModelFiles(settings.datasets_url, pickles=settings.allow_pickles, retry_seconds=retry_seconds)
+    imports = ModelFiles(
+        settings.datasets_url,
+        pickles=settings.allow_pickles,
+        version_skew=settings.allow_version_skew,
+        retry_seconds=retry_seconds,
+    )
     return Ports(
         database,
         datasets,

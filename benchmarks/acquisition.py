@@ -49,6 +49,7 @@ from app.learners.stepwise import net_benefits
 from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.feature_costs import parse_prices
 from app.usecases.simulate import report
+from tests.reference.cost_tree import QUADRANTS, quadrants
 from tests.reference.stepwise import simulate
 
 SCALES = (0.5, 1.0, 2.0)  # of the matrix: 1 is the one stated, the others show what hangs on it
@@ -228,27 +229,14 @@ def shares(learners: list[str], seeds: int) -> None:
     compared("covtype", [f"{share:.0%}" for share in SHARES], found)
 
 
-def quadrants() -> None:
+def show_quadrants() -> None:
     """Error and mean cost on new rows, and what each path of the tree asks for."""
-    model = CostTree(
-        task="regression", depth=3, trade_off=0.06, zero_tolerance=0.05, rho=0.0, standardise=False,
-        feature_costs=(1.0, 1.0, 10.0, 10.0, 10.0, 10.0), random_state=0,
-    ).fit(*signs(2000, 0))  # fmt: skip
-    X, y = signs(2000, 100)
+    model = CostTree(**QUADRANTS, random_state=0).fit(*quadrants(2000, 0))
+    X, y = quadrants(2000, 100)
     error = np.square(model.predict(X) - y).mean()
     print(f"error and mean cost{error:11.1e}{simulate(model.model_, X, model.prices_).cost.mean():7.2f}")
     for node in model.outline(NAMES):
         print(node)
-
-
-def signs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two signs tell which of four dear features is the label; means 30, 10, -10, -30, other features N(0, 20^2)."""
-    random = np.random.default_rng(seed)
-    signs = np.sign(random.uniform(-1, 1, (n, 2)))
-    y = signs @ [20.0, 10.0] + random.normal(size=n)
-    dear = random.normal(0, 20, (n, 4))
-    dear[np.arange(n), (signs[:, 0] < 0) * 2 + (signs[:, 1] < 0)] = y
-    return np.column_stack((signs, dear)), y
 
 
 def main() -> None:
@@ -268,7 +256,7 @@ def main() -> None:
     elif chosen.what == "shares":
         shares([name for name in chosen.learners if name in ERRORS], chosen.seeds or 3)
     else:
-        quadrants()
+        show_quadrants()
 
 
 if __name__ == "__main__":

@@ -183,20 +183,13 @@ class Keyring:
         self._rate, self._jobs = rate, jobs
         self._entries: Mapping[bytes, _Entry] = {}
         self._revision: Revision | None = None
+        self.problem = "the keys are not read yet"
+        """Why only the admin key is accepted; empty where others are."""
         self.required = self._admin_digest is not None
         self._noted = False
         self._note_again = 0.0
         self._failures = Windows()
         self._unfollow: Callable[[], None] = lambda: None
-
-    @property
-    def problem(self) -> str:
-        """Why only the admin key is accepted, empty where others are: the table was not read yet, or it is lost."""
-        if self._revision is None:
-            return "the keys are not read yet"
-        if self.required and self._admin_digest is None and self._revision.made == 0:
-            return _LOST
-        return ""
 
     def caller(self, presented: bytes | None) -> Caller:
         """Who holds the key that was sent; `anybody` where none are configured.
@@ -204,8 +197,8 @@ class Keyring:
         KeyMissing where it is invalid, WrongKey where it may be a guess (see `count_wrong_key`), NotReady before the
         table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
         """
-        if problem := self.problem:
-            return self._admin_alone(presented, problem)
+        if self.problem:
+            return self._admin_alone(presented, self.problem)
         if not self.required:
             return self.anybody
         if presented is None:
@@ -266,8 +259,10 @@ class Keyring:
             key.id.encode(): _Entry(key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300)
             for key in self._keys.list(revoked=False)  # each revoked key stays in the table
         }
-        if revision.made == 0 and self.required and self._admin_digest is None:
+        is_lost = revision.made == 0 and self.required and self._admin_digest is None
+        if is_lost:
             _log.error("%s", _LOST)
+        self.problem = _LOST if is_lost else ""
         self._revision = revision
 
     def _told(self, revision: Revision) -> None:

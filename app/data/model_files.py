@@ -19,11 +19,15 @@ _UNSUBMITTED_SECONDS = 3600.0  # after which a file whose job does not exist is 
 class ModelFiles:
     """Beside the data sets, in a folder named by the job. What is kept here is not trusted.
 
-    `pickles`: whether files that run code when they are loaded are accepted.
+    `pickles`: whether files that run code when they are loaded are accepted. `version_skew`: whether models of another
+    version of scikit-learn are.
     """
 
-    def __init__(self, url: str, *, pickles: bool = False, retry_seconds: float = 0.0) -> None:
+    def __init__(
+        self, url: str, *, pickles: bool = False, version_skew: bool = False, retry_seconds: float = 0.0
+    ) -> None:
         self.pickles = pickles
+        self.version_skew = version_skew
         self._storage = Storage(url, seal=_SEAL, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
 
     def keep(self, job: str, content: bytes) -> None:

@@ -23,6 +23,7 @@ from app.learners.score_calibrator import ScoreCalibrator
 
 ACQUIRES = "possible"
 """`fitted.acquire` in cards of models that answer `/acquire`."""
+
 KINDS: dict[str, Any] = {
     estimator.name: estimator
     for estimator in (

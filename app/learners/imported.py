@@ -202,9 +202,16 @@ class JoblibScorer:
         return P if self.order is None else P[:, self.order]
 
 
-def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str]) -> JoblibScorer:
-    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit."""
-    model = joblib.load(io.BytesIO(content))
+def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool) -> JoblibScorer:
+    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit.
+
+    With `version_skew` it may be of another version of scikit-learn, and answer otherwise than there; without, that
+    library's warning about it is raised.
+    """
+    with warnings.catch_warnings():
+        if not version_skew:
+            warnings.simplefilter("error", scikit().InconsistentVersionWarning)
+        model = joblib.load(io.BytesIO(content))
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         what = f"{type(model).__name__!r} gives no class probabilities (predict_proba), or is not fitted"
         raise Invalid.at("/file", f"{what}; expected a fitted classifier")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize_scalar
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict

@@ -199,9 +199,9 @@ class Files:
             for table in opened.parts(["id", *names], ids):
                 yield from table.to_pylist()
 
-    def day(self, *arguments: Any) -> SealedDay:
-        """See `SealedDay`."""
-        return SealedDay(self, *arguments)
+    def day(self, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> SealedDay:
+        """See `SealedDay`: who asks for a day does not import pyarrow before there is one."""
+        return SealedDay(self, opened, connection, asked, day)
 
     def remove(self, name: str) -> None:
         self._storage.remove(name)

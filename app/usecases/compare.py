@@ -32,7 +32,7 @@ from app.usecases.fields import Text
 from app.usecases.matrices import MatrixFields, needed_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import FOLDS, SEED, LearnerSpec, Spec
-from app.usecases.train import Learner, built, checked_posterior, judged
+from app.usecases.train import Learner, built, checked_posterior, placed
 
 KIND = "compare"
 _INCOMPARABLE = "the learners cannot be compared"
@@ -120,7 +120,7 @@ def _buildable(resolved: Sequence[LearnerRequest], B: np.ndarray, classes: Seque
     flaws: list[Flaw] = []
     for i, one in enumerate(resolved):
         try:
-            with judged(pointer("learners", i)):
+            with placed(pointer("learners", i)):
                 named = built(one, B, classes)
         except Invalid as error:
             flaws.extend(error.flaws)
@@ -198,8 +198,8 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
                 begin, end = place / (len(trials) * len(parts)), (place + 1) / (len(trials) * len(parts))
                 order.append((number, part, end))
                 where = (begin, end, f"{trials[number].name}, fold {part + 1}")
-                judge = pointer("learners", number), table.schema.names
-                yield delayed(_tried)(spec.learners[number], building, table.X, table.y, fold == part, where, judge)
+                at = pointer("learners", number), table.schema.names
+                yield delayed(_tried)(spec.learners[number], building, table.X, table.y, fold == part, where, at)
 
     for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
         number, part, done = order.popleft()
@@ -221,13 +221,13 @@ def _tried(
     y: np.ndarray,
     held: np.ndarray,
     where: tuple[float, float, str],
-    judge: tuple[str, Sequence[str]],
+    place: tuple[str, Sequence[str]],
 ) -> tuple[np.ndarray, float, list[bool]] | Invalid:
     """Probabilities of the rows `held` out by a fit on the others, its seconds, and whether it converged, where that is
     a question; or the reason why there are none.
     """
     try:
-        with progress.part(*where), judged(*judge):
+        with progress.part(*where), placed(*place):
             estimator = catalogue.stored(learner.kind, learner.parameters).build(**building)
             began = perf_counter()
             estimator.fit(X[~held], y[~held])

@@ -171,7 +171,8 @@ def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imp
     elif not ports.imports.pickles:
         raise Invalid.at("/format", "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too")
     else:
-        scorer, takes_missing = load_joblib(content, table.schema, classes), takes_missing | True
+        scorer = load_joblib(content, table.schema, classes, version_skew=ports.imports.version_skew)
+        takes_missing |= True
     columns = "by name" if scorer.columns.named else "by position"
     checked_rows(scorer.answers(table.X[:100]), len(classes))
     return Imported(

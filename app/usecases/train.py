@@ -124,7 +124,7 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
     classes = () if learner.regresses else dataset.classes or ()
     stakes = _stakes(asked, classes, learner)
     B, actions = (None, None) if stakes is None else stakes
-    with judged():
+    with placed():
         named = built(learner, B, classes)
     return TrainSpec(
         model=asked.model,
@@ -246,7 +246,7 @@ def _odd_matrix(card: Card) -> list[str]:
 
 
 @contextmanager
-def judged(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[None]:
+def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[None]:
     """What an estimator complains of, seen from the order: Invalid at the benefits, or at the learner's parameters.
 
     Arithmetic that breaks down, too, as its parameters were too extreme.
@@ -313,7 +313,7 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
     said = notes(estimator, spec)
     if refit:
         every = progress.part(0.65, 0.95, "fitting on all rows")
-        with every, clock.running(), judged(features=table.schema.names):
+        with every, clock.running(), placed(features=table.schema.names):
             estimator.refit(table.X, table.y)
             _check_answers(estimator, table, table.X)
     rare = rare_classes(estimator, table, rows)
@@ -360,7 +360,7 @@ def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
     )
     X, y = table.X[rows], table.y[rows]
     stops = hasattr(estimator, "learn_stops")
-    with judged(features=table.schema.names):
+    with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):
             estimator.fit(X, y)
         if stops:

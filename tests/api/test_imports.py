@@ -173,6 +173,18 @@ def test_an_onnx_file(service, whole):
         assert says("/file", "cannot be used") in job["error"]["errors"]
 
 
+def test_a_file_of_another_version_is_refused(service, monkeypatch):
+    """It may answer otherwise than it did where it was made."""
+    monkeypatch.setattr("sklearn.base.__version__", "0.24.2")
+    content = dumped(scaled())
+    monkeypatch.undo()
+
+    job = sent(service, "older", content, dataset=stored(service)).json()
+
+    assert job["status"] == "failed"
+    assert says("/file", "cannot be used", "0.24.2") in job["error"]["errors"]
+
+
 BAD = {
     "no file": ({}, None, 422, "/file"),
     "an empty file": ({}, b"", 422, "/file"),

@@ -18,7 +18,7 @@ from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.optimise import NodeProblem, grow, halving, improve, update
 from app.learners.cost_tree.soft import SMOOTH, Charges, Problem, SoftTree, loss_of
 from app.usecases.feature_costs import parse_prices
-from tests.reference.cost_tree import feed, objective, stand
+from tests.reference.cost_tree import QUADRANTS, feed, objective, quadrants, stand
 from tests.reference.stepwise import simulate, step
 
 KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
@@ -139,26 +139,12 @@ def test_a_cut_halves_the_rows_or_takes_the_gap_beside():
     assert halving(clusters, np.ones(100)) == 0.0
 
 
-def quadrants(n, seed):
-    """The paper's synthetic example: two signs that say which of four dear features is the label."""
-    random = np.random.default_rng(seed)
-    signs = np.sign(random.uniform(-1, 1, (n, 2)))
-    y = signs @ [20.0, 10.0] + random.normal(size=n)
-    dear = random.normal(0, 20, (n, 4))
-    dear[np.arange(n), (signs[:, 0] < 0) * 2 + (signs[:, 1] < 0)] = y
-    return np.column_stack((signs, dear)), y
-
-
-SETTINGS = {"task": "regression", "depth": 3, "trade_off": 0.06, "zero_tolerance": 0.05, "rho": 0.0,
-            "standardise": False, "feature_costs": [1.0, 1, 10, 10, 10, 10]}  # fmt: skip
-
-
 @pytest.mark.thorough
 def test_quadrants_cost_twelve():
     """No error at the least possible cost, on at least four of five seeds: two signs and the one right feature."""
     right = 0
     for seed in range(5):
-        model = CostTree(**SETTINGS, random_state=seed).fit(*quadrants(500, seed))
+        model = CostTree(**QUADRANTS, random_state=seed).fit(*quadrants(500, seed))
         X, y = quadrants(300, seed + 100)
         cost = simulate(model.model_, X, model.prices_).cost
         right += np.square(model.predict(X) - y).mean() < 1e-3 and bool((cost == 12.0).all())

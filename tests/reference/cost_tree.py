@@ -114,3 +114,20 @@ def feed(tree, prices, x, budget=math.inf):
             return states, asked
         asked.append((wanted, states[-1]["frontier"][0][1]))
         known[wanted] = x[wanted]
+
+
+QUADRANTS = {
+    "task": "regression", "depth": 3, "trade_off": 0.06, "zero_tolerance": 0.05, "rho": 0.0, "standardise": False,
+    "feature_costs": [1.0, 1, 10, 10, 10, 10],
+}  # fmt: skip
+"""The parameters for `quadrants`: the tree has no error at the least possible cost of 12."""
+
+
+def quadrants(n, seed):
+    """The paper's synthetic example: two signs that say which of four dear features is the label."""
+    random = np.random.default_rng(seed)
+    signs = np.sign(random.uniform(-1, 1, (n, 2)))
+    y = signs @ [20.0, 10.0] + random.normal(size=n)
+    dear = random.normal(0, 20, (n, 4))
+    dear[np.arange(n), (signs[:, 0] < 0) * 2 + (signs[:, 1] < 0)] = y
+    return np.column_stack((signs, dear)), y
