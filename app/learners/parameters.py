@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, reduce
+from itertools import islice
 from operator import or_
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import WithJsonSchema
 
 from app.acquisition.session import Prices
-from app.errors import Invalid, below, flaws_of, pointer
+from app.errors import MAX_ERRORS, Flaw, Invalid, below, flaws_of, pointer, unknown
 from app.text import MAX_NAME
 
 Calibration = Annotated[
@@ -55,12 +56,16 @@ class LearnerRequest(BaseModel):
     """The class that it is about."""
 
     @classmethod
-    def checked(cls, said: Mapping[str, Any], unknown: Literal["forbid", "ignore"] = "forbid") -> Self:
+    def checked(cls, said: Mapping[str, Any], extra: Literal["forbid", "ignore"] = "forbid") -> Self:
         """From names and values; Invalid with every flaw, at the name."""
         try:
-            return cls.model_validate(said, extra=unknown)
+            return cls.model_validate(said, extra=extra)
         except ValidationError as error:
-            raise Invalid.of(flaws_of(error.errors(include_url=False, include_input=False), said)) from error
+            names = [field.alias or name for name, field in cls.model_fields.items()]
+            strange = islice((name for name in said if name not in names), MAX_ERRORS)
+            others = [one for one in error.errors(include_url=False, include_input=False) if one["loc"][0] in names]
+            flaws = [Flaw(pointer(name), unknown("parameter", name, names)) for name in strange]
+            raise Invalid.of([*flaws, *flaws_of(others, said)]) from error
 
     @property
     def parameters(self) -> dict[str, Any]:
