@@ -83,7 +83,7 @@ def _warn_of_misspelt() -> None:
 
 
 def make_tables(settings: Settings) -> Ports:
-    """Stores whose tables are up to date, and nothing more: what a backup is restored into."""
+    """Stores whose tables are up to date, and nothing more: all that `payoff keys` needs."""
     ports = open_ports(settings)
     ports.database.wait(_START_SECONDS)
     migrate(ports.database)

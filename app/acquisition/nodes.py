@@ -120,12 +120,12 @@ def _narrow(numbers: np.ndarray) -> np.ndarray:
     return narrow
 
 
-def flatten(trees: Iterable[Tree], prior: np.ndarray, *, stops: bool = True) -> Nodes:
-    """The nodes of trees whose `counts` are anything proportional to the class distributions. O(nodes K).
+def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
+    """The nodes of trees whose `counts` are anything proportional to the class distributions; rows may stop at each.
 
-    `stops`: whether rows may stop at inner nodes.
+    O(nodes K).
     """
-    return beside([_of_one(tree, prior, stops) for tree in trees], prior)
+    return beside([_of_one(tree, prior) for tree in trees], prior)
 
 
 def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
@@ -150,21 +150,20 @@ def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
     )  # fmt: skip
 
 
-def _of_one(tree: Tree, prior: np.ndarray, stops: bool) -> Nodes:
+def _of_one(tree: Tree, prior: np.ndarray) -> Nodes:
     order, place = np.empty((2, len(tree.feature)), dtype=np.int32)
     depth_first(tree.left, tree.right, tree.feature, order, place)
     feature, threshold = tree.feature[order], _last_left(tree.threshold[order])
     inner, cover = feature >= 0, tree.counts.sum(axis=1) if tree.cover is None else tree.cover
     counts = tree.counts[order]
     shares = np.ascontiguousarray(counts / counts.sum(axis=1, keepdims=True), dtype=np.float32)
-    value, share = distinct_rows(shares if stops else shares[~inner])
+    value, share = distinct_rows(shares)
     missing_left = inner & (tree.missing[order] == tree.left[order])
     right = np.where(inner, place[tree.right[order]], 0)
-    right[~inner] = -1 - (share[~inner] if stops else share)
+    right[~inner] = -1 - share[~inner]
     return Nodes.of(
         np.where(inner, feature, 0) + missing_left * np.int32(MISSING_LEFT), threshold, right.astype(np.int32), value,
-        np.zeros(1, np.int32), prior, share[: stops * len(share)].astype(np.int32),
-        cover[order][: stops * len(cover)].astype(np.float32),
+        np.zeros(1, np.int32), prior, share.astype(np.int32), cover[order].astype(np.float32),
     )  # fmt: skip
 
 

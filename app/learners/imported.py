@@ -95,9 +95,7 @@ class Imported:
     def __init__(self, model: Scorer, n_classes: int, takes_missing: np.ndarray, facts: dict[str, Any]) -> None:
         """`facts` are for the card."""
         self.scorer = model
-        self.model_: Any = model
         self.classes_ = np.arange(n_classes)
-        self.n_features_in_ = len(takes_missing)
         self.takes_missing = takes_missing
         self.facts = facts
 

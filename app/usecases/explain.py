@@ -92,9 +92,8 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
     if X.size * len(model.classes) > _CELLS:
         most = _CELLS // (X.shape[1] * len(model.classes))
         return [], [f"there are no contributions for so many numbers: send at most {most} instances"]
-    explain = getattr(model.estimator, "contributions", None)  # few imported models have it
     try:
-        found = None if explain is None else explain(X, P.argmax(axis=1))
+        found = model.estimator.contributions(X, P.argmax(axis=1))
     except TooLarge as error:
         return [], [error.detail]
     if found is None:

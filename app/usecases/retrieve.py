@@ -21,7 +21,7 @@ from app.usecases.retrieve_request import SAMPLED, Choice, RetrieveFields, Sets,
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
-LEARNER = "multilabel_forest"
+_SAMPLED_LEARNER = "multilabel_forest"
 _MAX_ITEMS = 20_000  # labels of all instances of one call
 _MAX_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
 _MAX_CUT = 0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
@@ -54,7 +54,7 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
             "/positive", "'positive' needs a model; probabilities in the request are those of being relevant"
         )
     if asked.method == "sampled":
-        raise Invalid.at("/method", f"'sampled' needs a model of the learner {LEARNER!r}, not probabilities")
+        raise Invalid.at("/method", f"'sampled' needs a model of the learner {_SAMPLED_LEARNER!r}, not probabilities")
     if asked.method == "tuned_threshold":
         raise Invalid.at("/method", "'tuned_threshold' needs a model; its threshold is tuned on a version's hold-out")
     threshold = 0.5 if asked.method == "half" else None
@@ -303,7 +303,8 @@ def sampled_sets(model: Loaded, X: np.ndarray, terms: Terms) -> tuple[Choice, Se
 def _check_sampled(model: Loaded, X: np.ndarray) -> None:
     if not hasattr(model.estimator, "neighbours_"):
         raise Conflict.at(
-            "/method", f"'sampled' needs a version of the learner {LEARNER!r} with its label vectors; train one"
+            "/method",
+            f"'sampled' needs a version of the learner {_SAMPLED_LEARNER!r} with its label vectors; train one",
         )
     labels = len(model.classes)
     if labels > MAX_LABELS or len(X) * labels > _MAX_ITEMS:

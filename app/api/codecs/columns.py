@@ -103,7 +103,7 @@ def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
 
 def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     reject(_flaws_of_names(Counter(table.column_names), schema.names))
-    _check_types(table, schema, schema.names)
+    _check_types(table, schema)
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
@@ -144,10 +144,10 @@ def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator
             yield Flaw(pointer(name), "the table has this column twice")
 
 
-def _check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
+def _check_types(table: pa.Table, schema: Schema) -> None:
     """Invalid at the first column that does not hold what it should."""
     numbers = _numeric_names(schema)
-    for name in names:
+    for name in schema.names:
         kind = table.column(name).type
         if name not in numbers:
             if not is_text(kind) and not pa.types.is_integer(kind) and not pa.types.is_null(kind):
