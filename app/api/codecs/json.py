@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -125,7 +126,7 @@ def split(body: bytes) -> Split | None:
     """
     import simdjson  # noqa: PLC0415 - for long bodies alone
 
-    if any(sign in body for sign in _SUSPECT):
+    if body.startswith(codecs.BOM_UTF8) or any(sign in body for sign in _SUSPECT):
         return None
     try:
         document: Any = simdjson.Parser().parse(body)
