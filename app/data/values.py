@@ -18,13 +18,13 @@ _NO_NUMBER = pa.scalar(None, pa.float64())
 _NO_WORD = pa.scalar(None, pa.string())
 
 
-def is_text(kind: pa.DataType) -> bool:
+def holds_text(kind: pa.DataType) -> bool:
     """Whether a column holds strings, or a dictionary of them."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def is_number(kind: pa.DataType) -> bool:
+def holds_numbers(kind: pa.DataType) -> bool:
     """Whether a column can be read as float64; one of nulls alone can."""
     tests = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null
     return any(test(kind) for test in tests)
@@ -50,7 +50,7 @@ def as_numbers(column: Any, decimal: str = ".") -> tuple[Any, Any]:
     Numbers are as they are; cleaned text is read to the last bit, a point being no part of a number where the `decimal`
     sign is a comma. NaN is null.
     """
-    if not is_text(column.type):
+    if not holds_text(column.type):
         found, strange = floats(column), None
     else:
         words = column.cast(pa.string())
@@ -68,7 +68,7 @@ def as_words(column: Any) -> Any:
 
     Invalid for bytes that are not UTF-8, which a damaged file can hold.
     """
-    if is_number(column.type):
+    if holds_numbers(column.type):
         numbers = floats(column)
         whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
         integers = pc.if_else(whole, numbers, _NO_NUMBER).cast(pa.int64()).cast(pa.string())

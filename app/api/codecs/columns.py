@@ -17,7 +17,7 @@ from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.arrow_text import decoded_bytes, first_longer, index_columns
-from app.data.values import floats, is_number, is_text
+from app.data.values import floats, holds_numbers, holds_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
@@ -33,7 +33,7 @@ _MOST_BYTES = 4 * _MAX_CELL  # of a text that is not refused
 
 def _charge_for(table: pa.Table, charge: Charge) -> None:
     """Charge for reading a table: for its numbers, and for its texts, dictionaries spelt out."""
-    texts = [column for column in table.columns if is_text(column.type)]
+    texts = [column for column in table.columns if holds_text(column.type)]
     charge(table.num_rows * table.num_columns, NUMBER)
     charge(table.num_rows * len(texts), VALUE)
     charge(sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts), TEXT)
@@ -67,10 +67,10 @@ def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) 
             column.slice(0, 1).cast(pa.string())
         except pa.ArrowInvalid as error:  # a time zone that is not known here: no row could be written
             raise Invalid.at(pointer(name), f"{name!r} cannot be written as text: {error}") from error
-    elif not (is_number(column.type) or is_text(column.type)):
+    elif not (holds_numbers(column.type) or holds_text(column.type)):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
     most = MAX_ID if is_id else _MAX_CELL
-    if is_text(column.type) and (row := first_longer(column, most)) >= 0:
+    if holds_text(column.type) and (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
@@ -150,9 +150,9 @@ def _check_types(table: pa.Table, schema: Schema) -> None:
     for name in schema.names:
         kind = table.column(name).type
         if name not in numbers:
-            if not is_text(kind) and not pa.types.is_integer(kind) and not pa.types.is_null(kind):
+            if not holds_text(kind) and not pa.types.is_integer(kind) and not pa.types.is_null(kind):
                 raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be strings")
-        elif not is_number(kind):
+        elif not holds_numbers(kind):
             raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be numbers")
 
 

@@ -12,7 +12,7 @@ from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.api.memory import Charge
 from app.data.arrow_text import first_longer
-from app.data.values import floats, is_number, is_text
+from app.data.values import floats, holds_numbers, holds_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_NAME, MISSING, refused_character
@@ -47,7 +47,7 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
 
 def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """The column, a dictionary spelt out once it is known that no text is too long; Invalid at the first that is."""
-    if name not in _LONGEST or not is_text(column.type):
+    if name not in _LONGEST or not holds_text(column.type):
         return column
     most = _LONGEST[name]
     if (row := first_longer(column, most)) >= 0:
@@ -58,7 +58,7 @@ def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
     """Texts and integers; whole numbers that stand beside nulls may come as floats."""
     kind = column.type
-    if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
+    if holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return list(column.to_pylist())
     if not pa.types.is_floating(kind):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be text or integers")
@@ -76,7 +76,7 @@ def _ids(column: pa.ChunkedArray, name: str) -> list[str | None]:
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> list[float | None]:
-    if not is_number(column.type) or pa.types.is_boolean(column.type):
+    if not holds_numbers(column.type) or pa.types.is_boolean(column.type):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; it must be numbers")
     return [None if cell != cell else cell for cell in floats(column).to_pylist()]  # noqa: PLR0124 - NaN
 
@@ -85,7 +85,7 @@ def _times(column: pa.ChunkedArray, name: str) -> list[float | None]:
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
         return [None if cell is None else cell / 1e6 for cell in micros.to_pylist()]
-    if not is_text(column.type):
+    if not holds_text(column.type):
         return _numbers(column, name)
     times: list[float | None] = []
     for i, cell in enumerate(column.to_pylist()):
