@@ -174,13 +174,12 @@ def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int)
 
 
 def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_actions: int | None = None) -> np.ndarray:
-    """Benefits as sent (nested lists, or an array) as float64: (K, A), or (n, K, A) where nested three deep.
+    """Benefits as sent, nested lists, as float64: (K, A), or (n, K, A) where nested three deep.
 
     `n_instances` allows, and counts, one matrix per instance; None allows a single matrix only. `n_actions` is the
     number of columns needed; None takes any. Benefits are finite numbers of magnitude at most `LARGEST`. Raises Invalid
     with the place of each flaw, `/class/action` or `/instance/class/action`. O(size).
     """
-    value = value.tolist() if isinstance(value, np.ndarray) else value
     first, instances = (value[0], (n_instances,)) if _is_nested(value, 3) else (value, ())
     width = n_actions or (len(first[0]) if _is_nested(first, 2) else 1)
     shape = *(count for count in instances if count is not None), n_classes, max(width, 1)
@@ -194,10 +193,7 @@ def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_ac
 
 def losses(B: np.ndarray) -> np.ndarray:
     """The regret of each action for each class, shaped like B, nonnegative."""
-    if B.ndim == 2:
-        best: np.ndarray = B.max(axis=1)
-    else:  # an axis as short as the actions is reduced ten times as fast action by action
-        best = reduce(np.maximum, np.moveaxis(B, -1, 0))
+    best: np.ndarray = reduce(np.maximum, np.moveaxis(B, -1, 0))  # of one matrix per row ten times as fast as `max`
     lost: np.ndarray = best[..., None] - B
     return lost
 

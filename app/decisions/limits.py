@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from app.arrays import F64, I64
 from app.decisions.benefit import TIE, regrets
+from app.errors import Invalid
 
-_SECONDS = 5.0  # to find out which limits are in conflict
-Member = tuple[str, int]  # one limit: the field of Limits, and its place there
+UNMET = "decisions for all {n} instances cannot meet these limits together; change one"
 
 
 class Limits(NamedTuple):
@@ -31,13 +29,6 @@ class Limits(NamedTuple):
         upper = np.full(n_actions, np.iinfo(np.int64).max)
         uses, most = np.zeros((n_resources, n_actions)), np.full(n_resources, np.inf)
         return Limits(np.zeros(n_actions, dtype=np.int64), upper, uses, most)
-
-    def without(self, member: Member) -> Limits:
-        """All limits but one."""
-        field, place = member
-        values = getattr(self, field).copy()
-        values[place] = {"lower": 0, "upper": np.iinfo(np.int64).max, "most": np.inf}[field]
-        return self._replace(**{field: values})
 
 
 class Limited(NamedTuple):
@@ -78,7 +69,7 @@ class _Columns(NamedTuple):
 
 
 def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
-    """The decisions with the largest total expected benefit within limits that are feasible (`conflict`).
+    """The decisions with the largest total expected benefit within limits; Invalid where these cannot be met together.
 
     Shapes as in `benefit.decide`, whose `choice` (n,) they keep for the rows that need not change; of tied rows the
     earlier ones. Without resources the result and its shadow prices are exact. One limit takes O(n A), more take O(n m
@@ -88,6 +79,9 @@ def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
     columns = _columns(losses, choice, limits)
     n_actions = len(losses)
     del losses
+    low, high = columns.limits.lower, columns.limits.upper
+    if (low > high).any() or not low.sum() <= len(P) <= high.sum():
+        raise Invalid.at("/limits", UNMET.format(n=len(P)))
     found = _transport(columns.D, columns.start, columns.limits)
     if len(limits.most):
         found = _solvers().allocate(columns.D, columns.limits, found)
@@ -100,24 +94,6 @@ def _solvers() -> Any:
     from app.decisions import resources  # noqa: PLC0415
 
     return resources
-
-
-def conflict(n: int, limits: Limits, members: Iterable[Member]) -> Sequence[Member]:
-    """Those of the limits that n rows cannot meet together, and could meet without any one of them; empty if they can.
-
-    A deletion filter (Chinneck and Dravnieks 1991). `members` are all limits that are set. Raises TimeoutError where it
-    takes more than 5 s to know whether there is a conflict; after 5 s more, limits are named that may not be needed.
-    """
-    if _feasible(n, limits):
-        return []
-    needed, end = [], monotonic() + _SECONDS
-    for member in members:
-        relaxed = limits.without(member)
-        if monotonic() > end or _perhaps_feasible(n, relaxed):
-            needed.append(member)
-        else:
-            limits = relaxed
-    return needed
 
 
 def arcs(D: F64, column: I64) -> F64:
@@ -156,32 +132,11 @@ def _columns(D: F64, choice: I64, limits: Limits) -> _Columns:
     rest = D[others]
     other = others[rest.argmin(axis=0)] if len(others) else np.zeros(n, dtype=np.int64)
     least = rest.min(axis=0, initial=np.inf)
-    return _Columns(np.vstack([least, D[actions]]), _collapsed(n, limits, held), column[choice], actions, other)
-
-
-def _collapsed(n: int, limits: Limits, held: np.ndarray) -> Limits:
-    """The limits by column."""
     lower = np.concatenate(([0], limits.lower[held]))
     upper = np.concatenate(([0 if held.all() else n], np.minimum(limits.upper[held], n)))
     uses = np.hstack([np.zeros((len(limits.most), 1)), limits.uses[:, held]])
-    return Limits(lower, upper, uses, limits.most)
-
-
-def _feasible(n: int, limits: Limits) -> bool:
-    held = (limits.lower > 0) | (limits.upper < n) | limits.uses.any(axis=0)
-    columns = _collapsed(n, limits, held)
-    if (columns.lower > columns.upper).any() or not columns.lower.sum() <= n <= columns.upper.sum():
-        return False
-    if np.isinf(limits.most).all():
-        return True
-    return _solvers().counts_within(n, columns) is not None
-
-
-def _perhaps_feasible(n: int, limits: Limits) -> bool:
-    try:
-        return _feasible(n, limits)
-    except TimeoutError:
-        return True
+    by_column = Limits(lower, upper, uses, limits.most)
+    return _Columns(np.vstack([least, D[actions]]), by_column, column[choice], actions, other)
 
 
 def _transport(D: F64, column: I64, limits: Limits) -> Limited:

@@ -9,7 +9,6 @@ import numpy as np
 
 from app.decisions.benefit import decide
 from app.decisions.rules import cost_blind
-from app.errors import Invalid
 
 _BINS = 15
 _SUREST = np.finfo(np.float64).eps
@@ -30,12 +29,9 @@ def holdout_metrics(
     - with benefits (K, A): `benefit` per row of deciding by expected benefit, and `cost_blind_benefit`, of the action
       for the most probable class (see `cost_blind`).
 
-    Raises Invalid without rows. O(n log n K).
+    There is at least one row. O(n log n K).
     """
-    n = len(P)
-    if n == 0:
-        raise Invalid.at("", "metrics need at least one hold-out row")
-    chosen = P.argmax(axis=1)
+    n, chosen = len(P), P.argmax(axis=1)
     found: dict[str, Any] = {
         "rows": n,
         "accuracy": float((chosen == codes).mean()),
@@ -57,10 +53,8 @@ def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     - `rows`; `mse`: mean squared error, `rmse`: its root, `mae`: mean absolute error, in the label's units;
     - `r2`: the share of the variance of y that is explained, 1 at best; None if y is constant.
 
-    Raises Invalid without rows. O(n).
+    There is at least one row. O(n).
     """
-    if len(y) == 0:
-        raise Invalid.at("", "metrics need at least one hold-out row")
     errors = predicted - y
     mse, variance = float(np.square(errors).mean()), float(np.var(y))
     return {
@@ -133,10 +127,8 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
       that of a label without a row is None and in no mean;
     - `per_label`: by label, `rows` that have it, `predicted`, `correct`, `f1` and the four probability metrics.
 
-    Raises Invalid without rows. O(n L log n).
+    There is at least one row. O(n L log n).
     """
-    if len(P) == 0:
-        raise Invalid.at("", "metrics need at least one hold-out row")
     truth, chosen = Y.astype(bool), P > 0.5
     right = truth & chosen
     own = [_probability_figures(P[:, j], truth[:, j]) for j in range(P.shape[1])]

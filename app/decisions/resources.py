@@ -22,10 +22,12 @@ from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, mi
 
 from app.arrays import F64, I32, I64
 from app.compiled import kernel
-from app.decisions.limits import Limited, Limits, arcs, distances
+from app.decisions.limits import UNMET, Limited, Limits, arcs, distances
+from app.errors import Invalid
 
 _SECONDS = 10.0
 _TIME_LIMIT = 1  # a status of SciPy's milp
+_NOT_FOUND = "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
 _SIZE = 1e3  # of the largest coefficient: HiGHS takes 1e-6 for nothing
 _SMALL = 2e-9  # of the largest use of a resource
 _MAX_PRICES = 300  # price vectors to evaluate
@@ -36,28 +38,29 @@ _EXACT = 1e-8  # of the largest price: a smaller gap is rounding
 _MAX_RATIO = 1e7  # of a plane's prices to those of the linear program; steeper ones are for counts far from the best
 
 
-def counts_within(n: int, limits: Limits, near: I64 | None = None) -> I64 | None:
-    """Counts of the columns, int (m,), that sum to n and are within the limits, and nearest to `near` (m,) in sum; None
-    where there are none. Raises TimeoutError where that is not known within 5 s.
+def counts_within(n: int, limits: Limits, near: I64) -> I64:
+    """Counts of the columns, int (m,), that sum to n and are within the limits, and nearest to `near` (m,) in sum.
+    Raises Invalid where there are none, or none is found within 5 s.
     """
     m, one = len(limits.lower), np.ones(len(limits.lower))
-    origin = limits.lower if near is None else near
     apart = np.vstack([np.hstack([np.eye(m), -np.eye(m)]), np.hstack([-np.eye(m), -np.eye(m)])])
     sums = LinearConstraint(np.append(one, 0 * one), n, n)
     solved = milp(
-        np.append(0 * one, 0 * one if near is None else one),
+        np.append(0 * one, one),
         integrality=np.append(one, 0 * one),
         bounds=Bounds(np.append(limits.lower, 0 * one), np.append(limits.upper, np.full(m, np.inf))),
-        constraints=[sums, _within(limits, n, m), LinearConstraint(apart, -np.inf, np.append(origin, -origin))],
+        constraints=[sums, _within(limits, n, m), LinearConstraint(apart, -np.inf, np.append(near, -near))],
         options={"time_limit": _SECONDS / 2},
     )
-    if solved.x is None and solved.status == _TIME_LIMIT:
-        raise TimeoutError
-    return None if solved.x is None else np.rint(solved.x[:m]).astype(np.int64)
+    if solved.x is None:
+        slow = solved.status == _TIME_LIMIT
+        raise Invalid.at("/resources", _NOT_FOUND if slow else UNMET.format(n=n))
+    counts: I64 = np.rint(solved.x[:m]).astype(np.int64)
+    return counts
 
 
 def allocate(D: F64, limits: Limits, start: Limited) -> Limited:
-    """The columns of rows with losses D (m, n) that lose least within feasible limits, from the best ones, `start`,
+    """The columns of rows with losses D (m, n) that lose least within limits, from the best ones, `start`,
     within the limits on counts alone.
 
     Exact, with a gap of 0, where the integer program proves it in time; `_WORK` bounds the rounds, so that the result
@@ -85,9 +88,7 @@ class _Search:
         counts = np.bincount(start.choice, minlength=len(D))
         self._mixed, self._mean = [(_total(D, start.choice), counts)], counts.astype(np.float64)
         self._column, self._loss, self._counts = start.choice, np.inf, counts
-        allowed = counts_within(D.shape[1], limits, counts)
-        if allowed is not None:
-            self._evaluate(allowed)
+        self._evaluate(counts_within(D.shape[1], limits, counts))
         if not np.isfinite(self._loss):
             raise ArithmeticError("no decisions within limits that are feasible")
         self._mixed.append((self._loss, self._counts))

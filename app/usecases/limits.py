@@ -11,14 +11,12 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 
 from app.decisions.benefit import Decision
-from app.decisions.limits import Limited, Limits, Member, conflict, decide_within
-from app.errors import Flaw, Invalid, pointer, reject, unknown
-from app.text import some_of
+from app.decisions.limits import Limited, Limits, decide_within
+from app.errors import Flaw, pointer, reject, unknown
 from app.usecases.fields import Number, Text, WireModel, few
 
 MAX_LIMITS = 100  # limits and resources
 _MAX_ACTIONS = 50  # with limits; the work grows with their square
-_MAX_NAMED = 20  # limits, in a message
 _MOST = 10**9  # of a count; a batch has fewer instances
 _LARGEST = 1e150  # of a resource: products with counts stay far from overflow
 _DIGITS = 12  # of what is used of a resource: the rest is rounding
@@ -92,16 +90,13 @@ class LimitAnswer(BaseModel):
 
 @dataclass(frozen=True)
 class _Entry:
-    """One limit: its place in the request, and the answer's fields but for what is used and its price."""
+    """One limit: the field of Limits, its place there, and the answer's fields but for what is used and its price."""
 
-    member: Member
-    place: str
+    field: str
+    place: int
     name: str
     bound: str
     value: float
-
-    def __str__(self) -> str:
-        return f"{self.name!r} {self.bound.replace('_', ' ')} {self.value:g}"
 
 
 def decide_within_limits(
@@ -117,17 +112,11 @@ def decide_within_limits(
     entries = list(_entries(counted, resources, names))
     limits = Limits.none(len(names), len(resources))
     for entry in entries:
-        field, place = entry.member
-        getattr(limits, field)[place] = entry.value
+        getattr(limits, entry.field)[entry.place] = entry.value
     for r, resource in enumerate(resources):
         for name, use in resource.use.items():
             limits.uses[r, names.index(name)] = use
-    try:
-        _check_feasible(len(P), limits, entries)
-        found = decide_within(P, B, decision.choice, limits)
-    except TimeoutError as error:
-        message = "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
-        raise Invalid.at("/resources", message) from error
+    found = decide_within(P, B, decision.choice, limits)
     counts = np.bincount(found.choice, minlength=len(names))
     rows = np.arange(len(P))
     return found.choice, {
@@ -168,22 +157,14 @@ def _entries(
         a = names.index(name)
         for field, bound, value in (("lower", "at_least", limit.at_least), ("upper", "at_most", limit.at_most)):
             if value is not None:
-                yield _Entry((field, a), pointer("limits", name), name, bound, value)
+                yield _Entry(field, a, name, bound, value)
     for r, resource in enumerate(resources):
-        yield _Entry(("most", r), pointer("resources", r), resource.name, "at_most", resource.at_most)
-
-
-def _check_feasible(n: int, limits: Limits, entries: Sequence[_Entry]) -> None:
-    by_member = {entry.member: entry for entry in entries}
-    if needed := [by_member[member] for member in conflict(n, limits, by_member)]:
-        named = some_of([str(entry) for entry in needed], _MAX_NAMED)
-        alone = "this limit" if len(needed) == 1 else "these limits together"
-        raise Invalid.at(needed[0].place, f"decisions for {n} instances cannot meet {alone}: {named}; change one")
+        yield _Entry("most", r, resource.name, "at_most", resource.at_most)
 
 
 def _described(entry: _Entry, found: Limited, limits: Limits, counts: np.ndarray) -> dict[str, Any]:
-    field, place = entry.member
-    price = float(getattr(found, field)[place])
-    used = float(f"{limits.uses[place] @ counts:.{_DIGITS}g}") if field == "most" else int(counts[place])
+    place, of_resource = entry.place, entry.field == "most"
+    price = float(getattr(found, entry.field)[place])
+    used = float(f"{limits.uses[place] @ counts:.{_DIGITS}g}") if of_resource else int(counts[place])
     shadow_price = price if math.isfinite(price) else None
     return {"name": entry.name, "used": used, entry.bound: entry.value, "shadow_price": shadow_price}

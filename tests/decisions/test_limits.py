@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.decisions.benefit import decide, regrets
-from app.decisions.limits import Limits, conflict, decide_within, move_first
+from app.decisions.limits import Limits, decide_within, move_first
+from app.errors import Invalid
 from tests.reference import limits as twin
 
 SIZES = [(n, A) for n in range(1, 6) for A in range(1, 5)]
@@ -35,13 +36,22 @@ def problem(rng, n, A, *, resources, tied=False):
     return P, B, limits
 
 
+def decided(P, B, limits):
+    """The expected benefits and what was decided; None where the limits cannot be met."""
+    decision = decide(P, B)
+    try:
+        return decision.expected_benefits, decide_within(P, B, decision.choice, limits)
+    except Invalid:
+        return None
+
+
 def feasible_problem(rng, largest, **options):
-    """Its number of rows, and the first problem whose limits can be met."""
+    """The first problem whose limits can be met, and what was decided."""
     while True:
         n, A = int(rng.integers(3, largest)), int(rng.integers(2, 7))
-        found = problem(rng, n, A, **{"resources": 0, **options})
-        if not conflict(n, found[2], members(found[2])):
-            return n, found
+        one = problem(rng, n, A, **{"resources": 0, **options})
+        if found := decided(*one):
+            return one, *found
 
 
 def total(V, choice):
@@ -60,15 +70,14 @@ def test_small_batches_earn_what_the_best_of_all_decisions_earn(n, A, resources)
     rng = np.random.default_rng([n, A, resources])
     for trial in range(34):
         P, B, limits = problem(rng, n, A, resources=resources, tied=trial % 3 == 0)
-        decision = decide(P, B)
-        best = twin.best_total(decision.expected_benefits, *limits)
-        needed = conflict(n, limits, members(limits))
-        assert bool(needed) == np.isneginf(best)
-        if needed:
+        answer = decided(P, B, limits)
+        best = twin.best_total(decide(P, B).expected_benefits, *limits)
+        assert (answer is None) == np.isneginf(best)
+        if answer is None:
             continue
-        found = decide_within(P, B, decision.choice, limits)
+        V, found = answer
         check_within(found.choice, limits)
-        assert total(decision.expected_benefits, found.choice) == pytest.approx(best, abs=1e-9)
+        assert total(V, found.choice) == pytest.approx(best, abs=1e-9)
         assert found.gap == 0.0
 
 
@@ -78,14 +87,12 @@ def test_larger_batches_earn_what_the_whole_integer_program_earns(seed):
     """200 problems."""
     rng = np.random.default_rng(seed)
     for trial in range(20):
-        _, (P, B, limits) = feasible_problem(rng, 120, resources=trial % 3)
-        decision = decide(P, B)
-        found = decide_within(P, B, decision.choice, limits)
+        (_, _, limits), V, found = feasible_problem(rng, 120, resources=trial % 3)
         check_within(found.choice, limits)
-        other = twin.solved(decision.expected_benefits, *limits)
+        other = twin.solved(V, *limits)
         assert other.status == 0
         assert found.gap == 0.0
-        assert total(decision.expected_benefits, found.choice) == pytest.approx(-other.fun / 1e3, abs=1e-8)
+        assert total(V, found.choice) == pytest.approx(-other.fun / 1e3, abs=1e-8)
 
 
 def with_one_more(limits, member):
@@ -98,18 +105,14 @@ def with_one_more(limits, member):
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("tied", [False, True])
 def test_shadow_prices_are_what_one_more_unit_earns(seed, tied):
-    n, (P, B, limits) = feasible_problem(np.random.default_rng(seed), 40, tied=tied)
-    decision = decide(P, B)
-    found = decide_within(P, B, decision.choice, limits)
-    earned = total(decision.expected_benefits, found.choice)
+    (P, B, limits), V, found = feasible_problem(np.random.default_rng(seed), 40, tied=tied)
     for member in members(limits):
-        more = with_one_more(limits, member)
+        again = decided(P, B, with_one_more(limits, member))
         price = getattr(found, member[0])[member[1]]
-        if conflict(n, more, members(more)):
+        if again is None:
             assert np.isnan(price)
-            continue
-        again = decide_within(P, B, decision.choice, more)
-        assert price == pytest.approx(total(decision.expected_benefits, again.choice) - earned, abs=1e-9), member
+        else:
+            assert price == pytest.approx(total(V, again[1].choice) - total(V, found.choice), abs=1e-9), member
 
 
 def scarce(seed, n=80):
@@ -157,37 +160,6 @@ def test_a_batch_too_large_for_proof_still_has_a_bound(monkeypatch):
     assert max(gaps) > 0
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_conflict_is_minimal(seed):
-    """Without any one of its limits the others can be met."""
-    rng = np.random.default_rng(seed)
-    n, A = int(rng.integers(1, 8)), int(rng.integers(1, 5))
-    _, _, limits = problem(rng, n, A, resources=seed % 3)
-    limits.lower[0] = n // 2 + 1
-    for a in range(A):
-        limits.upper[a] = max(limits.upper[a] % (n + 1), limits.lower[a])
-    needed = conflict(n, limits, members(limits))
-    for member in members(limits):
-        if member not in needed:
-            limits = limits.without(member)
-    assert bool(needed) == bool(conflict(n, limits, members(limits)))
-    for member in needed:
-        assert not conflict(n, limits.without(member), members(limits)), (member, needed)
-
-
-def test_a_conflict_that_is_not_found_in_time_is_not_taken_for_one(monkeypatch):
-    from app.decisions import resources  # noqa: PLC0415
-
-    limits = Limits.none(2, 1)
-    limits.uses[0], limits.most[0], limits.lower[1] = [1, 2], 5, 2
-    assert conflict(4, limits, members(limits)) == [("lower", 1), ("most", 0)]
-    monkeypatch.setattr(resources, "milp", lambda *_, **__: resources.OptimizeResult(x=None, status=1))
-    with pytest.raises(TimeoutError):
-        conflict(4, limits, members(limits))
-    limits.lower[1] = 9
-    assert conflict(4, limits, [("most", 0), *members(limits)[:-1]]) == [("lower", 1)]
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_a_single_limit_takes_the_same_rows_as_the_assignment(seed):
     """The shorter way for one limit, and the compiled one."""
@@ -223,7 +195,7 @@ def test_limits_that_do_not_bind_change_nothing(seed):
     counts = np.bincount(decision.choice, minlength=4)
     limits = Limits.none(4, 1)
     limits.lower[:], limits.upper[:], limits.uses[:], limits.most[:] = counts // 2, counts, 1.5, 45
-    for each in (limits, limits.without(("most", 0))._replace(uses=np.zeros((0, 4)), most=np.zeros(0))):
+    for each in (limits, limits._replace(uses=np.zeros((0, 4)), most=np.zeros(0))):
         found = decide_within(P, B, decision.choice, each)
         assert found.choice.tolist() == decision.choice.tolist()
 
@@ -261,4 +233,4 @@ def test_no_rows_have_no_decisions():
     none = np.zeros(0, dtype=np.int64)
     assert len(decide_within(np.zeros((0, 2)), np.eye(2), none, limits).choice) == 0
     limits.lower[1] = 1
-    assert conflict(0, limits, [("lower", 1), ("upper", 1), ("most", 0)]) == [("lower", 1)]
+    assert decided(np.zeros((0, 2)), np.eye(2), limits) is None

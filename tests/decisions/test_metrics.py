@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
-from app.errors import Invalid
 from tests.reference.learners import area_under_curve, calibration_error
 
 
@@ -131,16 +130,3 @@ def test_a_label_that_the_hold_out_lacks_leaves_no_hole(second):
     assert found["auc"] == 1
     assert multilabel_metrics(P[1:], Y[1:], [1, 2])["auc"] is None
     json.dumps(found, allow_nan=False)
-
-
-@pytest.mark.parametrize(
-    ("metrics_of", "of_nothing"),
-    [
-        (holdout_metrics, (np.empty((0, 2)), np.empty(0, dtype=int), [0, 1])),
-        (multilabel_metrics, (np.empty((0, 2)), np.empty((0, 2)), ["a", "b"])),
-        (regression_metrics, (np.empty(0), np.empty(0))),
-    ],
-)
-def test_no_rows_are_refused(metrics_of, of_nothing):
-    with pytest.raises(Invalid):
-        metrics_of(*of_nothing)
