@@ -48,7 +48,7 @@ _log = structlog.get_logger("payoff")
 def make_worker(settings: Settings, ports: Ports) -> Worker:
     """A worker that runs jobs in processes of their own."""
     check_installed(settings.dask)
-    Poller("upkeep", partial(keep_up, settings), _UPKEEP_SECONDS, at_once=True).start()
+    Poller("upkeep", partial(keep_up, settings), _UPKEEP_SECONDS).start()
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
     )

@@ -1,4 +1,4 @@
-"""What all lists share: pages, with the opaque tokens that name where the next page begins, and patterns of names.
+"""What all lists share: pages, with the tokens that name where the next page begins, and patterns of names.
 
 A pattern such as `heart-*` means the same in memory and in SQL: `*` is any text and `?` any character.
 """
@@ -6,7 +6,6 @@ A pattern such as `heart-*` means the same in memory and in SQL: `*` is any text
 from __future__ import annotations
 
 import re
-from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -23,30 +22,17 @@ _PATTERN = re.compile(r"[a-z0-9_*?-]{1,64}")
 def page_of(found: Sequence[T], size: int, place: Callable[[T], object]) -> tuple[list[T], str | None]:
     """The first `size` of what was found, and the token of the next page; None where nothing more was found.
 
-    `place` is what `place_of` returns for the token: the text that identifies an item in the order of the list.
+    `place` returns what identifies an item in the order of the list: of the last one it is the token.
     """
     page = list(found[:size])
-    return page, _token(str(place(page[-1]))) if len(found) > size else None
+    return page, str(place(page[-1])) if len(found) > size else None
 
 
 def place_of(token: str | None, form: str) -> str | None:
-    """The place where the page before ended; None for the first page. Invalid where the token is not from a page.
-
-    `form` is a regular expression for places of this list.
-    """
-    if token is None:
-        return None
-    try:
-        place = b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode()
-    except ValueError:  # not base64, or not UTF-8
-        place = ""
-    if not re.fullmatch(form, place) or _token(place) != token:
+    """The place where the page before ended; None for the first page. Invalid where it has not the `form` of places."""
+    if token is not None and not re.fullmatch(form, token):
         raise Invalid.at("/page_token", "invalid page_token: send the next_page_token of an earlier answer")
-    return place
-
-
-def _token(place: str) -> str:
-    return urlsafe_b64encode(place.encode()).decode().rstrip("=")
+    return token
 
 
 def is_pattern(text: str) -> bool:

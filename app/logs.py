@@ -25,7 +25,7 @@ def configure(level: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _where,
+        structlog.processors.ExceptionRenderer(lambda info: trace_of(info[1])),  # its text may quote the request
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -49,18 +49,6 @@ def configure(level: str) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = name != "uvicorn.access"  # the service writes a line for each request
-
-
-def _where(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Render an exception as its trace and class: its text may quote the request."""
-    error = line.pop("exc_info", None)
-    if error is True:
-        error = sys.exc_info()
-    if isinstance(error, tuple):
-        error = error[1]
-    if isinstance(error, BaseException):
-        line["exception"] = trace_of(error)
-    return line
 
 
 def _log_thread_error(ended: threading.ExceptHookArgs) -> None:

@@ -6,9 +6,8 @@ Dashboards and alerts depend on the names; docs/how-to/operation.md lists them, 
 from __future__ import annotations
 
 import platform
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from functools import cache
 from time import monotonic
 
 import structlog
@@ -21,7 +20,7 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -38,48 +37,32 @@ _without_creation_times()  # they would double the number of series
 _log = structlog.get_logger("payoff")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_BUCKET_NAMES = (*map(str, map(float, _REQUEST_BUCKETS)), "+Inf")
 _JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
 _MAX_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
 
 
-class RequestMetrics(Collector):
-    """What the service counts of its requests, those answered in plain lists: only the event loop counts them, and
-    prometheus_client's own histogram takes .5 µs more for each.
-    """
+class RequestMetrics:
+    """What the service counts of its requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._answered: dict[tuple[str, str, int], list[float]] = {}  # how many in each bucket, and their seconds
-        registry.register(self)
+        took = "Time from a request's head to its answer's end"
+        labels = ("method", "route", "status")
+        times = Histogram("payoff_request_seconds", took, labels, buckets=_REQUEST_BUCKETS, registry=registry)
+        self._timed = cache(times.labels)  # which would take 3 µs for each request
         self._decisions = Counter(
             "payoff_decisions", "Instances that /predict decided", ("model", "version"), registry=registry
         )
-        self._by_model: dict[tuple[str, int], Counter] = {}
+        self._decided = cache(self._counter_of)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        key = (method if method in _METHODS else "other", route, status)
-        times = self._answered.get(key)
-        if times is None:
-            times = self._answered[key] = [0.0] * (len(_REQUEST_BUCKETS) + 2)
-        times[bisect_left(_REQUEST_BUCKETS, seconds)] += 1.0
-        times[-1] += seconds
-
-    def collect(self) -> Iterator[Metric]:
-        took = "Time from a request's head to its answer's end"
-        answered = HistogramMetricFamily("payoff_request_seconds", took, labels=("method", "route", "status"))
-        for (method, route, status), (*counts, total) in self._answered.copy().items():
-            buckets = list(zip(_BUCKET_NAMES, accumulate(counts), strict=True))
-            answered.add_metric((method, route, str(status)), buckets, total)
-        yield answered
+        self._timed(method if method in _METHODS else "other", route, status).observe(seconds)
 
     def decided(self, name: str, version: int, instances: int) -> None:
-        child = self._by_model.get((name, version))
-        if child is None:
-            few = len(self._by_model) < _MAX_MODELS
-            child = self._decisions.labels(*((name, str(version)) if few else ("other", "")))
-            if few:
-                self._by_model[name, version] = child
-        child.inc(instances)
+        self._decided(name, version).inc(instances)
+
+    def _counter_of(self, name: str, version: int) -> Counter:
+        few = self._decided.cache_info().currsize < _MAX_MODELS
+        return self._decisions.labels(*((name, version) if few else ("other", "")))
 
 
 class JobMetrics:

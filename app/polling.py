@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
@@ -17,25 +16,20 @@ from app.errors import PayoffError
 
 _SECONDS = 0.5  # half of the second within which every process sees a change
 _LATE_SECONDS = 10.0  # after the last look; a look at a database that hangs ends sooner
-_AWAY = (SQLAlchemyError, PayoffError, OSError)
-_NOTHING = object()
 
 log = logging.getLogger(__name__)
 
 
 class Poller:
-    """Calls `look` every `seconds` between `start` and `stop`, the first time `at_once` or after `seconds`.
+    """Calls `look` at once and then every `seconds` between `start` and `stop`.
 
     An error that `look` does not handle is logged, and the next look follows: whoever relies on it must not go blind.
     """
 
-    def __init__(
-        self, name: str, look: Callable[[], None], seconds: float = _SECONDS, *, at_once: bool = False
-    ) -> None:
+    def __init__(self, name: str, look: Callable[[], None], seconds: float = _SECONDS) -> None:
         self._name = name
         self._look = look
         self._seconds = seconds
-        self._at_once = at_once
         self._awake = Event()
         self._stopped = Event()
         self._thread: Thread | None = None
@@ -61,44 +55,16 @@ class Poller:
             self._thread.join()
 
     def _run(self) -> None:
-        if self._at_once:
-            self._try()
-        while not self._is_stopped():
-            self._try()
-
-    def _try(self) -> None:
-        try:
-            self._look()
-        except Exception:  # whatever it is, the next look may succeed
-            with suppress(Exception):  # a line that cannot be written ends no loop
+        while not self._stopped.is_set():
+            try:
+                self._look()
+            except Exception:  # whatever it is, the next look may succeed
                 log.exception("unexpected error in the thread %r, which goes on", self._name)
-
-    def _is_stopped(self) -> bool:
-        """After `seconds`, or as soon as it is woken or stopped."""
-        self._awake.wait(self._seconds)
-        self._awake.clear()
-        return self._stopped.is_set()
+            self._awake.wait(self._seconds)
+            self._awake.clear()
 
 
-@dataclass(eq=False)
-class _Follower:
-    """One who follows; what goes wrong with it is logged once, and is no matter of the others."""
-
-    ask: Callable[[Connection], Any]
-    tell: Callable[[Any], None]
-    failed: bool = False
-
-    def call(self, passed: tuple[type[Exception], ...], function: Callable[[Any], Any], argument: Any) -> Any:
-        """What the function returns; nothing where it raises an error that is not to be passed on."""
-        try:
-            return function(argument)
-        except passed:
-            raise
-        except Exception:
-            if not self.failed:
-                log.exception("a change cannot be used, what was known before it stays")
-            self.failed = True
-            return _NOTHING
+Follower = tuple[Callable[[Connection], Any], Callable[[Any], None]]
 
 
 class Changes:
@@ -110,7 +76,7 @@ class Changes:
 
     def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._reading = reading
-        self._followers: tuple[_Follower, ...] = ()
+        self._followers: tuple[Follower, ...] = ()
         self._poller = Poller("changes", self._look)
         self._away = False
         self._looked = monotonic()
@@ -128,7 +94,7 @@ class Changes:
         `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is not called while the
         database does not answer.
         """
-        follower = _Follower(ask, tell)
+        follower = (ask, tell)
         first = not self._followers
         self._followers += (follower,)
         if first:
@@ -142,7 +108,7 @@ class Changes:
             self._overtaken += 1
             tell()
 
-    def _leave(self, follower: _Follower) -> None:
+    def _leave(self, follower: Follower) -> None:
         self._followers = tuple(other for other in self._followers if other is not follower)
         if not self._followers:
             self._poller.stop()
@@ -154,15 +120,17 @@ class Changes:
         overtaken = self._overtaken
         try:
             with self._reading() as connection:
-                found = [follower.call(_AWAY, follower.ask, connection) for follower in followers]
-        except _AWAY as error:
+                found = [ask(connection) for ask, _ in followers]
+        except (SQLAlchemyError, PayoffError, OSError) as error:
             if not self._away:
                 log.warning("changes of keys and models cannot be read, the last view of them stays: %s", error)
             self._away = True
         else:
             self._away = False
             with self._telling:
-                for follower, answer in zip(followers, found, strict=True) if overtaken == self._overtaken else ():
-                    if answer is not _NOTHING and follower.call((), follower.tell, answer) is not _NOTHING:
-                        follower.failed = False
+                for (_, tell), answer in zip(followers, found, strict=True) if overtaken == self._overtaken else ():
+                    try:
+                        tell(answer)
+                    except Exception:  # what goes wrong with one follower is no matter of the others
+                        log.exception("a change cannot be used, what was known before it stays")
         self._looked = monotonic()

@@ -1,26 +1,136 @@
-"""Threads that look again and again."""
+"""Threads that look again and again, and what other processes change, told to all who follow it."""
 
-from threading import Event
+import threading
+from contextlib import contextmanager
 
-from app import polling
-from app.polling import Poller
+import pytest
+from sqlalchemy import event, text
+
+from app.database import Database
+from app.errors import Unavailable
+from app.polling import Changes, Poller
+from tests.jobs.waiting import SOON, eventually
 
 
-def test_neither_a_look_nor_a_log_that_fails_ends_the_thread(monkeypatch):
-    looks, twice = [], Event()
+@pytest.fixture
+def database(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
+    with database.writing() as connection:
+        connection.execute(text("CREATE TABLE one (number INTEGER)"))
+        connection.execute(text("INSERT INTO one VALUES (1)"))
+    yield database
+    database.close()
+
+
+def number(connection):
+    return connection.execute(text("SELECT number FROM one")).scalar_one()
+
+
+def change(database):
+    with database.writing() as connection:
+        connection.execute(text("UPDATE one SET number = 2"))
+
+
+def test_a_look_that_fails_does_not_end_the_thread():
+    looks = []
 
     def look():
         looks.append(1)
-        if len(looks) > 1:
-            twice.set()
         raise RuntimeError("broken")
 
-    def fail(*_arguments):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(polling.logging.getLogger(polling.__name__), "exception", fail)
     poller = Poller("test", look, 0.01)
     poller.start()
-    assert twice.wait(10)
+    eventually(lambda: len(looks) > 1, SOON)
     assert poller.alive
     poller.stop()
+
+
+def test_each_follower_is_told_in_one_transaction_until_it_leaves(database):
+    begun, told = [], ([], [])
+    event.listen(database.engine, "begin", lambda _connection: begun.append(threading.current_thread().name))
+    ends = [database.changes.follow(number, each.append) for each in told]
+    change(database)
+
+    eventually(lambda: all(each and each[-1] == 2 for each in told), SOON)
+    ends[0]()
+    first, second = map(len, told)
+    eventually(lambda: len(told[1]) > second + 1, SOON)
+    ends[1]()
+
+    assert len(told[0]) <= first + 1  # a look may have been under way
+    assert begun.count("changes") <= len(told[1]) + 1
+
+
+def test_what_was_found_before_a_change_of_this_process_is_told_nobody(database):
+    told, asked, changed = [], threading.Event(), threading.Event()
+
+    def ask(connection):
+        found = number(connection)
+        if not changed.is_set():
+            asked.set()
+            changed.wait(SOON)
+        return found
+
+    end = database.changes.follow(ask, told.append)
+    assert asked.wait(SOON)  # and has found the old number
+    change(database)
+    database.changes.overtake(lambda: told.append(2))
+    changed.set()
+
+    eventually(lambda: len(told) > 2, SOON)
+    end()
+    assert set(told) == {2}
+
+
+def test_nobody_is_told_anything_while_the_database_does_not_answer(database, caplog):
+    told, away = [], [True]
+
+    @contextmanager
+    def reading():
+        if away:
+            raise Unavailable("away")
+        with database.reading() as connection:
+            yield connection
+
+    end = Changes(reading).follow(number, told.append)
+    eventually(lambda: "the last view of them stays" in caplog.text, SOON)
+    assert told == []
+
+    away.clear()
+    eventually(lambda: told, SOON)
+    end()
+
+    assert caplog.text.count("the last view of them stays") == 1
+
+
+def test_a_follower_that_fails_keeps_nothing_from_the_others(database):
+    def fail(_value):
+        raise RuntimeError("odd")
+
+    told = []
+    ends = [database.changes.follow(number, tell) for tell in (fail, told.append)]
+    change(database)
+
+    eventually(lambda: 2 in told, SOON)
+    for end in ends:
+        end()
+
+
+def test_it_is_late_if_no_look_ends_for_long(database, monkeypatch):
+    changes, asked, answered = database.changes, threading.Event(), threading.Event()
+    assert not changes.late
+
+    def hang(_connection):
+        asked.set()
+        answered.wait(SOON)
+
+    end = changes.follow(hang, lambda _: None)
+    assert asked.wait(SOON)
+    assert not changes.late
+    monkeypatch.setattr("app.polling._LATE_SECONDS", -1)
+    late = changes.late
+    answered.set()
+    end()
+
+    assert late
+    assert not changes.late

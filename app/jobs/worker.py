@@ -58,7 +58,7 @@ class Worker:
         self._running: list[Attempt] = []
         self._check_in_at = 0.0
         self._turned_at = -math.inf
-        self._poller = Poller(self.name, self._turn, _IDLE_SECONDS, at_once=True)
+        self._poller = Poller(self.name, self._turn, _IDLE_SECONDS)
 
     @property
     def problem(self) -> str:

@@ -33,7 +33,7 @@ class Preloader:
         self._seen = Snapshot()
         self.tried: dict[Key, str] = {}
         """Current versions, with the reason where one could not be loaded."""
-        self._poller = Poller("models", self.look, at_once=True)
+        self._poller = Poller("models", self.look)
         self.awaited: Sequence[Key] = ()
         """Current versions that are not loaded yet."""
         self.complete = False
