@@ -90,7 +90,7 @@ function explained(answer, found, words, missing) {
   const decision = answer.decisions?.[0];
   const why = answer.explanations?.[0];
   return h("div", null, h("p", { class: "decision" }, Array.isArray(decision) ? decision.join(", ") : String(decision)),
-    why ? h("p", null, reason(why, decision)) : null,
+    why ? h("p", null, why.sentence) : null,
     missing ? h("p", null, `${missing} of ${found.features.length} values are missing.`) : null,
     words ? h("small", null, `Decided with ${words}`) : null,
     answer.expected_benefits ? table("Expected benefit of each action", ["action", "benefit"],
@@ -100,19 +100,6 @@ function explained(answer, found, words, missing) {
     why?.contributions ? contributions(why) : null, warned(answer.warnings),
     answer.model.version === found.version ? null
       : h("p", { role: "alert" }, `Version ${answer.model.version} decided, not version ${found.version} as on this page: load it again.`));
-}
-
-/** @param {any} why @param {string} decision */
-function reason(why, decision) {
-  const words = [];
-  const { runner_up: next, flips_at: flips, matrix_flip: flip } = why;
-  if (next !== null && next !== undefined) words.push(`${short(why.margin)} more than ${next}, the next best.`);
-  if (flips) {
-    const at = Object.entries(flips.probabilities).map(([name, p]) => `${name} ${short(/** @type {number} */ (p), 3)}`);
-    words.push(`${flips.action} earns as much as ${decision} at ${at.join(", ")}.`);
-  }
-  if (flip) words.push(`So it does if the benefit of ${flip.action} for ${flip.class} changes by ${short(flip.change, 3)}.`);
-  return words.join(" ");
 }
 
 /** @param {unknown[]} classes @param {number[]} values */

@@ -53,7 +53,7 @@ class Prepared:
     """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked, kept for the next request.
 
     `actions` name its columns; they are the classes where it is not `is_named`. `best` are the actions that were best
-    for the classes in training.
+    for the classes in training, `like_costs` is what the request's own order of actions says.
     """
 
     benefits: np.ndarray
@@ -61,11 +61,12 @@ class Prepared:
     is_named: bool = True
     classes: Sequence[int | str] = ()
     best: Sequence[object] = ()
+    like_costs: Sequence[str] = ()
 
     @cached_property
     def warnings(self) -> list[str]:
         """What looks like a mistake in it."""
-        return oddities(self.benefits, self.actions, self.classes, self.best)
+        return oddities(self.benefits, self.actions, self.classes, self.best) or [*self.like_costs]
 
     @cached_property
     def notes(self) -> dict[str, Any]:
@@ -108,6 +109,19 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
         best = int(inferior.argmin())
         which = f"action {(actions[best] if actions is not None else best)!r}"
     return [f"{which} is at least as good as every other for every class: decisions do not depend on the data"]
+
+
+def like_costs(B: np.ndarray) -> list[str]:
+    """A warning where no benefit is negative, and each class earns least by the action in its own place.
+
+    B is (K, A) or (n, K, A), actions in the order in which the request has them. O(size).
+    """
+    if B.shape[-1] != B.shape[-2] or B.shape[-1] < 2 or (B < 0).any():
+        return []
+    own = np.diagonal(B, axis1=-2, axis2=-1)[..., None]
+    if ((own >= B).sum(axis=-1) > 1).any():
+        return []
+    return ["no benefit is negative, and in each row that of the same place is the least: are these costs?"]
 
 
 def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:

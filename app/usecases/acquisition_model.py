@@ -94,9 +94,9 @@ class AcquisitionModel:
         if stakes is None:
             refuse_actions(sent)
             return None
-        B, actions = stakes
+        B, actions, doubts = stakes
         check_few_actions(sent, B.shape[1])
-        return Prepared(B, actions or classes, actions is not None, classes)
+        return Prepared(B, actions or classes, actions is not None, classes, like_costs=doubts)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,

@@ -184,7 +184,7 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
     scores that the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises
     Invalid with the place for a matrix or priors that do not fit. O(n log n + n K A), and the bootstrap.
     """
-    B, actions = needed_matrix(sent, rows.classes)
+    B, actions, like_costs = needed_matrix(sent, rows.classes)
     y, corrected = rows.y, priors is not None
     shares = np.bincount(y, minlength=len(B)) / len(y)
     used, P = shares, rows.P
@@ -217,6 +217,7 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
         "warnings": [
             *warnings,
             *_backwards(rows),
+            *like_costs,
             *doubts(judged, rows.classes, bound, _ROW[rows.evaluation], actions),
             *_about(ranking, len(y)),
         ],

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
+from app.decisions.benefit import decide
 from app.decisions.explanations import flips
 from app.errors import Invalid, TooLarge
 from app.registry.loaded import Loaded
 
 _CELLS = 1_000_000  # rows times features times classes
+_EQUAL = 1e-12  # of two numbers, relatively: what rounding leaves
 
 
 class NearestFlip(BaseModel):
@@ -43,6 +46,7 @@ class ContributionTarget(BaseModel):
 class Explanation(BaseModel):
     """What would change a decision; by a model, also what the features contribute to it."""
 
+    sentence: str = Field(description="the decision, what the runner-up would earn less, and where another is better")
     runner_up: int | str
     margin: float = Field(description="expected benefit of the decision less that of the runner-up")
     flips_at: NearestFlip | None = Field(description="null where the decision is the same at all probabilities")
@@ -66,6 +70,7 @@ def explanations(
     if not len(P):
         return []
     found, names, documents = flips(P, B, choice), [str(name) for name in classes], []
+    expected = decide(P, B).expected_benefits
     for i, runner_up in enumerate(found.runner_up.tolist()):
         to = int(found.to[i])
         nearest = {"action": actions[to], "probabilities": dict(zip(names, found.point[i].tolist(), strict=True))}
@@ -74,8 +79,13 @@ def explanations(
             "action": actions[runner_up],
             "change": float(found.change[i]),
         }
+        earned, next_best = expected[i, [choice[i], runner_up]].tolist()
+        words = [f"{actions[choice[i]]}: {_amount(earned)} expected", _compared(actions[runner_up], earned, next_best)]
+        if to >= 0 and earned > next_best:
+            words.append(_beyond(actions[to], names, P[i], found.point[i]))
         documents.append(
             {
+                "sentence": "; ".join(words),
                 "runner_up": actions[runner_up],
                 "margin": float(found.margin[i]),
                 "flips_at": None if to < 0 else nearest,
@@ -83,6 +93,37 @@ def explanations(
             }
         )
     return documents
+
+
+def _amount(value: float) -> str:
+    """With cents, or where these would hide it with three digits."""
+    return f"{value:,.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
+
+
+def _compared(runner_up: object, earned: float, next_best: float) -> str:
+    if math.isclose(earned, next_best, rel_tol=_EQUAL):
+        return f"{runner_up} would earn as much"
+    return f"{runner_up} would earn {_amount(earned - next_best)} less"
+
+
+def _beyond(action: object, names: Sequence[str], p: np.ndarray, point: np.ndarray) -> str:
+    """Where another action becomes better, by the class whose probability has to change most; the last of equals, which
+    of two classes is the second.
+    """
+    change = np.abs(point - p)
+    k = int(np.flatnonzero(change >= change.max() * (1 - _EQUAL))[-1])
+    beyond = f"{'falls below' if point[k] < p[k] else 'rises above'} {_percent(point[k], p[k])}"
+    others = "" if len(names) == 2 else " and the others are as in flips_at"
+    return f"{action} becomes better if the probability of {names[k]} {beyond}{others}"
+
+
+def _percent(value: float, other: float) -> str:
+    """With as many digits as it takes to tell the value from the other, and from 100 %."""
+    for digits in (3, 6, 17):
+        text = f"{100 * value:.{digits}g}"
+        if text not in (f"{100 * other:.{digits}g}", "100"):
+            break
+    return f"{text} %"
 
 
 def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dict[str, Any]], list[str]]:

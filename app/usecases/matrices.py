@@ -15,7 +15,7 @@ from pydantic import Field
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.decisions.benefit import as_benefits, refused_benefit
+from app.decisions.benefit import as_benefits, like_costs, refused_benefit
 from app.errors import Conflict, Flaw, Invalid, NotFound, below, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
@@ -32,7 +32,9 @@ class MatrixFields(WireModel):
     """A request with a benefit matrix, in `benefits` or `cost_matrix`, and the `actions` of its columns."""
 
     benefits: Matrix | None = Field(
-        default=None, description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
+        default=None,
+        description="a row per actual class, a column per action",
+        examples=[{"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
     )
     cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
@@ -76,15 +78,18 @@ class NamedMatrixFields(MatrixFields):
     benefits: NamedMatrix | None = Field(
         default=None,
         description="a row per actual class, a column per action; or the name of a saved matrix",
-        examples=[[[0, -1], [-10, 5]]],
+        examples=[{"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
     )
 
 
 class Stakes(NamedTuple):
-    """Benefits, (K, A) or (n, K, A), and the names of the A columns; None where they were not named."""
+    """Benefits, (K, A) or (n, K, A), the names of the A columns, None where they were not named, and a warning where
+    benefits look as costs do.
+    """
 
     benefits: np.ndarray
     actions: Sequence[str] | None
+    like_costs: Sequence[str] = ()
 
 
 def read_matrix(
@@ -125,16 +130,19 @@ def read_matrix(
             B = as_benefits(value, len(names), n_instances, len(actions))
         else:
             B = _unnamed(value, len(names), n_instances, square=square, named=named)
+    doubts = [] if costs or actions in (None, names) else like_costs(B)  # else names tell
     B = 0.0 - B if costs else B
-    return Stakes(B, actions) if actions in (None, names, sent.actions) else _ordered(B, actions)
+    if actions not in (None, names, sent.actions):
+        B, actions = _ordered(B, actions)
+    return Stakes(B, actions, doubts)
 
 
-def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
+def _ordered(B: np.ndarray, actions: Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
     """Actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
     first = B if B.ndim == 2 else B[0]
     best = first == first.max(axis=1, keepdims=True)
     order = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable")
-    return Stakes(np.ascontiguousarray(B[..., order]), [actions[a] for a in order])
+    return np.ascontiguousarray(B[..., order]), [actions[a] for a in order]
 
 
 def refuse_actions(sent: MatrixFields) -> None:

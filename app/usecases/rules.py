@@ -186,9 +186,9 @@ def _matrix(asked: RuleFields, classes: Sequence[int | str], n: int, model: Load
     stakes = read_matrix(asked, classes, n_instances=n, named=True)
     if stakes is None:
         return None
-    B, actions = stakes
+    B, actions, doubts = stakes
     before = () if model is None else model.once(best_in_training)
-    return Prepared(B, classes if actions is None else tuple(actions), actions is not None, classes, before)
+    return Prepared(B, classes if actions is None else tuple(actions), actions is not None, classes, before, doubts)
 
 
 def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:

@@ -123,7 +123,7 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
     _check_task(learner, dataset)
     classes = () if learner.regresses else dataset.classes or ()
     stakes = _stakes(asked, classes, learner)
-    B, actions = (None, None) if stakes is None else stakes
+    B, actions = (None, None) if stakes is None else stakes[:2]
     with placed():
         named = built(learner, B, classes)
     return TrainSpec(

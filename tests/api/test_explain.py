@@ -46,6 +46,20 @@ def test_both_sides_of_a_flip_decide_differently(service):
             assert decisions(service, [p], changed) == [wanted]
 
 
+def test_a_sentence_says_the_decision_the_next_best_and_where_another_is_better(service):
+    benefits = {"healthy": {"wait": 0.0, "treat": -1.0}, "ill": {"wait": -10.0, "treat": 5.0}}
+    of_two = {"classes": ["healthy", "ill"], "benefits": benefits}
+    told = ask(service, [[0.6, 0.4], [0.99, 0.01], [15 / 16, 1 / 16]], **of_two).json()["explanations"]
+    at = "if the probability of ill"
+    assert [one["sentence"] for one in told] == [
+        f"treat: 1.40 expected; wait would earn 5.40 less; wait becomes better {at} falls below 6.25 %",
+        f"wait: -0.1 expected; treat would earn 0.84 less; treat becomes better {at} rises above 6.25 %",
+        "wait: -0.625 expected; treat would earn as much",
+    ]
+    [of_three] = ask(service, [[0.7, 0.2, 0.1]]).json()["explanations"]
+    assert of_three["sentence"].startswith("go: 1.20 expected; ask would earn 0.25 less; ask becomes better if")
+
+
 def test_a_decision_that_nothing_changes_has_no_flip(service):
     better = {name: {"go": 1.0, "wait": 0.0, "ask": 0.5} for name in CLASSES}
     assert [told["flips_at"] for told in ask(service, benefits=better).json()["explanations"]] == [None] * len(ROWS)

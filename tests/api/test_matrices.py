@@ -76,6 +76,20 @@ def test_every_answer_to_an_odd_matrix_has_a_warning(service, forest):
     assert odd not in str(service.get("/models/odd/versions/1").json()["warnings"])
 
 
+def test_costs_that_are_sent_as_benefits_of_named_actions_are_warned_about(service):
+    costs = {"healthy": {"wait": 0, "treat": 1}, "ill": {"wait": 10, "treat": 0}}
+    given = {"probabilities": [[0.6, 0.4]], "classes": ["healthy", "ill"]}
+    labelled = given | {"labels": ["ill"]}
+    for path, body in (("/predict", given), ("/benefit", labelled)):
+        warned = {
+            name: "are these costs?" in str(service.post(path, json=body | {name: costs}).json()["warnings"])
+            for name in ("benefits", "cost_matrix")
+        }
+        assert warned == {"benefits": True, "cost_matrix": False}, path
+    ordinary = {"benefits": {"healthy": {"wait": 1, "treat": 0}, "ill": {"wait": 0, "treat": 5}}}
+    assert service.post("/predict", json=given | ordinary).json()["warnings"] == []
+
+
 def test_a_matrix_that_contradicts_the_one_in_training_is_warned_about(service):
     order = {"model": "m-before", "learner": {"kind": "logistic"}, "data": two_class_rows(), "benefits": WORDS}
     trained(service, order)

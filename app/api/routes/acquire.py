@@ -95,8 +95,7 @@ _WORTH = {
     "model": "triage",
     "instances": [{"age": 58, "pressure": 141}, {"age": 36, "pain": None}],
     "feature_costs": {"pressure": 0.5},
-    "benefits": [[0, -1], [-10, 5]],
-    "actions": ["wait", "treat"],
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
 route = DirectRoute(
     "/acquire",

@@ -21,7 +21,7 @@ from app.usecases.matrices import with_saved
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
-_EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
+_EXAMPLE = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}, "points": 20}
 
 
 _GIVEN = {

@@ -81,7 +81,7 @@ EXAMPLE_KEY = "docs-comparison"
 _EXAMPLE = {
     "dataset": EXAMPLE_ID,
     "learners": [{"kind": "logistic"}, {"kind": "cost_naive_bayes"}],
-    "benefits": [[0, -1], [-10, 5]],
+    "benefits": {"healthy": {"healthy": 0, "ill": -1}, "ill": {"healthy": -10, "ill": 5}},
     "folds": 3,
 }
 

@@ -285,8 +285,7 @@ def _asked_of_json(request: Request, body: bytes) -> Asked:
 _EXAMPLE = {
     "model": "triage",
     "instances": [{"age": 58, "pressure": 141, "pain": "mild"}, {"age": 36, "pressure": 118, "pain": "none"}],
-    "benefits": [[0, -1], [-10, 5]],
-    "actions": ["wait", "treat"],
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
 _RECORDED = _EXAMPLE | {
     "instances": [[58, 141, "mild"], [36, 118, "none"], [61, 150, "typical"], [40, 122, "none"]],

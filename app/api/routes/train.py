@@ -37,7 +37,7 @@ _EXAMPLE = {
     "model": "triage",
     "learner": {"kind": "random_forest", "calibration": "auto"},
     "data": {"dataset": EXAMPLE_ID},
-    "benefits": [[0, -1], [-10, 5]],
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
     "feature_costs": {"age": 0, "pressure": 0.25, "pain": 0.5},
     "holdout": 0.25,
     "refit": True,
