@@ -42,19 +42,15 @@ def build(
     numbers = request.numbers
     _check_kinds(source, labels, several=several, numbers=numbers)
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
-    words = {
-        j: Words(source.places[j], limits.max_categories, longest=MAX_NAME if j in labels else MAX_CATEGORY)
-        for j in order
-        if source.kinds[j] == "categorical"
-    }
+    most, decimal = limits.max_categories, request.decimal
+    words = {j: Words(most, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"}
     _write(source, order, words, sink)
-    _check_vocabulary(words.values(), limits)
     stored = pq.ParquetFile(sink)
     width = len(order) - len(labels)
 
     def columns(positions: range) -> Iterator[Column]:
         for j, (values, known) in zip(order[positions.start :], stored_columns(stored, positions), strict=False):
-            yield Column(source.places[j], values, known, words.get(j))
+            yield Column(source.places[j], values, known)
 
     targets = [*columns(range(width, len(order)))]
     parts: list[list[Any]] = []
@@ -63,15 +59,19 @@ def build(
     flaws: list[Flaw] = []
     label = targets[0] if len(targets) == 1 else None
     for column in columns(range(width)):
-        flaws += column.flaws()
+        flaws += column.flaws(most, decimal)
         features.append(column.feature)
-        parts.append([column.place.name, column.feature.type, column.digest()])
-        warnings += column.looks(label, source.left_out.get(column.place.name))
-    reject([*flaws, *filter(None, (words[j].flaw for j in labels if j in words))])
-    classes = classes_of(targets, limits.max_categories, several=several, numbers=numbers)
-    identity: list[Any] = [parts, [[each.place.name, each.feature.type, each.digest()] for each in targets]]
+        parts.append([column.place.name, column.feature.type, column.digest])
+        warnings += filter(None, [column.looks(label, decimal)])
+    for target in targets:
+        flaws += target.flaws_of_words(most, MAX_NAME, decimal)
+    reject(flaws)
+    _check_vocabulary(words.values(), limits)
+    classes = classes_of(targets, most, several=several, numbers=numbers)
+    identity: list[Any] = [parts, [[each.place.name, each.feature.type, each.digest] for each in targets]]
     if numbers and (targets[0].values == np.floor(targets[0].values)).all():
         identity.append("numbers")  # the same integers as classes are another data set
+    warnings += [f"{first}: {count:,}" for first, count in source.left_out.values()]
     more = len(warnings) - _MAX_WARNINGS
     sink.seek(0)
     return Dataset(
@@ -101,7 +101,7 @@ def _check_kinds(source: Source, labels: Sequence[int], *, several: bool, number
 def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
     """TooLarge for too many words, or too long ones, of all columns together: every model's card holds them."""
     most, longest = limits.max_words, limits.max_characters
-    if sum(len(words.first) for words in columns) > most or sum(len("".join(each.first)) for each in columns) > longest:
+    if sum(len(words.found) for words in columns) > most or sum(len("".join(each.found)) for each in columns) > longest:
         raise TooLarge(
             f"the columns have too many categories together: at most {most:,}, of {longest:,} characters, are"
             " supported; leave columns of text and identifiers out"

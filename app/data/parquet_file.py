@@ -9,11 +9,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.arrow_text import index_columns, is_bytes
 from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import UploadRequest
-from app.data.values import holds_numbers, holds_text
+from app.data.values import holds_numbers, holds_text, index_columns
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
@@ -91,8 +90,7 @@ def _kinds(schema: Any, chosen: Sequence[int]) -> list[Kind]:
 def _kind(found: Any) -> Kind | None:
     if holds_numbers(found):
         return "numeric"
-    value = found.value_type if pa.types.is_dictionary(found) else found
-    return "categorical" if holds_text(value) or is_bytes(value) else None
+    return "categorical" if holds_text(found) else None
 
 
 @contextmanager

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.data.building import build
-from app.data.columns import is_written, stored_columns
+from app.data.columns import MAX_SHOWN, is_written, stored_columns
 from app.data.csv_text import csv_source
 from app.data.dataset import DataLimits, Dataset, Table, to_json
 from app.data.inline import inline_source
 from app.data.parquet_file import parquet_source, write_stream
-from app.data.source import FILE, Kind, LeftOut, Location, Source
+from app.data.source import FILE, Kind, Location, Source
 from app.data.upload_request import Dialect, UploadRequest
 from app.data.values import as_numbers, as_words
 from app.errors import (
@@ -113,8 +113,10 @@ def typed(source: Source, request: UploadRequest) -> Source:
     return replace(source, kinds=kinds, batches=batches)
 
 
-def _read(array: Any, place: Location, kind: Kind, rows: int, request: Dialect, left_out: dict[str, LeftOut]) -> Any:
-    """An array by its kind, words that are no numbers as missing, which is noted; `rows` came before it."""
+def _read(
+    array: Any, place: Location, kind: Kind, rows: int, request: Dialect, left_out: dict[str, tuple[str, int]]
+) -> Any:
+    """An array by its kind; words that are no numbers are missing, which `left_out` notes. `rows` came before it."""
     if kind == "categorical":
         with below(place.loc):
             return as_words(array)
@@ -122,12 +124,14 @@ def _read(array: Any, place: Location, kind: Kind, rows: int, request: Dialect, 
     if strange is not None:
         bad = np.flatnonzero(strange.to_numpy(zero_copy_only=False))
         texts = array.take(pa.array(bad)).to_pylist()
-        wrong = next(((row, word) for row, word in zip(bad.tolist(), texts, strict=True) if is_written(word)), None)
-        if wrong is not None:
-            msg = f"{wrong[1]!r} is a number in another way of writing; write it in digits with a decimal point"
-            raise Invalid.of([place.flaw(rows + wrong[0], msg)])
-        known = left_out.get(place.name, LeftOut(0, rows + int(bad[0]), texts[0]))
-        left_out[place.name] = replace(known, count=known.count + len(bad))
+        reject(
+            place.flaw(rows + row, f"{word!r} is in another way of writing; write digits with a decimal point")
+            for row, word in zip(bad.tolist(), texts, strict=True)
+            if is_written(word, request.decimal)
+        )
+        msg = f"{texts[0][:MAX_SHOWN]!r} is not a number; such values count as missing"
+        first, count = left_out.get(place.name, (place.flaw(rows + int(bad[0]), msg).msg, 0))
+        left_out[place.name] = first, count + len(bad)
     return found
 
 

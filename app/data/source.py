@@ -55,28 +55,19 @@ def check_names(names: list[str], loc: str, *, numbered: bool) -> Iterator[Flaw]
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Words in a column of numbers, which count as missing: how many there are, and the first with its row."""
-
-    count: int
-    row: int
-    word: str
-
-
-@dataclass(frozen=True)
 class Source:
     """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array for each column.
 
     `names` are those of all columns, also of the ones that are ignored. An array holds numbers, or (dictionary-encoded)
-    text, null where a value is missing; once it is `typed`, float64 or strings by its kind. `left_out`, by column, is
-    filled while the arrays are read.
+    text, null where a value is missing; once it is `typed`, float64 or strings by its kind. While the arrays are read,
+    `left_out` comes to have a message about the first word in each column of numbers, and how many there are.
     """
 
     names: Sequence[str]
     places: Sequence[Location]
     kinds: Sequence[Kind]
     batches: Callable[[], Iterator[list[Any]]]
-    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    left_out: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 def check_rows(rows: int, limits: DataLimits) -> None:

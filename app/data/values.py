@@ -1,27 +1,41 @@
-"""Columns of Arrow as numbers and as words: what text is a number, and what says that a value is missing.
+"""Columns of Arrow: which are text and which numbers, what text is a number, and what says that a value is missing.
 
 Files, lists and the tables of requests are read by these functions alone, so that no value is read in two ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.errors import Invalid
-from app.text import MISSING, NUMBER
+from app.errors import Invalid, TooLarge, pointer
+from app.text import MAX_CATEGORY, MISSING, NUMBER
+from app.text import is_number as has_point
 
 _NO_NUMBER = pa.scalar(None, pa.float64())
 _NO_WORD = pa.scalar(None, pa.string())
+_COMMAS = str.maketrans({".": "?", ",": "."})
+_TEXT = pa.large_string()  # a column may hold more than 2 GB
+_BYTES_PER_VIEW = 16  # a length in four bytes, then a prefix and where the rest is, or the text itself
+_FREE_ROWS = 100_000  # that may take no bytes
+_OFFSET_BYTES = 8  # of each text
+_COPIES = 2  # of views in memory while they are converted
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a column, which may come as a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def holds_text(kind: pa.DataType) -> bool:
     """Whether a column holds strings, or a dictionary of them."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    tests = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+    return any(test(_value_type(kind)) for test in tests)
 
 
 def holds_numbers(kind: pa.DataType) -> bool:
@@ -63,6 +77,11 @@ def as_numbers(column: Any, decimal: str = ".") -> tuple[Any, Any]:
     return pc.if_else(pc.is_nan(found), _NO_NUMBER, found), strange
 
 
+def is_number(word: str, decimal: str) -> bool:
+    """Whether `as_numbers` reads this text as a number."""
+    return bool(has_point(word if decimal == "." else word.translate(_COMMAS)))
+
+
 def as_words(column: Any) -> Any:
     """A column as strings, or a dictionary of them; integers are written without a point.
 
@@ -81,3 +100,88 @@ def as_words(column: Any) -> Any:
         return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), words)
     except pa.ArrowInvalid as error:
         raise Invalid.at("", f"there are bytes that are not text in UTF-8 ({error})") from error
+
+
+# Streams of requests
+
+
+def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.Table:
+    """The table of a stream of `size` bytes checked in full, with text as strings.
+
+    Views may all point at the same bytes, and dictionaries repeat long words, so a small body can stand for gigabytes:
+    `charge` is told how many of what bytes their text takes before it is converted. Raises Invalid at a column that
+    cannot be read, TooLarge for more values than so many bytes can stand for, and what pyarrow raises for a table that
+    is not valid.
+    """
+    table.validate()
+    _check_extent(table, size)
+    names = table.column_names
+    columns = [_plain(column, name, charge) for name, column in zip(names, table.columns, strict=True)]
+    return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)
+
+
+def _check_extent(table: pa.Table, size: int) -> None:
+    """TooLarge where a valid stream of `size` bytes states more rows, or longer dictionaries, than it has bits.
+
+    Columns of nulls, and of texts of a fixed length of 0, take no bytes: a few would stand for any number of rows.
+    """
+    chunks = (chunk for column in table.columns for chunk in column.chunks if pa.types.is_dictionary(chunk.type))
+    longest = max([table.num_rows, *(len(chunk.dictionary) for chunk in chunks)])
+    if longest > max(_FREE_ROWS, 8 * size):
+        raise TooLarge(f"the stream states {longest:,} values in {size:,} bytes")
+
+
+def _plain(column: pa.ChunkedArray, name: str, charge: Callable[[int, int], None]) -> pa.ChunkedArray:
+    kind, coded = _value_type(column.type), pa.types.is_dictionary(column.type)
+    if kind.num_fields or isinstance(kind, pa.BaseExtensionType):  # views within it could not be measured
+        msg = f"the type of {name!r} is '{column.type}'; lists, structures and extensions are not supported"
+        raise Invalid.at(pointer(name), msg)
+    texts = {_place_of(array): array for array in (chunk.dictionary if coded else chunk for chunk in column.chunks)}
+    if pa.types.is_string_view(kind):
+        charge(sum(map(_view_bytes, texts.values())), _COPIES)
+        charge(len(column), _OFFSET_BYTES)
+    column.validate(full=True)
+    if not holds_text(kind):
+        return column
+    if not coded:
+        return column.cast(_TEXT)
+    words = {place: array.cast(_TEXT) for place, array in texts.items()}
+    lengths = {place: pc.binary_length(each) for place, each in words.items()}
+    parts = [(_place_of(chunk.dictionary), chunk.indices) for chunk in column.chunks]
+    each_row = pa.chunked_array([lengths[place].take(codes) for place, codes in parts], pa.int64())
+    if (row := pc.index(pc.greater(each_row, 4 * MAX_CATEGORY), True).as_py()) >= 0:  # bytes: no cell may be so long
+        raise Invalid.at(pointer(name, row), f"{name!r} has at most {MAX_CATEGORY} characters a cell")
+    charge(pc.sum(each_row).as_py() or 0, 1)
+    charge(len(column), _OFFSET_BYTES)
+    return pa.chunked_array([words[place].take(codes) for place, codes in parts], _TEXT)
+
+
+def _place_of(array: pa.Array) -> tuple[int, ...]:
+    """Equal for arrays that share all their buffers, as the batches of a stream share a dictionary."""
+    return (array.offset, len(array), *(part.address for part in array.buffers() if part))
+
+
+def _view_bytes(array: pa.Array) -> int:
+    if not len(array):
+        return 0
+    count = array.offset + len(array)
+    views = np.frombuffer(array.buffers()[1], np.int32, count * _BYTES_PER_VIEW // 4)
+    lengths = views[:: _BYTES_PER_VIEW // 4][array.offset :].astype(np.int64)
+    lengths = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+    if (lengths < 0).any():
+        raise Invalid.at("", "the stream has text of negative length")
+    return int(lengths.sum())
+
+
+def first_longer(column: pa.Array | pa.ChunkedArray, most: int) -> int:
+    """The first row whose text has more than so many characters; -1 where there is none."""
+    return int(pc.index(pc.greater(pc.utf8_length(column), most), True).as_py())
+
+
+def index_columns(schema: pa.Schema) -> set[str]:
+    """The columns that hold the index of the pandas table that a table was written from."""
+    try:
+        found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+        return {name for name in found if isinstance(name, str)}
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return set()

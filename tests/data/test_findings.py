@@ -51,8 +51,7 @@ def numbers(*odd):
         ([f"2026-01-{i % 28 + 1:02}" for i in range(ROWS)], ("row 2", "date")),
         ([f"{i % 28 + 1}.1.2026" for i in range(ROWS)], ("row 2", "date")),
         ([f"p{i}" for i in range(ROWS)], ("different text", "identifier")),
-        (["same"] * ROWS, ("same value in every row",)),
-        ([7] * ROWS, ("same value in every row",)),
+        ([7] * ROWS, None),
         (["ill" if label == "v" else "well" for label in LABELS], ("label 'y'", "copy")),
         ([float(label == "v") for label in LABELS], ("label 'y'", "copy")),
         (["a", "b", "c", "d"] * (ROWS // 4), None),
@@ -69,15 +68,14 @@ def test_columns_that_look_like_something_else_are_named(store, values, words):
 
 
 def test_numbers_with_commas_lead_to_the_setting(store):
-    content = csv(";", a=[f"{i % 7},5" for i in range(ROWS)], b=[f"{i % 7 + 1},234" for i in range(ROWS)])
-    found = kept(store, io.BytesIO(content), ["y"], delimiter=";")
-    about = {warning[:3]: warning for warning in found.warnings}
-    assert "'0,5'" in about["'a'"]
-    assert "decimal=," in about["'a'"]
-    assert "decimal=," not in about["'b'"]  # thousands, by all that can be seen
+    content = csv(";", a=[f"{i % 7},5" for i in range(ROWS)])
+    (about,) = kept(store, io.BytesIO(content), ["y"], delimiter=";").warnings
+    assert all(part in about for part in ("'0,5'", "decimal=,"))
+    (about,) = kept(store, io.BytesIO(content), ["y"], delimiter=";", decimal=",").warnings
+    assert all(part in about for part in ("'x', row 2", "'1.5'", "decimal=."))
     found = kept(store, io.BytesIO(content.replace(b"1.5", b"1,5")), ["y"], delimiter=";", decimal=",")
-    assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "numeric"}
-    assert store.table(found.id).X[1].tolist() == [2, 1.5, 2.234]
+    assert kinds(found) == {"x": "numeric", "a": "numeric"}
+    assert store.table(found.id).X[1].tolist() == [2, 1.5]
 
 
 def test_identifiers_of_integers_are_named_across_batches(store):
@@ -120,8 +118,8 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
 
 
-def test_pandas_index_bytes_and_booleans_of_parquet(store):
-    columns = {"a": [1.5, 2.0] * 20, "w": [b"u", b"v", b"v", b"u"] * 10, "y": [True, False] * 20}
+def test_pandas_index_and_booleans_of_parquet(store):
+    columns = {"a": [1.5, 2.0] * 20, "w": ["u", "v", "v", "u"] * 10, "y": [True, False] * 20}
     table = pa.table(columns | {"__index_level_0__": list(range(ROWS)), "day": pa.array([1] * ROWS, pa.date32())})
     metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
     sink = io.BytesIO()

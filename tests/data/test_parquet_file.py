@@ -83,6 +83,7 @@ def test_same_as_csv(store, label):
         pa.array([dt.date(2026, 1, 1)] * 4),
         pa.array([[1]] * 4),
         pa.array([{"x": 1}] * 4),
+        pa.array([b"u"] * 4),
     ],
     ids=lambda column: str(column.type)[:12],
 )

@@ -16,10 +16,9 @@ from app.api.codecs.answers import Column, Words
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.memory import Charge
-from app.data.arrow_text import plain
 from app.data.csv_text import FIRST_ROW, CsvText
 from app.data.upload_request import Dialect
-from app.data.values import as_numbers, clean
+from app.data.values import as_numbers, clean, plain
 from app.errors import Invalid, TooLarge, pointer
 
 _ARROW_FILE = b"ARROW1"

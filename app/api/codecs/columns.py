@@ -16,8 +16,7 @@ from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
-from app.data.arrow_text import decoded_bytes, first_longer, index_columns
-from app.data.values import floats, holds_numbers, holds_text
+from app.data.values import first_longer, floats, holds_numbers, holds_text, index_columns
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
@@ -28,15 +27,14 @@ Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""
 NO_WORDS: Words = MappingProxyType({})
 _MAX_CELL = 1000  # characters of a cell that comes back and is no id
-_MOST_BYTES = 4 * _MAX_CELL  # of a text that is not refused
 
 
 def _charge_for(table: pa.Table, charge: Charge) -> None:
-    """Charge for reading a table: for its numbers, and for its texts, dictionaries spelt out."""
+    """Charge for reading a table: for its numbers, and for its texts."""
     texts = [column for column in table.columns if holds_text(column.type)]
     charge(table.num_rows * table.num_columns, NUMBER)
     charge(table.num_rows * len(texts), VALUE)
-    charge(sum(min(decoded_bytes(column), len(column) * _MOST_BYTES) for column in texts), TEXT)
+    charge(sum(column.nbytes for column in texts), TEXT)
 
 
 def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
@@ -59,7 +57,7 @@ def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[
 
 
 def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) -> pa.ChunkedArray:
-    """A column of single values, dictionaries spelt out."""
+    """A column of single values."""
     is_moment = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
     if is_moment or pa.types.is_decimal(column.type):
         charge(len(column))  # as text
@@ -72,7 +70,7 @@ def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) 
     most = MAX_ID if is_id else _MAX_CELL
     if holds_text(column.type) and (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return column
 
 
 def read(
@@ -80,7 +78,7 @@ def read(
 ) -> tuple[pa.Table, Carried]:
     """The columns of a sheet, and those of them that come back with the answer.
 
-    Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text, where a
+    Text comes as strings; of CSV the columns in `numbers` are numbers, all others text, where a
     cell such as NA is missing if it is none of the column's `words`. Raises Invalid, or what `charge` raises.
     """
     kind, body, fields, charge = sheet
@@ -156,14 +154,13 @@ def _check_types(table: pa.Table, schema: Schema) -> None:
             raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be numbers")
 
 
-def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
-    """A column of strings, plain or a dictionary, as what `Schema.encode` makes of feature `j`, and its warnings.
+def codes_of(words: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
+    """A column of strings as what `Schema.encode` makes of feature `j`, and its warnings.
 
     Raises Invalid at `/row/column` of words that no category may be.
     """
-    if (row := first_longer(column, MAX_CATEGORY)) >= 0:  # a dictionary may have a long word for many rows
-        raise Invalid.at(pointer(row, j), refused_category(str(column[row])) or "")
-    words = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if (row := first_longer(words, MAX_CATEGORY)) >= 0:
+        raise Invalid.at(pointer(row, j), refused_category(str(words[row])) or "")
     found = pc.index_in(words, value_set=pa.array(schema.features[j].categories, words.type))
     codes = found.cast(pa.float64()).to_numpy()
     unseen = np.flatnonzero(pc.and_(words.is_valid(), found.is_null()).to_numpy())

@@ -11,8 +11,7 @@ from app.api.codecs.columns import read
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.api.memory import Charge
-from app.data.arrow_text import first_longer
-from app.data.values import floats, holds_numbers, holds_text
+from app.data.values import first_longer, floats, holds_numbers, holds_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_NAME, MISSING, refused_character
@@ -46,13 +45,11 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
 
 
 def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """The column, a dictionary spelt out once it is known that no text is too long; Invalid at the first that is."""
-    if name not in _LONGEST or not holds_text(column.type):
-        return column
-    most = _LONGEST[name]
-    if (row := first_longer(column, most)) >= 0:
+    """The column; Invalid at the first text that is too long."""
+    most = _LONGEST.get(name)
+    if most and holds_text(column.type) and (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"{name!r} has at most {most} characters")
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return column
 
 
 def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
