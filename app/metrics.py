@@ -115,7 +115,6 @@ class DatabaseMetrics(Collector):
         yield jobs
         waited = "How long the oldest queued job has waited"
         yield GaugeMetricFamily("payoff_queue_oldest_seconds", waited, known.oldest_seconds)
-        yield GaugeMetricFamily("payoff_workers", "Workers alive, of all processes and machines", known.workers)
 
 
 class Metrics(Collector):

@@ -137,6 +137,6 @@ def test_a_worker_tells_its_metrics_at_a_port_of_its_own(told):
     for name in (
         "payoff_build_info",
         "payoff_job_seconds_count",
-        "payoff_workers 1.0",
+        "payoff_worker_turn_age_seconds",
     ):
         assert name in told.worker_metrics

@@ -14,18 +14,18 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import psutil
 import structlog
 
 from app.errors import NotFound, PayoffError, Unavailable, trace_of
-from app.jobs.job import LOST, Cause, Died, Ending, Event, Job, Problem, Status, again
+from app.jobs.job import LOST, Died, Ending, Event, Job, Problem, Status
 from app.jobs.queue import Queue
 from app.processes import cap_threads, end_with, started
 from app.progress import listen
@@ -38,7 +38,6 @@ _TICK_SECONDS = 0.2
 _GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
 _NICENESS = 19  # requests go before training
 _REPORT_SECONDS = 0.05  # between two messages of one stage
-_LONGEST_TRACE = 20_000
 
 log = structlog.get_logger(__name__)
 
@@ -76,16 +75,12 @@ class Attempt:
         self._failure: Ending | None = None  # that the process reported
         self._stop: Ending | None = None
         self._stopped = threading.Event()
-        self._over = threading.Event()
+        self.over = threading.Event()
         self._abandoned = threading.Event()
 
     def start(self) -> None:
         for name, work in (("work", self._run), ("lease", self._renew)):
             threading.Thread(target=work, name=f"{self.job.id} {name}", daemon=True).start()
-
-    @property
-    def over(self) -> bool:
-        return self._over.is_set()
 
     def stop(self, ending: Ending) -> None:
         """Have the process ended; the first who asks says how the job goes on."""
@@ -94,18 +89,18 @@ class Attempt:
 
     def join(self, seconds: float) -> None:
         """Wait for the end, at most so long; after that nothing is tried again and the lease runs out."""
-        self._over.wait(seconds)
+        self.over.wait(seconds)
         self._abandoned.set()
 
     def _run(self) -> None:
         try:
             ending = self._ending()
-            if ending.cause is Cause.OUTAGE and self._stop is None:
+            if ending.event is Event.MISS and self._stop is None:
                 self._stage = f"waiting to be tried again: {ending.problem.detail}"
                 self._stopped.wait(self.rest)
             self._store(ending)
         finally:
-            self._over.set()
+            self.over.set()
             self.on_end()
 
     # The process
@@ -119,7 +114,7 @@ class Attempt:
                 self._supervise(process, reader)
         except Exception as error:
             self.log.exception("the process of a job could not be run")
-            return again(f"its process could not be run ({type(error).__name__})", Cause.DEATH)
+            return Ending(Event.DIE, Problem(f"its process could not be run ({type(error).__name__})"))
         return self._failure or self._stop or _ending_of(process.exitcode)
 
     def _supervise(self, process: ForkServerProcess, reader: Connection) -> None:
@@ -138,7 +133,7 @@ class Attempt:
             elif monotonic() >= kill_at:
                 _signal(pid, signal.SIGKILL)
         self._receive(reader)
-        _clear(pid)
+        _signal(pid, signal.SIGKILL)  # what is left of the group; its leader only where the fork server died before it
 
     def _receive(self, reader: Connection) -> None:
         """Read the messages since the last call; the latest report counts."""
@@ -146,9 +141,7 @@ class Attempt:
             while reader.poll(0):
                 message = json.loads(reader.recv_bytes())
                 if "problem" in message:
-                    cause = Cause(message["cause"]) if message["cause"] else None
-                    event = Event.RETRY if cause else Event.FAIL
-                    self._failure = Ending(event, Problem(**message["problem"]), cause, message["trace"])
+                    self._failure = Ending(Event(message["event"]), Problem(**message["problem"]), message["trace"])
                 else:
                     self._fraction, self._stage = message["fraction"], message["stage"]
 
@@ -159,8 +152,9 @@ class Attempt:
         if monotonic() > deadline:
             return Ending(Event.FAIL, Problem(f"it took longer than the {limits.seconds:g} s allowed"))
         if limits.memory_bytes < math.inf and _resident(pid) > limits.memory_bytes:
-            allowed = f"{limits.memory_bytes / 2**20:.0f} MB allowed"
-            return Ending(Event.FAIL, Problem(f"it used more memory than the {allowed}"))
+            return Ending(
+                Event.FAIL, Problem(f"it used more memory than the {limits.memory_bytes / 2**20:.0f} MB allowed")
+            )
         return None
 
     # The row of the job
@@ -168,15 +162,14 @@ class Attempt:
     def _renew(self) -> None:
         """Renew the lease until the attempt is over; where that cannot be done its process ends with the lease."""
         lease = self.queue.lease_seconds
-        while not self._over.wait(min(_BEAT_SECONDS, lease / 4)):
+        while not self.over.wait(min(_BEAT_SECONDS, lease / 4)):
             trusted_until = monotonic() + lease
             try:
                 ending = self.queue.beat(self.job, self._fraction, self._stage)
-            except Unavailable as error:
-                self.log.warning("lease not renewed", error=type(error).__name__)
-                continue
-            except Exception:  # whatever it is, the next beat may succeed
-                self.log.exception("lease not renewed")
+            except Exception as error:  # whatever it is, the next beat may succeed
+                self.log.warning(
+                    "lease not renewed", error=type(error).__name__, exc_info=not isinstance(error, Unavailable)
+                )
                 continue
             if ending is None:
                 self.trusted_until = trusted_until
@@ -228,7 +221,7 @@ def _ending_of(code: int | None) -> Ending:
     if code < 0:
         hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
         reason = f"its process was killed by signal {-code}{hint}"
-    return again(reason, Cause.DEATH)
+    return Ending(Event.DIE, Problem(reason))
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -239,15 +232,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
         except ProcessLookupError:
             continue
         return
-
-
-def _clear(pid: int) -> None:
-    """Kill what is left of the group; the leader itself is left only if the fork server died before it."""
-    _signal(pid, signal.SIGKILL)
-    for _ in range(100):
-        if not psutil.pid_exists(pid):
-            return
-        sleep(0.01)
 
 
 def _resident(pid: int) -> int:
@@ -300,9 +284,9 @@ class Reporter:
         """Send why the job failed; or why it has to wait: an outage, not an error of the job."""
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
-        trace = "" if expected else trace_of(error)[-_LONGEST_TRACE:]
-        cause = Cause.OUTAGE if isinstance(error, Unavailable) else Cause.DEATH if isinstance(error, Died) else None
-        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "cause": cause})
+        trace = "" if expected else trace_of(error)
+        event = Event.MISS if isinstance(error, Unavailable) else Event.DIE if isinstance(error, Died) else Event.FAIL
+        self._send({"event": event, "problem": asdict(Problem.of(error)), "trace": trace})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

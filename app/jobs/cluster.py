@@ -2,7 +2,7 @@
 
 joblib brings one of its own. This one differs where that one was seen to fail: pieces run on a cluster of a single
 thread, too, and not in the job's process; data go to every worker, once, so that they are not lost with the one that
-has them; what the cluster loses ends the attempt at the job in clear words; and what is not wanted any more ends.
+has them; what the cluster loses ends the attempt at the job in clear words; and what waits unwanted never begins.
 
 `run` is what a worker does with a piece: the same as the job's own process would.
 """
@@ -23,20 +23,17 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
-from distributed import Client, Future, KilledWorker, get_worker
+from distributed import Client, Future, KilledWorker
 from joblib.parallel import ParallelBackendBase
 
-from app.errors import TooLarge, Unavailable
+from app.errors import Unavailable
 from app.jobs.job import Died
 from app.processes import cap_threads
-from app.progress import Listener, listen
 
 _CONNECT_SECONDS = 5.0
 _WORKER_SECONDS = 20.0
 _CLOSE_SECONDS = 2.0
 _LARGE = 16_384  # bytes from which an array goes to all workers beforehand, instead of along with each piece
-_COPIES = 4  # of the data that a piece makes while it works, at most
-_MB = 2**20
 
 Call = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
 _MUST_AGREE = ("payoff", "scikit-learn", "numpy", "scipy", "numba", "joblib", "distributed")
@@ -57,7 +54,7 @@ class Cluster(ParallelBackendBase):
         self._address = address
         self._connected: Any = None
         self._waiting: set[Result] = set()
-        self._sent: dict[int, tuple[int, Future]] = {}  # by identity: bytes, and where they are
+        self._sent: dict[int, Future] = {}  # by identity
 
     # What joblib calls
 
@@ -86,7 +83,7 @@ class Cluster(ParallelBackendBase):
             return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Have what was sent given up: what waits goes at once, what runs at its next report."""
+        """Have what was sent given up: what waits never begins; Dask does not end what runs."""
         del ensure_ready  # it always is
         waiting, self._waiting = list(self._waiting), set()
         if self._connected is not None and self._connected.status == "running":
@@ -97,8 +94,6 @@ class Cluster(ParallelBackendBase):
 
     def close(self) -> None:
         """Leave the cluster, which forgets what was sent."""
-        self._sent.clear()
-        self._waiting.clear()
         if self._connected is not None:
             with suppress(OSError):  # it may be closed
                 self._connected.close(timeout=_CLOSE_SECONDS)
@@ -116,7 +111,7 @@ class Cluster(ParallelBackendBase):
         name = f"{getattr(calls[0][0], '__name__', 'piece')}-{uuid4().hex}"
         # As bytes: the scheduler reads what it passes on, and need not load all that the workers do.
         pickled = dumps(calls)
-        future: Future = self._client().submit(run, name, pickled, versions(), *arrays, key=name, pure=False)
+        future: Future = self._client().submit(run, pickled, versions(), *arrays, key=name, pure=False)
         self._waiting.add(future)
         return future
 
@@ -129,25 +124,10 @@ class Cluster(ParallelBackendBase):
     def _placed(self, value: np.ndarray) -> Future:
         """An array as a reference to it on the workers."""
         if id(value) not in self._sent:
-            self._check_room(value.nbytes)
-            future = self._client().scatter(value, broadcast=True, hash=False, direct=True)
-            self._sent[id(value)] = (value.nbytes, future)
+            self._sent[id(value)] = self._client().scatter(value, broadcast=True, hash=False, direct=True)
             # At exit all references end, and nothing needs to be removed.
             weakref.finalize(value, self._sent.pop, id(value), None).atexit = False
-        return self._sent[id(value)][1]
-
-    def _check_room(self, more: int) -> None:
-        """Raise TooLarge, before anything is sent, where that would be more than the smallest worker can bear."""
-        size = more + sum(size for size, _ in list(self._sent.values()))
-        for worker in self._client().scheduler_info()["workers"].values():
-            limit, threads = worker["memory_limit"], worker["nthreads"]
-            needed = size * (1 + _COPIES * threads)
-            if limit and needed > limit:
-                raise TooLarge(
-                    f"{size / _MB:.0f} MB of training data need up to {needed / _MB:.0f} MB on a Dask worker of "
-                    f"{threads} threads, and one may use {limit / _MB:.0f} MB: give the workers more memory "
-                    "(--memory-limit) or fewer threads, or train on fewer rows or features"
-                )
+        return self._sent[id(value)]
 
 
 @contextmanager
@@ -157,10 +137,8 @@ def _answering() -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise Died("a piece of its work ended several Dask workers in a row (perhaps it needed more memory)") from error
-    except CancelledError as error:
-        raise Unavailable("the Dask cluster lost what it was given") from error
-    except OSError as error:
-        raise Unavailable("the Dask cluster cannot be reached, or has no workers") from error
+    except (CancelledError, OSError) as error:
+        raise Unavailable("the Dask cluster cannot be reached, has no workers, or lost what it was given") from error
 
 
 # On a worker
@@ -172,21 +150,14 @@ class Elsewhere(NamedTuple):
     number: int
 
 
-class Abandoned(Exception):
-    """The result is no longer needed."""
-
-
 @cache
 def versions() -> dict[str, str]:
     """What decides whether a result here is the same as elsewhere, to the last bit."""
     return {"Python": platform.python_version(), **{name: version(name) for name in _MUST_AGREE}}
 
 
-def run(key: str, pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarray) -> list[Any]:
-    """The results of the pickled calls, which may use one thread; Unavailable where versions are not as expected.
-
-    Between two reports of progress it is seen whether anybody still waits for this task, `key`. If not, it ends.
-    """
+def run(pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarray) -> list[Any]:
+    """The results of the pickled calls, which may use one thread; Unavailable where versions are not as expected."""
     own = versions()
     for name, wanted in expected.items():
         if own.get(name) != wanted:
@@ -199,17 +170,4 @@ def run(key: str, pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarr
         return arrays[value.number] if isinstance(value, Elsewhere) else value
 
     cap_threads(1)
-    with listen(_going_on_while_wanted(key)):
-        return [function(*map(here, values), **named) for function, values, named in calls]
-
-
-def _going_on_while_wanted(key: str) -> Listener:
-    """Ends a task that nobody wants any more: the scheduler notifies its worker when one is released."""
-    tasks = get_worker().state.tasks
-
-    def check(_fraction: float, _stage: str) -> None:
-        task = tasks.get(key)
-        if task is None or task.state == "cancelled":
-            raise Abandoned
-
-    return check
+    return [function(*map(here, values), **named) for function, values, named in calls]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
@@ -25,7 +25,9 @@ class Event(StrEnum):
     CLAIM = "claim"
     SUCCEED = "succeed"
     FAIL = "fail"
-    RETRY = "retry"
+    DIE = "die"  # with its process or machine
+    MISS = "miss"  # something that the work needs cannot be reached
+    RELEASE = "release"  # by a worker that stops
     CANCEL = "cancel"
     STOP = "stop"
 
@@ -37,7 +39,9 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.RUNNING, Event.STOP): Status.CANCELLED,
     (Status.RUNNING, Event.SUCCEED): Status.SUCCEEDED,
     (Status.RUNNING, Event.FAIL): Status.FAILED,
-    (Status.RUNNING, Event.RETRY): Status.QUEUED,
+    (Status.RUNNING, Event.DIE): Status.QUEUED,
+    (Status.RUNNING, Event.MISS): Status.QUEUED,
+    (Status.RUNNING, Event.RELEASE): Status.QUEUED,
 }
 
 ENDED = frozenset(Status) - {start for (start, _), end in TRANSITIONS.items() if start is not end}
@@ -60,7 +64,7 @@ class Job:
     """A piece of work that was accepted, as the table has it at one moment.
 
     `attempt` counts how often it was begun, and is the fencing token: the process of an earlier attempt can no longer
-    write. `deaths` counts the attempts that were lost to a dead process or machine. `client` is the id of the key that
+    write. `deaths` and `outages` count the attempts that ended in DIE and in MISS. `client` is the id of the key that
     ordered it. Times are seconds since 1970 by the database's clock.
     """
 
@@ -70,6 +74,7 @@ class Job:
     status: Status
     attempt: int
     deaths: int
+    outages: int
     progress: float
     stage: str
     result: dict[str, Any] | None
@@ -99,11 +104,6 @@ class Job:
         request = {"request_id": self.notes["request_id"]} if "request_id" in self.notes else {}
         return {"job": self.id, "attempt": self.attempt, **request}
 
-    @property
-    def outages(self) -> int:
-        """How many attempts ended because something that the work needs could not be reached."""
-        return int(self.notes.get("outages", 0))
-
 
 def unknown_job(job_id: str) -> NotFound:
     return NotFound(f"there is no job {job_id!r}")
@@ -126,32 +126,16 @@ class Problem:
             return cls(error.detail, error.title, flaws, error.status)
         return cls(f"an unexpected {type(error).__name__} ended the job; the service's log has the details")
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"errors": list(self.errors)}
-
-
-class Cause(StrEnum):
-    """Why an attempt failed that is worth another one."""
-
-    OUTAGE = "outage"
-    DEATH = "death"
-
 
 @dataclass(frozen=True)
 class Ending:
-    """How the job goes on after an attempt, and why; a retry has a `cause`, unless the attempt was stopped."""
+    """What an attempt without success is for its job, and why."""
 
     event: Event
     problem: Problem
-    cause: Cause | None = None
     trace: str = ""
 
 
-def again(reason: str, cause: Cause | None = None) -> Ending:
-    """The end of an attempt after which the job is queued again."""
-    return Ending(Event.RETRY, Problem(reason), cause)
-
-
 CANCELLED = Ending(Event.STOP, Problem("it was cancelled"))
-RELEASED = again("its worker was stopped")
-LOST = again("its worker could not renew the lease in time", Cause.OUTAGE)
+RELEASED = Ending(Event.RELEASE, Problem("its worker was stopped"))
+LOST = Ending(Event.MISS, Problem("its worker could not renew the lease in time"))

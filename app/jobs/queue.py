@@ -17,7 +17,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, delete, func, insert, select, update
@@ -26,8 +26,8 @@ from structlog import contextvars
 
 from app.database import Database
 from app.errors import Conflict, Invalid, TooMany
-from app.jobs.job import CANCELLED, ENDED, LOST, Cause, Ending, Event, Job, Problem, Status, after, again, unknown_job
-from app.jobs.tables import JOB_COLUMNS, JOBS, WORKERS, job_of, listed_columns
+from app.jobs.job import CANCELLED, ENDED, LOST, Ending, Event, Job, Problem, Status, after, unknown_job
+from app.jobs.tables import JOB_COLUMNS, JOBS, job_of, listed_columns
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
 
 KEY_PLACE = "/headers/Idempotency-Key"
@@ -42,27 +42,24 @@ _ID = re.compile(r"job_[0-9a-f]{20}")
 
 @dataclass(frozen=True)
 class QueueStatus:
-    """Jobs by status, how long the oldest queued one has waited (0 without any), and how many workers are alive."""
+    """Jobs by status, and how long the oldest queued one has waited (0 without any)."""
 
     jobs: dict[str, int]
     oldest_seconds: float
-    workers: int
 
 
 class Queue:
     """Jobs in a database: what clients do with them, and what workers do.
 
-    `attempts` bounds how often a job may die with its process, `outages` how often it may end because something that
-    it needs could not be reached, `lease_seconds` how long its worker may be silent. `wake` is called after each new
-    job, so that a worker of this process begins it at once.
+    `attempts` bounds how often a job may die, `outages` how often it may miss what it needs, `lease_seconds` how
+    long its worker may be silent. `wake` is called after each new job: a worker of this process begins it at once.
     """
 
     def __init__(
         self, database: Database, *, attempts: int = 3, outages: int = 20, lease_seconds: float = 10.0
     ) -> None:
         self.database = database
-        self.attempts = attempts
-        self.outages = outages
+        self._bounds = {Event.DIE: ("deaths", attempts), Event.MISS: ("outages", outages)}
         self.lease_seconds = lease_seconds
         self.wake: Callable[[], None] = lambda: None
 
@@ -227,7 +224,7 @@ class Queue:
     def end(self, job: Job, ending: Ending) -> Job | None:
         """Store how an attempt ended: the job as it is then, None where the attempt does not own it any more.
 
-        A retry whose death, or outage, is one too many fails the job. One that was to be cancelled ends as that.
+        A death, or an outage, that is one too many fails the job. One that was to be cancelled ends as that.
         """
         with self.database.writing() as connection:
             held = _held(connection, _owned(job))
@@ -238,38 +235,20 @@ class Queue:
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
             found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
-            ending = again("its worker stopped responding", Cause.DEATH)
+            ending = Ending(Event.DIE, Problem("its worker stopped responding"))
             return [self._end(connection, job_of(row), ending) for row in found.mappings().all()]
-
-    def check_in(self, worker: str) -> None:
-        """Record that a worker is alive, and delete those that have been silent for ten leases."""
-        seen = {"seen_at": self.database.now}
-        with self.database.writing() as connection:
-            if not connection.execute(update(WORKERS).where(WORKERS.c.name == worker).values(seen)).rowcount:
-                connection.execute(insert(WORKERS).values(name=worker, **seen))
-            silent = WORKERS.c.seen_at < self.database.now - 10 * self.lease_seconds
-            # After an outage all workers look stale.
-            stale = select(WORKERS.c.name).where(silent).with_for_update(skip_locked=True)
-            connection.execute(delete(WORKERS).where(WORKERS.c.name.in_(stale)))
-
-    def check_out(self, worker: str) -> None:
-        with self.database.writing() as connection:
-            connection.execute(delete(WORKERS).where(WORKERS.c.name == worker))
 
     # For those who run the service
 
     def status(self) -> QueueStatus:
-        """Three small queries in one snapshot, all times by the database's clock."""
-        now = self.database.now
+        """Two small queries, times by the database's clock."""
         by_status = select(JOBS.c.status, func.count()).group_by(JOBS.c.status)
-        oldest = select(now - func.min(JOBS.c.created_at)).where(JOBS.c.status == Status.QUEUED)
-        alive = select(func.count()).where(WORKERS.c.seen_at >= now - self.lease_seconds)
+        oldest = select(self.database.now - func.min(JOBS.c.created_at)).where(JOBS.c.status == Status.QUEUED)
         with self.database.reading() as connection:
             found = {row[0]: int(row[1]) for row in connection.execute(by_status)}
             age = connection.execute(oldest).scalar()
-            workers = connection.execute(alive).scalar_one()
         jobs = {status.value: found.get(status, 0) for status in Status}
-        return QueueStatus(jobs, max(float(age or 0.0), 0.0), int(workers))
+        return QueueStatus(jobs, max(float(age or 0.0), 0.0))
 
     def expire(self, seconds: float) -> int:
         """Remove some of the jobs that ended longer ago than that; how many. 0: there are none left.
@@ -300,16 +279,16 @@ class Queue:
         """Write how a held job goes on after an attempt without success."""
         if held.cancel_requested or ending.event is Event.STOP:
             return self._move(connection, held, Event.STOP)
-        problem, values = ending.problem, {}
-        if ending.event is Event.RETRY:
-            reason, died, missed = problem.detail, ending.cause is Cause.DEATH, ending.cause is Cause.OUTAGE
-            deaths, outages = held.deaths + died, held.outages + missed
-            values = {"deaths": deaths, "notes": {**held.notes, "outages": outages} if missed else held.notes}
-            if not (died and deaths >= self.attempts) and not (missed and outages >= self.outages):
-                return self._move(connection, held, Event.RETRY, stage=f"to be tried again: {reason}", **values)
-            times = deaths if died else outages
-            problem = Problem(f"tried {times} times; the last time: {reason}" if times > 1 else reason)
-        return self._move(connection, held, Event.FAIL, error=problem.as_dict(), **values)
+        event, problem, counted = ending.event, ending.problem, {}
+        if event in self._bounds:
+            name, most = self._bounds[event]
+            counted[name] = times = getattr(held, name) + 1
+            if times >= most:
+                event = Event.FAIL
+                problem = Problem(f"tried {times} times; the last time: {problem.detail}") if times > 1 else problem
+        if event is Event.FAIL:
+            return self._move(connection, held, event, error=asdict(problem), **counted)
+        return self._move(connection, held, event, stage=f"to be tried again: {problem.detail}", **counted)
 
 
 def id_of_key(key: str, client: str | None = None) -> str:

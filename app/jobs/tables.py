@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Collection
 from typing import Any
 
@@ -47,18 +46,6 @@ class Json(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-class Plain(TypeDecorator[str]):
-    """Text that both databases can store: what they cannot (NUL, lone surrogates) becomes U+FFFD."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
-        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
-
-
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-
 TABLES = MetaData()
 
 JOBS = Table(
@@ -71,8 +58,9 @@ JOBS = Table(
     Column("status", String(9), nullable=False),
     Column("attempt", Integer, nullable=False, default=0),
     Column("deaths", Integer, nullable=False, default=0),
+    Column("outages", Integer, nullable=False, default=0),
     Column("progress", Double, nullable=False, default=0.0),
-    Column("stage", Plain, nullable=False, default=""),
+    Column("stage", Json, nullable=False, default=""),
     Column("notes", Json, nullable=False, default=dict),
     Column("result", Json),
     Column("error", Json),
@@ -80,7 +68,7 @@ JOBS = Table(
     Column("dataset", String(64)),
     Column("client", String(64)),  # id of the key that ordered it
     Column("cancel_requested", Boolean, nullable=False, default=False),
-    Column("worker", Plain),
+    Column("worker", Text),
     Column("lease_until", Double),
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
@@ -90,13 +78,6 @@ JOBS = Table(
     Index("jobs_status_turn", "status", "turn", "seq"),  # claims take the first queued job
     Index("jobs_client_status_turn", "client", "status", "turn"),  # a client's last job
     sqlite_autoincrement=True,  # a number is never given twice, so pages stay stable
-)
-
-WORKERS = Table(
-    "workers",
-    TABLES,
-    Column("name", String(255), primary_key=True),
-    Column("seen_at", Double, nullable=False),
 )
 
 JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))

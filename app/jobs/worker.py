@@ -56,7 +56,7 @@ class Worker:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.listeners: list[Callable[[Job], None]] = []
         self._running: list[Attempt] = []
-        self._check_in_at = 0.0
+        self._recover_at = 0.0
         self._turned_at = -math.inf
         self._poller = Poller(self.name, self._turn, _IDLE_SECONDS)
 
@@ -85,20 +85,15 @@ class Worker:
         self._leave()
 
     def _turn(self) -> None:
-        """Do what is due.
-
-        A worker checks in after all else went well: one that does nothing useful is not counted.
-        """
-        self._running = [attempt for attempt in self._running if not attempt.over]
-        due = monotonic() >= self._check_in_at
+        """Do what is due."""
+        self._running = [attempt for attempt in self._running if not attempt.over.is_set()]
         with suppress(Unavailable):  # the database's own log line says so
-            for job in self.queue.recover_lost() if due else ():
-                log.warning("the worker of a job stopped responding", status=job.status, **job.named)
-                self._tell(job)
+            if monotonic() >= self._recover_at:
+                for job in self.queue.recover_lost():
+                    log.warning("the worker of a job stopped responding", status=job.status, **job.named)
+                    self._tell(job)
+                self._recover_at = monotonic() + self.queue.lease_seconds / 4
             self._claim()
-            if due:
-                self.queue.check_in(self.name)
-                self._check_in_at = monotonic() + self.queue.lease_seconds / 4
             self._turned_at = monotonic()
 
     def _claim(self) -> None:
@@ -139,5 +134,3 @@ class Worker:
         for attempt in self._running:
             attempt.join(max(until - monotonic(), 0.0))
         self._running.clear()
-        with suppress(Unavailable):  # its line goes with those of workers that fell silent
-            self.queue.check_out(self.name)

@@ -1,6 +1,7 @@
 """Problem documents of errors that a request or a job raised."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -27,13 +28,13 @@ KINDS = sorted(kinds(PayoffError), key=lambda kind: kind.__qualname__)
 def test_an_error_of_a_job_has_the_status_and_title_that_it_has_in_a_response(kind):
     error = kind("words")
 
-    stored = stored_problem(json.loads(json.dumps(Problem.of(error).as_dict())))
+    stored = stored_problem(json.loads(json.dumps(asdict(Problem.of(error)))))
 
     assert stored == json.loads(respond(error).body)
 
 
 def test_an_error_defined_outside_of_the_errors_module_has_the_status_and_title_of_its_family():
     assert DatabaseAway in KINDS
-    stored = stored_problem(Problem.of(DatabaseAway("words")).as_dict())
+    stored = stored_problem(asdict(Problem.of(DatabaseAway("words"))))
 
     assert (stored["status"], stored["title"]) == (503, "A part of the service cannot be reached")

@@ -2,12 +2,10 @@
 
 import os
 import time
-from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.jobs.parallel import pieces_run_on
 from app.progress import report
 
 ROWS = np.arange(50_000.0)
@@ -29,20 +27,3 @@ def share(rows, number, seconds):
 
 def die(number):
     os._exit(number)
-
-
-def scribble(path, seconds):
-    """Be busy for long, and show it."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        Path(path).write_text(str(time.time()))
-        time.sleep(0.02)
-        report(0.0)
-
-
-def busy(_url, job):
-    """A job whose pieces are busy on the cluster, two at once and more to come."""
-    with pieces_run_on(job.spec["cluster"], 1):
-        folder = Path(job.spec["folder"])
-        report(0.1, "busy")
-        Parallel()(delayed(scribble)(str(folder / f"piece {number}"), 60.0) for number in range(6))

@@ -72,11 +72,6 @@ def _sleep(_queue, job):
     time.sleep(job.spec.get("seconds", 0))
 
 
-def _tell_stage(_queue, job):
-    progress.report(0.5, job.spec["stage"])
-    time.sleep(1)
-
-
 def _hold_interpreter(_queue, _job):
     sum(range(10**12))  # one C call that never lets another thread run
 
@@ -158,7 +153,6 @@ def return_unfinished(_url, _job):
 
 DEEDS = {
     "sleep": _sleep,
-    "stage": _tell_stage,
     "die after success": _sleep,
     "hold the interpreter": _hold_interpreter,
     "ignore SIGTERM": _ignore_sigterm,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, insert, select, text
 
 from app.database import Database
-from app.jobs.job import Status, again
+from app.jobs.job import RELEASED, Status
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
@@ -68,7 +68,7 @@ def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advanta
     submit(queue, "a", 30)
     claim(queue, 20)
     old = queue.page(page_size=30)[0][-1]
-    queue.end(old, again("its worker was stopped"))
+    queue.end(old, RELEASED)
     submit(queue, "b", 30)
     assert queue.claim("ann").id == old.id
     assert Counter(claim(queue, 10)) == {"a": 5, "b": 5}

@@ -14,7 +14,7 @@ from app.jobs.job import RELEASED, Status
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from tests.jobs import targets
-from tests.jobs.waiting import alive_workers, eventually
+from tests.jobs.waiting import eventually
 from tests.jobs.workers import workers
 
 LEASE = 1.2  # seconds, where a test waits until one runs out
@@ -60,19 +60,7 @@ def fail_for(monkeypatch, queue, method, job, times=10**9):
     monkeypatch.setattr(queue, method, broken)
 
 
-@pytest.mark.thorough
-def test_a_stage_that_a_database_cannot_store_is_stored_readably(queue, start):
-    start()
-    poison = queue.submit("train", {"do": "stage", "stage": UNSTORABLE})
-    seen = eventually(lambda: (now := queue.get(poison.id)).stage.startswith("class") and now)
-    assert seen.stage == "class \ufffd \ufffd of ü"
-    other = queue.submit("train", {"do": "sleep"})
-    assert [ended(queue, job).status for job in (other, poison)] == [Status.SUCCEEDED] * 2
-    assert poison.attempt == 0
-    assert queue.get(poison.id).attempt == 1
-
-
-def test_a_reason_that_a_database_cannot_store_is_stored_readably(queue, start):
+def test_a_stage_and_reason_of_any_text_are_stored(queue, start):
     start(rest_seconds=0.01)
     job = queue.submit("train", {"do": "miss", "times": 1, "why": UNSTORABLE})
     assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
@@ -92,7 +80,6 @@ def test_an_end_that_cannot_be_stored_ends_that_job_alone(queue, start, monkeypa
     assert failed.attempt <= 2
     assert "its worker stopped responding" in failed.error["detail"]
     assert not worker.problem
-    assert eventually(lambda: alive_workers(queue) == [worker.name])
 
 
 def test_a_failure_that_passes_costs_nothing(queue, start, monkeypatch):
@@ -112,9 +99,9 @@ def test_a_listener_that_raises_holds_up_no_job(queue, start):
     assert [ended(queue, job).status for job in jobs] == [Status.FAILED, Status.SUCCEEDED]
 
 
-@pytest.mark.parametrize("method", ["claim", "recover_lost", "check_in"])
+@pytest.mark.parametrize("method", ["claim", "recover_lost"])
 @pytest.mark.thorough
-def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, monkeypatch, method):
+def test_a_worker_whose_turns_fail_is_not_alive(queue, start, monkeypatch, method):
     monkeypatch.setattr(worker_module, "_ALIVE_SECONDS", 0.5)
     queue.lease_seconds = 0.2
 
@@ -126,9 +113,8 @@ def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, mo
         worker = start()
         assert not worker.problem
         eventually(lambda: worker.problem)
-        assert alive_workers(queue) == []
         assert worker.turn_age > 0.5
-    eventually(lambda: not worker.problem and alive_workers(queue) == [worker.name])
+    eventually(lambda: not worker.problem)
 
 
 @pytest.mark.thorough
@@ -182,7 +168,7 @@ def test_a_stop_while_the_memory_of_a_job_is_measured_is_not_lost(queue, databas
 
     monkeypatch.setattr(psutil.Process, "children", stop_meanwhile)
     attempt.start()
-    eventually(lambda: attempt.over)
+    assert attempt.over.wait(60)
     assert [(now.status, now.deaths, now.stage) for now in told] == [
         (Status.QUEUED, 0, "to be tried again: its worker was stopped")
     ]

@@ -1,7 +1,6 @@
 """Pieces of a job's work on threads and on a real Dask cluster: the same results, and what becomes of failures."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -10,24 +9,20 @@ from joblib import Parallel, delayed
 from app import progress
 from app.data.dataset import Table
 from app.decisions.folds import stratified_folds
-from app.errors import Invalid, TooLarge, Unavailable
+from app.errors import Invalid, Unavailable
 from app.features import Feature, Schema
 from app.jobs import cluster, parallel
-from app.jobs.attempt import JobLimits
-from app.jobs.job import Died, Status
+from app.jobs.job import Died
 from app.jobs.parallel import pieces_run_on
 from app.learners import catalogue
 from app.learners.budget_forest import BudgetForest
 from app.learners.gradient_boosting import GradientBoosting
 from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
-from app.settings import Settings
 from app.usecases import compare
 from app.usecases.compare import CompareSpec
 from tests.jobs import pieces, targets
-from tests.jobs.waiting import SOON, eventually
-from tests.jobs.workers import workers
-from tests.servers.dask import DaskCluster, DaskWorker
+from tests.servers.dask import DaskCluster
 from tests.servers.program import free_port
 
 LEARNERS = {
@@ -100,18 +95,6 @@ def test_progress_arrives_as_pieces_finish(dask_cluster):
     assert sums == [pieces.ROWS[number::7].sum() for number in range(4)]
 
 
-def test_data_are_sent_once_and_forgotten_with_the_last_who_holds_them(dask_cluster):
-    with pieces_run_on(dask_cluster, 1):
-        backend = cluster.Cluster(dask_cluster)
-        rows = pieces.ROWS.copy()
-        first, again = backend._placed(rows), backend._placed(rows)
-        assert first is again
-        assert len(backend._client().who_has([first])[first.key]) == 2
-        del rows
-        assert backend._sent == {}
-        backend.close()
-
-
 def test_a_piece_uses_one_thread(dask_cluster):
     with pieces_run_on(dask_cluster, 1):
         assert Parallel()([delayed(targets.pools)()]) == [{1}]
@@ -133,11 +116,6 @@ def test_a_scheduler_that_is_not_there_is_said_to_be_away_without_its_address(mo
         list(pieces.shares(2))
 
 
-def test_an_address_that_is_none_is_refused_at_the_start():
-    with pytest.raises(ValueError, match="dask"):
-        Settings(dask="scheduler:8786")
-
-
 def test_an_absent_library_is_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr(parallel, "find_spec", lambda _name: None)
     parallel.check_installed("")
@@ -148,17 +126,6 @@ def test_an_absent_library_is_named_with_what_to_do(monkeypatch):
 def test_other_versions_on_a_worker_are_refused(dask_cluster, monkeypatch):
     monkeypatch.setattr(cluster, "versions", lambda: {"scikit-learn": "0.1"})
     with pieces_run_on(dask_cluster, 1), pytest.raises(Unavailable, match=r"a Dask worker has scikit-learn .* job 0.1"):
-        list(pieces.shares(2))
-
-
-def test_data_too_large_for_a_worker_are_refused_before_they_are_sent(mortal):
-    class Small(DaskWorker):
-        def arguments(self):
-            return [word if word != "0" else "1MB" for word in super().arguments()]
-
-    mortal.workers.append(Small(mortal.address))
-    mortal.workers[-1].start()
-    with pieces_run_on(mortal.address, 1), pytest.raises(TooLarge, match=r"0 MB of .* need up to 2 MB .* may use 1 MB"):
         list(pieces.shares(2))
 
 
@@ -182,35 +149,3 @@ def test_a_lost_scheduler_ends_the_attempt_in_clear_words(mortal):
 def test_a_piece_that_kills_its_worker_counts_as_a_death(mortal):
     with pieces_run_on(mortal.address, 1), pytest.raises(Died, match="ended several Dask workers"):
         Parallel()([delayed(pieces.die)(1)])
-
-
-@pytest.fixture
-def queue(tmp_path):
-    with targets.opened(f"sqlite:///{tmp_path / 'jobs.db'}", attempts=3, outages=1, lease_seconds=2) as queue:
-        targets.make_tables(queue)
-        yield queue
-
-
-@pytest.fixture
-def start(queue):
-    with workers(queue, str(queue.database.engine.url), limits=JobLimits(seconds=60), rest_seconds=0.01) as start:
-        yield start
-
-
-def test_a_cancelled_job_leaves_nothing_running_on_the_cluster(dask_cluster, queue, start, tmp_path):
-    """Its process is killed; what waits on the cluster never begins, and what runs ends at its next report."""
-    start(pieces.busy)
-    folder = tmp_path / "pieces"
-    folder.mkdir()
-    job = queue.submit("train", {"cluster": dask_cluster, "folder": str(folder)})
-    eventually(lambda: len(list(folder.iterdir())) == 2)
-    queue.cancel(job.id)
-    eventually(lambda: queue.get(job.id).status is Status.CANCELLED, SOON)
-
-    def quiet():
-        before = {path.name: path.read_text() for path in folder.iterdir()}
-        time.sleep(0.3)
-        return before == {path.name: path.read_text() for path in folder.iterdir()}
-
-    eventually(quiet)
-    assert len(list(folder.iterdir())) == 2

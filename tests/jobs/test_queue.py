@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import delete, select, update
-from sqlalchemy.exc import StatementError
 
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
-from app.jobs.job import CANCELLED, LOST, Cause, Ending, Event, Problem, Status, again
+from app.jobs.job import LOST, Ending, Event, Problem, Status
 from app.jobs.queue import KEY_PLACE, Queue
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
-from tests.jobs.waiting import alive_workers
 
 LEASE = 10
 
@@ -64,12 +62,6 @@ def test_a_submitted_job_is_stored_whole(queue):
     assert queue.get(job.id) == job
     assert (job.status, job.attempt, job.progress, job.created_at) == (Status.QUEUED, 0, 0.0, 1000.0)
     assert (job.spec, job.notes) == ({"text": "\0 ü \ud800", "rows": [[1, None]]}, {})
-
-
-def test_a_number_that_json_does_not_have_is_refused(queue):
-    with pytest.raises(StatementError, match="not JSON compliant"):
-        queue.submit("train", {"C": float("nan")})
-    assert queue.page() == ([], None)
 
 
 @pytest.mark.parametrize("job_id", ["job_00000000000000000000", "job_1", "", "x\0", "job_0000000000000000000\n"])
@@ -129,14 +121,6 @@ def test_a_data_set_is_in_use_until_its_jobs_have_ended(queue):
     assert not queue.uses_dataset("ds_1")
 
 
-def test_a_beat_renews_the_lease_and_stores_the_progress(queue, job):
-    queue.database.time += LEASE - 1
-    assert queue.beat(job, 0.25, "folds") is None
-    queue.database.time += LEASE - 1
-    assert queue.recover_lost() == []
-    assert (queue.get(job.id).progress, queue.get(job.id).stage) == (0.25, "folds")
-
-
 def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any_more(queue, job):
     queue.database.time += LEASE + 1
     assert [(lost.id, lost.status, lost.started_at) for lost in queue.recover_lost()] == [(job.id, Status.QUEUED, None)]
@@ -144,8 +128,6 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
     assert (second.id, second.attempt, second.deaths) == (job.id, 2, 1)
     assert queue.beat(job, 0.5, "late") is LOST
     assert not queue.end(job, Ending(Event.FAIL, Problem("late")))
-    assert not queue.end(job, CANCELLED)
-    assert not queue.end(job, again("late", Cause.DEATH))
     with pytest.raises(Conflict, match="attempt 1"), queue.database.writing() as connection:
         queue.held(connection, job)
     with pytest.raises(Conflict, match="attempt 1"):
@@ -155,7 +137,7 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
 
 def test_what_a_lost_attempt_wrote_beside_its_success_is_rolled_back(queue, job):
     other = queue.submit("train", {})
-    queue.end(job, again("lost", Cause.DEATH))
+    queue.end(job, Ending(Event.DIE, Problem("lost")))
 
     def publish():
         with queue.database.writing() as connection:
@@ -178,35 +160,12 @@ def test_success_stores_the_result_and_ends_the_job(queue, job):
         succeed(queue, job)
 
 
-def test_a_running_job_that_is_to_be_cancelled_cannot_succeed(queue, job):
-    asked = queue.cancel(job.id)
-    assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
-    assert queue.cancel(job.id) == asked
-    assert queue.beat(job, 0.5, "") is CANCELLED
-    with pytest.raises(Conflict, match="to be cancelled"):
-        succeed(queue, job)
-    assert queue.end(job, CANCELLED)
-    assert queue.get(job.id).status is Status.CANCELLED
-
-
 def test_a_worker_of_this_process_hears_of_each_new_job(queue):
     heard = []
     queue.wake = lambda: heard.append(len(queue.page()[0]))
     queue.submit("train", {}, key="k")
     queue.submit("train", {}, key="k")
     assert heard == [1]
-
-
-def test_workers_are_those_seen_within_a_lease_and_the_rest_is_deleted(queue):
-    queue.check_in("ann")
-    queue.database.time += LEASE / 2
-    queue.check_in("bob")
-    queue.check_in("bob")
-    assert alive_workers(queue) == ["ann", "bob"]
-    queue.database.time += LEASE
-    assert alive_workers(queue) == ["bob"]
-    queue.check_out("bob")
-    assert alive_workers(queue) == []
 
 
 def test_times_are_the_databases(url):

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import delete
 
 from app.errors import Conflict
-from app.jobs.job import CANCELLED, LOST, Cause, Ending, Event, Problem, again
+from app.jobs.job import CANCELLED, LOST, RELEASED, Ending, Event, Problem
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
@@ -16,6 +16,7 @@ from tests.effort import repeated
 from tests.jobs.clock import ClockedDatabase
 
 ATTEMPTS = 2
+OUTAGES = 3
 LEASE = 10.0
 
 
@@ -26,6 +27,7 @@ class Twin:
     status: str = "queued"
     attempt: int = 0
     deaths: int = 0
+    outages: int = 0
     cancel: bool = False
     lease_until: float = 0.0
     successes: int = 0
@@ -37,7 +39,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.database = database
         with database.writing() as connection:
             connection.execute(delete(JOBS))
-        self.queues = [Queue(database, attempts=ATTEMPTS, lease_seconds=LEASE) for _ in range(2)]
+        self.queues = [Queue(database, attempts=ATTEMPTS, outages=OUTAGES, lease_seconds=LEASE) for _ in range(2)]
         self.twins = {}
         self.claims = []
 
@@ -45,10 +47,12 @@ class QueueMachine(RuleBasedStateMachine):
         twin = self.twins[job.id]
         return twin.status == "running" and twin.attempt == job.attempt
 
-    def lose(self, twin):
-        """The model of an attempt that died."""
-        twin.deaths += not twin.cancel
-        twin.status = "cancelled" if twin.cancel else "failed" if twin.deaths >= ATTEMPTS else "queued"
+    def lose(self, twin, deaths=0, outages=0):
+        """The model of an attempt that died, or missed what it needs."""
+        twin.deaths += 0 if twin.cancel else deaths
+        twin.outages += 0 if twin.cancel else outages
+        too_often = (deaths and twin.deaths >= ATTEMPTS) or (outages and twin.outages >= OUTAGES)
+        twin.status = "cancelled" if twin.cancel else "failed" if too_often else "queued"
 
     @rule(key=st.none() | st.sampled_from("ab"), which=st.sampled_from([0, 1]))
     def submit(self, key, which):
@@ -94,27 +98,23 @@ class QueueMachine(RuleBasedStateMachine):
             self.twins[job.id].successes += 1
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), how=st.sampled_from(["fail", "cancelled", "died", "given back"]))
+    @rule(data=st.data(), how=st.sampled_from(["fail", "cancelled", "died", "missed", "given back"]))
     def end(self, data, how):
         job = data.draw(st.sampled_from(self.claims))
         queue, owns, twin = self.queues[1], self.owns(job), self.twins[job.id]
-        match how:
-            case "fail":
-                ended, status = (
-                    queue.end(job, Ending(Event.FAIL, Problem("broken"))),
-                    "cancelled" if twin.cancel else "failed",
-                )
-            case "cancelled":
-                ended, status = queue.end(job, CANCELLED), "cancelled"
-            case "given back":
-                ended, status = queue.end(job, again("stop")), "cancelled" if twin.cancel else "queued"
-            case "died":
-                ended, status = queue.end(job, again("died", Cause.DEATH)), None
-        assert (ended is not None) == owns
-        if owns and status:
-            twin.status = status
-        elif owns:
-            self.lose(twin)
+        ending = {
+            "fail": Ending(Event.FAIL, Problem("broken")),
+            "cancelled": CANCELLED,
+            "given back": RELEASED,
+            "died": Ending(Event.DIE, Problem("died")),
+            "missed": Ending(Event.MISS, Problem("away")),
+        }[how]
+        assert (queue.end(job, ending) is not None) == owns
+        if owns:
+            self.lose(twin, deaths=how == "died", outages=how == "missed")
+            twin.status = {"fail": "cancelled" if twin.cancel else "failed", "cancelled": "cancelled"}.get(
+                how, twin.status
+            )
 
     @precondition(lambda self: self.twins)
     @rule(data=st.data())
@@ -141,7 +141,7 @@ class QueueMachine(RuleBasedStateMachine):
             silent = twin.status == "running" and twin.lease_until < self.database.time
             assert (job_id in recovered) == silent
             if silent:
-                self.lose(twin)
+                self.lose(twin, deaths=1)
 
     @invariant()
     def the_table_is_as_the_model_says(self):
@@ -149,10 +149,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert [job.id for job in jobs] == list(self.twins)[::-1]
         for job in [self.queues[1].get(job.id) for job in jobs]:
             twin = self.twins[job.id]
-            assert (job.status, job.attempt, job.deaths, job.cancel_requested) == (
+            assert (job.status, job.attempt, job.deaths, job.outages, job.cancel_requested) == (
                 twin.status,
                 twin.attempt,
                 twin.deaths,
+                twin.outages,
                 twin.cancel,
             )
             assert twin.successes == (job.status == "succeeded") == (job.result is not None)

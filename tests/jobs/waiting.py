@@ -3,9 +3,6 @@
 import time
 
 import psutil
-from sqlalchemy import select
-
-from app.jobs.tables import WORKERS
 
 SOON = 60.0  # seconds for what takes one or two where the machine has nothing else to do
 
@@ -25,10 +22,3 @@ def gone(pid):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def alive_workers(queue):
-    """The names of the workers that checked in within the last lease, sorted."""
-    recently = WORKERS.c.seen_at >= queue.database.now - queue.lease_seconds
-    with queue.database.reading() as connection:
-        return list(connection.execute(select(WORKERS.c.name).where(recently).order_by(WORKERS.c.name)).scalars())

@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 
 from app.errors import Unavailable
 from app.job_processes import PRELOADED
-from app.jobs.job import Cause, Status, again
+from app.jobs.job import Ending, Event, Problem, Status
 from app.jobs.tables import JOBS
 from app.processes import LOCK, preload
 from app.registry.tables import unpublished
@@ -120,7 +120,7 @@ def attempt(ports, job):
     try:
         train.run(ports, job)
     except Unavailable as error:
-        ports.queue.end(job, again(error.detail, Cause.OUTAGE))
+        ports.queue.end(job, Ending(Event.MISS, Problem(error.detail)))
         return False
     return True
 
