@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
@@ -29,7 +29,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from app.circuit_breaker import CircuitBreaker
-from app.disks import FIX, FIX_OF_DAMAGE, is_damage, unwritable
+from app.disks import unwritable
 from app.errors import Invalid, Unavailable
 from app.polling import Changes
 
@@ -37,7 +37,6 @@ _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
 _READ_ONLY = "25006"  # SQLSTATE of a standby before it is promoted
 _WAIT_SECONDS = 0.25
-_LOCKED_SECONDS = 0.01
 _ANSWER_SECONDS = 1.0  # well within the time that a prober of readiness allows
 
 _log = logging.getLogger(__name__)
@@ -46,10 +45,9 @@ _log = logging.getLogger(__name__)
 class DatabaseAway(Unavailable):
     """The database does not answer"""
 
-    def __init__(self, why: str, fix: str = "") -> None:
+    def __init__(self, why: str) -> None:
         super().__init__("the database does not answer at the moment; try again")
         self.why = why  # for those who run the service: it may contain addresses and names
-        self.fix = fix
 
 
 class Database:
@@ -63,6 +61,7 @@ class Database:
     def __init__(self, url: str, *, connections: int = 10, seconds: float = 5.0) -> None:
         self.engine = _engine(url, connections, seconds)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
+        self.file = self.engine.url.database if self.is_sqlite else None
         self._reading: dict[str, Any] = {"payoff_read": True}
         if not self.is_sqlite:
             self._reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -77,8 +76,9 @@ class Database:
         self._breaker.admit(DatabaseAway)
         with self.translating(), self.engine.connect().execution_options(**self._reading) as connection:
             self._heard()
-            with _no_timeout(connection) if without_timeout else nullcontext():
-                yield connection
+            if without_timeout and not self.is_sqlite:
+                _postgres().lift_limits(connection)
+            yield connection
 
     @contextmanager
     def writing(self, *, without_timeout: bool = False) -> Iterator[Connection]:
@@ -90,8 +90,9 @@ class Database:
         self._breaker.admit(DatabaseAway)
         with self.translating(), self.engine.begin() as connection:
             self._heard()
-            with _no_timeout(connection) if without_timeout else nullcontext():
-                yield connection
+            if without_timeout and not self.is_sqlite:
+                _postgres().lift_limits(connection)
+            yield connection
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -115,23 +116,24 @@ class Database:
         asking = Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
         asking.start()
         asking.join(_ANSWER_SECONDS)
-        file = self.engine.url.database if self.is_sqlite else None
-        if not is_standby or (file and not Path(file).exists()):
+        if not is_standby or (self.file and not Path(self.file).exists()):
             return "the database does not answer"
         if is_standby[0]:
             return "the database is a standby, which cannot be written"
-        found = unwritable(file) if file else ""
+        found = unwritable(self.file) if self.file else ""
         return f"the database cannot be written: {found}" if found else ""
 
     def wait(self, seconds: float) -> None:
-        """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all."""
+        """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all, but
+        two connections that make it at once find it locked, whatever their timeout.
+        """
         until = monotonic() + seconds
         while True:
             try:
                 with self.reading():
                     return
-            except DatabaseAway:
-                if self.is_sqlite or monotonic() > until:
+            except DatabaseAway as error:
+                if monotonic() > until or (self.is_sqlite and "locked" not in error.why):
                     raise
                 sleep(_WAIT_SECONDS)
 
@@ -167,8 +169,9 @@ class Database:
         except (SQLAlchemyError, self.driver.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             is_away = isinstance(cause, NoConnectionFree | self.driver.OperationalError | self.driver.InterfaceError)
+            is_damaged = type(cause) is self.driver.DatabaseError  # what SQLite says of a file that it cannot read
             is_lost = getattr(error, "connection_invalidated", False) or getattr(cause, "sqlstate", None) == _READ_ONLY
-            if is_away or is_lost or is_damage(cause):
+            if is_away or is_lost or is_damaged:
                 raise self._away(cause) from error
             raise
 
@@ -177,12 +180,8 @@ class Database:
         self.failures += 1
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago")
-        file = self.engine.url.database if self.is_sqlite else None
-        is_damaged = is_damage(cause)
-        found = "it is damaged, or is no SQLite database" if is_damaged else unwritable(file) if file else ""
-        why = " ".join(str(cause).split())
-        fix = FIX_OF_DAMAGE if is_damaged else FIX
-        away = DatabaseAway(f"{file}: {found} ({why})", fix) if found else DatabaseAway(why)
+        found = unwritable(self.file) if self.file else ""
+        away = DatabaseAway(": ".join(filter(None, (self.file, found, " ".join(str(cause).split())))))
         if self._answered:
             _log.warning("the database does not answer: %s", away.why)
             self._answered = False
@@ -208,7 +207,7 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
         return engine
     if kind not in {"postgresql", "postgres"}:
         raise Invalid(f"PAYOFF_DATABASE names {kind}: there are sqlite and postgresql")
-    connect = _postgres().connect
+    postgres = _postgres()
     engine = create_engine(
         parsed.set(drivername="postgresql+psycopg"),
         hide_parameters=True,
@@ -218,7 +217,8 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
         pool_timeout=_POOL_SECONDS,
         pool_use_lifo=True,  # connections of a busy hour become idle, and a proxy may close them
     )
-    event.listen(engine, "do_connect", lambda _dialect, _record, _words, named: connect(named, seconds))
+    event.listen(engine, "do_connect", lambda _dialect, _record, _words, named: postgres.connect(named, seconds))
+    event.listen(engine, "reset", lambda connection, _record, _state: postgres.limit(connection, seconds))
     return engine
 
 
@@ -230,32 +230,10 @@ def _postgres() -> ModuleType:
     return postgres
 
 
-def _no_timeout(connection: Connection) -> AbstractContextManager[None]:
-    if connection.dialect.name == "sqlite":
-        return nullcontext()
-    unlimited: AbstractContextManager[None] = _postgres().without_timeout(connection)
-    return unlimited
-
-
 def _configure_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the begin event below is the only one that begins
-    for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON", "journal_mode=WAL"):
         connection.execute(f"PRAGMA {pragma}")
-    _write_ahead(connection)
-
-
-def _write_ahead(connection: Any) -> None:
-    """Keep a write-ahead log; of two connections that ask at once, one gets "locked", whatever the timeout."""
-    until = monotonic() + _BUSY_MS / 1000
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except connection.OperationalError as error:
-            if "locked" not in str(error) or monotonic() > until:
-                raise
-            sleep(_LOCKED_SECONDS)
-        else:
-            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

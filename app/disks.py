@@ -1,21 +1,12 @@
-"""Whether a folder of this machine, or a database file of SQLite in it, can be written, and what to do where not."""
+"""Whether a folder of this machine, or a database file of SQLite in it, can be written."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 from typing import Final
 
 LEAST_BYTES: Final = 2**20  # with less room than this on its disk a folder counts as full
-
-FIX: Final = f"see that its disk has room, is sound and mounted for writing, and that uid {os.getuid()} may write there"
-FIX_OF_DAMAGE: Final = (
-    "stop every process that uses it, move it away together with its -wal and -shm, and put a backup in its place;"
-    " without one `payoff rebuild` finds the models again, but aliases, jobs, keys and the audit log are lost"
-)
-_PRIMARY = 0xFF  # the part of an extended code of SQLite that names the kind of error
-_OF_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def obstacle(folder: Path) -> str:
@@ -46,8 +37,3 @@ def unwritable(file: str) -> str:
     if not found and path.exists() and not os.access(path, os.W_OK):
         return f"uid {os.getuid()} may not write the file"
     return found
-
-
-def is_damage(error: BaseException | None) -> bool:
-    """Whether SQLite cannot read its file as a database."""
-    return getattr(error, "sqlite_errorcode", -1) & _PRIMARY in _OF_DAMAGE

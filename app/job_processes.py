@@ -86,6 +86,7 @@ def keep_up(settings: Settings) -> None:
         "expired jobs": partial(_expire_jobs, ports, settings.keep_jobs_days),
         "inline data sets": lambda: expire_inline(ports),
         "what attempts left": lambda: train.clean_up_leftovers(ports),
+        "half-written files": lambda: ports.registry.storage.clean_up() + ports.datasets.clean_up(),
         "files of imports": lambda: import_model.clean_up_files(ports),
         "recorded decisions": lambda: keep_up_archive(
             ports.archive, None if days is None else days * DAY, seals=settings.shares_decisions

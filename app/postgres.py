@@ -6,8 +6,7 @@ silent: so a connection waits a little longer than that and is then closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import psycopg
@@ -69,22 +68,22 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
         connection = Connection.connect(**chosen)
     except psycopg.ProgrammingError as error:  # nothing was asked of a server yet
         raise Invalid(f"PAYOFF_DATABASE cannot be used: {error}") from error
-    connection.timeout = seconds + _GRACE_SECONDS
+    limit(connection, seconds)
     return connection
 
 
-@contextmanager
-def without_timeout(transaction: Transaction) -> Iterator[None]:
-    """Lift the limits for the rest of this transaction, which may wait for others and take its time."""
-    for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
-        transaction.execute(text(f"SET LOCAL {limit} = 0"))
+def limit(connection: Connection, seconds: float) -> None:
+    """Have a connection wait for the server's own word that a statement took too long, and no longer."""
+    connection.timeout = seconds + _GRACE_SECONDS
+
+
+def lift_limits(transaction: Transaction) -> None:
+    """For the rest of this transaction, which may wait for others and take its time."""
+    for each in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        transaction.execute(text(f"SET LOCAL {each} = 0"))
     connection = transaction.connection.driver_connection
     assert isinstance(connection, Connection)
-    before, connection.timeout = connection.timeout, None
-    try:
-        yield
-    finally:
-        connection.timeout = before
+    connection.timeout = None
 
 
 def is_silence(error: BaseException | None) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
@@ -174,14 +172,6 @@ request that can never fit. Default: a third of the memory of the container or m
 def listed(text: str) -> list[str]:
     """The parts of a setting that are separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def misspelt(variables: Iterable[str]) -> dict[str, str | None]:
-    """Environment variables with the prefix of settings that are not settings, each with the most similar setting."""
-    prefix = "PAYOFF_"
-    known = {f"{prefix}{name.upper()}" for name in Settings.model_fields}
-    strange = sorted(name for name in variables if name.startswith(prefix) and name not in known)
-    return {name: next(iter(get_close_matches(name, known, 1, 0.75)), None) for name in strange}
 
 
 def refused(error: ValidationError) -> list[str]:

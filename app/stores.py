@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from threading import Thread
 
 import structlog
 from pydantic import ValidationError
-from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.audit import AuditLog
 from app.access.keys import Keys
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database, DatabaseAway
-from app.disks import FIX
-from app.errors import PayoffError
+from app.errors import PayoffError, unknown
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
@@ -34,7 +31,7 @@ from app.registry.index import Index
 from app.registry.loaded import Cache
 from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
-from app.settings import Settings, misspelt, refused
+from app.settings import Settings, refused
 from app.storage import FileCache, Storage
 from app.usecases.ports import Ports
 
@@ -52,12 +49,11 @@ def starting() -> Iterator[None]:
     except ValidationError as error:
         reason = refused(error)[0]
     except DatabaseAway as error:
-        fix = f"{error.fix}; " if error.fix else ""
-        reason = f"the database cannot be used ({error.why}): {fix}PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
+        reason = f"the database cannot be used ({error.why}); PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
     except PayoffError as error:
-        reason = f"{error.detail}: {FIX}" if isinstance(error.__cause__, OSError) else error.detail
+        reason = error.detail
     except OSError as error:
-        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): {FIX}; PAYOFF_HOME and"
+        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}); PAYOFF_HOME and"
         reason += " PAYOFF_MODELS name the folders"
     else:
         return
@@ -69,17 +65,19 @@ def make_ports(settings: Settings) -> Ports:
     """What a program starts with: stores whose tables are up to date. It waits a while for a database that starts, too,
     and not for an object store; Unusable if waiting for that could not help.
     """
-    _warn_of_misspelt()
+    for message in unknown_settings(os.environ):
+        _log.warning(message)
     ports = make_tables(settings)
     ports.registry.storage.prepare()
     ports.datasets.storage.prepare()
-    Thread(target=_clean_up, args=(ports,), name="clean-up", daemon=True).start()  # a big store takes seconds to list
     return ports
 
 
-def _warn_of_misspelt() -> None:
-    for name, nearest in misspelt(os.environ).items():
-        _log.warning("unknown setting", variable=name, did_you_mean=nearest)
+def unknown_settings(variables: Iterable[str]) -> list[str]:
+    """A message for each variable that has the prefix of settings and is none."""
+    known = [f"PAYOFF_{name.upper()}" for name in Settings.model_fields]
+    strange = sorted(name for name in variables if name.startswith("PAYOFF_") and name not in known)
+    return [unknown("setting", name, known) for name in strange]
 
 
 def make_tables(settings: Settings) -> Ports:
@@ -90,11 +88,7 @@ def make_tables(settings: Settings) -> Ports:
     return ports
 
 
-def open_ports(
-    settings: Settings,
-    *,
-    retry_seconds: float = 0.0,
-) -> Ports:
+def open_ports(settings: Settings, *, retry_seconds: float = 0.0) -> Ports:
     """Connected stores of a service that was started before, as each job's process needs them at once.
 
     Calls to an unavailable object store are repeated for `retry_seconds`.
@@ -149,13 +143,3 @@ def open_ports(
         shadows=Shadows(database),
         matrices=SavedMatrices(database),
     )
-
-
-def _clean_up(ports: Ports) -> None:
-    try:
-        left = ports.registry.storage.clean_up() + ports.datasets.clean_up()
-    except (PayoffError, SQLAlchemyError, OSError) as error:
-        _log.warning("half-written files not removed", why=type(error).__name__)
-    else:
-        if left:
-            _log.info("half-written files removed", count=left)

@@ -18,16 +18,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import migrations
 from app.database import Database, DatabaseAway
-from app.disks import FIX, FIX_OF_DAMAGE, unwritable
+from app.disks import unwritable
 from app.errors import PayoffError
-from app.settings import Settings, misspelt, refused
+from app.settings import Settings, refused
 from app.storage import Storage
-from app.stores import open_ports
+from app.stores import open_ports, unknown_settings
 from app.usecases.ports import Ports
 
 _MB = 2**20
 _LITTLE_MB = 2048
 _QUICK_BYTES = 2**28  # of an SQLite file, looked through in about a second
+_DISK = f"see that its disk has room, is sound and mounted for writing, and that uid {os.getuid()} may write there"
 _LISTED = "docs/reference/settings.md lists all settings"
 
 
@@ -48,7 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
         findings = check(Settings(), os.environ, deep=chosen.deep)
     except ValidationError as error:
         fix = f"{_LISTED}; no other check was run"
-        findings = [*_misspelt(os.environ), *(Finding("settings", "wrong", each, fix) for each in refused(error))]
+        findings = [*_unknown(os.environ), *(Finding("settings", "wrong", each, fix) for each in refused(error))]
     for finding in findings:
         print(f"{finding.level:<9}{finding.check:<10}{finding.text}")
         if finding.fix:
@@ -66,7 +67,7 @@ def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = Fa
         ports = open_ports(settings)
     except (PayoffError, OSError) as error:
         words = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
-        fix = f"{FIX if isinstance(error, OSError) else _LISTED}; no other check was run"
+        fix = f"{_DISK if isinstance(error, OSError) else _LISTED}; no other check was run"
         return [*found, Finding("home", "wrong", words, fix)]
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "database": lambda: _database(ports.database),
@@ -86,36 +87,34 @@ def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = Fa
 
 def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Misspelt variables, and settings that are allowed but risky."""
-    yield from _misspelt(environment)
+    yield from _unknown(environment)
     if settings.admin_key is None:
         words = "PAYOFF_ADMIN_KEY is not set: without keys, any client that reaches the service has all permissions"
         yield Finding("settings", "warning", words, "set it, unless only trusted clients can reach the service")
     yield Finding("settings", "ok", f"{len(settings.model_fields_set)} set")
 
 
-def _misspelt(environment: Mapping[str, str]) -> Iterator[Finding]:
-    for name, nearest in misspelt(environment).items():
-        fix = f"did you mean {nearest}?" if nearest else _LISTED
-        yield Finding("settings", "warning", f"{name} is set, but is not a setting", fix)
+def _unknown(environment: Mapping[str, str]) -> list[Finding]:
+    return [Finding("settings", "warning", message, _LISTED) for message in unknown_settings(environment)]
 
 
 def _database(database: Database) -> Iterator[Finding]:
     """It answers, is sound and writable, and its tables fit this program."""
-    name, file = database.engine.url.render_as_string(hide_password=True), database.engine.url.database
+    name, file = database.engine.url.render_as_string(hide_password=True), database.file
     try:
         with database.reading() as connection:
             revision = migrations.current(connection)
-            small = database.is_sqlite and file and Path(file).stat().st_size <= _QUICK_BYTES
+            small = file and Path(file).stat().st_size <= _QUICK_BYTES
             sound = connection.execute(text("PRAGMA quick_check(1)")).scalar() if small else "ok"
     except DatabaseAway as error:
-        fix = error.fix or "check PAYOFF_DATABASE, and whether the database runs"
+        fix = "check PAYOFF_DATABASE, and whether the database runs; a damaged file: restore a backup"
         yield Finding("database", "wrong", f"{name} cannot be used: {error.why}", fix)
         return
-    found = unwritable(file) if database.is_sqlite and file else ""
+    found = unwritable(file) if file else ""
     if sound != "ok":
-        yield Finding("database", "wrong", f"{name} is damaged: {sound}", FIX_OF_DAMAGE)
+        yield Finding("database", "wrong", f"{name} is damaged: {sound}", "restore a backup")
     elif found:
-        yield Finding("database", "wrong", f"{name} is readable, but not writable: {found}", FIX)
+        yield Finding("database", "wrong", f"{name} is readable, but not writable: {found}", _DISK)
     elif revision not in (None, *migrations.known()):
         words = f"{name} is at revision {revision}, which this program does not know"
         yield Finding("database", "wrong", words, "install the version that made it, or use another database")
@@ -133,7 +132,7 @@ def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
         storage.read(probe, "probe")
         storage.remove(probe)
     except (PayoffError, OSError, ValueError) as error:
-        fix = f"check {setting} and the AWS_… variables" if Storage.is_remote(url) else f"{FIX}, or set {setting}"
+        fix = f"check {setting} and the AWS_… variables" if Storage.is_remote(url) else f"{_DISK}, or set {setting}"
         yield Finding(name, "wrong", f"{url} cannot be used: {getattr(error, 'detail', error)}", fix)
         return
     free = None if "://" in url else shutil.disk_usage(url).free / _MB

@@ -17,6 +17,7 @@ from app.migrations import migrate
 def start(url, all_there):
     database = Database(url)
     all_there.wait()
+    database.wait(60)
     migrate(database)
 
 
