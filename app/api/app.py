@@ -87,9 +87,9 @@ def create_app(service: Service) -> FastAPI:
     app.state.limiters = Limiters()
     app.state.stopping = threading.Event()
     errors.install(app)
+    _include_routes(app)
     if service.console:
         console.install(app)
-    _include_routes(app)
     gate = Gate(
         service.keyring,
         service.limits,

@@ -31,7 +31,7 @@ async function listed(redraw) {
 }
 
 /** A file to choose or to drop, what it contains, and then the service's report. @param {() => void} uploaded */
-function upload(uploaded) {
+export function upload(uploaded) {
   const input = h("input", { type: "file", accept: ".csv,.txt,.gz,.parquet",
     onchange: () => take(input.files?.[0]) });
   const next = h("div", { "aria-live": "polite" });

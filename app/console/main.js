@@ -10,6 +10,7 @@ import { enterKey, failed } from "./problems.js";
  * @type {Record<string, {title: string, load: () => Promise<{view: View}>, train?: boolean}>}
  */
 const VIEWS = {
+  start: { title: "Start", load: () => import("./start.js") },
   models: { title: "Models", load: () => import("./models.js") },
   lab: { title: "Matrix lab", load: () => import("./lab.js") },
   cases: { title: "Cases", load: () => import("./cases.js") },
@@ -26,13 +27,13 @@ let leaving = new AbortController();
 
 /** Draw the view of the address. */
 async function show() {
-  const [name = "", ...path] = location.hash.slice(1).split("/").filter(Boolean).map(decoded);
-  const chosen = VIEWS[Object.hasOwn(VIEWS, name) ? name : "models"];
+  const [name = "start", ...path] = location.hash.slice(1).split("/").filter(Boolean).map(decoded);
+  const chosen = VIEWS[Object.hasOwn(VIEWS, name) ? name : "start"];
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
   for (const link of nav.querySelectorAll("a")) {
-    if (link.hash === `#/${name || "models"}`) link.setAttribute("aria-current", "page");
+    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${chosen.title} · Payoff`;

@@ -1,6 +1,6 @@
 /** Models: their versions, aliases and history; the card of a version with its charts; moving an alias. */
 
-import { chart, get, list, mayTrain, path } from "./api.js";
+import { cardOf, chart, get, list, mayTrain, path } from "./api.js";
 import { comparison } from "./compare.js";
 import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
 import { inWords, matrixOf } from "./matrix.js";
@@ -16,7 +16,10 @@ export function link(view, ...parts) {
 /** @param {string[]} parts */
 export async function view([name, version]) {
   if (!name) return all();
-  return version ? one(name, Number(version)) : model(name);
+  if (version) return one(name, Number(version));
+  if (!/[:@]/.test(name)) return model(name);
+  const found = await cardOf(name);
+  return one(found.name, found.version);
 }
 
 async function all() {
@@ -30,7 +33,7 @@ async function all() {
       ? table("Published models", ["name", "latest", "versions", "aliases", ""], models.map((one) => [
         h("a", { href: link("models", one.name) }, one.name), one.latest, one.versions.length,
         Object.entries(one.aliases).map(([alias, version]) => `${alias} → ${version}`).join(", "), uses(one.name)]))
-      : h("p", null, "There are no models yet. Upload a table under Data, and train one."), form);
+      : nothing(), form);
 }
 
 /** A model made elsewhere, evaluated on a data set here. */
@@ -59,11 +62,15 @@ async function importing() {
       h("button", null, "Import"), result);
 }
 
+function nothing() {
+  return h("p", null, "There are no models yet. ", h("a", { href: "#/start" }, "Upload a table, or try with sample data"), ".");
+}
+
 /** Models to choose from, for another view. @param {string} title @param {string} view */
 export async function chooser(title, view) {
   const models = (await list("models", "models")).filter((one) => one.latest !== null);
   return h("div", null, h("h1", null, title),
-    h("p", null, models.length ? "Choose a model:" : "There are no models yet. Upload a table under Data, and train one."),
+    models.length ? h("p", null, "Choose a model:") : nothing(),
     h("ul", null, models.flatMap((one) => [one.name, ...Object.keys(one.aliases).map((alias) => `${one.name}@${alias}`)])
       .map((ref) => h("li", null, h("a", { href: link(view, ref) }, ref)))));
 }

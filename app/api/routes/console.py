@@ -16,6 +16,7 @@ from starlette.types import Scope
 from app import console
 from app.api.gate import OPEN, GatedMount, needs
 from app.api.routing import StrictRoute
+from app.errors import NotFound
 
 PATH = "/console"
 _FILES = Path(console.__file__).parent
@@ -45,6 +46,20 @@ def install(app: FastAPI) -> None:
 async def front(request: Request) -> RedirectResponse:
     place = f"{PATH}/" if request.app.state.service.console else "/docs"
     return RedirectResponse(f"{request.scope.get('root_path', '')}{place}")
+
+
+@router.get(f"{PATH}/sample.csv")
+@needs(OPEN)
+def sample(request: Request) -> Response:
+    """The table of `payoff demo`, for a start without a file of one's own."""
+    if not request.app.state.service.console:
+        raise NotFound("the console is turned off")
+    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - takes a second, of which a start needs none
+
+    found = load_breast_cancer()
+    rows = [[*found.feature_names, "diagnosis"]]
+    rows += ([*row, found.target_names[y]] for row, y in zip(found.data.tolist(), found.target, strict=True))
+    return Response("".join(f"{','.join(map(str, row))}\n" for row in rows), media_type="text/csv")
 
 
 class _Files(StaticFiles):
