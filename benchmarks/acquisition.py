@@ -40,12 +40,10 @@ from app.acquisition.session import Prices
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import Prepared
 from app.kernels import CALLS
-from app.learners.automatic import Automatic
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
-from app.learners.stepwise import net_benefits
 from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.feature_costs import parse_prices
 from app.usecases.simulate import report
@@ -103,30 +101,38 @@ def fitted(model: Any, table: Table) -> Any:
 def own(make: Callable[[Prices], Any]) -> Callable[[Table, Matrices], list[float]]:
     def earn(table: Table, matrices: Matrices) -> list[float]:
         model = fitted(make(table.prices), table)
-        return [net_benefits(model, table.new, table.truth, table.prices, B).mean() for B in matrices]
+        return [earned(model, table, B) for B in matrices]
 
     return earn
 
 
 def own_with_matrix(make: Callable[[Prices, np.ndarray], Any]) -> Callable[[Table, Matrices], list[float]]:
     def earn(table: Table, matrices: Matrices) -> list[float]:
-        models = [make(table.prices, B).fit(table.X, table.y) for B in matrices]
-        winners = [getattr(model, "winner", model) for model in models]  # of `auto`
-        return [
-            net_benefits(model, table.new, table.truth, table.prices, B).mean()
-            for model, B in zip(winners, matrices, strict=True)
-        ]
+        return [earned(make(table.prices, B).fit(table.X, table.y), table, B) for B in matrices]
 
     return earn
+
+
+def asked(model: Any, table: Table, B: np.ndarray) -> dict[str, Any]:
+    """What the simulation of `/acquire` says of new rows."""
+    names, classes = [f"x{j}" for j in range(table.X.shape[1])], list(range(len(B)))
+    ready = AcquisitionModel.of(model, names, classes, table.prices)
+    return report(ready, table.new, table.truth, table.prices, Prepared(B, classes), budgets=[])
+
+
+def earned(model: Any, table: Table, B: np.ndarray) -> float:
+    """The net benefit of asking while it is worth its price; of a tree, which learns no stop, to its end."""
+    ways = asked(model, table, B)["budgets"][-1]
+    net_benefit: float = ways.get("worth_stopping", ways["plain"])["net_benefit"]
+    return net_benefit
 
 
 def bought(way: str) -> Callable[[Table, Matrices], list[float]]:
     """Nothing, or all that a random forest asks for."""
 
     def earn(table: Table, matrices: Matrices) -> list[float]:
-        names, classes = [f"x{j}" for j in range(table.X.shape[1])], list(range(len(matrices[0])))
-        ready = AcquisitionModel.of(fitted(every_feature(), table), names, classes, table.prices)
-        told = [report(ready, table.new, table.truth, table.prices, Prepared(B, classes), budgets=[]) for B in matrices]
+        model = fitted(every_feature(), table)
+        told = [asked(model, table, B) for B in matrices]
         return [(one["nothing"] if way == "nothing" else one["budgets"][-1]["plain"])["net_benefit"] for one in told]
 
     return earn
@@ -141,9 +147,6 @@ EARN: dict[str, Callable[[Table, Matrices], list[float]]] = {
     "random_forest": own(lambda _: every_feature()),
     "budget_forest": own(lambda prices: BudgetForest(feature_costs=prices, random_state=0)),
     "cost_tree": own_with_matrix(lambda prices, B: CostTree(feature_costs=prices, benefits=B, random_state=0)),
-    "auto": own_with_matrix(
-        lambda prices, B: Automatic(feature_costs=prices, benefits=B, max_seconds=1e6, random_state=0)
-    ),
     "nothing": bought("nothing"),
     "all asked for": bought("all"),
     "lightgbm": rivals.lightgbm,

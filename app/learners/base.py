@@ -231,11 +231,6 @@ class Learner(Dataclass):
         explain: Callable[..., Contributions | None] | None = getattr(self.model_, "contributions", None)
         return None if explain is None else explain(X, chosen)
 
-    @property
-    def stepwise(self) -> bool:
-        """Whether this model answers `/acquire`."""
-        return self.asks
-
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""
         return not is_flat(getattr(self, "calibrator_", None))

@@ -88,7 +88,7 @@ class Imported:
 
     inline: ClassVar[bool] = False
     """Whether a small request may be answered on the event loop: this depends on the model, so no."""
-    stepwise = False
+    asks: ClassVar[bool] = False
     calibrator_: Calibrator | None = None
     calibration_ = "none"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from app.progress import part
 VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
 _FOLDS = 5
 _ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
-_SIZES = np.geomspace(0.25, 64, 9)  # worth of a right class, in units of the price of all features
-_CELLS = 2_000_000  # probabilities in memory together
 LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
 
 
@@ -105,50 +103,3 @@ def drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.Ran
     by_class = mixed[np.argsort(codes[mixed], kind="stable")]
     even = np.linspace(0, len(rows) - 1, max(count, 0)).astype(np.intp)
     return by_class[np.union1d(even, np.unique(codes[by_class], return_index=True)[1])]
-
-
-def net_benefits(
-    learner: Any,
-    X: np.ndarray,
-    codes: np.ndarray,
-    feature_costs: Prices | Sequence[float] | None,
-    B: np.ndarray | Sequence[Sequence[float]] | None,
-) -> np.ndarray:
-    """What each row of X (n, m) with its class in `codes` (n,) earns with benefits B (K, A), less what it is charged.
-
-    Each row is asked as `/acquire` does, until more is not worth its price, by the `experience_` of the fitted
-    `learner`, which has not seen these rows. Without B a right class is worth 1, and prices count in that unit: the
-    mean over nine sizes of it, from a quarter of the price of all features to 64 times that.
-    """
-    priced, K = prices_of(feature_costs, X.shape[1]), len(learner.classes_)
-    total = float(priced.cost.sum())
-    sizes = total * _SIZES if B is None and total else np.ones(1)
-    matrix = np.eye(K) if B is None else np.asarray(B, dtype=np.float64)
-    known = learner.experience_
-    worths = [None if known is None else known.worth(size * matrix, priced) for size in sizes]
-    block = max(1, _CELLS // ((len(learner.model_.columns) + 1) * (K + matrix.shape[1])))
-    earned = np.empty(len(X))
-    for start in range(0, len(X), block):
-        rows = slice(start, start + block)
-        seen = _travelled(learner, X[rows], codes[rows], priced)
-        stake, now = seen.valued(matrix)
-        everyone, most = np.arange(len(seen)), matrix.max(axis=1)[seen.y]
-        found = []
-        for size, worth in zip(sizes, worths, strict=True):
-            ends, paid = seen.ends(worth, size * stake, priced)
-            found.append(most + now[everyone, ends] - paid[everyone, ends] / size)
-        earned[rows] = np.mean(found, axis=0)
-    return earned
-
-
-def _travelled(learner: Any, X: np.ndarray, codes: np.ndarray, prices: Prices) -> Experience:
-    """The rows in every state to the end, with the probabilities that `/acquire` gives there."""
-    run = learner.model_.travel(X, prices)
-    n, states, K = run.P.shape
-    known, ends = np.broadcast_to(np.arange(states), (n, states)), run.length[:, None]
-    P = np.where((known <= ends)[:, :, None], run.P, 1 / K).reshape(-1, K)
-    final = P if learner.calibrator_ is None else learner.calibrator_.apply(P)
-    curve = None if learner.experience_ is None else learner.experience_.curve
-    partly = final if curve is None else curve.apply(P, known.ravel().astype(np.float64))
-    calibrated = np.where((known < ends).reshape(-1, 1), partly, final).reshape(run.P.shape)
-    return Experience(run.asked, run.missing, run.length, calibrated, codes, None, X.shape[1])

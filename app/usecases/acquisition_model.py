@@ -43,8 +43,7 @@ class AcquisitionModel:
 
     @classmethod
     def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> AcquisitionModel:
-        """Around a fitted stepwise learner, or one that has chosen such a learner."""
-        estimator = getattr(estimator, "winner", estimator)
+        """Around a fitted learner that asks."""
         columns = np.zeros(len(names), dtype=bool)
         columns[estimator.model_.columns] = True
         experience = getattr(estimator, "experience_", None)

@@ -145,7 +145,7 @@ def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
     """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
-    if not estimator.stepwise:
+    if not estimator.asks:
         return {}
     rows = rows[simulate.evenly(len(rows))]
     names = table.schema.names
@@ -162,8 +162,7 @@ def _findings(estimator: Any, features: Sequence[str], benefits: np.ndarray | No
     names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     found |= estimator.findings() if hasattr(estimator, "findings") else {}
-    found |= {"acquire": ACQUIRES} if estimator.stepwise else {}
-    estimator = getattr(estimator, "winner", estimator)
+    found |= {"acquire": ACQUIRES} if estimator.asks else {}
     if hasattr(estimator, "staircase"):
         steps = estimator.staircase(benefits)
         found["chain"] = [step | {"asks": None if step["asks"] is None else features[step["asks"]]} for step in steps]

@@ -110,6 +110,8 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     caller.need_model(asked.model)
     with below("/learner"):
         learner = catalogue.resolve(asked.learner)
+    if learner.kind == "auto" and asked.feature_costs is not None:  # no learner earned more with prices on any table
+        learner = catalogue.resolve({"kind": "forest_chain"})
     dataset, draft = _dataset(ports, asked.data, caller, numbers=learner.regresses)
     spec = _specification(asked, learner, dataset)
     if draft is not None:

@@ -14,6 +14,7 @@ from app.learners import automatic
 from app.learners.automatic import Automatic
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.logistic import Logistic
+from tests.conftest import trained, two_class_rows
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +141,12 @@ def test_the_same_candidates_are_tried_on_a_slow_machine(monkeypatch):
 
     assert found.untried() == []
     assert [one.kind for one in found.tried_] == list(automatic.CANDIDATES)
+
+
+def test_with_prices_over_http_it_is_a_forest_chain(service):
+    """Which is asked feature by feature."""
+    order = {"model": "priced", "learner": {"kind": "auto", "max_seconds": 1}, "holdout": 0}
+    trained(service, {**order, "data": two_class_rows(60), "feature_costs": {"age": 1, "pulse": 2, "pain": 3}})
+    assert service.get("/models/priced/versions/1").json()["learner"]["kind"] == "forest_chain"
+    asked = service.post("/acquire", json={"model": "priced", "known": {"age": 70.0}}).json()
+    assert asked["status"] in {"acquire", "decided"}
