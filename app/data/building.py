@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from app.data.columns import CELLS, Column, Words, stored_columns
 from app.data.dataset import DataLimits, Dataset, id_of
-from app.data.source import Location, Source
+from app.data.source import Kind, Location, Source
 from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, reject
 from app.features import Feature
-from app.text import MAX_CATEGORY, MAX_NAME
+from app.text import MAX_CATEGORY, MAX_NAME, some_of
 
 Classes = tuple[int | str, ...] | None
 
@@ -40,7 +40,6 @@ def build(
     used. Memory of one row group, of some columns, and of the categories.
     """
     numbers = request.numbers
-    _check_kinds(source, labels, several=several, numbers=numbers)
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
     most, decimal = limits.max_categories, request.decimal
     words = {j: Words(most, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"}
@@ -53,22 +52,20 @@ def build(
             yield Column(source.places[j], values, known)
 
     targets = [*columns(range(width, len(order)))]
-    parts: list[list[Any]] = []
-    features: list[Feature] = []
+    features: list[tuple[str, Kind, str]] = []
     warnings: list[str] = []
     flaws: list[Flaw] = []
     label = targets[0] if len(targets) == 1 else None
     for column in columns(range(width)):
         flaws += column.flaws(most, decimal)
-        features.append(column.feature)
-        parts.append([column.place.name, column.feature.type, column.digest])
+        features.append((column.place.name, column.kind, column.digest))
         warnings += filter(None, [column.looks(label, decimal)])
     for target in targets:
         flaws += target.flaws_of_words(most, MAX_NAME, decimal)
     reject(flaws)
     _check_vocabulary(words.values(), limits)
     classes = classes_of(targets, most, several=several, numbers=numbers)
-    identity: list[Any] = [parts, [[each.place.name, each.feature.type, each.digest] for each in targets]]
+    identity: list[Any] = [features, [[each.place.name, each.kind, each.digest] for each in targets]]
     if numbers and (targets[0].values == np.floor(targets[0].values)).all():
         identity.append("numbers")  # the same integers as classes are another data set
     warnings += [f"{first}: {count:,}" for first, count in source.left_out.values()]
@@ -78,7 +75,7 @@ def build(
         id=id_of(hashlib.sha256(json.dumps(identity).encode()).hexdigest(), request.owner),
         name=request.name,
         rows=stored.metadata.num_rows,
-        features=tuple(features),
+        features=tuple(Feature(name, kind) for name, kind, _ in features),
         labels=tuple(target.place.name for target in targets),
         classes=classes,
         digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
@@ -87,15 +84,6 @@ def build(
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
-
-
-def _check_kinds(source: Source, labels: Sequence[int], *, several: bool, numbers: bool) -> None:
-    for place in (source.places[j] for j in labels if source.kinds[j] == "categorical"):
-        if several:
-            msg = f"{place.name!r} holds words; each of several labels must be a column of 0 and 1"
-            raise Invalid.at(place.loc, msg)
-        if numbers:
-            raise Invalid.at(place.loc, f"{place.name!r} holds words; a number to regress on is a column of numbers")
 
 
 def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
@@ -135,6 +123,11 @@ def classes_of(labels: Sequence[Column], most: int, *, several: bool, numbers: b
     Integers are classes unless they are `numbers`, at most `most`. Raises Invalid for what cannot be predicted.
     """
     for label in labels:
+        if label.words is not None and (several or numbers):
+            wanted = (
+                "each of several labels must be a column of 0 and 1" if several else "a number is to be regressed on"
+            )
+            raise Invalid.at(label.place.loc, f"{label.place.name!r} holds words; {wanted}")
         reject(label.place.flaw(i, _MISSING) for i in np.flatnonzero(label.missing).tolist())
         if label.words is None:
             reject(label.wrong(np.isinf(label.values), "{} is not a finite number"))
@@ -142,8 +135,11 @@ def classes_of(labels: Sequence[Column], most: int, *, several: bool, numbers: b
         for label in labels:
             other = (label.values != 0) & (label.values != 1)
             reject(label.wrong(other, "{} is neither 0 nor 1, as each of several labels must be"))
-        constant = [label for label in labels if label.values.min() == label.values.max()]
-        reject(Flaw(label.place.loc, _always(label)) for label in constant)
+        reject(
+            Flaw(label.place.loc, f"{label.place.name!r} is {label.values[0]:g} in every row; leave the label out")
+            for label in labels
+            if len(label.distinct) == 1
+        )
         return tuple(label.place.name for label in labels)
     values, words, place = labels[0].values, labels[0].words, labels[0].place
     if words is not None:
@@ -159,10 +155,6 @@ def classes_of(labels: Sequence[Column], most: int, *, several: bool, numbers: b
     return _checked(dict(zip(distinct.astype(np.int64).tolist(), counts.tolist(), strict=True)), place, AS_NUMBER)
 
 
-def _always(label: Column) -> str:
-    return f"the label {label.place.name!r} is {int(label.values[0])} in every row; leave it out"
-
-
 def _checked(counts: dict[int, int] | dict[str, int], place: Location, otherwise: str = "") -> tuple[int | str, ...]:
     """The classes, if there are two at least and each has two rows at least (one to learn from, one to hold out).
 
@@ -172,8 +164,9 @@ def _checked(counts: dict[int, int] | dict[str, int], place: Location, otherwise
         raise Invalid.at(place.loc, f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed")
     single = [value for value, count in counts.items() if count == 1]
     if single:
-        named = ", ".join(map(repr, single[:MAX_ERRORS])) + (", …" if len(single) > MAX_ERRORS else "")
-        one = "class {} of {} has one row only" if len(single) == 1 else "classes {} of {} have one row only"
-        msg = one.format(named, repr(place.name)) + "; leave it out, merge it or add rows"
-        raise Invalid.at(place.loc, f"{msg} {otherwise}".rstrip())
+        named = (
+            f"class {single[0]!r}" if len(single) == 1 else f"classes {some_of(list(map(repr, single)), MAX_ERRORS)}"
+        )
+        msg = f"one row only has {named} of {place.name!r}; leave it out, merge it or add rows {otherwise}"
+        raise Invalid.at(place.loc, msg.rstrip())
     return tuple(counts)

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.data.source import Location
+from app.data.source import Kind, Location
 from app.data.values import is_number
 from app.errors import MAX_ERRORS, Flaw
-from app.features import Feature
 from app.text import MAX_CATEGORY, refused_character
 
 MAX_SHOWN = 40  # characters of a word
@@ -78,8 +77,8 @@ class Column:
         return np.unique(self.values[~self.missing])
 
     @property
-    def feature(self) -> Feature:
-        return Feature(self.place.name, "numeric" if self.words is None else "categorical")
+    def kind(self) -> Kind:
+        return "numeric" if self.words is None else "categorical"
 
     @cached_property
     def digest(self) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
-from app.data.upload_request import Dialect, UploadRequest
+from app.data.upload_request import Dialect
 from app.data.values import as_numbers, clean
 from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
 
@@ -20,19 +20,7 @@ FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row
 _BLOCK = 1 << 23  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
 # Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
-_NO_TEXT = {
-    b"\x1f\x8b": "gzipped",
-    b"PK\x03\x04": "an archive or an Excel file",
-    b"PAR1": "a Parquet file",
-    b"ARROW1": "an Arrow file",
-}
-
-
-class _Reading(NamedTuple):
-    """A reader, and the rows of another length that it has met."""
-
-    reader: arrow_csv.CSVStreamingReader
-    ragged: list[Flaw]
+_LOOKED_AT = 1024  # bytes: every other format has a NUL among them
 
 
 class CsvText:
@@ -44,66 +32,70 @@ class CsvText:
     def __init__(self, content: BinaryIO, dialect: Dialect) -> None:
         self._content = content
         self._dialect = dialect
-        with self._explained([]):
-            content.seek(0)
-            first = content.read(max(map(len, _NO_TEXT)))
-            if found := next((what for sign, what in _NO_TEXT.items() if first.startswith(sign)), None):
-                raise Invalid.at("", f"this is {found}, not CSV; send CSV or Parquet, named in Content-Type")
-            self._begun: _Reading | None = self._begin()
-            self.names = [name.strip() for name in self._begun.reader.schema.names]
-        if self.names == [""]:
-            raise Invalid.at("", "the first line holds spaces alone; it must be the header")
-        if len(self.names) == 1:
-            _check_delimiter(self.names[0])
+        self._ragged: list[Flaw] = []  # rows of another length than the header
+        self._codec = _CODECS[dialect.encoding]
+        content.seek(0)
+        begin = content.read(_LOOKED_AT)
+        if dialect.encoding == "utf-16":
+            if not begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                self._codec = "utf-16-be" if begin.startswith(b"\0") else "utf-16-le"
+        elif b"\0" in begin:
+            other = "no CSV, such as Excel: send CSV or Parquet, named in Content-Type"
+            raise Invalid.at("", f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16), or {other}")
+        with self._explained():
+            self._begun: arrow_csv.CSVStreamingReader | None = self._begin()
+            self.names = [name.strip() for name in self._begun.schema.names]
+            if self.names == [""]:
+                raise Invalid.at("", "the first line holds spaces alone; it must be the header")
+            if len(self.names) == 1:
+                _check_delimiter(self.names[0])
 
     def blocks(self) -> Iterator[list[Any]]:
         """The columns as strings, to be cleaned by `clean`, a block of rows at a time; again once all were read."""
-        reading, self._begun = self._begun or self._begin(), None
         last = None
-        with self._explained(reading.ragged):
-            for batch in reading.reader:
+        with self._explained():
+            reader, self._begun = self._begun or self._begin(), None
+            for batch in reader:
                 last = batch.columns[-1][-1] if batch.num_rows else last
                 yield batch.columns
         if last is not None and "\n" in last.as_py():
             raise Invalid.at("", "the last value runs over several lines; close the quote that opens it")
 
-    def _begin(self) -> _Reading:
+    def _begin(self) -> arrow_csv.CSVStreamingReader:
         """Arrow's reader from the beginning; it raises UnicodeError for text that is not in its encoding.
 
         Its own check of UTF-8 comes too late: it may pass over rows that are of another length, too. It reads ahead in
         a thread: until it is at the end, nothing else may read, move or ask the content.
         """
-        ragged: list[Flaw] = []
 
         def note(row: Any) -> str:
-            if len(ragged) < MAX_ERRORS:
+            if len(self._ragged) < MAX_ERRORS:
                 msg = f"row {row.number}: the header has {row.expected_columns} values, this row {row.actual_columns}"
-                ragged.append(Flaw("", msg))
+                self._ragged.append(Flaw("", msg))
             return "skip"
 
         self._content.seek(0)
         content = pa.PythonFile(self._content, mode="r")
-        reader = arrow_csv.open_csv(
-            pa.transcoding_input_stream(content, _CODECS[self._dialect.encoding], "utf-8"),
+        return arrow_csv.open_csv(
+            pa.transcoding_input_stream(content, self._codec, "utf-8"),
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
             ),
             convert_options=arrow_csv.ConvertOptions(default_column_type=pa.string(), check_utf8=False),
         )
-        return _Reading(reader, ragged)
 
     @contextmanager
-    def _explained(self, ragged: list[Flaw]) -> Iterator[None]:
-        """Invalid for what Arrow finds, and for the `ragged` rows that were noted meanwhile."""
+    def _explained(self) -> Iterator[None]:
+        """Invalid for what Arrow finds, and for the ragged rows that were noted meanwhile."""
         try:
             yield
         except UnicodeError as error:
             raise self._refusal() from error
         except pa.ArrowInvalid as error:
-            hint = f"is there a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
+            hint = f"is there no row, a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
             raise Invalid.at("", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}") from error
-        reject(ragged, "there are rows with another number of values than the header")
+        reject(self._ragged, "there are rows with another number of values than the header")
 
     def _refusal(self) -> Invalid:
         """The error for text that is not in its encoding."""
@@ -113,10 +105,7 @@ class CsvText:
         self._content.seek(0)
         lines = enumerate(self._content, 1)
         wrong = next((number for number, line in lines if line.decode(errors="ignore").encode() != line), 1)
-        self._content.seek(0)
-        other = "utf-16" if self._content.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
-        advice = f"send ?encoding={other}, or save the file as UTF-8"
-        return Invalid.at("", f"line {wrong} is not UTF-8; {advice}")
+        return Invalid.at("", f"line {wrong} is not UTF-8; send ?encoding=latin-1, or save the file as UTF-8")
 
 
 def _check_delimiter(name: str) -> None:
@@ -127,34 +116,27 @@ def _check_delimiter(name: str) -> None:
         raise Invalid.at("", f"the header is split by {other!r}; send ?delimiter={shown}, or separate by commas")
 
 
-def csv_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
+def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Source:
     """The columns of a CSV file as text: one is numeric if each of its values that is not missing is a number.
 
     Raises Invalid for a file that is not such a table, and TooLarge beyond `limits`, before more than a block of it is
     in memory.
     """
-    ignored = request.named("ignore")
     try:
-        text = CsvText(content, request)
+        text = CsvText(content, dialect)
         check_columns(len(text.names), limits)
-        reject(check_names(text.names, "", numbered=False))
-        chosen = [j for j, name in enumerate(text.names) if name not in ignored]
-        numeric = _numeric(text, set(chosen), request.decimal, limits)
-    except Invalid as error:
-        raise error.under(FILE) from error
-
-    def batches() -> Iterator[list[Any]]:
-        for columns in text.blocks():
-            yield [clean(columns[j]) for j in chosen]
-
-    kinds: list[Kind] = ["numeric" if j in numeric else "categorical" for j in chosen]
-    places = [Location(text.names[j], FILE + pointer(text.names[j]), first_row=FIRST_ROW) for j in chosen]
-    return Source(text.names, places, kinds, batches)
+        reject(check_names(text.names, ""))
+        numeric = _numeric(text, dialect.decimal, limits)
+    except Invalid as error:  # all but a wrong encoding are of the file
+        raise Invalid(error.detail, [Flaw(flaw.loc or FILE, flaw.msg) for flaw in error.flaws]) from error
+    kinds: list[Kind | None] = ["numeric" if j in numeric else "categorical" for j in range(len(text.names))]
+    places = [Location(name, FILE + pointer(name), first_row=FIRST_ROW) for name in text.names]
+    return Source(places, kinds, lambda: (list(map(clean, columns)) for columns in text.blocks()))
 
 
-def _numeric(text: CsvText, candidates: set[int], decimal: str, limits: DataLimits) -> set[int]:
+def _numeric(text: CsvText, decimal: str, limits: DataLimits) -> set[int]:
     """Those of the columns that hold numbers alone; all is read once, and the rows are counted."""
-    rows = 0
+    candidates, rows = set(range(len(text.names))), 0
     for columns in text.blocks():
         rows += len(columns[0])
         check_rows(rows, limits)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from app.data.dataset import DataLimits
 from app.data.source import Kind, Location, Source, check_columns, check_names, check_rows
 from app.errors import Flaw, Invalid, pointer, reject
-from app.text import MAX_NAME, refused_character
+from app.text import MAX_NAME
 
 LABEL = "label"  # what the one label of inline data is called
 
@@ -43,12 +43,11 @@ def inline_source(
             for column, kind in zip(columns, kinds, strict=True)
         ]
 
-    source = Source([place.name for place in places], places, kinds, batches)
-    return source, range(len(features), len(places)), several
+    return Source(places, kinds, batches), range(len(features), len(places)), several
 
 
 def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> None:
-    flaws = [*check_names(list(features), "/features", numbered=True)]
+    flaws = [*check_names(list(features), "/features/{}")]
     if not features:
         flaws.append(Flaw("/features", "there is no feature"))
     if not rows:
@@ -63,20 +62,9 @@ def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels:
 
 def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[list[str], list[Sequence[Any]], bool]:
     """Names and columns of the labels, beside `width` features, and whether there may be several for a row."""
-    lists = [isinstance(label, list | tuple) for label in labels]
-    if not any(lists):
+    if not any(isinstance(label, list | tuple) for label in labels):
         return [LABEL], [labels], False
-    flaws = []
-    for i, label in enumerate(labels):
-        if not lists[i]:
-            flaws.append(Flaw(pointer("labels", i), "the labels are lists elsewhere; send a list for each row"))
-            continue
-        strange = next(((k, what) for k, name in enumerate(label) if (what := _wrong_name(name))), None)
-        if strange is not None:
-            flaws.append(Flaw(pointer("labels", i, strange[0]), strange[1]))
-        elif len(set(label)) < len(label):
-            flaws.append(Flaw(pointer("labels", i), "a label occurs twice"))
-    reject(flaws)
+    reject(_flaws_of_lists(labels))
     sets = [frozenset(label) for label in labels]
     names = sorted(frozenset().union(*sets))
     if not names:
@@ -85,10 +73,15 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
     return names, [[int(name in present) for present in sets] for name in names], True
 
 
-def _wrong_name(label: Any) -> str | None:
-    if not isinstance(label, str) or not label.strip() or len(label) > MAX_NAME:
-        return f"a label in a list is a string that is not blank, of at most {MAX_NAME} characters"
-    return refused_character(label)
+def _flaws_of_lists(labels: Sequence[Any]) -> Iterator[Flaw]:
+    for i, label in enumerate(labels):
+        if not isinstance(label, list | tuple):
+            yield Flaw(pointer("labels", i), "the labels are lists elsewhere; send a list for each row")
+            continue
+        for k, name in enumerate(label):
+            if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
+                msg = f"a label in a list is a string that is not blank, of at most {MAX_NAME} characters"
+                yield Flaw(pointer("labels", i, k), msg)
 
 
 def _kind(column: Sequence[Any], place: Location) -> Kind:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -52,13 +50,13 @@ def read_isolated(
 ) -> bytes:
     """What `read_upload` does, in a process that is killed beyond its limits or once `is_cancelled()` is true.
 
-    Returns the record as JSON. Without a `request` a Parquet file is written to `sink` as an Arrow stream. `sink` is a
-    file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive the file, and
+    Returns the record as JSON. Without a `request` a Parquet file is written to `sink` as an Arrow stream. Both are
+    files on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive the file, and
     Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
+    content.flush()
     with (
-        tempfile.TemporaryFile() as copy,
-        Connection(os.dup(_descriptor(content, cast(BinaryIO, copy)))) as source,
+        Connection(os.dup(content.fileno())) as source,
         Connection(os.dup(sink.fileno())) as target,
         started(_main, limits, request, source, target) as (process, receiver),
     ):
@@ -95,18 +93,6 @@ def _message(
 
 def _too_long(seconds: float) -> Invalid:
     return Invalid.at(FILE, f"reading the file takes longer than the {seconds:g} s allowed")
-
-
-def _descriptor(content: BinaryIO, copy: BinaryIO) -> int:
-    """The file descriptor of `content`, or that of a `copy` where it has none."""
-    try:
-        content.flush()
-        return content.fileno()
-    except OSError:  # io.UnsupportedOperation is one
-        content.seek(0)
-        shutil.copyfileobj(content, copy)
-        copy.flush()
-        return copy.fileno()
 
 
 def _main(

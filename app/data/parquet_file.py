@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 
 from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
-from app.data.upload_request import UploadRequest
 from app.data.values import holds_numbers, holds_text, index_columns
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject
+from app.errors import Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
@@ -34,28 +33,26 @@ def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
                     raise TooLarge(f"unpacked, the file has more than {limits.max_upload_bytes:,} bytes")
 
 
-def parquet_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
+def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
     """A Parquet file of flat columns: numbers and booleans are numeric, strings and dictionaries of them categorical.
 
-    Raises Invalid for other types and TooLarge beyond `limits`. A file of few bytes can hold very many equal values;
-    it may hold as many as the largest CSV file could.
+    Raises Invalid, and TooLarge beyond `limits`. A file of few bytes can hold very many equal values; it may hold as
+    many as the largest CSV file could.
     """
     with _explained():
         file = _opened(content, limits)
         schema = file.schema_arrow
-        names = schema.names  # a list of its own each time Arrow is asked for it
-        ignored = index_columns(schema).difference(request.label) | request.named("ignore")
-        chosen = [j for j, name in enumerate(names) if name not in ignored]
-        kinds = _kinds(schema, chosen)
+        reject(check_names(schema.names, FILE))
     if not file.metadata.num_rows:
         raise Invalid.at(FILE, "the table has no rows")
 
     def batches() -> Iterator[list[Any]]:
         with _explained():
             for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
-                yield [batch.column(j) for j in chosen]
+                yield batch.columns
 
-    return Source(names, [Location(names[j], FILE + pointer(names[j])) for j in chosen], kinds, batches)
+    places = [Location(name, FILE + pointer(name)) for name in schema.names]
+    return Source(places, [_kind(found) for found in schema.types], batches, sorted(index_columns(schema)))
 
 
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:
@@ -70,21 +67,6 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
         raise TooLarge(f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts")
     words = [field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "categorical"]
     return pq.ParquetFile(content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False)
-
-
-def _kinds(schema: Any, chosen: Sequence[int]) -> list[Kind]:
-    """Numeric or categorical for each chosen column; Invalid for types that are neither, and for bad names."""
-    flaws = [*check_names(schema.names, FILE, numbered=False)]
-    kinds: list[Kind] = []
-    for field in map(schema.field, chosen):
-        kind = _kind(field.type)
-        if kind is None:
-            msg = f"{field.name!r} is of type {field.type}; make it numbers, booleans or strings, or"
-            msg += f' leave it out (types={{"{field.name}": "ignore"}})'
-            flaws.append(Flaw(FILE + pointer(field.name), msg))
-        kinds.append(kind or "numeric")
-    reject(flaws)
-    return kinds
 
 
 def _kind(found: Any) -> Kind | None:

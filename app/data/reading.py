@@ -30,7 +30,6 @@ from app.data.upload_request import Dialect, UploadRequest
 from app.data.values import as_numbers, as_words
 from app.errors import (
     EXHAUSTED,
-    MAX_ERRORS,
     UNWRITABLE,
     Flaw,
     Invalid,
@@ -44,7 +43,6 @@ from app.errors import (
 )
 from app.features import Feature, Schema
 from app.processes import return_freed_memory
-from app.text import refused_character
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -54,7 +52,7 @@ _NICENESS = 10  # requests go before
 
 
 @contextmanager
-def _opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Iterator[Source]:
+def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator[Source]:
     """A source over `content` (at any position), recognised by its first bytes; what is unpacked is deleted at the end.
 
     Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
@@ -63,16 +61,12 @@ def _opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> It
     if size > limits.max_upload_bytes:
         raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
     with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
-        if _first_bytes(content).startswith(_GZIP):
+        content.seek(0)
+        if content.read(2) == _GZIP:
             _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
             content = cast(BinaryIO, plain)
-        read = parquet_source if _first_bytes(content).startswith(_PARQUET) else csv_source
-        yield read(content, limits, request)
-
-
-def _first_bytes(content: BinaryIO) -> bytes:
-    content.seek(0)
-    return content.read(4)
+        content.seek(0)
+        yield parquet_source(content, limits) if content.read(4) == _PARQUET else csv_source(content, limits, request)
 
 
 def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
@@ -88,33 +82,35 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
 
 
 def typed(source: Source, request: UploadRequest) -> Source:
-    """The source with each column as numbers or words, by its kind or by order.
+    """The source with each column as numbers or words, by its kind or by order, without those that are ignored.
 
     In a column of numbers a word that is none is left out, unless it is a number written in another way: Invalid, for
     it would be lost.
     """
-    reject(
-        Flaw(pointer("types", name), unknown("column", name, source.names))
-        for name in request.types
-        if name not in source.names
-    )
+    names = [place.name for place in source.places]
+    reject(Flaw(pointer("types", n), unknown("column", n, names)) for n in request.types if n not in names)
+    ignored = set(source.ignored).difference(request.label, request.types)
+    chosen = [j for j, name in enumerate(names) if name not in ignored and request.types.get(name) != "ignore"]
+    places = [source.places[j] for j in chosen]
     forced: dict[str | None, Kind] = {"number": "numeric", "category": "categorical"}
-    kinds = [
-        forced.get(request.types.get(place.name), kind) for place, kind in zip(source.places, source.kinds, strict=True)
-    ]
+    kinds = [source.kinds[j] and forced.get(request.types.get(names[j]), source.kinds[j]) for j in chosen]
+    advice = "its type is not supported; make it numbers, booleans or strings, or send types to ignore it"
+    reject(Flaw(place.loc, f"{place.name!r}: {advice}") for place, kind in zip(places, kinds, strict=True) if not kind)
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
         for arrays in source.batches():
-            columns = zip(arrays, source.places, kinds, strict=True)
+            columns = zip((arrays[j] for j in chosen), places, kinds, strict=True)
             yield [_read(array, place, kind, rows, request, source.left_out) for array, place, kind in columns]
             rows += len(arrays[0])
 
-    return replace(source, kinds=kinds, batches=batches)
+    kept = set(chosen)
+    ignored_names = [name for j, name in enumerate(names) if j not in kept]
+    return replace(source, places=places, kinds=kinds, batches=batches, ignored=ignored_names)
 
 
 def _read(
-    array: Any, place: Location, kind: Kind, rows: int, request: Dialect, left_out: dict[str, tuple[str, int]]
+    array: Any, place: Location, kind: Kind | None, rows: int, request: Dialect, left_out: dict[str, tuple[str, int]]
 ) -> Any:
     """An array by its kind; words that are no numbers are missing, which `left_out` notes. `rows` came before it."""
     if kind == "categorical":
@@ -146,8 +142,7 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
         names = [place.name for place in source.places]
         positions = _find_labels(names, request.label)
         built = build(source, positions, sink, limits, request, several=len(positions) > 1)
-    kept = set(names)
-    return replace(built, ignored=tuple(name for name in found.names if name not in kept))
+    return replace(built, ignored=tuple(source.ignored))
 
 
 def read_inline(
@@ -168,25 +163,18 @@ def read_inline(
 
 def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
     """Positions of the label columns."""
-    positions = {name: j for j, name in enumerate(names)}
-    flaws = []
     if not labels:
-        flaws.append(Flaw("/label", "'label' is required; name the column to predict"))
-    seen: set[str] = set()
-    for k, label in enumerate(labels):
-        if message := refused_character(label):
-            flaws.append(Flaw(pointer("label", k), message))
-        elif label not in positions:
-            flaws.append(Flaw(pointer("label", k), unknown("column", label, names)))
-        elif label in seen:
-            flaws.append(Flaw(pointer("label", k), f"{label!r} is named twice"))
-        seen.add(label)
-        if len(flaws) >= MAX_ERRORS:
-            break
-    if not flaws and len(labels) == len(names):
-        flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
-    reject(flaws)
-    return [positions[label] for label in labels]
+        raise Invalid.at("/label", "'label' is required; name the column to predict")
+    reject(
+        Flaw(
+            pointer("label", k), unknown("column", label, names) if label not in names else f"{label!r} is named twice"
+        )
+        for k, label in enumerate(labels)
+        if label not in names or label in labels[:k]
+    )
+    if len(labels) == len(names):
+        raise Invalid.at(FILE, "besides the label there is no column to learn from")
+    return [names.index(label) for label in labels]
 
 
 def load(dataset: Dataset, parquet: bytes) -> Table:
@@ -194,9 +182,8 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
     file, width = pq.ParquetFile(pa.BufferReader(parquet)), len(dataset.features)
     X = np.empty((dataset.rows, width))
     features = []
-    for j, (feature, (values, words)) in enumerate(
-        zip(dataset.features, stored_columns(file, range(width)), strict=True)
-    ):
+    columns = zip(dataset.features, stored_columns(file, range(width)), strict=True)
+    for j, (feature, (values, words)) in enumerate(columns):
         categories = tuple(sorted(words or ()))
         X[:, j] = values if words is None else _codes(values, words, categories)
         features.append(Feature(feature.name, feature.type, categories))

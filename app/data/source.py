@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from app.data.dataset import DataLimits
-from app.errors import Flaw, TooLarge, pointer
+from app.errors import Flaw, TooLarge
 from app.text import MAX_NAME, refused_character
 
 FILE = "/file"  # where an upload's content is in the request
@@ -34,17 +34,17 @@ class Location:
         return Flaw(self.loc, f"{self.name!r}, row {row + self.first_row}: {msg}")
 
 
-def check_names(names: list[str], loc: str, *, numbered: bool) -> Iterator[Flaw]:
+def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
     """What is wrong with the names of columns: empty, too long, of characters that no text may hold, or used twice.
 
-    `numbered` points at `loc/3`, else all flaws are at `loc` and name the column.
+    They are at `loc`, in which `{}` is the position.
     """
     first: dict[str, int] = {}
     for position, name in enumerate(names):
-        place = loc + pointer(position) if numbered else loc
+        place = loc.format(position)
         if not name.strip():
             hint = "a table written by pandas needs index=False" if position == 0 else "is line 1 the header?"
-            yield Flaw(place, f"column {position + 1} has no name" + ("" if numbered else f" ({hint})"))
+            yield Flaw(place, f"column {position + 1} has no name ({hint})")
         elif len(name) > MAX_NAME:
             yield Flaw(place, f"the name of column {position + 1} is longer than {MAX_NAME} characters")
         elif message := refused_character(name):
@@ -58,15 +58,16 @@ def check_names(names: list[str], loc: str, *, numbered: bool) -> Iterator[Flaw]
 class Source:
     """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array for each column.
 
-    `names` are those of all columns, also of the ones that are ignored. An array holds numbers, or (dictionary-encoded)
-    text, null where a value is missing; once it is `typed`, float64 or strings by its kind. While the arrays are read,
-    `left_out` comes to have a message about the first word in each column of numbers, and how many there are.
+    An array holds numbers, or (dictionary-encoded) text, null where a value is missing, or what has no kind here. Once
+    it is `typed` it is float64 or strings, by its kind, and `ignored` names the columns that are no longer there. While
+    the arrays are read, `left_out` comes to have a message about the first word in each column of numbers, and how many
+    there are.
     """
 
-    names: Sequence[str]
     places: Sequence[Location]
-    kinds: Sequence[Kind]
+    kinds: Sequence[Kind | None]
     batches: Callable[[], Iterator[list[Any]]]
+    ignored: Sequence[str] = ()
     left_out: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 

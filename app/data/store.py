@@ -100,7 +100,7 @@ class DatasetStore:
 
     def arrow_of_parquet(
         self,
-        content: BinaryIO,
+        content: bytes,
         charge: Callable[[int, int], None],
         most_rows: int | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
@@ -111,8 +111,9 @@ class DatasetStore:
         data sets, and for more than `most_rows` before any is read.
         """
         limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
-        with tempfile.TemporaryFile() as sink:
-            read_isolated(content, None, cast(BinaryIO, sink), limits, is_cancelled)
+        with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as sink:
+            file.write(content)
+            read_isolated(cast(BinaryIO, file), None, cast(BinaryIO, sink), limits, is_cancelled)
             charge(sink.seek(0, 2), 1)
             sink.seek(0)
             return sink.read()

@@ -139,7 +139,8 @@ def test_targets(store):
         (b"a;y\n" + b"1,5;0\n" * 50, says("/file", "';'", "commas")),
         (b"y\n1\n0\n", says("/file", "label")),
         (b"a\xff,y\n1,1\n", says("/file", "line 1", "UTF-8")),
-        ("a,y\n1,1\n".encode("utf-16"), says("/file", "line 1", "UTF-8")),
+        ("a,y\n1,1\n".encode("utf-16"), says("/file", "utf-16")),
+        ("a,y\n1,1\n".encode("utf-16-le"), says("/file", "utf-16")),
         (b"a,y\n1,0\n2,\xff\n", says("/file", "line 3", "UTF-8")),
         (b"a,y\n1,0\n\xff\n", says("/file", "line 3", "UTF-8")),
         (b"a,y\n1,\xc3", says("/file", "line 2", "UTF-8")),
@@ -166,7 +167,7 @@ def test_targets(store):
             b"a,y\n1,0\n2,9007199254740993\n",
             says("/file/y", "'y'", "row 3", "9007199254740992"),
         ),
-        (b"PK\x03\x04", says("/file", "Excel", "CSV", "Parquet")),
+        (b"PK\x03\x04\x14\0", says("/file", "Excel", "CSV", "Parquet")),
     ],
 )
 def test_problem(store, content, expected):

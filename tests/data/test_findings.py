@@ -13,6 +13,7 @@ import pytest
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Invalid
 from tests.data.keeping import kept
+from tests.messages import says
 
 ROWS = 40
 LABELS = ["u", "v"] * (ROWS // 2)
@@ -114,8 +115,13 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     content = csv(a=["m\u00fcd", "wach"] * (ROWS // 2)).decode().encode(encoding)
     with pytest.raises(Invalid, match=f"encoding={encoding}"):
         kept(store, io.BytesIO(content), ["y"])
-    found = kept(store, io.BytesIO(content), ["y"], encoding=encoding)
-    assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
+    others = [content[2:], content.decode(encoding).encode("utf-16-be")] if encoding == "utf-16" else []
+    for sent in (content, *others):  # also without a mark of the order of bytes
+        found = kept(store, io.BytesIO(sent), ["y"], encoding=encoding)
+        assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
+    with pytest.raises(Invalid) as refused:
+        kept(store, io.BytesIO(b"a,y\n1,0\n2"), ["y"], encoding="utf-16")
+    assert refused.value.flaws == (says("/encoding", "utf-16"),)
 
 
 def test_pandas_index_and_booleans_of_parquet(store):

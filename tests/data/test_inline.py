@@ -88,7 +88,6 @@ def test_round_trip(tmp_path_factory, rows):
             [["p"], "p"],
             [says("/labels/1", "list")],
         ),
-        ([[1, "u"], [2, "v"]], [["p"], ["q", "q"]], [says("/labels/1", "twice")]),
         (
             [[1, "u"], [2, "v"]],
             [["p"], ["q", 1]],

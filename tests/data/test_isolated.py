@@ -9,6 +9,7 @@ import multiprocessing
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -35,7 +36,9 @@ MB = 2**20
 
 
 def upload(store, content, is_cancelled=lambda: False):
-    return store.upload(io.BytesIO(content), ORDER, is_cancelled)
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        return store.upload(file, ORDER, is_cancelled)
 
 
 def reads(tmp_path, **limits):

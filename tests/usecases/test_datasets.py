@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import io
+import tempfile
 import time
 from operator import attrgetter
 
@@ -65,7 +65,9 @@ def dataset(ports):
 
 
 def upload(ports, content, label, name=None):
-    return datasets.upload(ports, io.BytesIO(content), UploadRequest(label=(label,), name=name), ANYBODY)
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        return datasets.upload(ports, file, UploadRequest(label=(label,), name=name), ANYBODY)
 
 
 def test_data_that_a_job_needs_stays(ports, dataset):

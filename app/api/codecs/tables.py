@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Annotated, Any, NamedTuple
 
 import orjson
@@ -84,10 +83,10 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
     """
     if kind != PARQUET:
         return kind, body
-    content, charge = io.BytesIO(body), charge_of(request)
+    charge = charge_of(request)
     try:
         stream = await run_while_connected(
-            request, ports_of(request).datasets.arrow_of_parquet, content, charge, most_rows
+            request, ports_of(request).datasets.arrow_of_parquet, body, charge, most_rows
         )
     except Invalid as error:  # the body itself is the file
         raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error
