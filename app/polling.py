@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
@@ -80,8 +80,6 @@ class Changes:
         self._poller = Poller("changes", self._look)
         self._away = False
         self._looked = monotonic()
-        self._telling = Lock()
-        self._overtaken = 0
 
     @property
     def late(self) -> bool:
@@ -102,12 +100,6 @@ class Changes:
             self._poller.start()
         return lambda: self._leave(follower)
 
-    def overtake(self, tell: Callable[[], None]) -> None:
-        """Call `tell` after a change that this process has committed; what a look found before it is told nobody."""
-        with self._telling:
-            self._overtaken += 1
-            tell()
-
     def _leave(self, follower: Follower) -> None:
         self._followers = tuple(other for other in self._followers if other is not follower)
         if not self._followers:
@@ -117,7 +109,6 @@ class Changes:
         followers = self._followers
         if not followers:
             return
-        overtaken = self._overtaken
         try:
             with self._reading() as connection:
                 found = [ask(connection) for ask, _ in followers]
@@ -127,10 +118,9 @@ class Changes:
             self._away = True
         else:
             self._away = False
-            with self._telling:
-                for (_, tell), answer in zip(followers, found, strict=True) if overtaken == self._overtaken else ():
-                    try:
-                        tell(answer)
-                    except Exception:  # what goes wrong with one follower is no matter of the others
-                        log.exception("a change cannot be used, what was known before it stays")
+            for (_, tell), answer in zip(followers, found, strict=True):
+                try:
+                    tell(answer)
+                except Exception:  # what goes wrong with one follower is no matter of the others
+                    log.exception("a change cannot be used, what was known before it stays")
         self._looked = monotonic()

@@ -23,7 +23,6 @@ from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY
-from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.files import Files
@@ -136,7 +135,6 @@ def open_ports(settings: Settings, *, retry_seconds: float = 0.0) -> Ports:
         archive=archive,
         recorder=Recorder(
             database,
-            Defaults(database),
             archive.locate,
             keep_seconds=None if settings.keep_decisions_days is None else settings.keep_decisions_days * DAY,
         ),

@@ -42,7 +42,7 @@ VALID = {  # by the end of the path
     "/train": JOB,
     "/compare": JOB | {"kind": "compare", "result": {"table": [{}]}},
     "/job_1": JOB | {"result": {"table": [{}]}},
-    "/m": {"versions": [{}], "latest": 1, "aliases": {}, "recording": {"record": False}},
+    "/m": {"versions": [{}], "latest": 1, "aliases": {}},
     "/m:1": CARD,
 }
 

@@ -61,27 +61,6 @@ def test_each_follower_is_told_in_one_transaction_until_it_leaves(database):
     assert begun.count("changes") <= len(told[1]) + 1
 
 
-def test_what_was_found_before_a_change_of_this_process_is_told_nobody(database):
-    told, asked, changed = [], threading.Event(), threading.Event()
-
-    def ask(connection):
-        found = number(connection)
-        if not changed.is_set():
-            asked.set()
-            changed.wait(SOON)
-        return found
-
-    end = database.changes.follow(ask, told.append)
-    assert asked.wait(SOON)  # and has found the old number
-    change(database)
-    database.changes.overtake(lambda: told.append(2))
-    changed.set()
-
-    eventually(lambda: len(told) > 2, SOON)
-    end()
-    assert set(told) == {2}
-
-
 def test_nobody_is_told_anything_while_the_database_does_not_answer(database, caplog):
     told, away = [], [True]
 

@@ -122,7 +122,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.keyring.start()
     service.ports.registry.start()
-    await run_in_threadpool(service.ports.recorder.start)
     await run_in_threadpool(service.ports.matrices.start)
     app.state.shadow.start()
     if service.worker is not None:

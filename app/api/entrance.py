@@ -27,7 +27,6 @@ from app.errors import PayoffError
 from app.metrics import RequestMetrics
 from app.usecases.ports import Ports
 from app.usecases.predict import By
-from app.usecases.record import wish_of
 from app.usecases.shadow import ShadowDecider
 
 HELD_SECONDS = 1.0  # that the rest of a short body has
@@ -103,7 +102,7 @@ class Entrance:
         if model is None or not model.inline or model.regression:
             return None
         asked = asked_of_json(found, body)
-        if wish_of(self._ports, model, asked.fields.record) is not None:
+        if asked.fields.record:
             return None
         whole = ready(asked, model, self._ports)
         content = usual_answer(model, whole)  # of few rows, for a matrix of few cells

@@ -54,9 +54,9 @@ export class Acquisition {
   /** @param {boolean} [isTrial] with other settings: of a case one decision is recorded at most */
   #step(isTrial = this.#isDecided) {
     void within(this.#place, async () => {
-      const { model, benefits, actions } = this.body();
+      const { model, benefits, actions, record } = this.body();
       const json = { model, instances: [this.#known], ids: [this.#id], budget: numberIn(this.#budget), unavailable: this.#unavailable,
-        ...(isTrial ? { record: false } : {}), ...(this.#stops.checked ? { benefits, actions } : {}) };
+        ...(isTrial ? {} : { record }), ...(this.#stops.checked ? { benefits, actions } : {}) };
       const { results: [state], warnings } = await get("acquire", { json }), isDecided = state.status === "decided";
       this.#isDecided ||= isDecided && !isTrial;
       return this.#shown({ ...state, warnings }, isDecided && isTrial);

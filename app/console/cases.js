@@ -21,12 +21,14 @@ export async function view([ref], signal) {
   const hasLabels = found.labels.length > 1;
   const editor = found.classes && !hasLabels ? matrixEditor(found) : null;
   const saved = editor && new SavedMatrices(found, editor);
-  const body = () => ({ model: `${found.name}:${found.version}`, ...saved?.request });
+  const record = h("input", { type: "checkbox" });
+  const body = () => ({ model: `${found.name}:${found.version}`, ...saved?.request, ...(record.checked ? { record: true } : {}) });
   const stated = () => (editor ? `${saved?.request.actions ? "" : `${saved?.request.benefits}, which has `}${inWords(editor.matrix, found.classes)}` : "");
   const changed = new EventTarget(); // the matrix: what was decided with another one must not stay
   editor?.addEventListener("change", () => changed.dispatchEvent(new Event("change")));
   return h("div", null, h("h1", null, "Cases: ", h("a", { href: link("models", found.name, found.version) }, ref)),
     editor ? h("details", { class: "card", open: !found.benefits }, h("summary", null, "Benefit matrix"), saved?.draw(false), editor) : null,
+    editor ? h("p", null, h("label", null, record, " Record decisions"), " ", h("small", null, "each under an id, for POST /outcomes")) : null,
     h("div", { class: "columns" }, one(ref, found, body, stated, changed), found.fitted.acquire === "possible" ? new Acquisition(found, body, changed).draw() : null),
     hasLabels ? null : file(found, body, stated, changed, signal));
 }

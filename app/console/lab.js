@@ -241,7 +241,7 @@ class CasesThatChange {
       const own = this.file = {}; // what still comes for another file does not count
       const { file, query } = await this.source.read();
       const { probabilities, classes } = await get("predict", { body: await first(file, ROWS), type: "text/csv",
-        query: { ...query, ...this.reference, record: false } });
+        query: { ...query, ...this.reference } });
       own.given = { probabilities, classes };
       setTimeout(() => this.decide(this.matrix)); // when this one is drawn
       return null;

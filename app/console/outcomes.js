@@ -1,4 +1,4 @@
-/** Outcomes: what recorded decisions earned, against what was expected of them; and which models record by default. */
+/** Outcomes: what recorded decisions earned, against what was expected of them. */
 
 import { get, newest, path } from "./api.js";
 import { about, amounts, card, facts, field, h, money, more, plain, put, select, share, short, table, time, warned, words } from "./dom.js";
@@ -39,7 +39,7 @@ export async function view([ref], signal) {
   const [name] = ref.split(/[:@]/);
   const found = await get(path("models", name), { signal });
   return h("div", null, h("h1", null, "Outcomes of ", h("a", { href: link("models", name) }, name)),
-    form(found, ref, signal), recording(name, found.recording));
+    form(found, ref, signal));
 }
 
 /** What the report is about, and the report. @param {any} model @param {string} ref @param {AbortSignal} signal */
@@ -68,30 +68,6 @@ function form(model, ref, signal) {
     onsubmit: () => show(null) },
     h("div", { class: "fields" }, field("Made by", one), field("From", first, "days are those of UTC"),
       field("To", last, "this day included"), field("Also by", by)), h("button", { class: "main" }, "Show the report")), said), result);
-}
-
-/** Whether decisions are recorded by default, and what that means. @param {string} name @param {any} now */
-function recording(name, now) {
-  const record = h("input", { type: "checkbox", checked: now?.record === true });
-  const instances = h("input", { type: "checkbox", checked: now?.instances === true, disabled: !record.checked });
-  const outcome = h("div", { "aria-live": "polite" });
-  const set = async () => {
-    const json = { record: record.checked, instances: record.checked && instances.checked };
-    await within(outcome, async () => {
-      now = await get(path("models", name, "recording"), { method: "PUT", json });
-      return h("p", { role: "status" }, now.record ? `Decisions of ${name} are recorded${now.instances ? ", with their values" : ""}.`
-        : `Decisions of ${name} are recorded only where a request asks for it.`);
-    });
-    [record.checked, instances.checked, instances.disabled] = [now?.record === true, now?.instances === true, now?.record !== true];
-  };
-  record.addEventListener("change", () => void set());
-  instances.addEventListener("change", () => void set());
-  return card("Recording",
-    h("p", null, h("label", null, record, " Record decisions of this model by default")),
-    h("p", null, h("label", null, instances, " Record the values of each case, too")),
-    h("p", { class: "soft" }, "A recorded decision is stored before it is answered, under an id for POST /outcomes: its probabilities, "
-      + "its benefit matrix and its action. That takes less than a millisecond as a rule. The default is for requests to all versions "
-      + "that do not state \"record\". The values of a case are needed to train on outcomes and to replay other models; they may be personal data."), outcome);
 }
 
 /** @param {any} report */

@@ -22,7 +22,6 @@ from app.database import Database, DatabaseAway
 from app.errors import MAX_ERRORS, Busy, Conflict, Flaw, Invalid, PayoffError, TooLarge, Unavailable
 from app.outcomes.archive import Allows, Located
 from app.outcomes.decision import Batch, Row, day_of, day_of_id, id_digest, place_of
-from app.outcomes.defaults import Defaults
 from app.outcomes.intake import Totals
 from app.outcomes.rows import RECORDING_LOCK, chunks
 
@@ -55,25 +54,19 @@ class _Waiting(NamedTuple):
 
 
 class Recorder:
-    """Stores the decisions of all requests of this process; `totals` counts them, `defaults` says of which models.
+    """Stores the decisions of all requests of this process; `totals` counts them.
 
     A request waits for the transaction that has its rows, and no request for the faults of another. On PostgreSQL large
     batches have a thread and a connection of their own; SQLite has one writer at a time.
     """
 
-    def __init__(
-        self, database: Database, defaults: Defaults, locate: Locate, *, keep_seconds: float | None = None
-    ) -> None:
+    def __init__(self, database: Database, locate: Locate, *, keep_seconds: float | None = None) -> None:
         self.keep_seconds = keep_seconds  # after which decisions are deleted
         self.totals = Totals()
-        self.defaults = defaults
         self._lanes = [_Lane(self, database, locate) for _ in range(1 if database.is_sqlite else 2)]
         self._lock = threading.Lock()
         self.pending = 0
         self._stopped = False
-
-    def start(self) -> None:
-        self.defaults.start()
 
     async def record(self, batch: Batch) -> None:
         """Return when the batch is durable.
@@ -101,7 +94,6 @@ class Recorder:
 
     def stop(self) -> None:
         """Record what waits, for some seconds, and close the connections."""
-        self.defaults.stop()
         with self._lock:
             self._stopped = True
         started = [lane for lane in self._lanes if lane.thread.ident is not None]

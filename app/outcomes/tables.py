@@ -83,14 +83,6 @@ ERASED = Table(
     Index("erased_decisions_model_day", "model", "day"),
 )
 
-RECORDING = Table(
-    "recording",  # which models record their decisions by default
-    TABLES,
-    Column("model", String(64), primary_key=True),
-    Column("instances", Boolean, nullable=False),
-    Column("changed_at", Double, nullable=False),
-)
-
 SHADOWS = Table(
     "shadows",  # who decides in the background where an alias is asked
     TABLES,

@@ -404,7 +404,7 @@ def recorded(
     One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `ids_of` has
     them. Raises Invalid and Forbidden at the field that does not fit.
     """
-    wish = wish_of(ports, model, asked.record)
+    wish = wish_of(asked.record)
     if wish is None:
         return None, None
     ids = ids_of(ports, caller, wish, len(cases), own_ids)

@@ -90,7 +90,6 @@ def delete(ports: Ports, name: str, *, by: Caller) -> None:
     def also(connection: Connection) -> None:
         ports.shadows.remove(connection, name)
         ports.matrices.remove(connection, name)
-        ports.recorder.defaults.remove(connection, name)
         entry(connection)
 
     ports.registry.delete_model(name, by.name, also=also)

@@ -159,7 +159,7 @@ def predict(
 
     Raises Invalid with the place of what does not fit, and what `By.charge` raises.
     """
-    wish = wish_of(by.ports, model, asked.record)
+    wish = wish_of(asked.record)
     if by.charge is not None:
         by.charge(_values(model, asked, rows, records=wish is not None))
     if model is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Discriminator, Field, StrictBool, Tag, WithJsonSchema
+from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
 from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject
@@ -55,21 +55,8 @@ class RecordField(WireModel):
         | None
     ) = Field(
         default=None,
-        description="store the decisions before they are answered; `ids` of the answer name them for `POST /outcomes`."
-        " Without it the model's default holds",
+        description="store the decisions before they are answered; `ids` of the answer name them for `POST /outcomes`",
     )
-
-
-class RecordingDocument(BaseModel):
-    """What is recorded of requests that do not say so themselves."""
-
-    record: bool
-    instances: bool
-
-    @classmethod
-    def of(cls, default: bool | None) -> RecordingDocument:
-        """The default of a model, as `Defaults.models` has it."""
-        return cls(record=default is not None, instances=bool(default))
 
 
 class Wish(NamedTuple):
@@ -83,24 +70,11 @@ class Wish(NamedTuple):
     at: float | None = None
 
 
-def wish_of(ports: Ports, model: Loaded | None, sent: bool | Recording | None) -> Wish | None:
-    """What the field `record` says, without it the model's default; None for nothing."""
+def wish_of(sent: bool | Recording | None) -> Wish | None:
+    """What the field `record` says; None for nothing."""
     if isinstance(sent, Recording):
         return Wish(sent.ids, sent.instances, sent.at)
-    if sent is None:
-        default = None if model is None else ports.recorder.defaults.models.get(model.name)
-        return None if default is None else Wish(instances=default)
     return Wish() if sent else None
-
-
-def set_default(ports: Ports, name: str, default: bool | None, *, by: Caller) -> None:
-    """Change what is recorded of requests without a wish; NotFound for an unknown model, Invalid for one of numbers."""
-    versions = ports.registry.index.model(name).versions
-    card = ports.registry.card(name, versions[0].version) if versions else None
-    if default is not None and card is not None and (card.classes is None or card.classes == card.labels):
-        raise Invalid.at("/record", f"{name!r} has no decisions to record: it predicts numbers, or several labels")
-    entry = ports.audit.entry(by, "recording.set", name, record=default is not None, instances=bool(default))
-    ports.recorder.defaults.set(name, default, entry)
 
 
 class Ids(NamedTuple):

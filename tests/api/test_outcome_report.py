@@ -138,10 +138,7 @@ def test_an_empty_report_names_the_versions_that_have_decisions_and_how_to_ask(c
     data = two_class_rows()
     trained(client, {"model": "moved", "learner": {"kind": "logistic"}, "data": data})
     assert get(client, "moved").json()["warnings"] == [
-        (
-            'no decision of moved is recorded in this period: send "record": true to /predict,'
-            " or PUT /models/moved/recording"
-        )
+        'no decision of moved is recorded in this period: send "record": true to /predict'
     ]
     question = {"model": "moved", "instances": data["rows"][:5], "benefits": MATRIX, "record": True}
     assert client.post("/predict", json=question).status_code == 200

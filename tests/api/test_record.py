@@ -18,14 +18,12 @@ from app.database import DatabaseAway
 from app.errors import Invalid
 from app.outcomes import recorder as recording
 from app.outcomes.decision import DAY, Terms, day_of, day_of_id
-from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import Recorder, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
 from app.usecases.record import Wish, check_moment
 from tests.api.column_bodies import npy
 from tests.conftest import database_of, serving, settings_for, trained, two_class_rows
-from tests.jobs.waiting import eventually
 from tests.messages import says
 
 ROW = [58.0, 77.5, "mild"]
@@ -338,58 +336,6 @@ def test_an_unrecorded_answer_is_not_sent(client, database):
     assert len(predict(client, model="plain", instances=[ROW[:2]], record=True)["ids"]) == 1
 
 
-@pytest.fixture
-def default(client):
-    """Sets the default of a model, which ends with the test."""
-
-    def put(model="plain", **body):
-        response = client.put(f"/models/{model}/recording", json=body)
-        assert response.status_code == 200, response.text
-        return response.json()
-
-    yield put
-    put(record=False)
-
-
-@pytest.mark.parametrize("rule", [None, "expected_benefit"])
-def test_a_default_records_all_that_do_not_say_otherwise(client, database, default, rule):
-    row = {"model": "plain", "instances": [ROW[:2]], "rule": rule}
-    assert default(record=True) == {"record": True, "instances": False}
-
-    answer = predict(client, **row)
-    assert stored(database, answer["ids"])[0][0].instance is None
-    assert default(record=True, instances=True) == {"record": True, "instances": True}
-    answer = predict(client, **row)
-    assert json.loads(stored(database, answer["ids"])[0][0].instance) == {"age": 58.0, "pulse": 77.5}
-    assert client.get("/models/plain").json()["recording"] == {"record": True, "instances": True}
-
-    before = count(database)
-    assert "ids" not in predict(client, record=False, **row)
-    assert "ids" not in predict(client, model="ward")
-    default(record=False)
-    assert "ids" not in predict(client, **row)
-    assert count(database) == before
-    audit = client.get("/audit").json()["entries"][0]
-    assert (audit["action"], audit["subject"], audit["details"]["record"]) == ("recording.set", "plain", False)
-
-
-def test_a_default_is_known_in_every_process_and_none_starts_without_it(database, default, monkeypatch):
-    other = Defaults(database)
-    other.start()
-    default(record=True)
-    eventually(lambda: other.models.get("plain") is False)
-    other.stop()
-    monkeypatch.setattr(database, "reading", lambda: (_ for _ in ()).throw(DatabaseAway("down")))
-
-    with pytest.raises(DatabaseAway):
-        Defaults(database).start()
-
-
-def test_a_default_needs_a_model(client):
-    assert client.put("/models/absent/recording", json={"record": True}).status_code == 404
-    assert client.put("/models/plain/recording", json={"instances": True}).status_code == 422
-
-
 def test_what_is_recorded_is_counted_once(client):
     def counted():
         lines = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
@@ -452,16 +398,6 @@ def test_of_many_cases_the_decided_ones_are_recorded(client, database):
     assert stored(database, ids[:1])
 
 
-def test_a_default_records_decided_cases(client, database, default):
-    default("woods", record=True)
-    try:
-        assert stored(database, acquire(client, known=NAMED)["ids"])
-        assert acquire(client, known={}, benefits=None, actions=None)["ids"] == [None]
-        assert "ids" not in acquire(client, known=NAMED, record=False)
-    finally:
-        default("woods", record=False)
-
-
 @pytest.mark.parametrize(("at", "day"), [("2026-03-01T12:00:00Z", 20_513), (86_400, 1), ("2026-03-01", 20_513)])
 def test_decisions_are_dated_back(client, database, at, day):
     body = {"model": "ward", "instances": [ROW, ROW], "benefits": MATRIX, "record": {"at": at}}
@@ -498,7 +434,7 @@ def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monke
 
 
 def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
-    recorder = Recorder(database, Defaults(database), lambda *_: {}, keep_seconds=30 * DAY)
+    recorder = Recorder(database, lambda *_: {}, keep_seconds=30 * DAY)
     ports = SimpleNamespace(recorder=recorder)
 
     check_moment(ports, ANYBODY, Wish(at=time.time() - 29 * DAY))

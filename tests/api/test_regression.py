@@ -231,4 +231,3 @@ def _csv(data: dict) -> bytes:
 def test_numbers_are_no_decisions_to_record(service, price, record):
     answer = service.post("/predict", json={"model": price, "instances": DATA["rows"][:1], "record": record})
     assert refusal(answer) == (422, ["/record"])
-    assert refusal(service.put(f"/models/{price}/recording", json={"record": True})) == (422, ["/record"])

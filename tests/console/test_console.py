@@ -344,23 +344,6 @@ VERDICTS = {
 }
 
 
-def test_decisions_are_recorded_by_default_where_the_service_confirms_it(tab, site):
-    page = tab.open("outcomes/woods")
-    values = page.get_by_label("Record the values")
-    assert values.is_disabled()
-    page.route("**/recording", lambda route: route.fulfill(status=503, json={"title": "Busy"}))
-    page.get_by_label("Record decisions").click()
-    page.wait_for_selector(".problem:has-text('Busy')")
-    assert not page.get_by_label("Record decisions").is_checked()
-    page.unroute("**/recording")
-    for box, expected in (("decisions", (True, False)), ("the values", (True, True)), ("decisions", (False, False))):
-        with page.expect_response("**/recording"):
-            page.get_by_label(f"Record {box}").click()
-        page.wait_for_selector("main:not(:has([aria-busy=true])) [role=status] >> text=recorded")
-        now = site.client.get("/models/woods").json()["recording"]
-        assert (now["record"], now["instances"]) == expected
-
-
 def test_a_link_made_by_others_reaches_no_other_path(tab):
     """The part of the address after # names jobs and models; dots in it must not lead to other routes."""
     asked: list[str] = []

@@ -40,13 +40,11 @@ def saved(client: Any, name: str, columns: dict[str, list[float]]) -> None:
 
 
 @pytest.mark.thorough
-def test_the_lab_records_nothing_and_compares_by_the_names_of_actions(tab, demo, file_of_cases):
+def test_the_lab_compares_by_the_names_of_actions(tab, demo, file_of_cases):
     client = demo.client
     columns = {"never": [-100, -100], "wait": [0, -4], "treat": [-4, 4]}
     saved(client, "never-first", columns)
     saved(client, "turned", dict(reversed(columns.items())))
-    client.put("/models/triage/recording", json={"record": True, "instances": False}).raise_for_status()
-    recorded = client.get("/models/triage/outcomes").json()["decisions"]
     try:
         page = tab.open("lab/triage:1")
         names = page.get_by_label("Saved matrix", exact=True)
@@ -69,9 +67,7 @@ def test_the_lab_records_nothing_and_compares_by_the_names_of_actions(tab, demo,
         assert "(" not in confusion(page)
         assert not changed(page, lambda: page.fill('[data-cell="0 0"]', "-90")).startswith("0 of 200")
         assert "(" in confusion(page)
-        assert client.get("/models/triage/outcomes").json()["decisions"] == recorded
     finally:
-        client.put("/models/triage/recording", json={"record": False, "instances": False})
         for name in ("never-first", "turned"):
             client.delete(f"/models/triage/matrices/{name}")
 

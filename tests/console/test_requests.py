@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import UUID
@@ -21,12 +21,9 @@ WORDS = {kind: dict(zip(ACTIONS, row, strict=True)) for kind, row in zip(("healt
 
 
 @pytest.fixture
-def recording(demo) -> Iterator[Any]:
-    """The number of decisions of `triage` that are recorded, while it records by default."""
-    path = "/models/triage/recording"
-    demo.client.put(path, json={"record": True}).raise_for_status()
-    yield lambda: demo.client.get("/models/triage/outcomes").json()["decisions"]
-    demo.client.put(path, json={"record": False}).raise_for_status()
+def recorded(demo) -> Callable[[], int]:
+    """The number of decisions of `triage` that are recorded."""
+    return lambda: demo.client.get("/models/triage/outcomes").json()["decisions"]
 
 
 def two_chunks(folder: Any) -> str:
@@ -140,20 +137,21 @@ def test_a_retry_goes_on_at_the_chunk_that_failed(tab, tmp_path, status):
     assert [row[head.index("note")].split()[0] for row in rows] == [str(i) for i in range(400)]
 
 
-def test_a_column_of_ids_names_the_decisions_of_a_file(tab, tmp_path, recording):
+def test_a_column_of_ids_names_the_decisions_of_a_file(tab, tmp_path, recorded):
     rows = [[*row, f"visit-{i}"] for i, row in enumerate(two_class_rows(20, seed=3)["rows"])]
-    before = recording()
+    before = recorded()
     page = tab.open("cases/triage:1")
+    page.check("text=Record decisions")
     page.set_input_files("input[type=file]", file_of(tmp_path, rows, "id"))
     for _ in range(2):
         with page.expect_request("**/predict?*") as request:
             page.click("text=Decide all")
         page.wait_for_selector("text=20 rows decided")
         assert (query_of(request.value)["id"], query_of(request.value)["keep"]) == ("id", "[]")
-    assert recording() == before + 20
+    assert recorded() == before + 20
 
 
-def test_a_case_whose_answer_was_lost_is_recorded_once(tab, recording):
+def test_a_case_whose_answer_was_lost_is_recorded_once(tab, recorded):
     lost: list[Any] = []
 
     def lose(route: Any) -> None:
@@ -163,23 +161,25 @@ def test_a_case_whose_answer_was_lost_is_recorded_once(tab, recording):
             lost.append(route.fetch())
             route.abort()
 
-    before = recording()
+    before = recorded()
     page = tab.open("cases/triage:1")
+    page.check("text=Record decisions")
     page.route("**/predict", lose)
     page.fill(FIELD, "61")
     page.click("button:text-is('Decide')")
     page.click("button:text-is('Retry')")
     page.wait_for_selector(".decision")
-    assert recording() == before + 1
+    assert recorded() == before + 1
     page.click("button:text-is('Decide')")
     page.wait_for_selector("main:not(:has([aria-busy=true])) .decision")
-    assert recording() == before + 2, "another decision"
+    assert recorded() == before + 2, "another decision"
 
 
-def test_changing_what_a_case_is_asked_with_records_nothing(tab, recording):
+def test_changing_what_a_case_is_asked_with_records_nothing(tab, recorded):
     """Start with nothing to spend decides at once, and is the one decision of the case; what follows are trials."""
-    before = recording()
+    before = recorded()
     page = tab.open("cases/triage:1")
+    page.check("text=Record decisions")
     sent: list[Any] = []
     page.on("request", lambda one: sent.append(json.loads(one.post_data)) if one.url.endswith("/acquire") else None)
 
@@ -196,7 +196,7 @@ def test_changing_what_a_case_is_asked_with_records_nothing(tab, recording):
         lambda: page.uncheck("text=Stop when a question costs more than it gains"),
     ):
         assert "This is a trial, which is not recorded" in after(change)
-    assert recording() == before + 1
+    assert recorded() == before + 1
     budget = page.locator("label:text-is('Budget') + input")
 
     def unlimited() -> None:
@@ -206,10 +206,10 @@ def test_changing_what_a_case_is_asked_with_records_nothing(tab, recording):
     assert "trial" not in after(unlimited), "a question is no decision"
     assert len({one["ids"][0] for one in sent}) == 1
     assert UUID(sent[0]["ids"][0]).version == 7, "the service finds these by their day"
-    assert [one.get("record") for one in sent] == [None, *[False] * (len(sent) - 1)]
+    assert [one.get("record") for one in sent] == [True, *[None] * (len(sent) - 1)]
     after(lambda: page.click("button:text-is('Start')"))
     assert sent[-1]["ids"] != sent[0]["ids"]
-    assert "record" not in sent[-1]
+    assert sent[-1]["record"] is True
 
 
 def changed_cases(demo: Any, rows: list[Any], benefits: Any) -> int:

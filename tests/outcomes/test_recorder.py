@@ -16,7 +16,6 @@ from app.errors import Busy, Invalid, NotReady, TooLarge, Unavailable
 from app.outcomes import recorder as module
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Batch, Decided, Terms, day_of, id_digest, new_ids
-from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import IdsTaken, Recorder, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
 from app.outcomes.upkeep import keep_up
@@ -29,7 +28,7 @@ TERMS = Terms("predict", "triage", 1, "expected_benefit", ("a", "b"), ("wait", "
 
 @pytest.fixture
 def recorder(database, tmp_path):
-    recorder = Recorder(database, Defaults(database), nowhere)
+    recorder = Recorder(database, nowhere)
     yield recorder
     recorder.stop()
 
@@ -148,7 +147,7 @@ def test_sealed_and_erased_ids_are_known(database, recorder):
 
 def test_the_same_ids_from_two_processes_are_stored_once(database_url, database, recorder):
     """Two recorders have nothing in common but the database, like two processes."""
-    recorders = [recorder, Recorder(Database(database_url), recorder.defaults, nowhere)]
+    recorders = [recorder, Recorder(Database(database_url), nowhere)]
 
     async def race():
         batches = [batch([f"{i}-{j}" for j in range(5)]) for i in range(40)]
@@ -209,7 +208,7 @@ def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recor
 
 def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
     archive = Archive(database, str(tmp_path / "sealed"))
-    recorder = Recorder(database, Defaults(database), archive.locate)
+    recorder = Recorder(database, archive.locate)
     at = time() - 2 * DAY
     ids = new_ids(2, at)
     record(recorder, batch(ids, given=False, at=at))
@@ -229,7 +228,7 @@ def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
 def test_ids_are_looked_for_in_few_files_of_the_same_model(database, tmp_path, monkeypatch):
     """Other requests wait meanwhile."""
     archive = Archive(database, str(tmp_path / "sealed"))
-    recorder = Recorder(database, Defaults(database), archive.locate)
+    recorder = Recorder(database, archive.locate)
     today = time()
     moments = [today - days * DAY for days in (2, 3, 4)]
     for model in ("triage", "other", "third"):
@@ -257,7 +256,7 @@ def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_pat
     def away(*_):
         raise Unavailable("the store does not answer")
 
-    recorder = Recorder(database, Defaults(database), away)
+    recorder = Recorder(database, away)
     old = batch(new_ids(1, time() - 2 * DAY))
 
     refused, *others = record(recorder, old, batch(["x"]), batch(new_ids(1)), batch(new_ids(1), given=False))

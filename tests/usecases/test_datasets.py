@@ -23,7 +23,6 @@ from app.jobs.job import Ending, Event, Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
-from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.saved_matrices import SavedMatrices
@@ -52,7 +51,7 @@ def ports(tmp_path):
         Keys(database, audit),
         ModelFiles(str(tmp_path / "datasets")),
         archive=Archive(database, str(tmp_path / "decisions")),
-        recorder=Recorder(database, Defaults(database), lambda *_: {}),
+        recorder=Recorder(database, lambda *_: {}),
         shadows=Shadows(database),
         matrices=SavedMatrices(database),
     )

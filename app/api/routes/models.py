@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Path, Response
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import BaseModel, Field
 
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.errors import problems
@@ -20,11 +20,10 @@ from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, Move, VersionLine
 from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER
-from app.usecases import matrices, record
+from app.usecases import matrices
 from app.usecases import models as usecase
 from app.usecases.fields import Text, WireModel
 from app.usecases.matrices import MatrixFields
-from app.usecases.record import RecordingDocument
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
 
@@ -60,7 +59,6 @@ class ModelDocument(BaseModel):
     versions: list[VersionLine]
     aliases: dict[str, int]
     shadows: dict[str, list[str]] = Field(description="by alias: versions that decide in the background")
-    recording: RecordingDocument
     alias_history: list[Move]
 
 
@@ -73,13 +71,6 @@ class AliasTarget(WireModel):
         description="versions, such as `triage:2`, that decide on recorded requests to the alias in the background; the"
         " report compares them. Left out, they stay as they are, but for one that the alias means now",
     )
-
-
-class RecordingRequest(WireModel):
-    """What is recorded of requests that do not say so themselves."""
-
-    record: StrictBool = Field(description="whether decisions are recorded", examples=[True])
-    instances: StrictBool = Field(default=False, description="whether what was sent of each instance is, too")
 
 
 class AliasDocument(BaseModel):
@@ -169,20 +160,6 @@ def set_alias(
 @needs(TRAIN)
 def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
     usecase.delete_alias(ports, name, alias, by=caller)
-
-
-@router.put("/{name}/recording", summary="Record a model's decisions by default", responses=problems(404, 422))
-@needs(TRAIN)
-def set_recording(
-    name: ModelName,
-    body: Annotated[RecordingRequest, Body(openapi_examples={"decisions alone": {"value": {"record": True}}})],
-    ports: PortsDep,
-    caller: CallerDep,
-) -> RecordingDocument:
-    """For all its versions, within a second in every process; `"record": false` in a request leaves it out."""
-    default = body.instances if body.record else None
-    record.set_default(ports, name, default, by=caller)
-    return RecordingDocument.of(default)
 
 
 @router.get(
@@ -296,7 +273,6 @@ def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response
                 **vars(page),
                 "latest": page.versions[0].version if page.versions else None,
                 "shadows": ports.shadows.read(name),
-                "recording": RecordingDocument.of(ports.recorder.defaults.models.get(name)),
                 "alias_history": page.history,
             }
         )

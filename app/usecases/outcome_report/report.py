@@ -56,7 +56,7 @@ def report(
     features = feature_changes(recorded(arrivals_only=True, with_instances=True))
     found = document(read, [*scores, *features])
     if not found["decisions"]:
-        fix = f'send "record": true to /predict, or PUT /models/{wanted.name}/recording'
+        fix = 'send "record": true to /predict'
         if versions is not None:
             fix = f"ask for {wanted.name}, which is all versions, or {fix}"
         found["warnings"].append(f"no decision of {reference} is recorded in this period: {fix}")

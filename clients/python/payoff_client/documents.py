@@ -159,7 +159,6 @@ class Description(Document):
     versions: list[Object]
     aliases: Object
     latest: int | None
-    recording: dict[str, bool]
 
 
 class Decided(Document):

@@ -86,7 +86,7 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def _answer(self, X: Any, **stakes: Any) -> Decisions:
         model = self.model_
         X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
-        return model.answer(self._rows(X), record=False, **stakes)
+        return model.answer(self._rows(X), **stakes)
 
     def predict(self, X: Any) -> np.ndarray:
         """The action for each row (n,); without `benefits` a class."""

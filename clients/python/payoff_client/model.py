@@ -169,9 +169,7 @@ class Model(Linked[Mode]):
         fields = _fields(table, stakes, explain=explain, record=record)
         others = ["runner_up", "margin", "contribution:"] if explain else []
         others += ["propensity"] if stakes.get("explore") else []
-        if record is None and "id" in (table.names or ()):  # asked only where a column would collide
-            others += ["id"] if await self._records() else []
-        elif record and not isinstance(record, str):
+        if record and not isinstance(record, str):
             others += ["id"]
         if table.names is not None:  # refused before anything is sent, because what is recorded stays recorded
             (await self._features(fresh=False)).kept(table, others)
@@ -208,7 +206,6 @@ class Model(Linked[Mode]):
             fields["record"] = bool(record)
         if isinstance(record, str):
             fields["id"] = record
-        repeatable = self._records_nothing if record is None else record is not True
         notes: list[list[str]] = []
         rest: Object = {}
         done = 0
@@ -221,7 +218,7 @@ class Model(Linked[Mode]):
             params = query({**of_parts(fields), **({"keep": kept} if kept else {})})
             for part in parts:
                 headers = {"Content-Type": kind, "Accept": accept}
-                call = Call("POST", "/predict", params, part.content, headers, repeatable)
+                call = Call("POST", "/predict", params, part.content, headers, repeatable=record is not True)
                 try:
                     rest, rows = await self._link.read(call, lambda answer: (rest_of(answer), writer.rows_of(answer)))
                 except PayoffError as error:
@@ -283,7 +280,7 @@ class Model(Linked[Mode]):
             return await self._acquire_many(table, fields)
         values = {str(name): plain(value) for name, value in known.items()}
         while True:
-            call = self._once(post("/acquire", {**fields, "known": values}), fields)
+            call = post("/acquire", {**fields, "known": values})
             state = Report(await self._link.document(call, Case))
             state["known"] = dict(values)
             if ask is None or state["status"] != "acquire" or not state.get("next"):
@@ -301,7 +298,7 @@ class Model(Linked[Mode]):
             found = table.objects()
             rows = [{name: value for name, value in row.items() if value is not None} for row in found]
         try:
-            call = self._once(post("/acquire", {**fields, "instances": rows}), fields)
+            call = post("/acquire", {**fields, "instances": rows})
             return Report(await self._link.document(call, Object))
         except PayoffError as error:
             raise located(error, table.label, table.names or ()) from None
@@ -344,21 +341,6 @@ class Model(Linked[Mode]):
             self._known = Features.of(await self._card())
         return self._known
 
-    async def _records(self) -> bool:
-        """Whether the model records the decisions of requests that do not ask for it."""
-        return (await self._description())["recording"]["record"]
-
-    async def _records_nothing(self) -> bool:
-        """Whether it is sure that the model does not."""
-        try:
-            return not await self._records()
-        except PayoffError:
-            return False
-
-    def _once(self, call: Call, fields: Mapping[str, Any]) -> Call:
-        """The call, repeated after a lost answer only where that records no decision twice, as with ids."""
-        return call if "record" in fields else replace(call, repeatable=self._records_nothing)
-
     async def _pinned(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The fields with the version that a saved matrix has now, so that several requests use the same."""
         name = fields.get("benefits")
@@ -393,7 +375,7 @@ class Model(Linked[Mode]):
             rows = table.part(start, start + size)
             sent = {"model": model, **of_part(fields, start, start + size)}
             try:
-                call = self._once(call_for("/predict", rows, features, sent, form), fields)
+                call = call_for("/predict", rows, features, sent, form)
                 found.append(await self._link.read(call, partial(decisions_of, rows=len(rows))))
             except PayoffError as error:
                 raise located(error, table.label, features.names if features else (), start) from None

@@ -31,7 +31,6 @@ T_co = TypeVar("T_co", covariant=True)
 JSON, NPY, CSV, GZIP = "application/json", "application/x-npy", "text/csv", "application/gzip"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 SVG = "image/svg+xml"
-Repeatable = bool | Callable[[], Coroutine[Any, Any, bool]]
 LOG = logging.getLogger("payoff_client")
 LOG.addHandler(logging.NullHandler())  # a library writes nothing of its own accord
 FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0
@@ -59,7 +58,7 @@ def query(fields: Mapping[str, Any]) -> dict[str, Any]:
 class Call:
     """A request.
 
-    `repeatable`: sending it twice has the effect of sending it once; or what finds out when an answer was lost.
+    `repeatable`: sending it twice has the effect of sending it once.
     """
 
     method: str
@@ -67,7 +66,7 @@ class Call:
     params: Mapping[str, Any] = field(default_factory=dict)
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    repeatable: Repeatable = True
+    repeatable: bool = True
 
 
 def json_of(document: Any) -> bytes:
@@ -133,7 +132,7 @@ class Link:
             except (httpx.RequestError, httpx.InvalidURL) as failure:  # also of where a redirection leads
                 error, again, is_lost = _unreachable(failure), True, not isinstance(failure, _NEVER_SENT)
             until = time.monotonic() + self.retry_seconds if until is None else until
-            if is_lost and not (await call.repeatable() if callable(call.repeatable) else call.repeatable):
+            if is_lost and not call.repeatable:
                 raise Unavailable(f"{error.detail}; the request is not repeated, as it may have had its effect")
             delay = _delay(attempt, error.retry_after)
             if not again or time.monotonic() + delay > until:

@@ -17,17 +17,16 @@ LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table
 
 
 class Recorder:
-    """Decides all rows alike, records by default if `records`, and keeps what was sent."""
+    """Decides all rows alike, and keeps what was sent."""
 
-    def __init__(self, *, records=False):
-        self.sent, self.records = [], records
+    def __init__(self):
+        self.sent = []
         self.client = Payoff("http://service", transport=httpx.MockTransport(self), progress=False)
         self.model = self.client.model("m:1")
 
     def __call__(self, request):
         if request.method == "GET":
-            described = {"versions": [], "aliases": {}, "latest": 1, "recording": {"record": self.records}}
-            return httpx.Response(200, json=described if request.url.path == "/models/m" else CARD)
+            return httpx.Response(200, json=CARD)
         sent = json.loads(request.read())
         self.sent.append(sent)
         n, ids = len(sent["instances"]), (sent.get("record") or {}).get("ids")
@@ -47,7 +46,6 @@ def rows(library="pandas", **columns):
     ("name", "options"),
     [
         ("id", {"record": True}),
-        ("id", {}),
         ("decision", {"record": "visit"}),
         ("p:a", {}),
         ("benefit:t", {}),
@@ -59,7 +57,7 @@ def rows(library="pandas", **columns):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_column_with_a_name_of_the_result_is_refused_before_anything_is_sent(library, name, options):
     """What was recorded would be recorded again under other ids after the column is renamed."""
-    service = Recorder(records=True)
+    service = Recorder()
     with pytest.raises(ValueError, match=f"'{name}' of its own"):
         service.model.decide(rows(library, visit=[7, 8, 9], **{name: [1, 2, 3]}), benefits=BENEFITS, **options)
     assert service.sent == []
@@ -69,7 +67,7 @@ def test_other_columns_come_back():
     names = ["id", "value", "benefit", "p", "p:c", "contribution", "margin", "propensity", "runner_up"]
     found = Recorder().model.decide(rows(**dict.fromkeys(names, 1)), benefits=BENEFITS)
     assert list(found.columns) == [*names, "decision", "p:a", "p:b", "benefit:t", "benefit:w"]
-    found = Recorder(records=True).model.decide(rows(id=[1, 2, 3]), record="id", benefits=BENEFITS)
+    found = Recorder().model.decide(rows(id=[1, 2, 3]), record="id", benefits=BENEFITS)
     assert found["id"].tolist() == [1, 2, 3]
 
 

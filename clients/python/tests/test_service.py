@@ -263,14 +263,6 @@ CALLS = {
 
 
 @pytest.fixture
-def recording(service, numbers):
-    """The model of numbers, which records by default."""
-    assert service.put(f"/models/{numbers}/recording", json={"record": True}).status_code < 300
-    yield numbers
-    service.put(f"/models/{numbers}/recording", json={"record": False})
-
-
-@pytest.fixture
 def lossy(service, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     with Payoff(str(service.base_url), progress=False, transport=Lossy()) as client:
@@ -282,42 +274,25 @@ def decisions_of(service, name: str) -> int:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_lost_answer_is_asked_for_again_unless_its_decisions_may_be_recorded(
-    lossy, service, forest, recording, tmp_path, call
+def test_a_lost_answer_is_asked_for_again_and_decisions_are_recorded_once(
+    lossy, service, forest, numbers, tmp_path, call
 ):
     rows = frame().drop(columns=["pain", "ward"])
     rows.assign(visit=[f"in a file {i}" for i in range(40)]).to_csv(tmp_path / "in.csv", index=False)
-    if call.startswith("acquire"):
-        recording = forest
-        assert service.put(f"/models/{forest}/recording", json={"record": True}).status_code < 300
-    before = decisions_of(service, recording)
+    name = forest if call.startswith("acquire") else numbers
+    before = decisions_of(service, name)
+    CALLS[call](lossy.model(name), rows, tmp_path)
+    assert decisions_of(service, name) == before
+
+    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
+        CALLS[call](other.model(name), rows, tmp_path, record="visit" if call == "decide_file" else True)
+    assert decisions_of(service, name) == before + {"acquire": 1, "decide an array": 1200}.get(call, 40)
+
+
+def test_a_lost_answer_to_a_file_without_ids_is_not_asked_for_again(lossy, numbers, tmp_path):
+    frame().to_csv(tmp_path / "in.csv", index=False)
     with pytest.raises(Unavailable, match="connection reset; the request is not repeated"):
-        CALLS[call](lossy.model(recording), rows, tmp_path)
-    once = decisions_of(service, recording) - before
-    assert once == {"acquire": 1, "decide an array": 1200}.get(call, 40)
-
-    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
-        CALLS[call](other.model(recording), rows, tmp_path, record=False)
-    assert decisions_of(service, recording) == before + once
-
-    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
-        CALLS[call](other.model(recording), rows, tmp_path, record="visit" if call == "decide_file" else True)
-    assert decisions_of(service, recording) == before + 2 * once
-
-    service.put(f"/models/{recording}/recording", json={"record": False})
-    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
-        CALLS[call](other.model(recording), rows, tmp_path)
-    assert decisions_of(service, recording) == before + 2 * once
-
-
-@pytest.mark.parametrize("size", [2000, 0])
-def test_what_is_recorded_by_default_does_not_depend_on_the_size(client, service, recording, monkeypatch, size):
-    monkeypatch.setattr(deciding, "SMALL", size)
-    rows, before = frame().drop(columns="pain"), decisions_of(service, recording)
-    found = client.model(recording).decide(rows, **STAKES)
-    assert found["id"].is_unique
-    assert decisions_of(service, recording) == before + 40
-    assert client.model(recording).decide(rows, record=False, **STAKES).equals(found.drop(columns="id"))
+        CALLS["decide_file"](lossy.model(numbers), None, tmp_path, record=True)
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
@@ -591,12 +566,10 @@ def test_the_classifier_works_in_pipelines_and_cross_validation(client, service)
     decider = BenefitClassifier(client, name="estimator", **STAKES)
     assert clone(decider).get_params()["client"] is client
     pipeline = make_pipeline(StandardScaler(), decider).fit(X, y)
-    assert service.put("/models/estimator/recording", json={"record": True}).status_code < 300
     assert set(pipeline.predict(X)) <= {"wait", "treat"}
     assert pipeline.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(40))
     earned = [STAKES["benefits"][truth][action] for truth, action in zip(y, pipeline.predict(X), strict=True)]
     assert pipeline.score(X, y) == pytest.approx(np.mean(earned))
-    assert decisions_of(service, "estimator") == 0
     copy = pickle.loads(pickle.dumps(pipeline))
     assert copy.predict(X).tolist() == pipeline.predict(X).tolist()
     copy[-1].client.close()
