@@ -224,7 +224,9 @@ def test_types_dialect_and_name(client):
     assert bare == sent
     assert client("GET", "/datasets/small").json() == sent
     for name, value, loc in [
+        ("name", " ", "/name"),
         ("types", "{", "/types"),
+        ("types", "a=number", "/types"),
         ("types", '{"a": "date"}', "/types/a"),
         ("types", '{"c": "number"}', "/types/c"),
         ("delimiter", "x", "/delimiter"),

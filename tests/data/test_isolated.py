@@ -77,10 +77,7 @@ def test_the_same_as_in_this_process(store, form):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"", Invalid("", [says("/file", "Empty")])),
-        (b"a,y\n1,0\n2\n", Invalid("", [says("/file", "row 3", "2", "1")])),
         (b"a,y\n1,0\ninf,1\n", Invalid("", [says("/file/a", "'a'", "row 3", "inf")])),
-        (b"a,b\n1,0\n", Invalid("", [says("/label/0", "'y'", "'a', 'b'")])),
         (b"a,y\n" * 10 * MB, TooLarge("41,943,040 bytes; an upload may have at most 32,000,000")),
     ],
 )
@@ -90,21 +87,6 @@ def test_the_same_errors(store, content, error):
 
     assert caught.value.flaws == error.flaws
     assert store.page(10) == ([], None)
-
-
-@pytest.mark.parametrize(
-    "order",
-    [
-        UploadRequest(label=("y",), name=" "),
-        UploadRequest(label=("y",), name="x" * 201),
-        UploadRequest(label=("y",), name="a\0"),
-    ],
-)
-def test_what_is_wrong_without_the_file_starts_no_process(store, order, monkeypatch):
-    monkeypatch.setattr(isolated, "started", None)
-
-    with pytest.raises(Invalid):
-        store.upload(io.BytesIO(CSV), order)
 
 
 @pytest.mark.parametrize("millions", [100, 300])
@@ -122,11 +104,6 @@ def test_a_file_that_declares_less_than_it_unpacks_to(tmp_path, millions):
     assert caught.value.flaws[0].loc == "/file"
     assert psutil.Process().memory_info().rss < before + 50 * MB
     assert store.page(10) == ([], None)
-
-
-def test_long_words_within_the_limits_are_refused_for_their_length(tmp_path):
-    with pytest.raises(Invalid, match="leave columns of text out"):
-        upload(reads(tmp_path, reader_bytes=400 * MB), hostile.long_words(20))
 
 
 @settings(max_examples=30, deadline=None)

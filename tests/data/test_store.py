@@ -96,14 +96,6 @@ def test_pages(tmp_path, limits):
     assert store.page(3, token) == ([store.find(added[0])], None)
 
 
-def test_listings_read_no_categories(store, tmp_path):
-    """They are in the table alone."""
-    words = "".join(f"{'word' * 100}{i % 50},{i % 2}\n" for i in range(100))
-    dataset = add(store, f"a,y\n{words}".encode())
-    assert len((tmp_path / "datasets" / dataset.id / "dataset.json").read_bytes()) < 1_000
-    assert len(store.table(dataset.id).schema.features[0].categories) == 50
-
-
 def test_pages_of_wide_data_sets_are_short(store, monkeypatch):
     monkeypatch.setattr(store_module, "_MAX_COLUMNS", 4)
     added = [add(store, CSV.replace(b"4,", b"%d," % i)).id for i in range(5)]

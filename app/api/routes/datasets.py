@@ -14,6 +14,7 @@ from app.api.errors import problems
 from app.api.gate import TRAIN, UPLOAD, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
 from app.data.upload_request import Decimal, Delimiter, Encoding, UploadRequest
+from app.errors import Invalid
 from app.usecases import datasets as usecase
 from app.usecases.datasets import EXAMPLE_ID
 
@@ -212,6 +213,8 @@ async def upload_dataset(
         fields = {field: value for field, value in sent.items() if value is not None} | upload.fields
         if "types" in fields:
             fields["types"] = parsed_text("types", fields["types"])
+            if not isinstance(fields["types"], dict):
+                raise Invalid.at("/types", f"send {_TYPES}")
         asked = checked(UploadRequest, fields)
         dataset = await run_while_connected(request, usecase.upload, ports, upload.content, asked, caller)
     response.headers["Location"] = f"/datasets/{dataset.id}"
