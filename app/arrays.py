@@ -1,4 +1,4 @@
-"""Array types by element type, for signatures where it matters: compiled kernels and what calls them; long rows."""
+"""Array types by element type, for signatures where it matters: compiled kernels and what calls them."""
 
 from __future__ import annotations
 
@@ -16,5 +16,3 @@ U8 = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 Ints = NDArray[np.signedinteger[Any]]  # of any width
-
-TILE = 64  # rows that NumPy gets as one long row: short ones take it twice the time

@@ -29,11 +29,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="answer HTTP requests")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
-    serve.add_argument("--port", type=port, default=8000, help="port to listen on (default %(default)s)")
+    serve.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
     worker = commands.add_parser("worker", help="run jobs of the shared job table until SIGTERM or SIGINT")
     worker.add_argument("--host", default="127.0.0.1", help="address for PAYOFF_METRICS_PORT (default %(default)s)")
     demo = commands.add_parser("demo", help="run a tour of the service with real data over HTTP, then keep serving")
-    demo.add_argument("--port", type=port, default=8000, help="port to listen on (default %(default)s)")
+    demo.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
     demo.add_argument("--url", help="URL of a running service to use instead of starting one")
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
     examined = commands.add_parser("check", help="check settings and stores, and print how to fix what is wrong")
@@ -63,13 +63,6 @@ def _describe_keys(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list", help="list all keys without their secrets")
     revoke = actions.add_parser("revoke", help="revoke a key; takes effect in every process within a second")
     revoke.add_argument("key", help="id or name of the key")
-
-
-def port(text: str) -> int:
-    """The number of a port; 0 for any that is free. ValueError for what is none: argparse says so by our name."""
-    if not 0 <= int(text) < 1 << 16:
-        raise ValueError
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -109,9 +109,10 @@ class PayoffError(Exception):
         if status:
             cls.status, cls.title = status, str(cls.__doc__)
 
-    def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
+    def __init__(self, detail: str, flaws: Iterable[Flaw] = (), *, seconds: int = 1) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.seconds = seconds  # until it is worth trying again, where it is
         self.flaws = tuple(islice(flaws, MAX_ERRORS))
 
     @classmethod
@@ -184,17 +185,9 @@ class TooSlow(PayoffError, status=408):
 class TooMany(PayoffError, status=429):
     """Too many requests"""
 
-    def __init__(self, detail: str, *, seconds: int = 1) -> None:
-        super().__init__(detail)
-        self.seconds = seconds  # until it is worth trying again
-
 
 class NotReady(PayoffError, status=503):
     """The service is not ready"""
-
-    def __init__(self, detail: str, *, seconds: int = 1) -> None:
-        super().__init__(detail)
-        self.seconds = seconds  # until it is worth trying again
 
 
 class Busy(NotReady, status=503):

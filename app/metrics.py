@@ -35,7 +35,6 @@ from app.usecases.ports import Ports
 _without_creation_times: Callable[[], None] = disable_created_metrics
 _without_creation_times()  # they would double the number of series
 _log = structlog.get_logger("payoff")
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
 _MAX_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
@@ -55,7 +54,7 @@ class RequestMetrics:
         self._decided = cache(self._counter_of)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._timed(method if method in _METHODS else "other", route, status).observe(seconds)
+        self._timed(method, route, status).observe(seconds)
 
     def decided(self, name: str, version: int, instances: int) -> None:
         self._decided(name, version).inc(instances)

@@ -26,7 +26,6 @@ LOCK = threading.Lock()  # multiprocessing collects ended processes whenever it 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt, see malloc.h
 _LARGEST_MMAP_THRESHOLD = 32 << 20  # bytes: glibc allows no more
 _SMALL_BLOCK = 1 << 16  # bytes
-_VARIABLES = ("MALLOC_", "GLIBC_TUNABLES")  # by which an operator chooses
 
 
 def preload(modules: Iterable[str]) -> None:
@@ -103,10 +102,9 @@ def keep_freed_memory() -> None:
 
     Otherwise it returns them to the kernel after each large request, and the next one pays for each page once more:
     half of the time of a batch. By itself glibc comes to these thresholds only after a block of 32 MB. One arena,
-    because each would keep as much. Environment variables of glibc go before.
+    because each would keep as much.
     """
-    if not any(name.startswith(_VARIABLES) for name in os.environ):
-        _set({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: 2 * _LARGEST_MMAP_THRESHOLD, _ARENA_MAX: 1})
+    _set({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: 2 * _LARGEST_MMAP_THRESHOLD, _ARENA_MAX: 1})
 
 
 def return_freed_memory() -> None:

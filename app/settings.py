@@ -13,7 +13,14 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """The service's settings; the text under each one is its documentation."""
 
-    model_config = SettingsConfigDict(env_prefix="PAYOFF_", frozen=True, use_attribute_docstrings=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="PAYOFF_",
+        env_ignore_empty=True,  # as if the variable were not there
+        str_strip_whitespace=True,  # a key that was read from a file ends in a line end, which is none of it
+        frozen=True,
+        use_attribute_docstrings=True,
+        extra="forbid",
+    )
 
     home: Path = Path(".payoff")
     """Folder for all state except models: the database and the data sets."""
@@ -37,7 +44,7 @@ home folder."""
     database_seconds: float = Field(default=5, ge=1)
     """Timeout of a statement in PostgreSQL in seconds, including the wait for locks."""
 
-    admin_key: SecretStr | None = None
+    admin_key: SecretStr | None = Field(default=None, min_length=1)
     """API key with all permissions; without it and without other keys, no key is required."""
 
     console: bool = True
@@ -130,19 +137,6 @@ request that can never fit. Default: a third of the memory of the container or m
 
     shutdown_seconds: float = Field(default=20, ge=0)
     """Seconds that running requests have to finish when the service stops."""
-
-    @field_validator("admin_key")
-    @classmethod
-    def _none_where_empty(cls, key: SecretStr | None) -> SecretStr | None:
-        """An empty variable sets no key, as in an env file that leaves it out; one of blanks is a mistake.
-
-        A key that was read from a file ends in a line end, which is none of it.
-        """
-        if key is None or not key.get_secret_value():
-            return None
-        if not (stripped := key.get_secret_value().strip()):
-            raise ValueError("contains only blanks: set a key, or leave it empty for none")
-        return SecretStr(stripped)
 
     @field_validator("trusted_proxies")
     @classmethod

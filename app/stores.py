@@ -66,7 +66,9 @@ def make_ports(settings: Settings) -> Ports:
     """
     for message in unknown_settings(os.environ):
         _log.warning(message)
-    ports = make_tables(settings)
+    ports = open_ports(settings)
+    ports.database.wait(_START_SECONDS)
+    migrate(ports.database)
     ports.registry.storage.prepare()
     ports.datasets.storage.prepare()
     return ports
@@ -77,14 +79,6 @@ def unknown_settings(variables: Iterable[str]) -> list[str]:
     known = [f"PAYOFF_{name.upper()}" for name in Settings.model_fields]
     strange = sorted(name for name in variables if name.startswith("PAYOFF_") and name not in known)
     return [unknown("setting", name, known) for name in strange]
-
-
-def make_tables(settings: Settings) -> Ports:
-    """Stores whose tables are up to date, and nothing more: all that `payoff keys` needs."""
-    ports = open_ports(settings)
-    ports.database.wait(_START_SECONDS)
-    migrate(ports.database)
-    return ports
 
 
 def open_ports(settings: Settings, *, retry_seconds: float = 0.0) -> Ports:

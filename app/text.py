@@ -15,7 +15,6 @@ MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and eve
 
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_PART = 1 << 18  # of a text that is searched at a time: other threads wait meanwhile
 
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
@@ -25,9 +24,7 @@ is_number = re.compile(NUMBER, re.ASCII).fullmatch
 
 def refused_character(text: str) -> str | None:
     """What `text` contains that no text may, as a message; None where the text is accepted. O(length)."""
-    parts = range(0, len(text), _PART)
-    found = next(filter(None, (_REFUSED.search(text, i, i + _PART) for i in parts)), None)
-    if found is None:
+    if (found := _REFUSED.search(text)) is None:
         return None
     code = ord(found[0])
     kind = "the surrogate" if 0xD800 <= code <= 0xDFFF else "the control character"

@@ -38,14 +38,11 @@ from app.processes import preload
 from app.settings import Settings
 from app.wiring import wire
 from tests.effort import THOROUGH, repeated
-from tests.servers.forked import share_template
 from tests.servers.program import free_port
 
 preload(
     ["app.jobs.single", "app.jobs.attempt", *PRELOADED]
 )  # whichever test is the first to start a process: those of jobs begin at once
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    share_template()
 
 # The same examples in every usual run, others in each thorough one; no clock decides about an example.
 hypothesis.register_profile("ours", max_examples=repeated(100), derandomize=not THOROUGH, database=None, deadline=None)

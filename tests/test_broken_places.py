@@ -19,7 +19,7 @@ from app.jobs.worker import Worker
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.registry.making import publish
-from tests.servers.forked import run
+from tests.servers.program import run
 
 COMMANDS = {
     "serve": ["serve"],
@@ -31,6 +31,7 @@ DAMAGE = {
     "text": lambda _content: b"this is no database" * 100,
     "a page of zeros": lambda content: content[:4096] + bytes(4096) + content[8192:],
 }
+WITHOUT_RIGHTS = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", "--"]
 FULL = r"no room on its disk|No space left on device"
 READ_ONLY = r"mounted read-only|Read-only file system"
 NO_RIGHTS = rf"uid {os.getuid()} may not write|Permission denied"
@@ -120,7 +121,7 @@ def test_missing_rights(installation, command, what):
         if what == "the folder" or path.is_file():
             path.chmod(0o555 if path.is_dir() else 0o444)
 
-    ended = run(COMMANDS[command], env=os.environ, cwd=installation.parent, without_rights=True)
+    ended = run(COMMANDS[command], env=os.environ, cwd=installation.parent, under=WITHOUT_RIGHTS)
 
     check(command, ended.returncode, ended.stdout, ended.stderr, NO_RIGHTS, must_fail=command == "keys")
 

@@ -67,17 +67,17 @@ def test_a_misspelt_setting_is_told_with_the_nearest_name(settings):
     assert len(said) == 2
 
 
-def test_empty_keys_are_none_and_said_to_be_missing(tmp_path):
-    """They open the service: they must not be taken for keys."""
-    settings = settings_for(tmp_path, admin_key="")
+def test_an_empty_key_is_none_and_said_to_be_missing(tmp_path, monkeypatch):
+    """It opens the service: it must not be taken for a key."""
+    monkeypatch.setenv("PAYOFF_ADMIN_KEY", "")
+    settings = settings_for(tmp_path)
 
     assert settings.admin_key is None
-    said = " ".join(amiss(settings)["settings"])
-    assert "PAYOFF_ADMIN_KEY is not set" in said
+    assert "PAYOFF_ADMIN_KEY is not set" in " ".join(amiss(settings)["settings"])
 
 
 def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
-    with pytest.raises(ValidationError, match="contains only blanks"):
+    with pytest.raises(ValidationError, match="at least 1"):
         Settings(admin_key=" \n")
 
     key = Settings(admin_key="k3y\n").admin_key

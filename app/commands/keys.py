@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from app.access.keys import Key, Keys
 from app.logs import configure
 from app.settings import Settings
-from app.stores import make_tables, starting
+from app.stores import make_ports, starting
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print a new key, alone, or what became of the others."""
     configure("warning")  # standard output is the key's alone
     with starting():
-        keys = make_tables(Settings()).keys
+        keys = make_ports(Settings()).keys
         action: dict[str, Callable[[], list[str]]] = {
             "create": lambda: _create(chosen, keys),
             "list": lambda: _table(keys.list()),

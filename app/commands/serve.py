@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
-import sys
 
 import uvicorn
 
@@ -20,26 +18,16 @@ _KEEP_ALIVE_SECONDS = 65  # longer than balancers and clients keep an idle conne
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Answer until a signal; 1, before anything is opened, where the port cannot be had."""
-    host, port = chosen.host, chosen.port
+    """Answer until a signal; uvicorn exits with 3 where the port cannot be had."""
     with starting():
         settings = Settings()
         configure(settings.log_level)
-    keep_freed_memory()
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))  # uvicorn takes the port itself, but only after the start
-    except OSError as error:
-        words = f"cannot listen at {host}:{port} ({error.strerror}); choose another with --port or --host"
-        print(f"payoff: {words}", file=sys.stderr)
-        return 1
-    with starting():
+        keep_freed_memory()
         app = create_app(wire(settings))
     uvicorn.run(
         app,
-        host=host,
-        port=port,
+        host=chosen.host,
+        port=chosen.port,
         loop="uvloop",
         http=HotProtocol,
         ws="none",

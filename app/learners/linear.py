@@ -10,11 +10,11 @@ from typing import Self
 import numpy as np
 from scipy.special import expit
 
-from app.arrays import TILE
 from app.decisions.explanations import Contributions, of_terms
 
 LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
 FEW = 64  # rows up to which one operation on a bigger array is cheaper than several
+_TILE = 64  # rows that NumPy gets as one long row: short ones take it twice the time
 _CELLS = 1_000_000  # of the rows whose terms are in memory together
 _ZERO = np.zeros(())
 
@@ -62,12 +62,12 @@ class Hinges:
         """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
         H = None if X.shape[1] == len(self.columns) and self._in_order else X.take(self.columns, axis=1)
         X = X if H is None else H
-        tiles, rest = divmod(len(X), TILE)
+        tiles, rest = divmod(len(X), _TILE)
         if not tiles:
             return _bend(X, self.uppers, self.knots, out=H)
         H = np.empty(X.shape) if H is None else H
-        cut, shape = len(X) - rest, (tiles, TILE * len(self.columns))
-        bounds = np.tile(self.uppers, TILE), np.tile(self.knots, TILE)
+        cut, shape = len(X) - rest, (tiles, _TILE * len(self.columns))
+        bounds = np.tile(self.uppers, _TILE), np.tile(self.knots, _TILE)
         _bend(X[:cut].reshape(shape), *bounds, out=H[:cut].reshape(shape))
         if rest:
             _bend(X[cut:], self.uppers, self.knots, out=H[cut:])

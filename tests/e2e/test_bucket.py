@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.conftest import two_class_rows
-from tests.servers.forked import run
+from tests.servers.program import run
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import access
 from tests.servers.service import Replica

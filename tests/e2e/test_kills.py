@@ -32,11 +32,9 @@ def _service():
 
 @pytest.fixture
 def service_process(_service):
-    """The service, running; a test may end it. It is started by its command, with an interpreter of its own."""
+    """The service, running; a test may end it."""
     if not _service.running:
-        _service.forked = False
         _service.start()
-        _service.forked = True
     return _service
 
 

@@ -14,7 +14,6 @@ class DaskScheduler(Program):
 
     name = "dask-scheduler"
     module = "distributed.cli.dask_scheduler"
-    forked = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +35,6 @@ class DaskWorker(Program):
 
     name = "dask-worker"
     module = "distributed.cli.dask_worker"
-    forked = True
 
     def __init__(self, scheduler: str) -> None:
         super().__init__()

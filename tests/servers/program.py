@@ -13,13 +13,12 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
-from tests.servers.forked import PROJECT, ForkedProcess
-
+PROJECT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0  # on a busy machine
 _STOP_SECONDS = 30.0
 
@@ -38,6 +37,14 @@ def listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def run(
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, under: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run `payoff` with these arguments to its end."""
+    command = [*under, sys.executable, "-m", "app.cli", *arguments]
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+
+
 def _bound_to_us() -> list[str]:
     """What a command is run under so that it ends when we are killed.
 
@@ -53,12 +60,11 @@ class Program(ABC):
 
     name = "program"
     module = ""  # of a Python program
-    forked = False  # not a new interpreter, see `forked.py`
 
     def __init__(self) -> None:
-        self.wrapper: list[str] = []  # what a new interpreter runs under, such as `faketime +1h`
+        self.wrapper: list[str] = []  # what the interpreter runs under, such as `faketime +1h`
         self.folder = Path(tempfile.mkdtemp(prefix=f"payoff-{self.name}-"))
-        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.kills = 0  # counted before the blow, so that whoever loses a connection can tell why
         self.up = False  # from being ready to being killed
 
@@ -88,11 +94,8 @@ class Program(ABC):
         """Begin only."""
         environment = os.environ | dict(self.environment())
         with self.log.open("ab") as log:
-            where = {"env": environment, "cwd": PROJECT, "stdout": log, "stderr": log}
-            if self.forked and not self.wrapper:
-                self.process = ForkedProcess(self.module, self.arguments(), **where)
-            else:
-                self.process = subprocess.Popen([*_bound_to_us(), *self.command()], **where)
+            command = [*_bound_to_us(), *self.command()]
+            self.process = subprocess.Popen(command, env=environment, cwd=PROJECT, stdout=log, stderr=log)
 
     def wait_ready(self, seconds: float = _START_SECONDS) -> None:
         """Wait until it is ready; AssertionError with the end of its log where it ends or takes too long."""

@@ -15,7 +15,6 @@ class ObjectStore(Program):
 
     name = "s3"
     module = "moto.server"
-    forked = True
 
     def __init__(self) -> None:
         super().__init__()

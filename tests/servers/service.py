@@ -15,7 +15,6 @@ class Payoff(Program):
     """One process of the product, with settings by their names without the prefix (`home`, `models`, …)."""
 
     module = "app.cli"
-    forked = True
 
     def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None) -> None:
         super().__init__()
