@@ -159,8 +159,8 @@ def best_set(loss: Loss, p: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """The loss that the best set has, and the one it promised."""
     found = select(p, Terms(loss))
     chosen = np.zeros(len(p), dtype=bool)
-    chosen[found.indices] = True
-    return realised(loss, chosen, y), found.expected_loss
+    chosen[found.selected] = True
+    return realised(loss, chosen, y), found.figures[0, 0]
 
 
 def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> np.ndarray:
@@ -246,16 +246,15 @@ def independent(P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
     for loss in SET_LOSSES:
         found = select_many(P.ravel(), np.arange(n + 1) * L, Terms(loss))
         chosen = np.zeros((n, L), dtype=int)
-        for row, (begin, k) in zip(chosen, zip(found.offsets, found.k, strict=False), strict=True):
-            row[found.order[begin : begin + k]] = 1
-        yield chosen, found.expected_loss.mean()
+        chosen[np.repeat(np.arange(n), found.k), found.selected] = 1
+        yield chosen, found.figures[0].mean()
 
 
 def sampled(model: MultilabelForest, X: np.ndarray, P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
     for loss in SET_LOSSES:
-        found = select_sampled((vectors[:2] for vectors in model.label_vectors(X)), P, Terms(loss))
+        found, _ = select_sampled((vectors[:2] for vectors in model.label_vectors(X)), P, Terms(loss))
         chosen = np.zeros(P.shape, dtype=int)
-        chosen[np.repeat(np.arange(len(P)), found.k), found.order] = 1
+        chosen[np.repeat(np.arange(len(P)), found.k), found.selected] = 1
         yield chosen, found.figures[0].mean()
 
 
@@ -433,7 +432,7 @@ def against_others(sizes, runs):
         p = scored(n)
         ours = median(lambda p=p: select(p, Terms(f_beta())), runs)
         curve = expected_losses(p, f_beta()).values
-        cells, best = [], select(p, Terms(f_beta())).expected_loss
+        cells, best = [], select(p, Terms(f_beta())).figures[0, 0]
         off = 0.0
         for key, growth, other in (("cubic", 1000, algorithm_1), ("square", 100, quadratic)):
             if spent[key] * growth > LIMIT_SECONDS:
@@ -499,10 +498,11 @@ def drawn(p: np.ndarray, label: str, loss: Loss, x: Axis, y: Axis, height: float
     """A curve, a dot at its least value, and its row of the key."""
     found = select(p, Terms(loss, curve=True))
     assert found.curve is not None
-    words = f"{label}: k = {found.k}, loss {found.expected_loss:.3f}"
+    k, least = int(found.k[0]), float(found.figures[0, 0])
+    words = f"{label}: k = {k}, loss {least:.3f}"
     return (
         through(x, y, list(enumerate(found.curve)), name(label), steps=True)
-        + tag("circle", cx=x.at(found.k), cy=y.at(found.expected_loss), r=4, cls=f"{name(label)}-text")
+        + tag("circle", cx=x.at(k), cy=y.at(least), r=4, cls=f"{name(label)}-text")
         + text(RIGHT + 24, height, words, cls=f"{name(label)}-text")
     )
 
@@ -522,7 +522,7 @@ def curves() -> None:
     ]  # fmt: skip
     assert p.max() < 0.5
     parts += [drawn(p, label, loss, x, up, 90 + 22 * row) for row, (label, loss) in enumerate(DRAWN.items())]
-    best = "; ".join(f"{label} k = {select(p, Terms(loss)).k}" for label, loss in DRAWN.items())
+    best = "; ".join(f"{label} k = {select(p, Terms(loss)).k[0]}" for label, loss in DRAWN.items())
     picture = document(WIDTH, HEIGHT, "".join(parts), "Expected losses by size of set", f"The best sets: {best}.")
     IMAGE.write_text(picture + "\n", encoding="utf-8")
     print(best)

@@ -20,9 +20,7 @@ export async function view() {
   const loss = select(LOSSES, "f_beta");
   const beta = numberInput({ min: 0, value: "1", needed: true });
   const empty = select([["0", "0"], ["1", "1"]], "0");
-  const limits = { k_min: numberInput({ min: 0, step: 1 }), k_max: numberInput({ min: 0, step: 1 }),
-    min_recall: numberInput({ min: 0, max: 1 }),
-    min_precision: numberInput({ min: 0, max: 1 }) };
+  const limits = { k_min: numberInput({ min: 0, step: 1 }), k_max: numberInput({ min: 0, step: 1 }) };
   const result = h("div", { "aria-live": "polite" });
   const choose = () => {
     void within(result, async () => {
@@ -50,8 +48,7 @@ export async function view() {
       field("or a file of them", input),
       h("div", { class: "fields" }, field("Read as", setting, "labels are independent; of classes one is true"), field("Loss", loss), field("beta (of f_beta)", beta),
         field("Loss if all is empty", empty, "nothing is relevant, nothing selected"),
-        field("At least this many items", limits.k_min), field("At most", limits.k_max),
-          field("Recall at least", limits.min_recall), field("Precision at least", limits.min_precision)),
+        field("At least this many items", limits.k_min), field("At most", limits.k_max)),
       h("button", { class: "main" }, "Choose the set"))), result);
 }
 

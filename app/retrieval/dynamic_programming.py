@@ -159,31 +159,14 @@ def sort_lanes(p: F64, position: I64) -> None:
 
 
 @vector
-def best_size(
-    ranked: F64, losses: F64, recalls: F64, low: int, high: int, least_recall: float, least_precision: float,
-) -> tuple[int, float, float]:  # fmt: skip
-    """The size with the least loss among those allowed (-1: none), the loss and precision there."""
-    best, loss, precision, expected, share = -1, 0.0, 1.0, 0.0, 1.0
-    for k in range(ranked.size + 1):
-        if k > 0:
-            expected += ranked[k - 1]
-            share = expected / k
-        allowed = low <= k <= high and share >= least_precision and recalls[k] >= least_recall
-        if allowed and (best < 0 or losses[k] < loss):
-            best, loss, precision = k, losses[k], share
-    return best, loss, precision
-
-
-@vector
 def small_sets(
-    sets: I64, p: F64, offsets: I64, tables: F64, starts: I64, low: I64, high: I64, least_recall: float,
-    least_precision: float, order: I64, k: I64, numbers: F64, curves: F64,
+    sets: I64, p: F64, offsets: I64, tables: F64, starts: I64, low: I64, high: I64,
+    order: I64, k: I64, numbers: F64, curves: F64,
 ) -> None:  # fmt: skip
-    """The best set of each of `sets` (ascending in size): k[i], -1 where none is allowed.
+    """The best size k[i] from low[i] to high[i] for each of `sets` (ascending in size).
 
-    numbers[i] = loss, precision, recall. tables[0] and tables[1] hold the loss and the recall of every size of set,
-    from starts[size]. Curves are written where curves is not empty: set i's begin at offsets[i] + i. The recall of
-    every k is needed for a least one only.
+    numbers[i] = loss, precision, recall, … tables[0] and tables[1] hold the loss and the recall of every size of set,
+    from starts[size]. Curves are written where curves is not empty: set i's begin at offsets[i] + i.
     """
     at, lanes, largest = 0, 0, -1
     while at < sets.size:
@@ -192,22 +175,23 @@ def small_sets(
             largest, lanes = n, LANES if n <= MEDIUM else LANES // 2
             prefixes, suffixes = np.empty((n + 1, n + 1, lanes)), np.empty((n + 1, n + 1, lanes))
             ranked, position = np.empty((n, lanes)), np.zeros((n, lanes), np.int64)
-            losses, recalls = np.empty((n + 1, lanes)), np.ones((n + 1, lanes))
+            losses = np.empty((n + 1, lanes))
         group = fill_lanes(sets[at:], p, offsets, ranked, position)
         sort_lanes(ranked, position)
         loss, recall = tables[0, starts[n] : starts[n + 1]], tables[1, starts[n] : starts[n + 1]]
-        if least_recall > 0.0:
-            tabled_curves(ranked, recall, prefixes, suffixes, recalls)
         tabled_curves(ranked, loss, prefixes, suffixes, losses)
         for lane in range(group):
             i = sets[at + lane]
             for j in range(n):
                 order[offsets[i] + j] = position[j, lane]
-            k[i], numbers[i, 0], numbers[i, 1] = best_size(
-                ranked[:, lane], losses[:, lane], recalls[:, lane], low[i], high[i], least_recall, least_precision
-            )
-            if k[i] >= 0:
-                numbers[i, 2] = mean_of(k[i], n, lane, recall, prefixes, suffixes)
+            best, precision, expected = -1, 1.0, 0.0
+            for j in range(high[i] + 1):
+                if j > 0:
+                    expected += ranked[j - 1, lane]
+                if j >= low[i] and (best < 0 or losses[j, lane] < losses[best, lane]):
+                    best, precision = j, expected / j if j > 0 else 1.0
+            k[i], numbers[i, 0], numbers[i, 1] = best, losses[best, lane], precision
+            numbers[i, 2] = mean_of(best, n, lane, recall, prefixes, suffixes)
             if curves.size > 0:
                 copy(losses[:, lane], curves[offsets[i] + i : offsets[i + 1] + i + 1])
         at += group

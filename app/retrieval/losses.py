@@ -254,7 +254,7 @@ AUC_WARNING = (
 
 @dataclass(frozen=True)
 class Terms:
-    """The loss, bounds on the size k and on the expected rates, and whether the whole curve is wanted.
+    """The loss, bounds on the size k, and whether the whole curve is wanted.
 
     Invalid at `/k_min` where it is above `k_max`.
     """
@@ -264,8 +264,6 @@ class Terms:
     k_min: int = 0
     k_max: int | None = None
     curve: bool = False
-    min_recall: float | None = None
-    min_precision: float | None = None
 
     def __post_init__(self) -> None:
         if self.k_max is not None and self.k_min > self.k_max:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from app.errors import Invalid
 from app.retrieval.dynamic_programming import loss_table, table_error
 from app.retrieval.losses import Terms
 from app.retrieval.quadrature import UNIT
+from app.retrieval.selection import Selections
 
 WITH_SAMPLES = ("f_beta", "jaccard", "am", "g_tp_pr")
 """Losses that are concave in the true positives, which the bound needs."""
@@ -21,26 +21,14 @@ PASSES = 5  # of raking
 _STEPS = 10_000  # of branch and bound for one set, times labels
 
 
-@dataclass(frozen=True)
-class SampledSets:
-    """Chosen sets, as columns: `order` has the labels of all sets, those of a set by falling marginal.
+def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: Terms) -> tuple[Selections, F64]:
+    """The best set of labels for each row of P (n, L), the marginals to which the vectors' weights are moved; and the
+    marginals that they come to (n, L).
 
-    `figures` (6, sets): expected loss, precision and recall, the bound on rounding, the gap (at most so much smaller is
-    the loss of the best set) and the effective number of vectors, 1 / (sum of squared weights). `marginals` (sets, L).
-    """
-
-    order: I64
-    k: I64
-    figures: F64
-    marginals: F64
-
-
-def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: Terms) -> SampledSets:
-    """The best set of labels for each row of P (n, L), the marginals to which the vectors' weights are moved.
-
-    vectors: for each row (S, L) of 0 and 1, and weights (S,) that sum to 1. Exact where the gap is 0, which it is
-    unless the loss is Jaccard and the search ends early. O(S L²) a row, for Jaccard up to O(10,000 S). Invalid at
-    `/loss` and `/k_min`.
+    vectors: for each row (S, L) of 0 and 1, and weights (S,) that sum to 1. Two figures more follow: the gap (at most
+    so much smaller is the loss of the best set) and the effective number of vectors, 1 / (sum of squared weights).
+    Exact where the gap is 0, which it is unless the loss is Jaccard and the search ends early. O(S L²) a row, for
+    Jaccard up to O(10,000 S). Invalid at `/loss` and `/k_min`.
     """
     if terms.loss.name not in WITH_SAMPLES:
         names = ", ".join(map(repr, WITH_SAMPLES))
@@ -68,7 +56,8 @@ def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: Terms) -> S
         marginals[i] = weights @ Y
     order = np.argsort(np.where(chosen, -marginals, np.inf), axis=1, kind="stable")
     sizes = chosen.sum(axis=1)
-    return SampledSets(order[np.arange(L) < sizes[:, None]], sizes, figures, marginals)
+    chosen_labels = order[np.arange(L) < sizes[:, None]]
+    return Selections(chosen_labels, sizes, figures, np.zeros(n, dtype=np.int64), None), marginals
 
 
 @kernel

@@ -13,7 +13,6 @@ from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.retrieval.losses import Terms
 from app.retrieval.selection import select_many
-from app.usecases.retrieve_request import stretches
 
 _MIN_ROWS = 200  # rows without which no promise is corrected: the difference is too uncertain
 _MAX_ROWS = 2000  # rows, and probabilities in them: a fraction of a second
@@ -76,11 +75,12 @@ def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: Terms) -> Promis
     P, Y = np.ascontiguousarray(scores[rows], dtype=np.float64), truth[rows]
     found = select_many(P.ravel(), np.arange(room + 1) * L, replace(terms, curve=False))
     of = np.repeat(np.arange(room), found.k)
-    hits = np.bincount(of, Y[of, found.order[stretches(found.offsets[:-1], found.k)]], minlength=room)
+    hits = np.bincount(of, Y[of, found.selected], minlength=room)
+    expected = found.figures[0]
     realised = terms.loss.of_counts(hits, found.k, Y.sum(axis=1), L, empty=terms.empty)
     with np.errstate(over="ignore", invalid="ignore"):  # a fractional-linear loss has any magnitude
-        error = float(np.std(realised - found.expected_loss, ddof=1)) / math.sqrt(room)
-    return Promise(room, float(found.expected_loss.mean()), float(realised.mean()), error)
+        error = float(np.std(realised - expected, ddof=1)) / math.sqrt(room)
+    return Promise(room, float(expected.mean()), float(realised.mean()), error)
 
 
 def promiser(model: Loaded) -> Callable[[Terms], Promise | None]:

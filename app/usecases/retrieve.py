@@ -12,15 +12,15 @@ from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unkno
 from app.registry.loaded import Loaded
 from app.retrieval.losses import Loss, Terms
 from app.retrieval.sampled import MAX_LABELS, select_sampled
-from app.retrieval.selection import check_usable, seconds, select, select_class_set, select_many
+from app.retrieval.selection import Selections, check_usable, seconds, select, select_class_set, select_many
 from app.text import counted
 from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser
-from app.usecases.retrieve_request import SAMPLED, Choice, RetrieveFields, Sets, Setting, check_extent
+from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, Setting, check_extent
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
-_BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
+_BOUNDS = ("k_min", "k_max")  # fields of Terms that a cut ignores
 _SAMPLED_LEARNER = "multilabel_forest"
 _MAX_ITEMS = 20_000  # labels of all instances of one call
 _MAX_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
@@ -34,7 +34,7 @@ class Retrieved:
     `correction` is what the hold-out adds to the expected losses.
     """
 
-    choice: Choice
+    choice: Selections
     loss: Loss
     threshold: float | None
     warnings: list[str]
@@ -86,7 +86,7 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         if not model.multilabel:
             allowed = "'sampled' is allowed in the setting 'multilabel' only"
             raise Invalid.at("/method", f"{allowed}, not in {asked.setting!r}")
-        _check_unbound(asked, ("min_recall", "min_precision", "curve"))
+        _check_unbound(asked, ("curve",))
         choice, marginals = sampled_sets(model, X, asked.terms)
         notes, shown = [*warnings, *choice.warnings], marginals if asked.marginals else None
         return Retrieved(choice, asked.terms.loss, None, notes, model.classes, marginals=shown)
@@ -163,7 +163,7 @@ def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
     return tune
 
 
-def _choose(sets: Sets, asked: RetrieveFields, threshold: float | None) -> Choice:
+def _choose(sets: Sets, asked: RetrieveFields, threshold: float | None) -> Selections:
     if asked.setting != "multiclass":
         _check_work(sets.sizes, asked.terms)
     if threshold is None:
@@ -224,29 +224,20 @@ def _check_unbound(asked: RetrieveFields, names: Sequence[str] = _BOUNDS) -> Non
     reject(Flaw(pointer(name), f"{name!r} is not allowed with the method {asked.method!r}") for name in given)
 
 
-def _best(sets: Sets, setting: Setting, terms: Terms) -> Choice:
-    """The choice with the smallest expected loss for every set."""
-    if not len(sets.sizes):
-        return Choice.room(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), curve=terms.curve)
-    if setting == "multiclass":
-        return Choice.of_many(select_class_set(sets.p.reshape(len(sets.sizes), -1), terms))
+def _best(sets: Sets, setting: Setting, terms: Terms, k: np.ndarray | None = None) -> Selections:
+    """The choice with the smallest expected loss for every set, or of k[i] items of set i."""
+    if setting == "multiclass" and len(sets.sizes):
+        return select_class_set(sets.p.reshape(len(sets.sizes), -1), terms, k=k)
     if sets.offsets is None:
-        return Choice.of_one(select(sets.p, terms))
-    return Choice.of_many(select_many(sets.p, sets.offsets, terms))
+        return select(sets.p, terms if k is None else replace(terms, k_min=int(k[0]), k_max=int(k[0])))
+    return select_many(sets.p, sets.offsets, terms, k=k)
 
 
-def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Choice:
-    """The items above the threshold in every set; sets with equally many of them are computed together."""
-    if sets.offsets is None:
-        k = int(np.count_nonzero(sets.p > threshold))
-        return replace(_best(sets, setting, replace(terms, k_min=k, k_max=k)), warnings=())
+def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Selections:
+    """The items above the threshold in every set."""
     counts = np.concatenate(([0], np.cumsum(sets.p > threshold)))
-    k = np.diff(counts[sets.offsets])
-    whole = Choice.room(k, sets.sizes, curve=terms.curve)
-    for size in np.unique(k).tolist():
-        rows = np.flatnonzero(k == size)
-        whole.put(rows, _best(sets.some(rows), setting, replace(terms, k_min=size, k_max=size)))
-    return whole
+    ends = np.array([0, len(sets.p)]) if sets.offsets is None else sets.offsets
+    return replace(_best(sets, setting, terms, np.diff(counts[ends])), warnings=())
 
 
 def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> float:
@@ -278,7 +269,7 @@ def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> 
     return float(middle if middle < upper else lower)
 
 
-def sampled_sets(model: Loaded, X: np.ndarray, terms: Terms) -> tuple[Choice, Sets]:
+def sampled_sets(model: Loaded, X: np.ndarray, terms: Terms) -> tuple[Selections, Sets]:
     """A set for each row X (n, m) as the schema of a model of labels encodes them, and its label vectors' marginals.
 
     Raises Conflict at /method where the model has no label vectors, Invalid at the field of `terms` that
@@ -292,12 +283,11 @@ def sampled_sets(model: Loaded, X: np.ndarray, terms: Terms) -> tuple[Choice, Se
             cut.append(lost)
             yield found, weights
 
-    found = select_sampled(vectors(), model.estimator.posterior(X), terms)
+    found, marginals = select_sampled(vectors(), model.estimator.posterior(X), terms)
     unproven = np.array(cut) > _MAX_CUT
     found.figures[SAMPLED.index("gap"), unproven] = np.nan
     warnings = _about_cut(max(cut, default=0.0), int(unproven.sum()))
-    choice = Choice(found.order, found.k, found.figures, np.zeros(len(X), dtype=np.int64), None, warnings)
-    return choice, Sets(found.marginals.ravel(), np.arange(len(X) + 1) * len(model.classes))
+    return replace(found, warnings=warnings), Sets(marginals.ravel(), np.arange(len(X) + 1) * len(model.classes))
 
 
 def _check_sampled(model: Loaded, X: np.ndarray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
@@ -12,9 +12,6 @@ from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 from app.errors import Invalid, TooLarge, pointer
 from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss, Terms
 from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
-
-if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
-    from app.retrieval.selection import Selection, Selections
 
 Setting = Literal["binary", "multilabel", "multiclass"]
 Method = Literal["expected_loss", "sampled", "tuned_threshold", "half"]
@@ -51,12 +48,6 @@ class Sets:
         row = int(np.searchsorted(self.offsets, item, side="right")) - 1
         return pointer("probabilities", row, item - self.offsets[row])
 
-    def some(self, rows: np.ndarray) -> Sets:
-        """Those sets alone."""
-        assert self.offsets is not None
-        sizes = self.sizes[rows]
-        return Sets(self.p[stretches(self.offsets[rows], sizes)], np.concatenate(([0], np.cumsum(sizes))))
-
 
 def check_extent(sets: int, items: int) -> None:
     """TooLarge where a call would ask about more sets, or items in all of them, than it may; before they are made."""
@@ -64,55 +55,6 @@ def check_extent(sets: int, items: int) -> None:
         raise TooLarge(f"the request has {sets:,} sets; at most {MAX_SETS:,} are allowed")
     if items > MAX_ITEMS:
         raise TooLarge(f"the request has {items:,} items; at most {MAX_ITEMS:,} are allowed")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What is retrieved from each of several sets.
-
-    selected: the positions retrieved, best first, those of set i (k[i] of them) after those of the sets before it.
-    figures: (4, sets), rows as in FIGURES; of the method 'sampled' (6, sets), as in SAMPLED.
-    curves: L_0 … L_n of set after set, lengths[i] entries for set i.
-    """
-
-    selected: np.ndarray
-    k: np.ndarray
-    figures: np.ndarray
-    lengths: np.ndarray
-    curves: np.ndarray | None
-    warnings: tuple[str, ...] = ()
-
-    @classmethod
-    def room(cls, k: np.ndarray, sizes: np.ndarray, *, curve: bool) -> Self:
-        """A choice to be filled in with `put`."""
-        curves = np.empty(int((sizes + 1).sum())) if curve else None
-        return cls(np.empty(int(k.sum()), dtype=np.int64), k, np.empty((len(FIGURES), len(k))), sizes + 1, curves)
-
-    @classmethod
-    def of_one(cls, found: Selection) -> Self:
-        figures = np.array([getattr(found, name) for name in FIGURES])[:, None]
-        lengths = np.array([0 if found.curve is None else len(found.curve)])
-        return cls(found.indices, np.array([found.k]), figures, lengths, found.curve, found.warnings)
-
-    @classmethod
-    def of_many(cls, found: Selections) -> Self:
-        figures = np.array([getattr(found, name) for name in FIGURES])
-        selected = found.order[stretches(found.offsets[:-1], found.k)]
-        return cls(selected, found.k, figures, np.diff(found.offsets) + 1, found.curves, found.warnings)
-
-    def put(self, rows: np.ndarray, part: Choice) -> None:
-        """Write the choice for some of the sets into its place among all."""
-        self.selected[stretches((np.cumsum(self.k) - self.k)[rows], part.k)] = part.selected
-        self.figures[:, rows] = part.figures
-        if self.curves is not None and part.curves is not None:
-            begins = np.cumsum(self.lengths) - self.lengths
-            self.curves[stretches(begins[rows], part.lengths)] = part.curves
-
-
-def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The positions start, start + 1, … of each stretch, one stretch after the other."""
-    shift = starts - (np.cumsum(lengths) - lengths)
-    return np.asarray(np.repeat(shift, lengths) + np.arange(int(lengths.sum())))
 
 
 def _in_range(value: float) -> float:
@@ -127,7 +69,6 @@ _NEGATIVE = {"minimum": -LARGEST_COEFFICIENT, "maximum": -1 / LARGEST_COEFFICIEN
 _COEFFICIENT = {"type": "number", "oneOf": [{"const": 0}, _MAGNITUDE, _NEGATIVE]}
 Coefficient = Annotated[float, Field(strict=True), AfterValidator(_in_range), WithJsonSchema(_COEFFICIENT)]
 Four = Annotated[list[Coefficient], Field(min_length=4, max_length=4)]
-Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -168,8 +109,6 @@ class RetrieveFields(WireModel):
     )
     k_min: Count = Field(default=0, description="minimum number of items to retrieve")
     k_max: Count | None = Field(default=None, description="maximum number of items to retrieve; null: no limit")
-    min_recall: Rate | None = Field(default=None, description="minimum expected recall of each set")
-    min_precision: Rate | None = Field(default=None, description="minimum expected precision of each set")
     curve: Flag = Field(default=False, description="add the expected loss of retrieving the best 0, 1, … n")
     marginals: Flag = Field(default=False, description="add the probabilities that were used")
     method: Method = Field(
@@ -196,8 +135,6 @@ class RetrieveFields(WireModel):
             k_min=self.k_min,
             k_max=self.k_max,
             curve=self.curve,
-            min_recall=self.min_recall,
-            min_precision=self.min_precision,
         )
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from app.api.codecs.sets import to_json
 from app.retrieval.losses import Loss
+from app.retrieval.selection import Selections
 from app.usecases.retrieve import Retrieved
-from app.usecases.retrieve_request import SAMPLED, Choice, Sets
+from app.usecases.retrieve_request import SAMPLED, Sets
 
 LABELS = tuple(f"label {i}" for i in range(400))
 
@@ -24,7 +25,7 @@ def answered(
     figures[4:5, ::2] = np.nan  # an unknown gap
     selected = np.concatenate([rng.permutation(size)[:n] for size, n in zip(sizes, k, strict=True)] or [[]]).astype(int)
     lengths = np.array(sizes, dtype=np.int64) + 1
-    choice = Choice(selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None)
+    choice = Selections(selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None)
     shown = Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes)))) if marginals else None
     return Retrieved(choice, Loss("jaccard"), None, [], labels, marginals=shown)
 

@@ -59,12 +59,9 @@ TEXTS = [[1.5, "loud"], [-1.2, "calm"], [0.1, None]]
 
 
 def test_bounds_are_met_and_the_answer_repeats_setting_and_loss(service):
-    answer = ask(
-        service, probabilities=[0.9, 0.5, 0.4, 0.1], min_recall=0.9, k_max=3, loss={"name": "f_beta", "beta": 2}
-    )
+    answer = ask(service, probabilities=[0.9, 0.5, 0.4, 0.1], k_min=3, k_max=3, loss={"name": "f_beta", "beta": 2})
     document = answer.json()
-    assert document["sets"][0]["expected_recall"] >= 0.9
-    assert document["sets"][0]["k"] <= 3
+    assert document["sets"][0]["k"] == 3
     assert document["loss"] == {"name": "f_beta", "beta": 2}
     assert (document["setting"], document["method"], document["warnings"]) == ("binary", "expected_loss", [])
     assert "curve" not in document["sets"][0]
@@ -128,7 +125,7 @@ def test_two_classes_make_one_set_of_the_instances(service, ward):
 def test_classes_of_a_model_are_named(service, ward):
     """In multiclass every instance has its own set, of the model's classes."""
     rows = [[70, 88, "strong"], [30, 60, "mild"]]
-    answer = ask(service, setting="multiclass", model=ward, instances=rows, min_recall=1).json()
+    answer = ask(service, setting="multiclass", model=ward, instances=rows, k_min=2).json()
     assert answer["labels"] == ["healthy", "ill"]
     assert [sorted(found["selected"]) for found in answer["sets"]] == [["healthy", "ill"]] * 2
 

@@ -1,21 +1,32 @@
-"""The columns of many selected sets, as one Selection for each set."""
+"""Selected sets, one by one."""
 
-from app.retrieval.selection import Selection, Selections
+from typing import NamedTuple
+
+import numpy as np
+
+from app.retrieval.losses import Terms
+from app.retrieval.selection import Selections, select
 
 
-def sets_of(many: Selections) -> list[Selection]:
-    return [_set(many, i) for i in range(len(many.k))]
+class One(NamedTuple):
+    expected_loss: float
+    expected_precision: float
+    expected_recall: float
+    error_bound: float
+    k: int
+    indices: np.ndarray
+    curve: np.ndarray | None
+    warnings: tuple[str, ...]
 
 
-def _set(many: Selections, i: int) -> Selection:
-    first, last, k = many.offsets[i], many.offsets[i + 1], int(many.k[i])
-    return Selection(
-        indices=many.order[first : first + k],
-        k=k,
-        expected_loss=float(many.expected_loss[i]),
-        curve=None if many.curves is None else many.curves[first + i : last + i + 1],
-        expected_precision=float(many.expected_precision[i]),
-        expected_recall=float(many.expected_recall[i]),
-        error_bound=float(many.error_bound[i]),
-        warnings=many.warnings,
-    )
+def sets_of(many: Selections) -> list[One]:
+    ends = np.cumsum(many.k)[:-1], np.cumsum(many.lengths)[:-1]
+    indices = np.split(many.selected, ends[0])
+    curves = [None] * len(many.k) if many.curves is None else np.split(many.curves, ends[1])
+    columns = (*many.figures.tolist(), many.k.tolist(), indices, curves)
+    return [One(*one, many.warnings) for one in zip(*columns, strict=False)]
+
+
+def best(p: list[float] | np.ndarray, terms: Terms) -> One:
+    (found,) = sets_of(select(p, terms))
+    return found

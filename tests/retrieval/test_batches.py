@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from app.errors import Invalid
 from app.retrieval.dynamic_programming import LANES
 from app.retrieval.losses import Terms
-from app.retrieval.selection import BATCH_DP_LIMIT, UNPROVEN_WARNING, select, select_many
+from app.retrieval.selection import BATCH_DP_LIMIT, UNPROVEN_WARNING, select_many
 from tests.reference import losses
-from tests.retrieval.sets import sets_of
+from tests.retrieval.sets import best, sets_of
 
 LOSSES = [
     losses.f_beta(2),
@@ -27,7 +27,7 @@ def agree(p, sizes, loss, threads=None, **terms):
 
     assert len(many) == len(sizes)
     for i in range(len(sizes)):
-        one, found = select(p[offsets[i] : offsets[i + 1]], Terms(loss, **terms)), many[i]
+        one, found = best(p[offsets[i] : offsets[i + 1]], Terms(loss, **terms)), many[i]
         assert found.expected_loss == pytest.approx(one.expected_loss, abs=1e-13)
         if found.k == one.k:  # else two sizes that tie but for rounding
             assert np.array_equal(found.indices, one.indices)
@@ -67,30 +67,6 @@ def test_groups_around_the_limits_of_size_and_lanes(threads, loss):
     agree(rng.random(sum(sizes)) ** 2, sizes, loss, threads=threads, curve=True)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_constraints_are_met_in_every_group(loss):
-    rng = np.random.default_rng(4)
-    sizes = [4, 9, 4, 80, 30]
-    agree(rng.random(sum(sizes)), sizes, loss, min_recall=0.6, k_min=1)
-    agree(rng.random(sum(sizes)), sizes, loss, min_precision=0.2, k_max=5)
-
-
-def test_no_groups_give_no_sets():
-    many = select_many([], [0], Terms(losses.f_beta()))
-
-    assert many.k.tolist() == []
-    assert many.order.tolist() == []
-
-
-@pytest.mark.parametrize("size", [3, BATCH_DP_LIMIT + 5])
-def test_a_group_that_cannot_meet_the_constraint_is_named(size):
-    p = np.concatenate([np.ones(2), np.full(size, 0.3)])
-    with pytest.raises(Invalid, match=r"\b1\b") as refused:
-        select_many(p, [0, 2, 2 + size], Terms(losses.f_beta(), min_precision=0.9, k_min=1))
-
-    assert refused.value.flaws[0].loc == "/min_precision"
-
-
 def test_a_loss_that_cannot_be_used_is_refused_by_place():
     loss = losses.fractional_linear([1, 0, 0, 0], [1, 0, -2, 0])
     with pytest.raises(Invalid) as refused:
@@ -105,13 +81,3 @@ def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
     p, offsets = np.full(2170, 0.05), [0, 2000, 2070, 2170]
     for threads in 1, 2:
         assert select_many(p, offsets, Terms(losses.g_mean()), threads=threads).warnings == (UNPROVEN_WARNING,)
-
-
-def test_the_warnings_are_those_of_the_terms():
-    many = select_many([0.3, 0.2], [0, 2], Terms(losses.f_beta(), min_precision=0.9))
-
-    assert len(many.warnings) == 1
-    assert (
-        select_many([0.3, 0.2], [0, 2], Terms(losses.auc())).warnings
-        == select([0.3, 0.2], Terms(losses.auc())).warnings
-    )

@@ -95,7 +95,7 @@ def test_the_error_bound_of_class_sets_grows_likewise():
     exact = (3 * c[0] + 3 * c[2] + c[1] + c[3]) / (3 * d[0] + 3 * d[2])
     found = select_class_set([[0.25, 0.25, 0.5]], Terms(loss, k_min=3))
 
-    assert 0 < abs(Fraction(float(found.expected_loss[0])) - exact) <= found.error_bound[0]
+    assert 0 < abs(Fraction(float(found.figures[0, 0])) - exact) <= found.figures[3, 0]
 
 
 def test_a_denominator_that_is_nearly_zero_is_rejected():

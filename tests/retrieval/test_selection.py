@@ -1,17 +1,16 @@
-"""The best set: against all 2^n sets and 2^n outcomes, under bounds and constraints, and at its edges."""
+"""The best set: against all 2^n sets and 2^n outcomes, under bounds, and at its edges."""
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval.losses import AUC_WARNING, Loss, Terms
-from app.retrieval.quadrature import rates
-from app.retrieval.selection import DP_LIMIT, UNPROVEN_WARNING, select, select_class_set, select_many
-from tests.messages import says
+from app.retrieval.selection import DP_LIMIT, UNPROVEN_WARNING, select_class_set, select_many
 from tests.reference import losses
 from tests.reference.retrieval import expected_losses_of_all_sets, expected_rates_of_all_sets
+from tests.retrieval.sets import best
 
 LOSSES = [
     losses.f_beta(1),
@@ -36,14 +35,14 @@ def agrees_with_enumeration(p, loss, empty):
     sets, values = expected_losses_of_all_sets(p, loss, empty=empty)
     low, high = allowed_sizes(loss, len(p))
     sizes = sets.sum(axis=1)
-    best = values[(sizes >= low) & (sizes <= high)].min()
-    found = select(p, Terms(loss, empty=empty, curve=True))
+    least = values[(sizes >= low) & (sizes <= high)].min()
+    found = best(p, Terms(loss, empty=empty, curve=True))
     chosen = np.zeros(len(p), dtype=int)
     chosen[found.indices] = 1
     own = values[np.flatnonzero((sets == chosen).all(axis=1))[0]]
     largest = max(1.0, np.abs(values).max())
 
-    assert found.expected_loss == pytest.approx(best, abs=1e-13 * largest)
+    assert found.expected_loss == pytest.approx(least, abs=1e-13 * largest)
     assert found.expected_loss == pytest.approx(own, abs=1e-13 * largest)
     assert found.error_bound < 1e-12 * largest * 1e3
     for k in range(len(p) + 1):
@@ -60,38 +59,10 @@ def test_no_set_is_better_than_the_one_selected(limit, p, loss, empty):
         agrees_with_enumeration(p, loss, empty)
 
 
-@given(p=PROBABILITIES, loss=LOSS, recall=st.floats(0.01, 1), precision=st.floats(0.01, 1), which=st.integers(1, 3))
-def test_no_set_that_meets_the_constraints_is_better(p, loss, recall, precision, which):
-    """Infeasible exactly when none of the 2^n sets is feasible."""
-    terms = {"min_recall": recall if which & 1 else None, "min_precision": precision if which & 2 else None}
-    sets, values = expected_losses_of_all_sets(p, loss)
-    _, recalls, precisions = expected_rates_of_all_sets(p)
-    assume(
-        not np.any((np.abs(recalls - recall) < 1e-9) & (recall < 1))
-        and not np.any(np.abs(precisions - precision) < 1e-9)
-    )
-    low, high = allowed_sizes(loss, len(p))
-    met = (sets.sum(axis=1) >= low) & (sets.sum(axis=1) <= high)
-    if which & 1:
-        met &= recalls >= recall - 1e-12
-    if which & 2:
-        met &= precisions >= precision - 1e-12
-    if not met.any():
-        with pytest.raises(Invalid) as refused:
-            select(p, Terms(loss, **terms))
-        assert refused.value.flaws[0].loc in ("/min_recall", "/min_precision")
-        return
-    found = select(p, Terms(loss, **terms))
-
-    assert found.expected_loss == pytest.approx(values[met].min(), abs=1e-12 * max(1, np.abs(values).max()))
-    assert found.expected_recall >= (terms["min_recall"] or 0) - 1e-12
-    assert found.expected_precision >= (terms["min_precision"] or 0) - 1e-12
-
-
 @given(p=PROBABILITIES, k=st.integers(0, 6))
 def test_precision_and_recall_are_those_of_the_set(p, k):
     k = min(k, len(p))
-    found = select(p, Terms(losses.f_beta(), k_min=k, k_max=k))
+    found = best(p, Terms(losses.f_beta(), k_min=k, k_max=k))
     sets, recalls, precisions = expected_rates_of_all_sets(p)
     chosen = np.zeros(len(p), dtype=int)
     chosen[found.indices] = 1
@@ -105,7 +76,7 @@ def test_precision_and_recall_are_those_of_the_set(p, k):
 @given(p=st.lists(ONE, min_size=1, max_size=80), loss=LOSS, data=st.data())
 def test_reordering_the_items_reorders_the_selection(p, loss, data):
     order = data.draw(st.permutations(range(len(p))))
-    one, other = select(p, Terms(loss)), select([p[i] for i in order], Terms(loss))
+    one, other = best(p, Terms(loss)), best([p[i] for i in order], Terms(loss))
 
     assert one.expected_loss == pytest.approx(other.expected_loss, abs=1e-14 + one.error_bound)
     assert [p[i] for i in one.indices] == [p[order[i]] for i in other.indices]
@@ -117,7 +88,7 @@ def test_the_best_size_within_the_bounds_is_selected(p, loss, bounds):
     low, high = min(*bounds, len(p)), max(*bounds, 1)
     low = max(low, 1)
     unbounded = loss.name == "auc" and high > len(p)  # for the AUC a k_max beyond the items is no bound
-    found = select(p, Terms(loss, k_min=low, k_max=high, curve=True))
+    found = best(p, Terms(loss, k_min=low, k_max=high, curve=True))
     inside = found.curve[low : (max(low, len(p) - 1) if unbounded else high) + 1]
 
     assert found.k == low + int(np.argmin(inside))
@@ -127,61 +98,18 @@ def test_the_best_size_within_the_bounds_is_selected(p, loss, bounds):
 
 @pytest.mark.parametrize("n", [5, DP_LIMIT, 5000])
 def test_ties_keep_the_callers_order(n):
-    found = select(np.full(n, 0.5), Terms(losses.f_beta(), k_min=3))
+    found = best(np.full(n, 0.5), Terms(losses.f_beta(), k_min=3))
 
     assert np.array_equal(found.indices, np.arange(found.k))
-
-
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
-@pytest.mark.parametrize("n", [300, 3000])
-def test_large_sets_under_constraints_are_the_best_feasible_entries(loss, n):
-    p = np.random.default_rng(n).random(n) ** 3
-    both = rates(np.sort(p)[::-1].copy())
-    target = float(both.recall[n // 2])
-    free = select(p, Terms(loss, curve=True))
-    found = select(p, Terms(loss, min_recall=target))
-    low, high = allowed_sizes(loss, n)
-
-    assert found.expected_recall >= target - 1e-11
-    feasible = [k for k in range(low, high + 1) if both.recall[k] >= target - 1e-12]
-    assert found.expected_loss == pytest.approx(free.curve[feasible].min(), abs=1e-11)
-
-
-def test_unattainable_rates_are_rejected_with_the_best_attainable():
-    with pytest.raises(Invalid) as refused:
-        select([1, 1, 1, 1], Terms(losses.f_beta(), k_max=2, min_recall=0.9))
-    assert [*refused.value.flaws] == [says("/min_recall", "0.9", "0.5")]
-
-    with pytest.raises(Invalid) as refused:
-        select([0.3, 0.3, 0.3, 0.3], Terms(losses.f_beta(), k_min=3, min_precision=0.9))
-    assert [*refused.value.flaws] == [says("/min_precision", "0.9", "0.3")]
-
-    with pytest.raises(Invalid) as refused:
-        select([0.3, 0.3, 0.3, 0.3], Terms(losses.f_beta(), min_recall=0.9, min_precision=0.9))
-    assert [*refused.value.flaws] == [says("/min_precision", "recall of 0.9", "precision of 0.9", "0.3")]
-
-
-def test_a_recall_of_one_retrieves_every_item_that_may_be_relevant():
-    found = select([0.4, 0.0, 0.2, 0.0], Terms(losses.f_beta(), min_recall=1))
-
-    assert found.indices.tolist() == [0, 2]
-    assert found.expected_recall == 1.0
-
-
-def test_an_empty_set_adds_a_warning():
-    found = select([0.3, 0.2], Terms(losses.f_beta(), min_precision=0.9))
-
-    assert found.k == 0
-    assert any("precision 1 by convention" in warning for warning in found.warnings)
 
 
 @pytest.mark.parametrize("curve", [False, True])
 @pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
 def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, monkeypatch):
     p = np.full(4000, 0.03)
-    proven = select(p, Terms(loss, curve=curve))
+    proven = best(p, Terms(loss, curve=curve))
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
-    found = select(p, Terms(loss, curve=curve))
+    found = best(p, Terms(loss, curve=curve))
 
     assert proven.warnings == ()
     assert found.warnings == (UNPROVEN_WARNING,)
@@ -192,28 +120,28 @@ def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, mo
 
 
 def test_auc_excludes_empty_and_whole_sets_with_a_warning():
-    found = select([0.9, 0.8, 0.1], Terms(losses.auc()))
+    found = best([0.9, 0.8, 0.1], Terms(losses.auc()))
 
     assert 1 <= found.k <= 2
     assert len(found.warnings) == 1
-    assert select([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=3)).k == 3
-    assert select([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=0)).k == 0
-    assert select([0.9, 0.8, 0.1], Terms(losses.auc(), k_min=3)).k == 3
+    assert best([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=3)).k == 3
+    assert best([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=0)).k == 0
+    assert best([0.9, 0.8, 0.1], Terms(losses.auc(), k_min=3)).k == 3
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
 def test_no_items_and_one_item_have_a_selection(loss):
-    nothing = select([], Terms(loss, curve=True))
+    nothing = best([], Terms(loss, curve=True))
 
     assert (nothing.k, len(nothing.indices), len(nothing.curve)) == (0, 0, 1)
     assert (nothing.expected_recall, nothing.expected_precision) == (1.0, 1.0)
-    assert select([1.0], Terms(loss)).k in (0, 1)
+    assert best([1.0], Terms(loss)).k in (0, 1)
 
 
 @pytest.mark.parametrize(("bounds", "place"), [({"k_min": 3}, "/k_min"), ({"k_min": 2, "k_max": 1}, "/k_min")])
 def test_bounds_that_exclude_every_size_are_refused_by_place(bounds, place):
     with pytest.raises(Invalid) as refused:
-        select([0.5, 0.5], Terms(losses.f_beta(), **bounds))
+        best([0.5, 0.5], Terms(losses.f_beta(), **bounds))
 
     assert [flaw.loc for flaw in refused.value.flaws] == [place]
 
@@ -225,8 +153,8 @@ def test_a_k_max_above_the_number_of_items_is_no_bound(name):
     p = np.array([0.5, 0.3, 0.2])
     offsets = np.array([0, 1, 3])
 
-    assert select(p, Terms(loss, k_max=99)).k == select(p, Terms(loss)).k
-    assert select(p, Terms(loss, k_max=99, k_min=1)).warnings == select(p, Terms(loss, k_min=1)).warnings
+    assert best(p, Terms(loss, k_max=99)).k == best(p, Terms(loss)).k
+    assert best(p, Terms(loss, k_max=99, k_min=1)).warnings == best(p, Terms(loss, k_min=1)).warnings
     assert select_many(p, offsets, Terms(loss, k_max=99)).k.tolist() == select_many(p, offsets, Terms(loss)).k.tolist()
     rows = select_class_set(p[None, :], Terms(loss, k_max=99))
     assert rows.k.tolist() == select_class_set(p[None, :], Terms(loss)).k.tolist()

@@ -18,10 +18,10 @@ from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval.losses import LOSSES as TABLE
 from app.retrieval.losses import Loss
-from app.retrieval.selection import expected_losses, seconds
+from app.retrieval.selection import Selections, expected_losses, seconds
 from app.usecases import retrieve as usecase
 from app.usecases.retrieve import retrieve, retrieve_with, tuned_cut
-from app.usecases.retrieve_request import FIGURES, SAMPLED, Choice, RetrieveFields, Sets
+from app.usecases.retrieve_request import FIGURES, SAMPLED, RetrieveFields, Sets
 from tests.messages import says
 from tests.reference.losses import f_beta, fractional_linear, jaccard
 from tests.reference.retrieval import (
@@ -39,11 +39,11 @@ def ask(**changes) -> RetrieveFields:
     return checked(RetrieveFields, {"setting": "multilabel", "loss": {"name": "f_beta"}, **changes})
 
 
-def split(choice: Choice) -> list[list[int]]:
+def split(choice: Selections) -> list[list[int]]:
     return [part.tolist() for part in np.split(choice.selected, np.cumsum(choice.k)[:-1])]
 
 
-def figure(choice: Choice, name: str) -> np.ndarray:
+def figure(choice: Selections, name: str) -> np.ndarray:
     return choice.figures[FIGURES.index(name)]
 
 
@@ -149,11 +149,8 @@ WRONG = {
     "k_min above k_max": (RAGGED, {"k_min": 2, "k_max": 1}, "/k_min"),
     "k_min above every size": (RAGGED, {"k_min": 5}, "/k_min"),
     "k_min above one size": (RAGGED, {"k_min": 2}, "/probabilities/1"),
-    "a recall that cannot be had": (RAGGED, {"min_recall": 0.99, "k_max": 1}, "/min_recall"),
-    "a precision that cannot be had": (RAGGED, {"min_precision": 0.95, "min_recall": 0.9}, "/min_precision"),
     "bounds for a cut": (RAGGED, {"method": "half", "k_max": 1}, "/k_max"),
     "k_max 0 for a cut": (RAGGED, {"method": "half", "k_max": 0}, "/k_max"),
-    "a rate for a cut": (RAGGED, {"method": "half", "min_recall": 0.5}, "/min_recall"),
     "a tuned cut without a model": (RAGGED, {"method": "tuned_threshold"}, "/method"),
     "label vectors without a model": (RAGGED, {"method": "sampled"}, "/method"),
     "a positive class without a model": (RAGGED, {"positive": "ill"}, "/positive"),
@@ -338,14 +335,7 @@ def test_sampled_sets_are_chosen_on_label_vectors():
     assert answer.correction is None
 
 
-@pytest.mark.parametrize("field", [{"min_recall": 0.5}, {"min_precision": 0.5}, {"curve": True}])
-def test_sampled_sets_have_no_rates_to_keep_and_no_curve(field):
-    with pytest.raises(Invalid) as error:
-        retrieve_with(near_vectors(3), np.ones((1, 3)), ask(method="sampled", **field), [])
-    assert [flaw.loc for flaw in error.value.flaws] == ["/" + next(iter(field))]
-
-
-@pytest.mark.parametrize("field", [{"k_min": 1}, {"k_max": 1}, {"min_recall": 0.5}, {"min_precision": 0.5}])
+@pytest.mark.parametrize("field", [{"k_min": 1}, {"k_max": 1}, {"curve": True}])
 @pytest.mark.parametrize("method", ["half", "sampled"])
 def test_a_bound_that_is_refused_is_refused_for_its_own_method(method, field):
     """Another method may take it, so the message names no other one."""
@@ -356,8 +346,7 @@ def test_a_bound_that_is_refused_is_refused_for_its_own_method(method, field):
         assert flaw == says("/" + next(iter(field)), repr(method))
         assert not any(other in flaw.msg for other in {"half", "sampled", "expected_loss"} - {method})
     else:
-        assert method == "sampled"
-        assert field in ({"k_min": 1}, {"k_max": 1})
+        assert (method == "sampled") != ("curve" in field)
 
 
 @pytest.mark.parametrize(("rows", "labels"), [(1, 101), (5001, 4)])

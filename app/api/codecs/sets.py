@@ -109,6 +109,7 @@ def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> di
 def _sets(answer: Retrieved) -> Iterator[bytes]:
     """The sets as JSON, some at a time, without the brackets around them."""
     choice, labels = answer.choice, answer.labels
+    lists: dict[str, tuple[np.ndarray, list[int]]]
     lists = {"selected": (choice.selected, _offsets(choice.k).tolist())}
     if choice.curves is not None:
         lists["curve"] = (choice.curves, _offsets(choice.lengths).tolist())

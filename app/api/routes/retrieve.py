@@ -43,7 +43,7 @@ async def retrieve(request: Request) -> Response:
 
     For a metric such as F1 the best cut on probabilities is not 1/2: it depends on all the probabilities together. The
     answer holds the items to retrieve, best first, with the expected loss, precision and recall of the set, and a bound
-    on the error of the computation. `min_recall` and `min_precision` ask for the best set that keeps them.
+    on the error of the computation.
 
     Long lists of probabilities go faster as a NumPy array (`application/x-npy`: one dimension is a set, two are a set
     per row); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
@@ -132,7 +132,7 @@ _CLASSES = {
     "probabilities": [[0.5, 0.3, 0.2], [0.9, 0.06, 0.04]],
     "setting": "multiclass",
     "loss": {"name": "f_beta", "beta": 2},
-    "min_recall": 0.75,
+    "k_min": 1,
 }
 route = DirectRoute(
     "/retrieve",

@@ -98,8 +98,6 @@ class RetrieveOptions(TypedDict, total=False):
     empty: int
     k_min: int
     k_max: int
-    min_recall: float
-    min_precision: float
     curve: bool
     marginals: bool
     method: str
