@@ -24,6 +24,15 @@ export async function headOf(file, encoding) {
   return { delimiter, names: names.map((one) => one.trim()), header: file.slice(0, from + end) };
 }
 
+/** The names of the columns of a file and its first rows. @param {Blob} file @param {string} [encoding] */
+export async function sampleOf(file, encoding) {
+  const { delimiter, names } = await headOf(file, encoding);
+  const text = read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
+  const [, ...rows] = [...records(text, delimiter)].filter((row) => row.length > 1 || row[0] !== "");
+  if (file.size > CHUNK) rows.pop(); // which is cut
+  return { delimiter, names, rows };
+}
+
 /** How a file is written. Its decimals are guessed from its numbers and stated below, to choose where they leave it open. */
 export class Dialect {
   #choice = select([["", "choose"], [".", "1.5"], [",", "1,5"]], ".", { onchange: () => this.#state(this.#choice.value, null) });

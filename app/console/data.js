@@ -1,10 +1,13 @@
 /** Data: uploading a table with a report on its columns, and the tables that are there. */
 
 import { get, list, path } from "./api.js";
-import { Dialect, headOf } from "./csv.js";
+import { Dialect, sampleOf } from "./csv.js";
 import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned } from "./dom.js";
 import { link } from "./models.js";
 import { within } from "./problems.js";
+
+const SHOWN = 5, MOST_COLUMNS = 200;
+const MISSING = new Set(["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]);
 
 export async function view() {
   const place = h("div", null, h("p", null, "…"));
@@ -47,65 +50,108 @@ export function upload(uploaded) {
 
 /** @param {File} file @param {() => void} uploaded */
 async function chosen(file, uploaded) {
-  const isText = /\.(csv|txt|tsv)$/i.test(file.name);
-  const head = isText ? await headOf(file) : { delimiter: ",", names: [] };
-  const { names } = head;
-  const label = isText ? select(names, names.at(-1)) : h("input", { required: true });
-  const more = select(names, null, { multiple: true, size: 4 });
+  const isText = /\.(csv|txt|tsv)$/i.test(file.name), dialect = new Dialect();
+  const types = new Types(), preview = h("div", null), size = h("span");
+  let sample = { delimiter: ",", names: /** @type {string[]} */ ([]), rows: /** @type {string[][]} */ ([]) };
+  const label = isText ? h("select", { onchange: () => counted() }) : h("input", { required: true });
+  const more = select([], null, { multiple: true, size: 4 }), counts = h("p", { class: "soft" });
+  const counted = () => { put(counts, classCounts(sample, label.value)); };
+  const look = async () => {
+    sample = await sampleOf(file, dialect.encoding.value);
+    const { names, rows } = sample, at = label instanceof HTMLSelectElement ? label.selectedIndex : -1;
+    for (const one of [label, more]) one.replaceChildren(...select(names, null, { multiple: true }).options); // none selected
+    if (label instanceof HTMLSelectElement) label.selectedIndex = at < 0 ? names.length - 1 : at;
+    put(size, `, ${names.length} columns`);
+    counted();
+    return h("div", null, table(`The first ${Math.min(rows.length, SHOWN)} rows`, names, rows.slice(0, SHOWN)), types.ofFile(sample));
+  };
   const name = h("input", { value: file.name.replace(/\.(csv|txt|tsv|gz|parquet)+$/gi, "").slice(0, 200),
     maxlength: 200 });
-  const dialect = new Dialect();
-  if (isText) dialect.guess(file);
-  dialect.encoding.addEventListener("change", async () => {
-    const { names } = await headOf(file, dialect.encoding.value);
-    const chosen = label instanceof HTMLSelectElement ? label.selectedIndex : -1;
-    for (const one of [label, more]) one.replaceChildren(...select(names, null, { multiple: true }).options); // none selected
-    if (label instanceof HTMLSelectElement) label.selectedIndex = chosen;
-  });
+  if (isText) {
+    dialect.guess(file);
+    dialect.encoding.addEventListener("change", () => void within(preview, look));
+    put(preview, await look());
+  }
   const kind = select([["auto", "words and integers are classes"], ["number", "numbers to predict"]], "auto");
   const report = h("div", null);
-  const send = (/** @type {Record<string, string>} */ types) => void within(report, async () => {
+  const send = () => void within(report, async () => {
     put(report, h("p", null, "Uploading…"), h("progress", { "aria-label": "Uploading" }));
     const form = new FormData();
-    const fields = { label: label.value, name: name.value, label_type: kind.value, delimiter: head.delimiter,
-      decimal: await dialect.decimal(), encoding: dialect.encoding.value, types: JSON.stringify(types) };
+    const fields = { label: label.value, name: name.value, label_type: kind.value, delimiter: sample.delimiter,
+      decimal: await dialect.decimal(), encoding: dialect.encoding.value, types: JSON.stringify(types.chosen) };
     for (const [key, value] of Object.entries(fields)) if (value && (isText || !["delimiter", "decimal",
       "encoding"].includes(key))) form.append(key, value);
     for (const { value } of more.selectedOptions) if (value !== label.value) form.append("label", value);
     form.append("file", file);
     const found = await get("datasets", { body: form, patient: true });
     uploaded();
-    return columns(found, types, send);
+    return columns(found, types);
   });
-  return h("form", { onsubmit: () => send({}) },
-    h("p", null, `${file.name}, ${short(file.size / 1000, 3)} kB`, isText ? `, ${names.length} columns` : ""),
+  return h("form", { onsubmit: send },
+    h("p", null, `${file.name}, ${short(file.size / 1000, 3)} kB`, size),
     h("div", { class: "fields" }, field("Column to predict", label), field("Name of the data set", name),
       field("It contains", kind),
-      isText ? dialect.fields : null),
+      isText ? dialect.fields : null), counts,
     isText ? h("details", null, h("summary", null, "Several labels"),
       field("More columns to predict", more, "For models that select a set of labels")) : null,
-    h("button", { class: "main" }, "Upload"), report);
+    preview, h("button", { class: "main" }, "Upload"), report);
 }
 
-/**
- * The column report, in which types can be changed.
- * @param {any} found the data set
- * @param {Record<string, string>} types
- * @param {(types: Record<string, string>) => void} again
- */
-function columns(found, types, again) {
-  const inputs = new Map([...found.features.map((/** @type {any} */ one) => one.name), ...found.ignored].map((name) =>
-    [name, select([["", "as found"], ["number", "number"], ["category", "category"], ["ignore", "ignore"]], types[name] ?? "",
-      { "aria-label": `Read ${name} as` })]));
-  const read = () => again(Object.fromEntries([...inputs].map(([name, input]) => [name,
-    input.value]).filter(([, value]) => value)));
-  const type = new Map(found.features.map((/** @type {any} */ one) => [one.name, one.type]));
+/** How often the first rows have each value. @param {{names: string[], rows: string[][]}} sample @param {string} label */
+function classCounts({ names, rows }, label) {
+  const counts = new Map();
+  for (const row of rows) counts.set(row[names.indexOf(label)], (counts.get(row[names.indexOf(label)]) ?? 0) + 1);
+  const found = [...counts].sort(([, a], [, b]) => b - a).map(([value, count]) => `${value || "(empty)"}: ${count}`);
+  return found.length ? `In the first ${rows.length} rows: ${some(found, SHOWN)}` : null;
+}
+
+/** How the columns are to be read. */
+class Types {
+  /** @type {Map<string, HTMLSelectElement>} */
+  #inputs = new Map();
+  #isOfFile = false;
+
+  /** @returns {Record<string, string>} */
+  get chosen() {
+    return Object.fromEntries([...this.#inputs].map(([name, input]) => [name, input.value]).filter(([, value]) => value));
+  }
+
+  /** What the first rows say of each column, to choose. @param {{names: string[], rows: string[][]}} sample */
+  ofFile({ names, rows }) {
+    this.#isOfFile = true;
+    return table(`Columns, by the first ${rows.length} rows`, ["column", "values", "missing", "different", "read as"],
+      names.slice(0, MOST_COLUMNS).map((name, j) => {
+        const values = rows.map((row) => (row[j] ?? "").trim()), known = values.filter((one) => !MISSING.has(one));
+        const different = [...new Set(known)];
+        return [name, some(different, 3), values.length - known.length, different.length, this.#select(name)];
+      }));
+  }
+
+  /** How the service read them; to choose only where the file itself was not shown. @param {any} found the data set */
+  ofReport(found) {
+    const type = new Map(found.features.map((/** @type {any} */ one) => [one.name, one.type]));
+    const names = [...type.keys(), ...found.ignored];
+    return h("details", null, h("summary", null, "Columns"),
+      table("How each column was read", ["column", "type", this.#isOfFile ? "" : "read as"],
+        names.map((name) => [name, String(type.get(name) ?? "ignored"), this.#isOfFile ? null : this.#select(name)])),
+      this.#isOfFile ? null : h("button", null, "Upload again with these types"));
+  }
+
+  /** @param {string} name @returns {HTMLSelectElement} that of the last table takes its place */
+  #select(name) {
+    const input = select([["", "as found"], ["number", "number"], ["category", "category"], ["ignore", "ignore"]],
+      this.#inputs.get(name)?.value ?? "", { "aria-label": `Read ${name} as` });
+    this.#inputs.set(name, input);
+    return input;
+  }
+}
+
+/** The report on an upload, in which types can be changed. @param {any} found the data set @param {Types} types */
+function columns(found, types) {
   return h("div", { class: "report" }, h("h3", null, "Uploaded"),
     facts([["rows", short(found.rows, 9)], ["target", found.labels.join(", ")],
       ["classes", found.classes ? some(found.classes, 20) : "numbers"]]),
     warned(found.warnings),
     h("div", { class: "row" }, h("a", { href: link("jobs", "new", found.id) }, "Train a model on it")),
-    h("details", null, h("summary", null, "Columns"), table("How each column was read", ["column", "type", "read as"],
-      [...inputs].map(([name, input]) => [name, String(type.get(name) ?? "ignored"), input])),
-      button("Upload again with these types", read)));
+    types.ofReport(found));
 }

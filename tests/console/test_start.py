@@ -28,3 +28,21 @@ def test_a_version_or_an_alias_is_an_address(tab):
     for address in ("triage:1", "triage@champion"):
         page = tab.open(f"models/{address}")
         assert page.inner_text("h1") == "triage version 1"
+
+
+def test_a_file_is_shown_before_it_is_uploaded_and_read_as_chosen(tab, tmp_path):
+    lines = [f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'}" for i in range(40)]
+    (tmp_path / "cases.csv").write_text("\n".join(["age;zone;ill", *lines]))
+    page = tab.open("data")
+    page.set_input_files("input[type=file]", tmp_path / "cases.csv")
+    page.wait_for_selector("text=In the first 40 rows: yes: 30, no: 10")
+    page.wait_for_selector("caption:text-is('The first 5 rows')")
+    rows = page.locator("table:has(caption:text-is('Columns, by the first 40 rows')) tbody tr")
+    assert [one.split()[:6] for one in rows.all_inner_texts()][1] == ["zone", "1,", "2", "14", "2", "as"]
+    assert page.locator("table:has(caption:text-is('The first 5 rows')) tbody tr").count() == 5
+    page.get_by_label("Read zone as").select_option("category")
+    page.click("button:text-is('Upload')")
+    page.wait_for_selector("h3:text-is('Uploaded')")
+    page.click("summary:text-is('Columns')")
+    read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
+    assert [one.split() for one in read.all_inner_texts()] == [["age", "numeric"], ["zone", "categorical"]]
