@@ -294,7 +294,6 @@ def test_no_piece_of_a_fit_carries_the_table(name):
 @pytest.mark.parametrize(
     ("model", "place"),
     [
-        (Automatic(feature_costs=[1, 2]), "/feature_costs"),
         (Logistic(categorical_features=[9]), "/categorical_features"),
         (Logistic(categorical_features=[0, 0]), "/categorical_features"),
         (BudgetForest(feature_costs=[1, 2]), "/feature_costs"),
