@@ -64,7 +64,7 @@ def _chains() -> None:
     trees, _ = grow(np.ascontiguousarray(_X.T, dtype=np.float32), _Y, np.ones(4), 2, Rule(1), [0])
     trees.shares(_X.astype(np.float32), np.ones(4, dtype=np.int32))
     out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])
-    tree, prices = TreeOfClassifiers(out, out, zero, needs, zero, _FirstColumn(), zero, 2), Prices.unit(2)
+    tree, prices = TreeOfClassifiers(out, out, zero, needs, _FirstColumn(), zero, 2), Prices.unit(2)
     tree.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
     tree.travel(_X, prices)
 

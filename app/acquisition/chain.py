@@ -127,10 +127,6 @@ class Chain:
         codes: np.ndarray = self.posterior(X).argmax(axis=1)
         return codes
 
-    def fees(self, X: F64) -> F64:
-        """Zeros (n,): only features cost anything."""
-        return np.zeros(len(X))
-
     def step(
         self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
     ) -> States:
@@ -179,7 +175,7 @@ class Chain:
         resolved = length == S
         return Trajectories.cut(
             np.where(reached, asked, -1), np.where(reached, price, 0.0), free, P, P.argmax(axis=2), length,
-            np.where(resolved, length, -1), resolved, np.zeros((n, S + 1)),
+            np.where(resolved, length, -1), resolved,
         )  # fmt: skip
 
     def answers(self, rows: F32, state: I32) -> F64:

@@ -189,11 +189,7 @@ class FlatForest:
             self.nodes, self.orders.apply(X), free, prices.arrays, limit, slack_of(limit), len(prices.groups),
             asked, price, P, vote, length, settled, resolved,
         )  # fmt: skip
-        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved, np.zeros(vote.shape))
-
-    def fees(self, X: F64) -> F64:
-        """Zeros (n,): trees that vote cost nothing to evaluate."""
-        return np.zeros(len(X))
+        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved)
 
 
 @kernel

@@ -97,8 +97,7 @@ class Trajectories:
     `asked` (n, S): the column requested in a state (-1 after the end), `price` (n, S) its price there, and `missing`
     (n, S) whether its value is missing, which costs nothing. `P` (n, S + 1, K) and `vote` (n, S + 1): class
     distribution, and predicted class or number, in each state. `settled` (n,): the first state in which the vote can
-    no longer change, or -1. `resolved` (n,): whether every tree reaches a leaf. `fee` (n, S + 1): the cost of
-    evaluating the model so far, besides the features.
+    no longer change, or -1. `resolved` (n,): whether every tree reaches a leaf.
     """
 
     asked: I32
@@ -109,29 +108,26 @@ class Trajectories:
     length: I32
     settled: I32
     resolved: Bools
-    fee: F64
 
     def __len__(self) -> int:
         return len(self.length)
 
     @classmethod
     def cut(
-        cls, asked: I32, price: F64, free: Bools, P: F64, vote: np.ndarray, length: I32, settled: I32, resolved: Bools,
-        fee: F64,
+        cls, asked: I32, price: F64, free: Bools, P: F64, vote: np.ndarray, length: I32, settled: I32, resolved: Bools
     ) -> Self:  # fmt: skip
         """Trajectories without the states that no row reaches; `free` (n, m) marks unavailable features."""
         S = int(length.max(initial=0))
         asked = asked[:, :S]
         missing = (asked >= 0) & free[np.arange(len(asked))[:, None], asked]
-        P, vote, fee = P[:, : S + 1], vote[:, : S + 1], fee[:, : S + 1]
-        return cls(asked, price[:, :S], missing, P, vote, length, settled, resolved, fee)
+        return cls(asked, price[:, :S], missing, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, with room for the longest trajectory."""
         longest = max(part.asked.shape[1] for part in parts)
         rooms = {"asked": (longest, -1), "price": (longest, 0), "missing": (longest, 0)}
-        rooms |= {"P": (longest + 1, 0), "vote": (longest + 1, 0), "fee": (longest + 1, 0)}
+        rooms |= {"P": (longest + 1, 0), "vote": (longest + 1, 0)}
         joined = {}
         for name in cls.__dataclass_fields__:
             columns = [getattr(part, name) for part in parts]
@@ -144,7 +140,7 @@ class Trajectories:
     def spent(self) -> np.ndarray:
         """The cost so far in each state, (n, S + 1)."""
         paid = np.cumsum(np.where(self.missing, 0.0, self.price), axis=1)
-        return np.concatenate((np.zeros((len(paid), 1)), paid), axis=1) + self.fee
+        return np.concatenate((np.zeros((len(paid), 1)), paid), axis=1)
 
 
 def purchases(
@@ -261,10 +257,6 @@ class StepwiseModel(Protocol):
 
     def predict(self, X: F64) -> np.ndarray:
         """Class codes, or numbers, (n,) of complete rows (n, m), NaN where missing; checks nothing."""
-        ...
-
-    def fees(self, X: F64) -> F64:
-        """The cost (n,) of evaluating the model on complete rows (n, m), besides their features."""
         ...
 
 

@@ -1,7 +1,7 @@
 """A tree whose nodes are linear classifiers: complete rows, cases acquired feature by feature, and an outline.
 
-The kernels read `nodes`: upper, lower, needs and evaluation, as in `TreeOfClassifiers`. `up` (n, N): whether a case
-goes to `upper`; it is valid only if all features that the node needs are known.
+The kernels read `nodes`: upper, lower and needs, as in `TreeOfClassifiers`. `up` (n, N): whether a case goes to
+`upper`; it is valid only if all features that the node needs are known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.acquisition.session import Prices, States, Trajectories, checked, slack
 from app.arrays import F64, I32, Bools, Indices, Ints
 from app.compiled import copy, kernel
 
-Nodes = tuple[I32, I32, Bools, F64]
+Nodes = tuple[I32, I32, Bools]
 
 
 class Scorer(Protocol):
@@ -35,10 +35,9 @@ class TreeOfClassifiers:
     """N nodes over m features, the root first; K classes, or 0 for numbers.
 
     `upper`, `lower` (N,): the next node of a case whose score is above `thresholds` (N,), and of others; -1 leaves the
-    tree. `needs` (N, m): the features that a node has weight on. `evaluation` (N,): the cost of its weak learners,
-    without those evaluated above. `scorer` returns the N deciding scores, and then each node's L predicting ones: the
-    value, or the log odds of the second of two classes, or one score for each class. `prior` (L,): the predicting
-    scores before any node.
+    tree. `needs` (N, m): the features that a node has weight on. `scorer` returns the N deciding scores, and then each
+    node's L predicting ones: the value, or the log odds of the second of two classes, or one score for each class.
+    `prior` (L,): the predicting scores before any node.
     """
 
     can_settle: ClassVar[bool] = False
@@ -46,7 +45,6 @@ class TreeOfClassifiers:
     lower: I32
     thresholds: F64
     needs: Bools
-    evaluation: F64
     scorer: Scorer
     prior: F64
     n_classes: int
@@ -103,7 +101,7 @@ class TreeOfClassifiers:
         A case stays at a node until all features that the node needs are known; then the node sends it up or down. The
         answer is that of the deepest node evaluated, or the prior. An unavailable feature and NaN count as the training
         mean. Features are requested cheapest first, ties to the earlier column. A part of what a node needs decides
-        nothing, so none is requested unless the budget pays for all of it and for the node's evaluation.
+        nothing, so none is requested unless the budget pays for all of it.
         O(n (m N L + depth m^2)).
         """
         X, status, limit = checked(self.n_features, X, status, prices, budget)
@@ -113,7 +111,7 @@ class TreeOfClassifiers:
         reached, wanted = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
         out, missed, order = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_), np.zeros((n, m), dtype=np.int32)
         walk(
-            self.nodes(), Z[:, : self.n_nodes] > self.thresholds, status, prices.arrays, limit + slack_of(limit),
+            self.nodes(), Z[:, : self.n_nodes] > self.thresholds, status, prices.arrays,
             len(prices.groups), spent, reached, out, missed, wanted, total, order, price,
         )  # fmt: skip
         answers = self.answers(Z, reached)
@@ -134,33 +132,17 @@ class TreeOfClassifiers:
         n, S = len(X), len(self.columns)
         Z = self.scorer.scores(X)
         asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
-        node, fee = np.full((n, S + 1), -1, dtype=np.int32), np.zeros((n, S + 1))
+        node = np.full((n, S + 1), -1, dtype=np.int32)
         length, resolved = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.bool_)
         trace(
             self.nodes(), Z[:, : self.n_nodes] > self.thresholds, free, prices.arrays, limit + slack_of(limit),
-            len(prices.groups), asked, price, node, fee, length, resolved,
+            len(prices.groups), asked, price, node, length, resolved,
         )  # fmt: skip
         states = int(length.max(initial=0)) + 1
         flat = np.stack([self.answers(Z, node[:, s]) for s in range(states)], axis=1).reshape(n * states, -1)
         P, vote = self.probabilities(flat).reshape(n, states, -1), self.chosen(flat).reshape(n, states)
         settled = np.where(resolved, length, -1)
-        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved, fee)
-
-    def reach(self, X: F64) -> np.ndarray:
-        """The node (n,) at which complete rows (n, m) leave the tree."""
-        return self._leave(self.scorer.scores(X))
-
-    def fees(self, X: F64) -> F64:
-        """The cost (n,) of evaluating the nodes on the paths of complete rows (n, m)."""
-        paid = self.evaluation.astype(np.float64)
-        waiting = [0]
-        while waiting:
-            node = waiting.pop()
-            for child in {int(self.upper[node]), int(self.lower[node])} - {-1}:
-                paid[child] += paid[node]
-                waiting.append(child)
-        fees: np.ndarray = paid[self.reach(X)]
-        return fees
+        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved)
 
     def answers(self, Z: F64, reached: np.ndarray) -> np.ndarray:
         """Predicting scores (n, L) at the nodes reached (n,), `prior` where that is -1, from all scores Z."""
@@ -173,7 +155,7 @@ class TreeOfClassifiers:
 
     def nodes(self) -> Nodes:
         """The arrays that the compiled kernels read."""
-        return self.upper, self.lower, self.needs, self.evaluation
+        return self.upper, self.lower, self.needs
 
     def outline(self, prices: Prices, names: Sequence[str]) -> list[dict[str, Any]]:
         """The nodes, the root first, ready for JSON. O(nodes m^2).
@@ -182,20 +164,20 @@ class TreeOfClassifiers:
         whose score is above `threshold` goes to node `upper`, another to `lower`; None: it ends here.
         """
         nodes: list[dict[str, Any]] = [{}] * self.n_nodes
-        waiting: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
+        waiting: list[tuple[int, tuple[int, ...]]] = [(0, ())]
         while waiting:
-            node, path, paid = waiting.pop()
+            node, path = waiting.pop()
             asks = _in_order(np.flatnonzero(self.needs[node]).tolist(), path, prices)
-            fees, known = paid + float(self.evaluation[node]), (*path, *asks)
+            known = (*path, *asks)
             children = [None if child < 0 else int(child) for child in (self.upper[node], self.lower[node])]
             nodes[node] = {
                 "asks": [names[j] for j in asks],
-                "cost": sum(prices.paid(known)) + fees,
+                "cost": sum(prices.paid(known)),
                 "threshold": float(self.thresholds[node]),
                 "upper": children[0],
                 "lower": children[1],
             }
-            waiting += [(child, known, fees) for child in children if child is not None]
+            waiting += [(child, known) for child in children if child is not None]
         return nodes
 
     def _final(self, X: F64) -> np.ndarray:
@@ -262,15 +244,15 @@ def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I
 
 @kernel
 def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: float, n_groups: int,
-          asked: I32, price: F64, stood: I32, fee: F64, length: I32,
+          asked: I32, price: F64, stood: I32, length: I32,
           resolved: Bools) -> None:  # fmt: skip
-    """Acquire the features of complete rows one by one; fills the last six arguments.
+    """Acquire the features of complete rows one by one; fills the last five arguments.
 
-    In state s: the feature requested and its price, the deepest node evaluated (-1: none) and the cost of evaluating
-    nodes so far; the last state, and whether the row leaves the tree there. No feature is requested for a node that
-    the budget does not pay for. A missing value costs nothing and changes the prices of the rest of its group.
+    In state s: the feature requested and its price, and the deepest node evaluated (-1: none); the last state, and
+    whether the row leaves the tree there. No feature is requested for a node that the budget does not pay for. A
+    missing value costs nothing and changes the prices of the rest of its group.
     """
-    upper, lower, needs, evaluation = nodes
+    upper, lower, needs = nodes
     n, m = missing.shape
     order, offered = np.empty(m, dtype=np.int32), np.empty(m)
     for i in range(n):
@@ -278,7 +260,7 @@ def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: f
         node, spent, s = 0, 0.0, 0
         while node >= 0:
             count, total = bill(needs[node], done, opened, prices, order, offered)
-            if spent + total + evaluation[node] > limit:
+            if spent + total > limit:
                 break
             surprised = False
             for c in range(count):
@@ -286,7 +268,7 @@ def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: f
                 done[j] = True
                 asked[i, s], price[i, s] = j, offered[c]
                 s += 1
-                stood[i, s], fee[i, s] = stood[i, s - 1], fee[i, s - 1]
+                stood[i, s] = stood[i, s - 1]
                 if missing[i, j]:
                     surprised = True
                     break
@@ -294,24 +276,21 @@ def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: f
                 if prices[2][j] >= 0:
                     opened[prices[2][j]] = True
             if not surprised:
-                spent += evaluation[node]
-                fee[i, s] += evaluation[node]
                 stood[i, s] = node
                 node = upper[node] if up[i, node] else lower[node]
         length[i], resolved[i] = s, node < 0
 
 
 @kernel
-def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, limit: float, n_groups: int,
+def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, n_groups: int,
          spent: F64, reached: I32, resolved: Bools, missed: Bools, wanted: I32,
          total: F64, order: I32, price: F64) -> None:  # fmt: skip
     """The states of cases with status (n, m): 0 unknown, -1 unavailable, r >= 1 acquired as the r-th.
 
     Fills the cost so far, the deepest node evaluated (-1: none), whether the case has left the tree, whether a feature
-    on its path is unavailable, and the columns and prices to request (`wanted` of them; `total` includes the evaluation
-    of the waiting node). A node whose features are known also waits if the budget does not pay for its evaluation.
+    on its path is unavailable, and the columns and prices to request (`wanted` of them, `total` together).
     """
-    upper, lower, needs, evaluation = nodes
+    upper, lower, needs = nodes
     n, m = status.shape
     opened, first = np.zeros(n_groups, dtype=np.bool_), np.zeros(n_groups, dtype=np.int64)
     done = np.empty(m, dtype=np.bool_)
@@ -323,13 +302,10 @@ def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, limit: float
         while node >= 0:
             count, sum_ = bill(needs[node], done, opened, prices, order[i], price[i])
             if count:
-                wanted[i], total[i] = count, sum_ + evaluation[node]
-                break
-            if evaluation[node] > 0 and spent[i] + evaluation[node] > limit:
+                wanted[i], total[i] = count, sum_
                 break
             for j in range(m):
                 missed[i] |= needs[node, j] and status[i, j] < 0
-            spent[i] += evaluation[node]
             reached[i] = node
             node = upper[node] if up[i, node] else lower[node]
         resolved[i] = node < 0

@@ -57,10 +57,6 @@ class AcquisitionModel:
         """Whether several trees vote, so that a vote can be settled."""
         return self.model.can_settle
 
-    def fees(self, X: np.ndarray) -> np.ndarray:
-        """What complete rows (n, m) pay besides their features, (n,): for evaluating the nodes of a tree."""
-        return self.model.fees(X)
-
     def priced(self, feature_costs: Any) -> Prices:
         """The request's prices over the card's; Invalid at /feature_costs."""
         if feature_costs is None:

@@ -269,7 +269,7 @@ def _fixed(
     X, y = data.X, data.y
     n, m = X.shape
     if everything:
-        cost = _all_together(data.missing, prices) + ready.fees(X)
+        cost = _all_together(data.missing, prices)
         P, vote = (
             ready.probabilities(ready.model.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
             ready.model.predict(X),

@@ -26,15 +26,15 @@ def tree():
     needs = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1]], dtype=bool)
     return TreeOfClassifiers(
         np.array([1, -1, 3, -1], np.int32), np.array([2, -1, -1, -1], np.int32), np.array([0.5, 0, 0.25, 0]), needs,
-        np.array([0.0, 0.5, 0, 0]), Columns(4), np.zeros(1), 0,
+        Columns(4), np.zeros(1), 0,
     )  # fmt: skip
 
 
 def test_each_node_with_what_it_asks_for_and_what_has_been_paid():
-    """Cheapest first, of a group the discount for the second, evaluation of the path's nodes; nothing twice."""
+    """Cheapest first, of a group the discount for the second; nothing twice."""
     assert [tuple(node.values()) for node in tree().outline(PRICES, "abcd")] == [
         (["a"], 1.0, 0.5, 1, 2),
-        (["c", "b"], 1 + 4 + 3 + 0.5, 0.0, None, None),
+        (["c", "b"], 1 + 4 + 3.0, 0.0, None, None),
         ([], 1.0, 0.25, 3, None),
         (["d", "c"], 1 + 2 + 4.0, 0.0, None, None),
     ]
@@ -45,6 +45,6 @@ def test_costs_are_those_that_cases_pay():
     X = np.random.default_rng(0).normal(size=(50, 4))
     run = simulate(tree(), X, PRICES)
     nodes = tree().outline(PRICES, "abcd")
-    reached = tree().reach(X).tolist()
+    reached = np.where(X[:, 0] > 0.5, 1, np.where(X[:, 2] > 0.25, 3, 2)).tolist()
     assert run.cost == pytest.approx([nodes[node]["cost"] for node in reached])
     assert set(reached) == {1, 2, 3}

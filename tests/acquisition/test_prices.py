@@ -119,6 +119,5 @@ def test_a_tiny_price_does_not_keep_the_errors_of_other_sums():
 
 
 def test_a_sum_with_other_costs_keeps_all_its_digits():
-    """The fees of a tree may have more decimals than prices."""
     assert rounded(np.array([3.123456789, 3.75, 1e-300, 0.0])) == [3.123456789, 3.75, 1e-300, 0.0]
     assert rounded(np.array([7.27 + 1 + 2.1])) == [10.37]

@@ -158,7 +158,7 @@ def test_what_is_at_stake_at_first_is_what_the_class_shares_say(longest, rare):
     P = np.tile([1 - rare, rare], (n, longest + 1, 1))
     P[:, 1:] = np.where((y == 1)[:, None, None], [0.2, 0.8], [1.0, 0.0])
     vote, none = P.argmax(axis=2), np.zeros((n, longest), dtype=bool)
-    rows = Trajectories(asked, 1.0 * (asked >= 0), none, P, vote, length, length, np.ones(n, dtype=bool), 0.0 * states)
+    rows = Trajectories(asked, 1.0 * (asked >= 0), none, P, vote, length, length, np.ones(n, dtype=bool))
     known = learn(rows, y, longest, lambda P: P)
     assert known.P[:, 0, 1] == pytest.approx(rare, abs=0.1 * rare)
     B = np.array([[0.0, -100], [-100, 0]])

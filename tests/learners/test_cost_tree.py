@@ -25,17 +25,16 @@ KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
 
 
 def problem(K, seed, n=12, T=5, lambda_=0.3, rho=0.05):
-    """A small problem with a group, shared columns and evaluation costs, and its charges as a list."""
+    """A small problem with a group and shared columns, and its charges as a list."""
     random = np.random.default_rng(seed)
     prices = Prices(np.array([1.0, 4, 3]), np.array([1.0, 2.5, 2]), np.array([-1, 0, 0], dtype=np.int32), ("g",))
     uses = np.array([[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 0, 1, 0, 1]], dtype=bool)[:, :T]
-    evaluation = np.array([0.0, 0.5, 0, 0, 0.25])[:T]
     charges = [(prices.discounted[a], np.flatnonzero(uses[a])) for a in range(3)]
-    charges += [(1.5, np.flatnonzero(uses[1] | uses[2]))] + [(e, [t]) for t, e in enumerate(evaluation)]
+    charges += [(1.5, np.flatnonzero(uses[1] | uses[2]))]
     y = random.normal(size=n) if K == 0 else random.integers(0, K, size=n)
     shares = random.random(n)
     posed = Problem(
-        random.normal(size=(n, T)), y, shares / shares.sum(), loss_of(K), Charges.of(prices, uses, evaluation),
+        random.normal(size=(n, T)), y, shares / shares.sum(), loss_of(K), Charges.of(prices, uses),
         lambda_, rho, 1.7,
     )  # fmt: skip
     return posed, charges
@@ -170,7 +169,7 @@ FITS = {
     "two": {"trade_off": 0.002},
     "three": {"trade_off": 0.001},
     "numbers": {"trade_off": 0.05, "task": "regression"},
-    "boosted": {"trade_off": 0.002, "features": "boosted", "weak_learners": 10, "evaluation_cost": 0.1},
+    "boosted": {"trade_off": 0.002, "features": "boosted", "weak_learners": 10},
 }
 
 

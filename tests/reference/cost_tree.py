@@ -83,14 +83,11 @@ def stand(tree, prices, known, budget=math.inf):
                 frontier.append((best, prices.paid([*order, best])[-1]))
                 order.append(best)
                 waiting.remove(best)
-            due = sum(price for _, price in frontier) + tree.evaluation[node]
+            due = sum(price for _, price in frontier)
             enough = spent + due <= budget + 1e-9 * budget if math.isfinite(budget) else True
             return {"reached": reached, "spent": spent, "frontier": frontier, "missed": missed, "out": False,
                     "next": frontier[0][0] if enough else None, "answer": answer(tree, Z, reached)}  # fmt: skip
-        if tree.evaluation[node] and spent + tree.evaluation[node] > budget + 1e-9:
-            break
         missed |= any(known[j] is None for j in needed)
-        spent += tree.evaluation[node]
         reached = node
         node = int(tree.upper[node] if Z[node] > tree.thresholds[node] else tree.lower[node])
     return {"reached": reached, "spent": spent, "frontier": [], "missed": missed, "out": node < 0, "next": None,

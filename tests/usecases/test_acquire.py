@@ -1,6 +1,5 @@
 """Which feature next, as the use case says it: against the session step by step, and against the simulation."""
 
-from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
@@ -324,27 +323,6 @@ def test_buying_everything_and_nothing(model):
     assert told["budgets"][-1]["budget"] is None
     assert told["budgets"][-1]["plain"]["error"] == told["everything"]["error"]
     assert [run["budget"] for run in told["budgets"][:-1]] == sorted(run["budget"] for run in told["budgets"][:-1])
-
-
-def test_buying_everything_pays_for_the_nodes_of_a_tree_too():
-    """One that needs all features costs as much when it is asked to the end."""
-    X, y = rows(120, 0)
-    made = CostTree(
-        depth=1, trade_off=0.0, rho=0.0, features="boosted", weak_learners=8, evaluation_cost=0.5,
-        feature_costs=PRICES, categorical_features=[4], random_state=0,
-    )  # fmt: skip
-    made.fit(X, y)
-    ready = AcquisitionModel.of(made, NAMES, ("ill", "well"), PRICES)
-    told = report(ready, X, y, PRICES)
-    assert ready.fees(X).min() > 0
-    features = report(loaded_without_fees(ready), X, y, PRICES)["everything"]["cost"]
-    assert told["everything"]["cost"] == pytest.approx(features + ready.fees(X).mean())
-    assert told["everything"]["cost"] >= told["budgets"][-1]["plain"]["cost"] - 1e-9
-
-
-def loaded_without_fees(ready):
-    """The same tree, whose nodes cost nothing."""
-    return replace(ready, model=replace(ready.model, evaluation=np.zeros_like(ready.model.evaluation)))
 
 
 @pytest.mark.parametrize(

@@ -87,11 +87,6 @@ class CostTree(Learner):
         "Inputs of the models: the features (raw), or small boosted trees of them (boosted), which are nonlinear.",
     ] = "raw"
     weak_learners: Annotated[int, Field(ge=1, le=1000), "Boosting rounds, if features is boosted."] = 100
-    evaluation_cost: Annotated[
-        float,
-        Field(ge=0, le=LARGEST),
-        "Price of each boosted tree that a case needs, besides the features that the tree reads.",
-    ] = 0.0
     standardise: bool = True
     feature_costs: Prices | Sequence[float] | None = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None

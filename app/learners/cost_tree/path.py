@@ -51,7 +51,6 @@ class Setting:
     loss: Loss
     n_classes: int
     prices: Prices
-    evaluation: np.ndarray
     depth: int
     rho: float
     tolerance: float
@@ -61,7 +60,7 @@ class Setting:
     benefits: np.ndarray | None = None
 
     def problem(self, rows: Rows, lambda_: float) -> Problem:
-        charges = Charges.of(self.prices, self.phi.uses, self.evaluation)
+        charges = Charges.of(self.prices, self.phi.uses)
         shares = rows.weights / rows.weights.sum()
         return Problem(rows.columns, rows.targets, shares, self.loss, charges, lambda_, self.rho, self.steepness)
 
@@ -123,10 +122,6 @@ class Setting:
         place = {k: i for i, k in enumerate(nodes)}
         support = np.array([hard.support(k) for k in nodes])
         (N, T), L = support.shape, self.loss.outputs
-        evaluation = np.zeros(N)
-        for i, k in enumerate(nodes):
-            known = [place[j] for j in SoftTree.path(k)[:-1]]
-            evaluation[i] = self.evaluation @ (support[i] & ~support[known].any(axis=0))
         leaf = np.array([hard.leaf(k) for k in nodes])
         routes = np.where(leaf[:, None], 0.0, hard.routes[nodes])
         predictors = hard.predictors[nodes].transpose(1, 0, 2).reshape(T, N * L)
@@ -136,7 +131,6 @@ class Setting:
             lower=np.array([place.get(2 * k + 2, -1) for k in nodes], dtype=np.int32),
             thresholds=hard.thresholds[nodes],
             needs=support.astype(np.float64) @ self.phi.uses.T.astype(np.float64) > 0,
-            evaluation=evaluation,
             scorer=self.phi.scorer(np.concatenate((routes.T, self.unit * predictors), axis=1), intercept),
             prior=self.center + self.unit * prior,
             n_classes=self.n_classes,
@@ -174,10 +168,9 @@ def train(
             seed = int(random.randint(2**31 - 1))
             phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
     rows = Rows(X, phi.columns(X), targets, weights)
-    evaluation = float(learner.evaluation_cost) if learner.features == "boosted" else 0.0
     setting = Setting(
         phi=phi, loss=loss_of(K), n_classes=K, prices=learner.prices_, depth=int(learner.depth), rho=float(learner.rho),
-        evaluation=np.full(phi.uses.shape[1], evaluation), tolerance=float(learner.zero_tolerance),
+        tolerance=float(learner.zero_tolerance),
         steepness=STEEPNESS if K and learner.standardise else 1.0, center=center, unit=unit,
         benefits=_stakes(learner, K),
     )  # fmt: skip

@@ -100,8 +100,8 @@ class Charges:
     price: np.ndarray
 
     @classmethod
-    def of(cls, prices: Prices, uses: np.ndarray, evaluation: np.ndarray) -> Charges:
-        """From the prices of m features, `uses` (m, T) bool (the paper's F), and `evaluation` (T,) (its e_t).
+    def of(cls, prices: Prices, uses: np.ndarray) -> Charges:
+        """From the prices of m features, and `uses` (m, T) bool (the paper's F); its e_t are 0.
 
         A feature in a group charges its discounted price, and the group what its first member costs more: the
         largest difference among them.
@@ -111,11 +111,9 @@ class Charges:
         np.maximum.at(surcharge, prices.group[grouped], (prices.cost - prices.discounted)[grouped])
         opens = prices.group[None, :] == np.arange(len(prices.groups))[:, None]
         by_group = (opens.astype(np.float64) @ uses.astype(np.float64)) > 0
-        price = np.concatenate((prices.discounted, surcharge, evaluation))
+        price = np.concatenate((prices.discounted, surcharge))
         paid = price > 0
-        members = sparse.vstack(
-            (sparse.csr_matrix(uses), sparse.csr_matrix(by_group), sparse.identity(uses.shape[1])), format="csr"
-        )
+        members = sparse.vstack((sparse.csr_matrix(uses), sparse.csr_matrix(by_group)), format="csr")
         return cls(members[paid].astype(np.float64), price[paid])
 
     def mix(self, squares: np.ndarray) -> np.ndarray:
