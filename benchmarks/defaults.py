@@ -4,15 +4,12 @@ Each set is split 70 : 30 with each seed (at most 3,000 and 4,000 rows). Every m
 random matrices of 2, 3 and 5 actions; in every other one a class costs in inverse proportion to its share. The first
 number is the share of the range from the best single action for all rows (0) to knowledge of every class (1). The
 second is the loss that the model promises over the loss that occurs, both against knowledge of every class and summed
-over the matrices: below 1 the model is overconfident, above 1 too cautious. The third is the share of matrices of which
-that ratio is outside 0.9 to 1.1. The fourth is the median time of a fit with its predictions.
+over the matrices: below 1 the model is overconfident, above 1 too cautious.
 
-    .venv/bin/python benchmarks/defaults.py [--sets glass,ecoli] [--learners logistic,auto] [--seeds 5] [--folder DATA]
+    .venv/bin/python benchmarks/defaults.py [--sets glass,ecoli] [--learners logistic,auto] [--seeds 5]
 
-The ± is the standard error, over the splits, of the difference to `auto`, or to `--against`.
-
-Learners that train with a matrix have a table of their own, with three square matrices, each of them a fit. LightGBM
-and, for two classes, empulse take part where they are installed.
+The ± is the standard error, over the splits, of the difference to `auto`, or to `--against`. LightGBM takes part where
+it is installed.
 
 The smallest work: `.venv/bin/python benchmarks/defaults.py --sets glass --learners logistic --seeds 1`
 """
@@ -23,14 +20,12 @@ import argparse
 import importlib.util
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
-from decisions import DATA, load
+from common import load, standard_error
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -46,8 +41,7 @@ SETS = (
     "german_credit", "pima_diabetes", "heart_cleveland", "breast_cancer_wisconsin", "glass", "ecoli",
     "image_segmentation", "spambase", "thyroid_ann", "covtype_20k", "letter",
 )  # fmt: skip
-MATRICES = 30
-TRAINED_WITH = 3  # matrices for learners that train with one
+MATRICES, ACTIONS = 30, (2, 3, 5)
 FIRST_SEED = 10  # smaller ones split the sets when defaults were chosen
 TRAIN_ROWS, TEST_ROWS = 3000, 4000
 
@@ -65,18 +59,13 @@ def split(y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return train[:TRAIN_ROWS], test[:TEST_ROWS]
 
 
-def random_matrices(
-    shares: np.ndarray, seed: int, count: int, actions: Sequence[int], *, square: bool
-) -> list[np.ndarray]:
-    """Benefits (K, A): some action is right for each class and gains 1 to 10, the others lose 1 to 30.
-
-    In a `square` matrix the right action is that of the class's own column.
-    """
-    rng = np.random.default_rng([seed, len(actions)])
+def random_matrices(shares: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Benefits (K, A): some action is right for each class and gains 1 to 10, the others lose 1 to 30."""
+    rng = np.random.default_rng([seed, len(ACTIONS)])
     made: list[np.ndarray] = []
-    while len(made) < count:
-        A = actions[len(made) % len(actions)]
-        right = np.arange(len(shares)) if square else rng.integers(0, A, len(shares))
+    while len(made) < MATRICES:
+        A = ACTIONS[len(made) % len(ACTIONS)]
+        right = rng.integers(0, A, len(shares))
         if len(set(right)) < 2:
             continue
         B = -np.exp(rng.uniform(0, np.log(30), (len(shares), A)))
@@ -102,12 +91,11 @@ def judge(P: np.ndarray, y: np.ndarray, B: np.ndarray) -> tuple[float, float, fl
 
 @dataclass(frozen=True)
 class Task:
-    """Rows to learn from, their class codes, the categorical columns, a matrix or None, and a seed."""
+    """Rows to learn from, their class codes, the categorical columns, and a seed."""
 
     X: np.ndarray
     y: np.ndarray
     categorical: list[int]
-    B: np.ndarray | None
     seed: int
 
 
@@ -115,11 +103,8 @@ def ours(kind: str, **changed: Any) -> Callable[[Task], Any]:
     """The service's learner with its defaults, but for those changed."""
 
     def fit(task: Task) -> Any:
-        one = resolve({"kind": kind, **changed})
-        built = one.build(
-            categorical_features=task.categorical,
-            benefits=task.B if one.uses_benefits else None,
-            random_state=task.seed,
+        built = resolve({"kind": kind, **changed}).build(
+            categorical_features=task.categorical, benefits=None, random_state=task.seed
         )
         return built.fit(task.X, task.y)
 
@@ -164,34 +149,6 @@ def lightgbm_isotonic(task: Task) -> Any:
     return calibrated(task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=1), "isotonic")
 
 
-class _Decided:
-    """Decisions of a model that trains with costs, as certainties: its own rule decides, not the expected benefit."""
-
-    def __init__(self, model: Any, prepare: Any) -> None:
-        self.model, self.prepare = model, prepare
-
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        certain: np.ndarray = np.eye(2)[self.model.predict(self.prepare.transform(X)).astype(int)]
-        return certain
-
-
-def empulse(kind: str) -> Callable[[Task], Any]:
-    """A cost-sensitive model of empulse for two classes, with what each mistake costs."""
-
-    def fit(task: Task) -> Any:
-        from empulse import models  # noqa: PLC0415 - optional
-
-        assert task.B is not None
-        losses = task.B.max(axis=1, keepdims=True) - task.B
-        right = losses.argmin(axis=1)
-        costs = {"fp_cost": float(losses[0, right[1]]), "fn_cost": float(losses[1, right[0]])}
-        prepare = prepared(task, "passthrough").fit(task.X, task.y)
-        model = getattr(models, kind)()
-        return _Decided(model.fit(prepare.transform(task.X), task.y, **costs), prepare)
-
-    return fit
-
-
 RIVALS: dict[str, Callable[[Task], Any]] = {
     "sklearn logistic": sklearn_logistic,
     "sklearn forest": sklearn_forest,
@@ -201,70 +158,42 @@ RIVALS: dict[str, Callable[[Task], Any]] = {
     "sklearn boosting": sklearn_boosting,
     "LightGBM isotonic": lightgbm_isotonic,
 }
-TRAINED_RIVALS = {"empulse boosting": empulse("CSBoostClassifier"), "empulse logistic": empulse("CSLogitClassifier")}
 
 
 def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
-    """The learners by name, all or those chosen, separated by commas."""
-    every = {name: ours(name) for name, kind in KINDS.items() if kind.labels == "one"} | RIVALS
-    if importlib.util.find_spec("empulse"):
-        every |= TRAINED_RIVALS
+    """All that do not train with a matrix by name, or those chosen, separated by commas; `auto` gets none here."""
+    kinds = [name for name, kind in KINDS.items() if kind.labels == "one"]
+    blind = [name for name in kinds if name == "auto" or not resolve({"kind": name}).takes("benefits")]
+    every = {name: ours(name) for name in blind} | RIVALS
     if not importlib.util.find_spec("lightgbm"):
         del every["LightGBM isotonic"]
     return {name: every[name] for name in chosen.split(",")} if chosen else every
 
 
-def trains_with_benefits(name: str) -> bool:
-    return name in TRAINED_RIVALS or (name in KINDS and resolve({"kind": name}).takes("benefits"))
-
-
-def run(
-    table: tuple[np.ndarray, np.ndarray, tuple[int, ...]],
-    fits: dict[str, Callable[[Task], Any]],
-    seeds: int,
-    *,
-    square: bool,
-    against: str = "auto",
-    first: int = FIRST_SEED,
-) -> dict[str, tuple[float, float, float, float, float]]:
-    """Share, the standard error of its difference to `against`, promised over realised loss, share of matrices where
-    they differ, and seconds of each contender.
+def run(name: str, fits: dict[str, Callable[[Task], Any]], seeds: range, against: str) -> dict[str, float]:
+    """The share of each contender; prints it with the standard error of its difference to `against`, and the loss that
+    was promised over the loss that occurred.
     """
-    X, y, columns = table
-    categorical = list(columns)
+    X, y, columns = load(name)
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    seconds: dict[str, list[float]] = defaultdict(list)
-    for seed in range(first, first + seeds):
+    for seed in seeds:
         train, test = split(y, seed)
         classes, codes = np.unique(y[train], return_inverse=True)
         test = test[np.isin(y[test], classes)]
         truth = np.searchsorted(classes, y[test])
-        shares = np.bincount(codes) / len(codes)
-        actions = (len(classes),) if square else (2, 3, 5)
-        matrices = random_matrices(shares, seed, TRAINED_WITH if square else MATRICES, actions, square=square)
-        for name, fit in fits.items():
-            if name in TRAINED_RIVALS and len(classes) > 2:
-                continue
-            own: list[np.ndarray | None] = [*matrices] if square and trains_with_benefits(name) else [None]
-            for B in own:
-                began = perf_counter()
-                P = fit(Task(X[train], codes, categorical, B, seed)).predict_proba(X[test])
-                seconds[name].append(perf_counter() - began)
-                found[name] += [judge(P, truth, each) for each in (matrices if B is None else [B])]
-    result = {}
-    for name, rows in found.items():
+        matrices = random_matrices(np.bincount(codes) / len(codes), seed)
+        for contender, fit in fits.items():
+            P = fit(Task(X[train], codes, list(columns), seed)).predict_proba(X[test])
+            found[contender] += [judge(P, truth, B) for B in matrices]
+    print(f"\n{name}")
+    shares = {}
+    for contender, rows in found.items():
         share, promised, realised = np.array(rows).T
-        ratio = float(promised.sum() / realised.sum())
-        differ = float(np.mean(np.abs(promised - realised) > 0.1 * realised))
-        behind = error_of_difference(share, np.array(found.get(against, rows))[:, 0], seeds)
-        result[name] = (float(np.nanmean(share)), behind, ratio, differ, float(np.median(seconds[name])))
-    return result
-
-
-def error_of_difference(one: np.ndarray, other: np.ndarray, seeds: int) -> float:
-    """The standard error over splits of the difference between two columns of shares, a block for each split."""
-    means = np.nanmean((one - other).reshape(seeds, -1), axis=1)
-    return float(means.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else np.nan
+        gaps = (share - np.array(found.get(against, rows))[:, 0]).reshape(len(seeds), -1)
+        error, ratio = standard_error(np.nanmean(gaps, axis=1)), promised.sum() / realised.sum()
+        shares[contender] = float(np.nanmean(share))
+        print(f"  {contender:24}{shares[contender]:9.4f} ±{error:.4f}{ratio:9.3f}", flush=True)
+    return shares
 
 
 def main() -> None:
@@ -274,38 +203,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--against", default="auto", help="the contender that standard errors are about")
-    parser.add_argument("--folder", type=Path, default=DATA)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    fits = contenders(chosen.learners)
-    trained = {name: fit for name, fit in fits.items() if trains_with_benefits(name)}
-    blind = {name: fit for name, fit in fits.items() if name not in trained or name == "auto"}
-    plain = {name: fit for name, fit in blind.items() if name in {"logistic", "gradient_boosting"}}
-    square_group = trained | plain if trained else {}
-    for title, group, square in (("30 matrices", blind, False), ("3 square matrices", square_group, True)):
-        if not group:
-            continue
-        table = {}
-        for name in chosen.sets.split(","):
-            table[name] = run(
-                load(chosen.folder, name),
-                group,
-                chosen.seeds,
-                square=square,
-                against=chosen.against,
-                first=chosen.first_seed,
-            )
-            print(f"\n{name}, {title}")
-            for contender, (share, error, ratio, differ, seconds) in table[name].items():
-                print(f"  {contender:24}{share:9.4f} ±{error:.4f}{ratio:9.3f}{differ:9.0%}{seconds:9.2f} s", flush=True)
-        means = {
-            name: float(np.mean([rows[name][0] for rows in table.values() if name in rows]))
-            for name in group
-            if any(name in rows for rows in table.values())
-        }
-        print(f"\nmean share over the sets, {title}")
-        for contender in sorted(means, key=lambda one: -means[one]):
-            print(f"  {contender:24}{means[contender]:9.4f}")
+    fits, seeds = contenders(chosen.learners), range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    tables = [run(name, fits, seeds, chosen.against) for name in chosen.sets.split(",")]
+    means = {name: float(np.mean([shares[name] for shares in tables])) for name in fits}
+    print("\nmean share over the sets")
+    for contender in sorted(means, key=lambda one: -means[one]):
+        print(f"  {contender:24}{means[contender]:9.4f}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Best sets: what they are worth on real data, how fast they are found, and the picture of their curves.
+"""Best sets: what they are worth on real data, and how fast they are found.
 
     .venv/bin/python benchmarks/retrieval.py quality [--only NAME] [--repetitions 10]
     .venv/bin/python benchmarks/retrieval.py labels [--only SET] [--repetitions 5]
-    .venv/bin/python benchmarks/retrieval.py speed [--quick]
-    .venv/bin/python benchmarks/retrieval.py curves
+    .venv/bin/python benchmarks/retrieval.py speed
 
 `quality`: Tables 2 and 3 of Natarajan et al. (ICML 2016), done again. For each data set and loss the realised loss of
 three sets of test rows: the one with the smallest expected loss, the one cut at probability 1/2, and the one cut at a
@@ -15,7 +14,7 @@ calibrated `logistic`.
 
 `labels`: sets of labels on new rows, what they were expected to cost, and what they cost. Each set of data is divided
 at random with each seed: 1,000 rows train, up to 1,000 others are judged. `sampled` is the method of `/retrieve` for
-labels that depend on one another; the other rows take the best set of independent labels. Only scene is a real task of
+labels that depend on one another; `independent` takes the best set of independent labels. Only scene is a real task of
 several labels. In the sets of classes the labels are the classes, of which one is true. The simulated ones:
 scikit-learn's `make_multilabel_classification`; six labels that are independent given the features; two groups of three
 labels, one of each group; six labels with a common cause that is no feature.
@@ -24,8 +23,6 @@ labels, one of each group; six labels with a common cause that is no feature.
 against Algorithm 1 of the paper, the O(n²) algorithm for F (Ye et al., ICML 2012), each as far as it gets in about a
 minute, and against the plug-in rule (the best k for the expected counts) and the cut at 1/2, with their regrets: how
 much more expected loss their sets have.
-
-`curves`: draws docs/images/retrieval_curves.svg. The items are the first hundred test rows of letter; relevant is B.
 
 The smallest work: `.venv/bin/python benchmarks/retrieval.py quality --repetitions 1 --only 'breast cancer'`
 """
@@ -37,30 +34,25 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import csv
-import gzip
 import resource
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
-from decisions import DATA, load
+from common import cells, load, standard_error
 from numba import njit
 from sklearn.datasets import make_multilabel_classification
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from app.api.charts import Axis, document, frame, tag, text, through
 from app.kernels import CALLS
 from app.learners.logistic import Logistic
-from app.learners.multilabel import MultilabelForest, MultilabelLogistic
+from app.learners.multilabel import MultilabelForest
 from app.retrieval.losses import Loss, Terms
 from app.retrieval.sampled import select_sampled
 from app.retrieval.selection import expected_losses, select, select_many
@@ -94,12 +86,6 @@ class Problem:
     splits: list[tuple[np.ndarray, np.ndarray]]
 
 
-def table(data: Path, name: str) -> tuple[list[str], np.ndarray]:
-    with gzip.open(data / f"{name}.csv.gz", "rt", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
-    return header, np.array(rows)
-
-
 def random_splits(groups: np.ndarray, train: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Stratified splits of all rows into so many training rows and the rest."""
     rows = np.arange(len(groups))
@@ -112,31 +98,31 @@ def one_versus_rest(labels: np.ndarray) -> np.ndarray:
     return labels[:, None] == np.unique(labels)
 
 
-def problems(data: Path, splits: int) -> Iterator[Problem]:
-    _, letter = table(data, "letter")
+def problems(splits: int) -> Iterator[Problem]:
+    _, letter = cells("letter")
     rows = np.arange(len(letter))
     tasks = one_versus_rest(letter[:, -1])
     yield Problem("letter", letter[:, :-1].astype(float), tasks, [(rows[:16000], rows[16000:])])
 
-    header, scene = table(data, "scene")
+    header, scene = cells("scene")
     labels = scene[:, [j for j, name in enumerate(header) if name.startswith("label_")]].astype(int)
     single = labels.sum(axis=1) == 1  # 1137 and 1093 rows, the paper's numbers
     train = scene[single, header.index("split")] == "train"
     X = scene[single][:, [j for j, name in enumerate(header) if name.startswith("Att")]].astype(float)
     yield Problem("scene", X, labels[single] == 1, [(np.flatnonzero(train), np.flatnonzero(~train))])
 
-    _, spam = table(data, "spambase")
+    _, spam = cells("spambase")
     y = spam[:, -1] == "1"
     yield Problem("spambase", spam[:, :-1].astype(float), y[:, None], random_splits(y, 3071, splits))
 
     # Two classes made of seven, which ones is not said. The cut at 1/2 has F1, AM and G-TP/PR that only 4/7 relevant
     # rows explain, so every choice of four classes is one task.
-    _, image = table(data, "image_segmentation")
+    _, image = cells("image_segmentation")
     classes = np.unique(image[:, -1])
     tasks = np.array([np.isin(image[:, -1], four) for four in combinations(classes, 4)]).T
     yield Problem("image", image[:, :-1].astype(float), tasks, random_splits(image[:, -1], 1300, splits))
 
-    _, cancer = table(data, "breast_cancer_wisconsin")
+    _, cancer = cells("breast_cancer_wisconsin")
     complete = cancer[~np.any(cancer == "?", axis=1)]
     y = complete[:, -1] == "4"
     yield Problem("breast cancer", complete[:, :-1].astype(float), y[:, None], random_splits(y, 463, 3 * splits))
@@ -182,7 +168,7 @@ def difference(results: np.ndarray, loss: int, rule: int) -> str:
     """Best set minus rule, with the standard error over splits, or over tasks where there is one split."""
     off = results[:, :, loss, 0] - results[:, :, loss, rule]
     off = off.mean(axis=1) if len(off) > 1 else off[0]
-    return f"{off.mean():+.4f} ±{off.std(ddof=1) / len(off) ** 0.5:.4f}"
+    return f"{off.mean():+.4f} ±{standard_error(off):.4f}"
 
 
 def report(problem: Problem, results: np.ndarray) -> None:
@@ -200,7 +186,7 @@ def report(problem: Problem, results: np.ndarray) -> None:
 
 
 def quality(only: str | None, splits: int) -> None:
-    for problem in problems(DATA, splits):
+    for problem in problems(splits):
         if only in {None, problem.name}:
             results = [
                 [outcomes(problem.X, y, train, test, seed) for y in problem.tasks.T]
@@ -233,10 +219,10 @@ def labelled(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if name in SIMULATED:
         return simulated(name, seed)
     if name == "scene":
-        header, scene = table(DATA, name)
+        header, scene = cells(name)
         label, inside = (np.array([name.startswith(start) for name in header]) for start in ("label_", "Att"))
         return scene[:, inside].astype(float), scene[:, label].astype(int)
-    X, y, _ = load(DATA, name)
+    X, y, _ = load(name)
     return X, np.eye(y.max() + 1, dtype=int)[y][:, np.bincount(y) >= 15]
 
 
@@ -258,65 +244,43 @@ def sampled(model: MultilabelForest, X: np.ndarray, P: np.ndarray) -> Iterator[t
         yield chosen, found.figures[0].mean()
 
 
-def run(X: np.ndarray, Y: np.ndarray, new: np.ndarray, seed: int) -> dict[str, Iterator[tuple[np.ndarray, float]]]:
-    forest = MultilabelForest(random_state=seed).fit(X, Y)
-    P = forest.posterior(new)
-    theirs = RandomForestClassifier(random_state=seed).fit(X, Y)
-    raw = np.column_stack([p[:, list(c).index(1)] if 1 in c else np.zeros(len(new))
-                           for p, c in zip(theirs.predict_proba(new), theirs.classes_, strict=True)])  # fmt: skip
-    return {
-        "multilabel_forest, sampled": sampled(forest, new, P),
-        "multilabel_forest": independent(P),
-        "multilabel_logistic": independent(MultilabelLogistic(random_state=seed).fit(X, Y).posterior(new)),
-        "scikit-learn's forest": independent(raw),
-    }
-
-
 def labels(only: str | None, seeds: int) -> None:
-    print("Mean loss, and mean expected loss in brackets; in the last column the standard error of the difference to")
-    print("'sampled' over seeds, F1 and Jaccard")
+    print("Mean loss, and mean expected loss in brackets, F1 and Jaccard; then the standard error of the difference to")
+    print("'sampled' over seeds")
     for name in [only] if only else ["scene", *CLASSES, *SIMULATED]:
-        figures: dict[str, list[list[float]]] = {}
+        figures: dict[str, list[list[float]]] = {"sampled": [], "independent": []}
         for seed in range(seeds):
             X, Y = labelled(name, seed)
             order = np.random.default_rng(seed).permutation(len(X))
             cut = min(ROWS, len(X) // 2)
             train, test = order[:cut], order[cut : 2 * cut]
-            for way, answers in run(X[train], Y[train], X[test], seed).items():
-                line = figures.setdefault(way, [])
-                line.append([])
+            truth, forest = Y[test], MultilabelForest(random_state=seed).fit(X[train], Y[train])
+            P = forest.posterior(X[test])
+            for way, answers in (("sampled", sampled(forest, X[test], P)), ("independent", independent(P))):
+                figures[way].append([])
                 for loss, (chosen, expected) in zip(SET_LOSSES, answers, strict=True):
-                    truth = Y[test]
                     real = loss.of_counts((chosen * truth).sum(1), chosen.sum(1), truth.sum(1), truth.shape[1])
-                    line[-1] += [float(real.mean()), float(expected)]
+                    figures[way][-1] += [float(real.mean()), float(expected)]
         print(f"{name}: {Y.shape[1]} labels, {Y.sum(axis=1).mean():.2f} a row", flush=True)
-        best = np.array(figures["multilabel_forest, sampled"])
         for way, lines in figures.items():
             f1, f1_said, j, j_said = np.mean(lines, axis=0)
-            error = (np.array(lines) - best).std(axis=0, ddof=min(1, len(lines) - 1)) / len(lines) ** 0.5
+            error = standard_error(np.array(lines) - np.array(figures["sampled"]))
             print(
-                f"  {way:28}F1 {f1:.3f} ({f1_said:.3f})  Jaccard {j:.3f} ({j_said:.3f})  {error[0]:.3f} {error[2]:.3f}"
+                f"  {way:14}F1 {f1:.3f} ({f1_said:.3f})  Jaccard {j:.3f} ({j_said:.3f})  {error[0]:.3f} {error[2]:.3f}"
             )
 
 
-LIMIT_SECONDS = 60.0
+RUNS = 7
 
 
-def median(task, runs):
-    """Median wall seconds of some runs."""
-    times = []
+def timed(task, runs=RUNS):
+    """Median wall seconds and mean processor seconds, which other processes disturb less."""
+    times, used = [], time.process_time()
     for _ in range(runs):
         begun = time.perf_counter()
         task()
         times.append(time.perf_counter() - begun)
-    return statistics.median(times)
-
-
-def timed(task, runs):
-    """Median wall seconds and mean processor seconds, which other processes disturb less."""
-    begun = time.process_time()
-    wall = median(task, runs)
-    return wall, (time.process_time() - begun) / runs
+    return statistics.median(times), (time.process_time() - used) / runs
 
 
 def scored(n, seed=0):
@@ -387,25 +351,15 @@ def quadratic(p):
     return best, best_k
 
 
-def plug_in(p, score):
-    """The k whose set is best at the expected counts."""
-    k = np.arange(1, len(p) + 1)
-    return int(k[np.argmax(score(np.cumsum(p), k, p.sum()))])
-
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def targets(n, runs):
+def targets(n):
     print(f"\nTargets at n = {n:,}: one thread, items in order")
     print(f"{'what':<34}{'loss':<10}{'seconds':>9}{'of CPU':>9}{'target':>9}{'process MB':>12}")
     p = scored(n)
     for loss in (f_beta(), f_beta(2.5), jaccard(), am(), g_tp_pr()):
-        target("whole curve", loss, timed(lambda loss=loss: expected_losses(p, loss), runs), "1")
+        target("whole curve", loss, timed(lambda loss=loss: expected_losses(p, loss)), "1")
     shuffled = np.random.default_rng(1).permutation(p)
     for loss in (f_beta(), g_mean(), h_mean(), auc()):
-        target("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, Terms(loss)), runs), "3")
+        target("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, Terms(loss))), "3")
     flat = np.full(n, 1e-6)  # no item better than another: the certificate excludes hardly any k
     for loss in (g_mean(), h_mean()):
         target("optimum, all equal and rare", loss, timed(lambda loss=loss: select(flat, Terms(loss)), 1), "3")
@@ -413,136 +367,55 @@ def targets(n, runs):
     labels = np.random.default_rng(2).random((groups, 20)).ravel() ** 4
     offsets = np.arange(groups + 1) * 20
     for threads in (1, 2):
-        spent = timed(lambda threads=threads: select_many(labels, offsets, Terms(f_beta()), threads=threads), 2 * runs)
+        spent = timed(lambda threads=threads: select_many(labels, offsets, Terms(f_beta()), threads=threads), 2 * RUNS)
         what = f"{groups:,} sets x 20, {threads} thread{'s' * (threads > 1)}"
         target(what, f_beta(), spent, "0.1" if threads == 2 else "")
 
 
 def target(what, loss, spent, limit):
-    print(f"{what:<34}{loss.name:<10}{spent[0]:>9.3f}{spent[1]:>9.3f}{limit:>9}{peak():>12.0f}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{what:<34}{loss.name:<10}{spent[0]:>9.3f}{spent[1]:>9.3f}{limit:>9}{peak:>12.0f}")
 
 
-def against_others(sizes, runs):
+def against_others(sizes):
     print("\nF1: seconds, and regret of the simple rules (expected loss beyond the optimum)")
-    print(
-        f"{'n':>9}{'select':>10}{'Alg. 1':>10}{'O(n²)':>10}{'O(n²)/ours':>12}{'agree':>9}{'plug-in':>10}{'cut 1/2':>10}"
-    )
-    spent = {"cubic": 0.0, "square": 0.0}
+    print(f"{'n':>9}{'select':>10}{'Alg. 1':>10}{'O(n²)':>10}{'plug-in':>10}{'cut 1/2':>10}")
+    terms = Terms(f_beta())
     for n in sizes:
         p = scored(n)
-        ours = median(lambda p=p: select(p, Terms(f_beta())), runs)
-        curve = expected_losses(p, f_beta()).values
-        cells, best = [], select(p, Terms(f_beta())).figures[0, 0]
-        off = 0.0
-        for key, growth, other in (("cubic", 1000, algorithm_1), ("square", 100, quadratic)):
-            if spent[key] * growth > LIMIT_SECONDS:
-                cells.append(None)
+        curve, best = expected_losses(p, f_beta()).values, select(p, terms).figures[0, 0]
+        line = f"{n:>9,}{timed(lambda p=p: select(p, terms))[0]:>10.5f}"
+        for other, most in ((algorithm_1, 1000), (quadratic, 100_000)):  # within a minute
+            if n > most:
+                line += f"{'-':>10}"
                 continue
             begun = time.perf_counter()
-            loss, _ = other(p)
-            spent[key] = time.perf_counter() - begun
-            cells.append(spent[key])
-            off = max(off, abs(loss - best))
-        for key, missing in zip(spent, cells, strict=True):
-            if missing is None:
-                spent[key] = float("inf")
-        regrets = [
-            curve[plug_in(p, lambda tp, k, positives: 2 * tp / (k + positives))] - best,
-            curve[int((p >= 0.5).sum())] - best,
-        ]
-        shown = "".join(f"{'-' if cell is None else f'{cell:.4f}':>10}" for cell in cells)
-        ratio = "-" if cells[1] is None else f"{cells[1] / ours:.0f}"
-        agree = "-" if cells[1] is None else f"{off:.0e}"
-        print(f"{n:>9,}{ours:>10.5f}{shown}{ratio:>12}{agree:>9}{regrets[0]:>10.1e}{regrets[1]:>10.1e}")
+            assert abs(other(p)[0] - best) < 1e-9
+            line += f"{time.perf_counter() - begun:>10.4f}"
+        k = np.arange(1, n + 1)
+        expected = k[np.argmax(2 * np.cumsum(p) / (k + p.sum()))]  # the set that is best at the expected counts
+        print(f"{line}{curve[expected] - best:>10.1e}{curve[int((p >= 0.5).sum())] - best:>10.1e}")
 
 
-def speed(*, quick: bool) -> None:
-    for call in CALLS.values():
+def speed() -> None:
+    for call in (*CALLS.values(), lambda: algorithm_1(scored(3)), lambda: quadratic(scored(3))):
         call()
-    algorithm_1(scored(3))
-    quadratic(scored(3))
-    runs = 3 if quick else 7
-    targets(100_000 if quick else 1_000_000, runs)
-    against_others((100, 1000, 10_000) if quick else (100, 1000, 10_000, 100_000, 1_000_000), runs)
-
-
-IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "retrieval_curves.svg"
-ITEMS, LETTER = 100, 1
-DRAWN = {
-    "Jaccard": jaccard(), "F1": f_beta(), "G-TP/PR": g_tp_pr(), "F2": f_beta(2), "G-Mean": g_mean(), "AM": am(),
-}  # fmt: skip
-COLOURS = {  # on white, and on black
-    "Jaccard": ("#8250df", "#b794f6"), "F1": ("#0a58b5", "#6cb0ff"), "G-TP/PR": ("#1a7f37", "#4ac26b"),
-    "F2": ("#b35900", "#f0a04b"), "G-Mean": ("#bf3989", "#f778ba"), "AM": ("#5b6470", "#9aa4b0"),
-}  # fmt: skip
-WIDTH, HEIGHT, RIGHT = 860.0, 480.0, 640.0
-
-
-def styles() -> str:
-    light, dark = (
-        "".join(
-            f".{name(loss)}{{stroke:{pair[tone]}}}.{name(loss)}-text{{fill:{pair[tone]}}}"
-            for loss, pair in COLOURS.items()
-        )
-        for tone in (0, 1)
-    )
-    shape = "path{stroke-width:1.8}"
-    return tag("style", f"{shape}{light}@media (prefers-color-scheme:dark){{{dark}}}")
-
-
-def name(loss: str) -> str:
-    return loss.lower().replace("/", "-")
-
-
-def drawn(p: np.ndarray, label: str, loss: Loss, x: Axis, y: Axis, height: float) -> str:
-    """A curve, a dot at its least value, and its row of the key."""
-    found = select(p, Terms(loss, curve=True))
-    assert found.curve is not None
-    k, least = int(found.k[0]), float(found.figures[0, 0])
-    words = f"{label}: k = {k}, loss {least:.3f}"
-    return (
-        through(x, y, list(enumerate(found.curve)), name(label), steps=True)
-        + tag("circle", cx=x.at(k), cy=y.at(least), r=4, cls=f"{name(label)}-text")
-        + text(RIGHT + 24, height, words, cls=f"{name(label)}-text")
-    )
-
-
-def curves() -> None:
-    letter = next(problems(DATA, 1))
-    train, test = letter.splits[0]
-    y = letter.tasks[:, LETTER]
-    rows = test[:ITEMS]
-    p, truth = logistic(letter.X[train], y[train], letter.X[rows]), y[rows]
-    x, up = Axis(0, ITEMS, 56, RIGHT), Axis(0, 1, 420, 90)
-    parts = [
-        text(24, 26, "Expected loss of retrieving the k most likely items", cls="heading"),
-        text(24, 46, f"{ITEMS} test rows of Letter Recognition, {p.sum():.1f} expected to be the letter B "
-             f"({truth.sum()} are); no probability reaches 1/2", cls="soft"),
-        styles(), frame(x, up, "k: how many are retrieved", "expected loss L_k"),
-    ]  # fmt: skip
-    assert p.max() < 0.5
-    parts += [drawn(p, label, loss, x, up, 90 + 22 * row) for row, (label, loss) in enumerate(DRAWN.items())]
-    best = "; ".join(f"{label} k = {select(p, Terms(loss)).k[0]}" for label, loss in DRAWN.items())
-    picture = document(WIDTH, HEIGHT, "".join(parts), "Expected losses by size of set", f"The best sets: {best}.")
-    IMAGE.write_text(picture + "\n", encoding="utf-8")
-    print(best)
+    targets(1_000_000)
+    against_others((100, 1000, 10_000, 100_000, 1_000_000))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("quality", "labels", "speed", "curves"))
+    parser.add_argument("what", choices=("quality", "labels", "speed"))
     parser.add_argument("--only", help="one set of data")
     parser.add_argument("--repetitions", type=int)
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer runs")
     given = parser.parse_args()
     if given.what == "quality":
         quality(given.only, given.repetitions or 10)
     elif given.what == "labels":
         labels(given.only, given.repetitions or 5)
-    elif given.what == "speed":
-        speed(quick=given.quick)
     else:
-        curves()
+        speed()
 
 
 if __name__ == "__main__":

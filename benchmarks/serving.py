@@ -3,7 +3,7 @@
 - `usual`: a FastAPI route as people usually write it (scaler and logistic regression on 30 features);
 - `mlserver`: MLServer with the same pipeline, in an environment of its own: MLSERVER is the path of its command
   (`pip install mlserver mlserver-sklearn`, Python 3.11); left out where there is none;
-- `bare`: one Starlette route with the arithmetic of Payoff's model and nothing else, see `peers.py`: the limit.
+- `bare`: one Starlette route with the arithmetic of Payoff's model and nothing else: the limit.
 
 Payoff runs as `payoff serve` does, with a key that has a rate, request ids, metrics, and a log line for each request.
 One process each, pinned to the first core; this client on the last one; all warm, the same data. Prints medians of
@@ -28,28 +28,34 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import joblib
 import numpy as np
-import psutil
+import orjson
 import pyarrow as pa
 import uvloop
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+from scipy.special import expit
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from app.settings import Settings
 from app.stores import make_ports
 from tests.servers.postgres import Postgres
-from tests.servers.program import free_port
+from tests.servers.program import Program, free_port, listening
+from tests.servers.service import Replica
 
 HERE = Path(__file__).parent
 ROUNDS = next((int(word) for word in sys.argv[1:] if word.isdigit()), 5)
@@ -59,17 +65,107 @@ SECONDS = 2.0
 SINGLE_REQUESTS = 1500
 BATCH_REQUESTS = 12
 CORES = sorted(os.sched_getaffinity(0))
-FIRST = (CORES[0],)
 PAGE = HERE / "serving.md"
 DATA = load_breast_cancer()
 shown: list[tuple[str, float, str]] = []
 
 
-class Server:
-    """A process that listens; `key` is the API key that it wants."""
+def bare() -> Starlette:
+    """One route that does the arithmetic of Payoff's `/predict` for the arrays in the file MODEL, and nothing else.
 
-    def __init__(self, port: int, process: subprocess.Popen, key: str = "") -> None:
-        self.port, self.process, self.key = port, process, key
+    It reads the same body and writes the same answer, with orjson. It checks nothing: no names, no types, no keys, no
+    limits, no metrics, no log.
+    """
+    arrays = np.load(os.environ["MODEL"])
+    columns, uppers, knots, coef, intercept = (
+        arrays[name] for name in ("columns", "uppers", "knots", "coef", "intercept")
+    )
+
+    async def predict(request: Request) -> Response:
+        asked = orjson.loads(await request.body())
+        H = np.array(asked["instances"]).take(columns, axis=1)
+        np.minimum(H, uppers, out=H)
+        H -= knots
+        np.maximum(H, 0.0, out=H)
+        z = H.dot(coef)
+        z += intercept
+        P = expit(np.concatenate((-z, z), axis=1))
+        E = P.dot(np.array(asked["benefits"], dtype=np.float64))
+        answer = {
+            "model": {"name": "bench", "version": 1},
+            "rule": "expected_benefit",
+            "classes": [0, 1],
+            "actions": [0, 1],
+            "decisions": E.argmax(axis=1),
+            "probabilities": P,
+            "expected_benefits": E,
+            "warnings": [],
+        }
+        return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+
+    return Starlette(routes=[Route("/predict", predict, methods=["POST"])])
+
+
+class Instances(BaseModel):
+    instances: Annotated[list[list[float]], Field(min_length=1)]
+
+
+class Predicted(BaseModel):
+    predictions: list[int]
+    probabilities: list[list[float]]
+
+
+def usual() -> FastAPI:
+    """FastAPI and the scikit-learn pipeline in the file PIPELINE."""
+    pipeline = joblib.load(os.environ["PIPELINE"])
+    app = FastAPI()
+
+    @app.post("/predict")
+    def predict(request: Instances) -> Predicted:
+        P = pipeline.predict_proba(np.array(request.instances))
+        return Predicted(predictions=P.argmax(axis=1).tolist(), probabilities=P.tolist())
+
+    return app
+
+
+class Peer(Program):
+    """A server of this file, by the name of its function."""
+
+    module = "uvicorn"
+
+    def __init__(self, name: str, **environment: str) -> None:
+        super().__init__()
+        self.name, self.port, self.own = name, free_port(), environment
+        self.wrapper = on_cores(CORES[:1])
+
+    def arguments(self) -> list[str]:
+        options = ["--app-dir", str(HERE), "--no-access-log", "--log-level", "warning"]
+        return ["--factory", f"serving:{self.name}", *options, "--port", str(self.port)]
+
+    def environment(self) -> dict[str, str]:
+        return self.own
+
+    def ready(self) -> bool:
+        return listening(self.port)
+
+
+class MLServer(Peer):
+    """MLServer with the pipeline, in one process."""
+
+    def __init__(self, command: str, pipeline: str) -> None:
+        super().__init__("mlserver", MLSERVER_PARALLEL_WORKERS="0", MLSERVER_DEBUG="false")
+        self.own |= {f"MLSERVER_{kind}_PORT": str(free_port()) for kind in ("GRPC", "METRICS")}
+        self.own["MLSERVER_HTTP_PORT"] = str(self.port)
+        self.line = [command, "start", str(self.folder)]
+        model = {"name": "bench", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": {"uri": pipeline}}
+        (self.folder / "model-settings.json").write_text(json.dumps(model))
+
+    def command(self) -> list[str]:
+        return [*self.wrapper, *self.line]
+
+    def ready(self) -> bool:
+        ready = f"http://127.0.0.1:{self.port}/v2/models/bench/ready"
+        return super().ready() and httpx.get(ready).status_code < 500
 
 
 class DurablePostgres(Postgres):
@@ -79,139 +175,70 @@ class DurablePostgres(Postgres):
         return [*super().command(), "-c", "fsync=on"]
 
 
+def on_cores(cores: list[int]) -> list[str]:
+    return ["taskset", "-c", ",".join(map(str, cores))]
+
+
 def beside_peers() -> None:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        model, pipeline = str(folder / "bare.npz"), str(folder / "pipeline.joblib")
+        payoff = service(stack, CORES[:1])
+        model, pipeline = str(payoff.folder / "bare.npz"), str(payoff.folder / "pipeline.joblib")
         joblib.dump(
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(DATA.data, DATA.target), pipeline
         )
-        state = {"PAYOFF_HOME": str(folder / "home"), "PAYOFF_MODELS": str(folder / "models")}
-        started = time.perf_counter()
-        payoff = stack.enter_context(service(state, FIRST))
-        processes = [psutil.Process(payoff.process.pid), *psutil.Process(payoff.process.pid).children(recursive=True)]
-        memory = sum(process.memory_full_info().pss for process in processes) / 1e6
-        print(f"Payoff: key made, start to a model in {time.perf_counter() - started:.2f} s, {memory:.0f} MB (PSS)")
-        write_arrays(state, model)
-        servers = {
-            "payoff": payoff,
-            "bare": stack.enter_context(server(peer("bare"), {"MODEL": model}, "/health")),
-            "usual": stack.enter_context(server(peer("usual"), {"PIPELINE": pipeline}, "/docs")),
-        }
+        write_arrays(payoff, model)
+        peers = [Peer("bare", MODEL=model), Peer("usual", PIPELINE=pipeline)]
         if (command := os.environ.get("MLSERVER") or shutil.which("mlserver")) is None:
             print("MLServer is left out: no command mlserver, and MLSERVER is not set")
         else:
-            servers["mlserver"] = stack.enter_context(mlserver(command, folder))
+            peers.append(MLServer(command, pipeline))
+        for peer in peers:
+            stack.callback(peer.close)
+            peer.start()
         os.sched_setaffinity(0, {CORES[-1]})
-        compare(servers)
+        compare({"payoff": payoff} | {peer.name: peer for peer in peers})
     if "table" in sys.argv:
         write_table()
 
 
-def peer(name: str) -> list[str]:
-    options = ["--factory", "--app-dir", str(HERE), "--no-access-log", "--log-level", "warning"]
-    return [sys.executable, "-m", "uvicorn", f"peers:{name}", *options, "--port"]
-
-
-@contextmanager
-def service(state: dict[str, str], cores: tuple[int, ...]) -> Iterator[Server]:
+def service(stack: ExitStack, cores: list[int], **settings: str) -> Replica:
     """`payoff serve` with a key and the model `bench`."""
-    command = [sys.executable, "-m", "app.cli"]
-    create = [
-        *command,
-        "keys",
-        "create",
-        "--name",
-        "bench",
-        "--rate",
-        "1000000/second",
-        "--scope",
-        "predict",
-        "--scope",
-        "train",
-    ]
-    made = subprocess.run(create, env=os.environ | state, cwd=HERE.parent, capture_output=True, check=True)
-    key = re.search(rb"payoff_\S+", made.stdout)[0].decode()
+    payoff = Replica(settings)
+    stack.callback(payoff.close)
+    payoff.wrapper = on_cores(cores)
+    key = ["--name", "bench", "--rate", "1000000/second", "--scope", "predict", "--scope", "train"]
+    create = [sys.executable, "-m", "app.cli", "keys", "create", *key]
+    made = subprocess.run(
+        create, env=os.environ | dict(payoff.environment()), cwd=HERE.parent, capture_output=True, check=True
+    )
+    payoff.client.headers["X-API-Key"] = re.search(rb"payoff_\S+", made.stdout)[0].decode()
+    payoff.start()
     rows = {"features": list(DATA.feature_names), "rows": DATA.data.tolist(), "labels": DATA.target.tolist()}
     order = {"model": "bench", "learner": {"kind": "logistic", "calibration": "none"}, "data": rows}
-    headers = {"Prefer": "wait=60", "X-API-Key": key}
-    log = Path(state["PAYOFF_HOME"]).parent / "log"
-    with server([*command, "serve", "--port"], state, "/health/ready", cores, key, log) as payoff:
-        job = httpx.post(f"http://127.0.0.1:{payoff.port}/train", json=order, headers=headers, timeout=90).json()
-        if job["status"] != "succeeded":
-            raise SystemExit(job)
-        yield payoff
+    job = payoff.client.post("/train", json=order, headers={"Prefer": "wait=60"}, timeout=90).json()
+    if job["status"] != "succeeded":
+        raise SystemExit(job)
+    return payoff
 
 
-def write_arrays(state: dict[str, str], path: str) -> None:
+def write_arrays(payoff: Replica, path: str) -> None:
     """The arrays of Payoff's model, for the bare route."""
-    ports = make_ports(Settings(home=state["PAYOFF_HOME"], models=state["PAYOFF_MODELS"]))
+    ports = make_ports(Settings(home=payoff.home, models=payoff.environment()["PAYOFF_MODELS"]))
     linear = ports.registry.load("bench").estimator.model_.linear
     ports.database.close()
-    hinges = linear.hinges
-    np.savez(
-        path,
-        columns=hinges.columns,
-        uppers=hinges.uppers,
-        knots=hinges.knots,
-        coef=linear.coef,
-        intercept=linear.intercept,
-    )
+    columns = {name: getattr(linear.hinges, name) for name in ("columns", "uppers", "knots")}
+    np.savez(path, **columns, coef=linear.coef, intercept=linear.intercept)
 
 
-@contextmanager
-def mlserver(command: str, folder: Path) -> Iterator[Server]:
-    """MLServer with the pipeline, in one process."""
-    parameters = {"uri": str(folder / "pipeline.joblib")}
-    model = {"name": "bench", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": parameters}
-    (folder / "model-settings.json").write_text(json.dumps(model))
-    environment = {"MLSERVER_PARALLEL_WORKERS": "0", "MLSERVER_DEBUG": "false"}
-    environment |= {f"MLSERVER_{kind}_PORT": str(free_port()) for kind in ("HTTP", "GRPC", "METRICS")}
-    with server([command, "start", str(folder)], environment, "/v2/models/bench/ready") as found:
-        yield found
-
-
-@contextmanager
-def server(
-    command: list[str],
-    environment: Mapping[str, str],
-    ready: str,
-    cores: tuple[int, ...] = FIRST,
-    key: str = "",
-    log: Path = Path(os.devnull),
-) -> Iterator[Server]:
-    """A server as soon as it answers at `ready`; its port is MLSERVER_HTTP_PORT, or the last argument."""
-    port = int(environment.get("MLSERVER_HTTP_PORT") or free_port())
-    command = command if "MLSERVER_HTTP_PORT" in environment else [*command, str(port)]
-    command = ["taskset", "-c", ",".join(map(str, cores)), *command]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, env=os.environ | environment, cwd=HERE.parent, stdout=out, stderr=subprocess.DEVNULL
-        )
-    try:
-        for _ in range(6000):
-            try:
-                if httpx.get(f"http://127.0.0.1:{port}{ready}").status_code < 500:
-                    break
-            except httpx.HTTPError:
-                pass
-            time.sleep(0.01)
-        else:
-            raise SystemExit(f"does not answer at {ready}: {' '.join(command)}")
-        yield Server(port, process, key)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def request(server: Server, path: str, body: bytes | dict[str, Any], kind: str = "application/json") -> bytes:
+def request(server: Peer | Replica, path: str, body: bytes | dict[str, Any], kind: str = "application/json") -> bytes:
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
-    head += f"X-API-Key: {server.key}\r\n" if server.key else ""
+    if isinstance(server, Replica):
+        head += f"X-API-Key: {server.client.headers['X-API-Key']}\r\n"
     return head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def requests_of(servers: dict[str, Server]) -> dict[str, bytes]:
+def requests_of(servers: dict[str, Peer | Replica]) -> dict[str, bytes]:
     """What is sent, by the name of the server and of the request."""
     rng = np.random.default_rng(0)
     X = DATA.data[rng.integers(0, len(DATA.data), 10_000)] * rng.normal(1, 0.01, (10_000, 30))
@@ -241,7 +268,7 @@ def requests_of(servers: dict[str, Server]) -> dict[str, bytes]:
     return found
 
 
-def compare(servers: dict[str, Server]) -> None:
+def compare(servers: dict[str, Peer | Replica]) -> None:
     requests = requests_of(servers)
     port = {name: servers[name.partition(",")[0]].port for name in requests}
     single = {name: [] for name in requests}
@@ -304,20 +331,19 @@ def write_table() -> None:
 def recording() -> None:
     for kind in ("SQLite", "PostgreSQL"):
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            state = {"PAYOFF_HOME": str(folder / "home"), "PAYOFF_MODELS": str(folder / "models")}
+            settings = {}
             if kind == "PostgreSQL":
                 database = DurablePostgres()
                 stack.callback(database.close)
                 database.start()
-                state["PAYOFF_DATABASE"] = database.create_database()
-            payoff = stack.enter_context(service(state, tuple(CORES)))
+                settings["database"] = database.create_database()
+            payoff = service(stack, CORES, **settings)
             compare_recorded(kind, payoff)
-            p50, p99 = disk_microseconds(folder)
+            p50, p99 = disk_microseconds(payoff.folder)
             print(f"{'disk':<12}{p50:10.0f}{p99:10.0f}")
 
 
-def compare_recorded(kind: str, payoff: Server) -> None:
+def compare_recorded(kind: str, payoff: Replica) -> None:
     asked = ASKED | {"instances": DATA.data[:1].tolist()}
     messages = {
         "plain": request(payoff, "/predict", asked),
