@@ -1,6 +1,6 @@
 """What a report on recorded decisions costs, and how often its intervals hold.
 
-    .venv/bin/python benchmarks/outcomes.py [--rows 10000000] [--days 10] [--keep FOLDER]
+    .venv/bin/python benchmarks/outcomes.py [--rows 10000000] [--days 10]
     .venv/bin/python benchmarks/outcomes.py --streams 1000
 
 The first makes decisions as sealed days, written as a worker writes them, from arrays in place of rows of a database.
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import shutil
 import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
@@ -67,59 +66,42 @@ def ids_of(rng: np.random.Generator, at: np.ndarray) -> list[str]:
     )
 
 
-def columns(rng: np.random.Generator, day: int, count: int, kinds: list[Terms], part: int, parts: int) -> dict:
-    """A part of a day as arrays: calibrated probabilities, outcomes of seven in ten."""
+def part_of_day(
+    rng: np.random.Generator, day: int, count: int, kinds: list[Terms], part: int, parts: int
+) -> dict[str, pa.Table]:
+    """Decisions with calibrated probabilities, and outcomes of seven in ten, as the tables of a sealed day."""
     at = day * DAY + np.sort((part + rng.random(count)) / parts * DAY)
     p = rng.dirichlet([2.0, 1.0, 0.5], count)
     kind = rng.integers(0, len(kinds), count)
     benefits = np.einsum("nk,nka->na", p, np.array([one.matrix for one in kinds])[kind])
-    choice = benefits.argmax(axis=1)
-    truth = (rng.random(count)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    truth = (rng.random(count)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2).astype(np.int32)
     received = at + rng.integers(1, 30, count) * 3600.0
-    return {
-        "id": ids_of(rng, at),
-        "at": at,
-        "kind": kind,
-        "choice": choice,
-        "expected": benefits.max(axis=1),
-        "probabilities": p,
-        "digest": rng.integers(-(2**62), 2**62, count),
-        "truth": truth,
-        "received_at": received,
-        "known": rng.random(count) < 0.7,
-    }
-
-
-def decision_table(made: dict, kinds: list[Terms]) -> pa.Table:
-    """The decisions of the part, as the table of a sealed day."""
-    count = len(made["id"])
+    ids, digest = pa.array(ids_of(rng, at)), rng.integers(-(2**62), 2**62, count)
+    known = rng.random(count) < 0.7
     contents = pa.array([one.content for one in kinds])
-    arrays = {
-        "id": pa.array(made["id"]),
+    decisions = {
+        "id": ids,
         "given": pa.array(np.zeros(count, dtype=bool)),
-        "at": pa.array(made["at"]),
-        "terms": pa.DictionaryArray.from_arrays(pa.array(made["kind"].astype(np.int32)), contents),
-        "choice": pa.array(made["choice"].astype(np.int32)),
-        "expected": pa.array(made["expected"]),
+        "at": pa.array(at),
+        "terms": pa.DictionaryArray.from_arrays(pa.array(kind.astype(np.int32)), contents),
+        "choice": pa.array(benefits.argmax(axis=1).astype(np.int32)),
+        "expected": pa.array(benefits.max(axis=1)),
         "probabilities": pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(24), count, [None, pa.py_buffer(made["probabilities"].astype("<f8").tobytes())]
+            pa.binary(24), count, [None, pa.py_buffer(p.astype("<f8").tobytes())]
         ),
         "client": pa.array(["desk"] * count).dictionary_encode(),
-        "digest": pa.array(made["digest"]),
+        "digest": pa.array(digest),
     }
-    return whole(arrays, decision_schema(24, ()), count)
-
-
-def outcome_table(made: dict) -> pa.Table:
-    """The outcomes of the part."""
-    known = made["known"]
-    arrays = {
-        "id": pa.array(made["id"]).filter(pa.array(known)),
-        "truth": pa.array(made["truth"][known].astype(np.int32)),
-        "received_at": pa.array(made["received_at"][known]),
+    outcomes = {
+        "id": ids.filter(pa.array(known)),
+        "truth": pa.array(truth[known]),
+        "received_at": pa.array(received[known]),
         "revision": pa.array(np.ones(known.sum(), dtype=np.int32)),
     }
-    return whole(arrays, OUTCOME_SCHEMA, int(known.sum()))
+    return {
+        "decisions": whole(decisions, decision_schema(24, ()), count),
+        "outcomes": whole(outcomes, OUTCOME_SCHEMA, int(known.sum())),
+    }
 
 
 def whole(arrays: dict, schema: pa.Schema, count: int) -> pa.Table:
@@ -135,9 +117,9 @@ def fill(database: Database, archive: Archive, rows: int, days: int) -> None:
         each = rows // days
         parts = -(-each // BATCH)
         for part in range(parts):
-            made = columns(rng, day, min(BATCH, each - part * BATCH), kinds, part, parts)
-            drafts["decisions"].add(decision_table(made, kinds))
-            drafts["outcomes"].add(outcome_table(made))
+            tables = part_of_day(rng, day, min(BATCH, each - part * BATCH), kinds, part, parts)
+            for kind, draft in drafts.items():
+                draft.add(tables[kind])
         for kind, draft in drafts.items():
             name = new_name(MODEL, day, kind)
             archive.sealer.files.publish(name, draft.content())
@@ -159,10 +141,10 @@ def read(archive: Archive) -> tuple[int, float, float]:
     return count, expected, difference
 
 
-def report(archive: Archive, by: str | None) -> str:
+def report(archive: Archive) -> str:
     """The verdict of the report and its reason, without what is compared with the registry."""
     maturity = matured(archive.cases(MODEL, arrivals_only=True), (FIRST + 365) * DAY)
-    found = Read(lambda _version: (np.array([0.6, 0.3, 0.1]), 0), by, maturity)
+    found = Read(lambda _version: (np.array([0.6, 0.3, 0.1]), 0), None, maturity)
     for part in archive.cases(MODEL):
         found.add(part)
     told = document(found, [])
@@ -173,25 +155,21 @@ def time_report(folder: Path, rows: int, days: int) -> None:
     database = Database(f"sqlite:///{folder / 'payoff.db'}")
     migrate(database)
     archive = Archive(database, str(folder / "decisions"))
-    if not any((folder / "decisions").rglob("*.parquet")):
-        began = perf_counter()
-        pid = os.fork()  # so that the peak of memory is that of reading; before the store has threads
-        if not pid:
-            fill(database, archive, rows, days)
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        print(f"made {rows:,} decisions in {perf_counter() - began:.1f} s")
+    pid = os.fork()  # so that the peak of memory is that of reading; before the store has threads
+    if not pid:
+        fill(database, archive, rows, days)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
     size = sum(path.stat().st_size for path in (folder / "decisions").rglob("*.parquet"))
     began = perf_counter()
     count, expected, difference = read(archive)
     seconds = perf_counter() - began
     print(f"read {count:,} decisions in {seconds:.2f} s, {size / count:.1f} bytes each")
     print(f"mean expected benefit {expected / count:.4f}, minus realised {difference / count:.5f}")
-    for by in (None, "day"):
-        began, used = perf_counter(), process_time()
-        found = report(archive, by)
-        seconds, used = perf_counter() - began, process_time() - used
-        print(f"report by {by}: {seconds:.2f} s, {used:.2f} s of a processor: {found}")
+    began, used = perf_counter(), process_time()
+    found = report(archive)
+    seconds, used = perf_counter() - began, process_time() - used
+    print(f"report: {seconds:.2f} s, {used:.2f} s of a processor: {found}")
     database.close()
 
 
@@ -250,17 +228,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--days", type=int, default=10)
-    parser.add_argument("--keep", type=Path)
     parser.add_argument("--streams", type=int)
     chosen = parser.parse_args()
     if chosen.rows or not chosen.streams:
-        folder = chosen.keep or Path(tempfile.mkdtemp())
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            time_report(folder, chosen.rows or 10_000_000, chosen.days)
-        finally:
-            if not chosen.keep:
-                shutil.rmtree(folder)
+        with tempfile.TemporaryDirectory() as folder:
+            time_report(Path(folder), chosen.rows or 10_000_000, chosen.days)
         print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
     if chosen.streams:
         print_coverage(chosen.streams)
