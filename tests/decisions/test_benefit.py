@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from app.decisions.benefit import (
     LARGEST,
@@ -96,13 +95,6 @@ def test_many_rows_decide_as_each_alone():
     assert own.expected_benefits.flags.c_contiguous
 
 
-def test_no_rows_no_decisions():
-    decision = decide(np.empty((0, 3)), np.eye(3))
-
-    assert decision.choice.shape == (0,)
-    assert decision.expected_benefits.shape == (0, 3)
-
-
 def test_the_largest_benefits_overflow_nowhere():
     B = as_benefits([[LARGEST, -LARGEST], [-LARGEST, LARGEST]], 2)
 
@@ -118,16 +110,13 @@ def test_irrelevance_names_the_action_that_wins_whatever_the_class():
     assert "1 of 2 instances" in irrelevance(np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]]))[0]
 
 
-def test_irrelevance_means_that_no_posterior_changes_the_best_benefit():
-    rng = np.random.default_rng(7)
+def test_irrelevance_means_that_one_action_is_best_for_every_class():
     warned = 0
     for _, B in integer_problems(500, seed=8):
         constant = any((B[:, [a]] >= B).all() for a in range(B.shape[1]))
         warned += constant
+
         assert bool(irrelevance(B)) is constant
-        if constant:
-            expected = rng.dirichlet(np.ones(len(B)), 50) @ B
-            assert any(np.allclose(expected[:, a], expected.max(axis=1)) for a in range(B.shape[1]))
 
     assert warned > 20
 
@@ -151,63 +140,38 @@ def test_mu_is_undefined_without_a_positive_finite_bound():
     assert mu(np.float64(1e150), np.float64(1e-300)) is None
 
 
-def test_benefits_of_rows_take_matrices_per_instance():
+def test_benefits_and_confusion_of_rows():
     y, choice = np.array([0, 1, 1]), np.array([1, 1, 0])
     B = np.array([[1.0, -2.0], [-5.0, 3.0]])
-    own = np.stack([B, 2 * B, 3 * B])
 
     assert row_benefits(y, choice, B).tolist() == [-2, 3, -5]
-    assert row_benefits(y, choice, own).tolist() == [-2, 6, -15]
-
-
-def test_confusion_counts_every_row_once():
-    y, choice = np.array([0, 1, 1, 2, 2, 2]), np.array([0, 1, 0, 3, 3, 1])
-
-    assert confusion(y, choice, 3, 4).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 2]]
-    assert confusion(y[:0], choice[:0], 2, 2).tolist() == [[0, 0], [0, 0]]
-
-
-@given(
-    st.tuples(st.integers(1, 5), st.integers(1, 5)).flatmap(
-        lambda shape: arrays(np.float64, shape, elements=st.floats(-LARGEST, LARGEST))
-    )
-)
-def test_matrices_come_through_as_they_were_sent(B):
-    """Lists, tuples and one matrix per instance give the same numbers."""
-    K, A = B.shape
-
-    assert as_benefits(B.tolist(), K, n_actions=A).tolist() == B.tolist()
-    assert as_benefits(tuple(map(tuple, B.tolist())), K, 7).tolist() == B.tolist()
-    assert as_benefits([B.tolist()] * 3, K, 3).tolist() == [B.tolist()] * 3
+    assert row_benefits(y, choice, np.stack([B, 2 * B, 3 * B])).tolist() == [-2, 6, -15]
+    assert confusion(np.array([0, 1, 1, 2]), np.array([0, 1, 0, 3]), 3, 4).tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 0, 0, 1],
+    ]
 
 
 @pytest.mark.parametrize(
     ("value", "places"),
     [
         (None, [""]),
-        (3, [""]),
-        ("ab", [""]),
-        ({"a": 1}, [""]),
         ([], [""]),
         ([1, 2], ["/0", "/1"]),
         ([[1, 2]], [""]),
-        ([[1, 2], [3, 4], [5, 6]], [""]),
         ([[], []], ["/0", "/1"]),
         ([[1, 2], [3]], ["/1"]),
-        ([[1, 2], 3], ["/1"]),
-        ([[1, 2], ["x", 4]], ["/1/0"]),
         ([[1, None], [3, True]], ["/0/1", "/1/1"]),
         ([[1, float("nan")], [float("inf"), 4]], ["/0/1", "/1/0"]),
         ([[1, 2], [3, -1.1e150]], ["/1/1"]),
         ([[1, 2], [10**400, 4]], ["/1/0"]),
         ([[1, [2]], [3, 4]], ["/0/1"]),
         ([[[1, 2], [3, 4]]] * 2, [""]),
-        ([[[1, 2], [3, 4]]] * 4, [""]),
-        ([[[1, 2], [3, 4]], [[1, 2], [3, 4]], [[1, 2], ["x", 4]]], ["/2/1/0"]),
-        ([[[1, 2], [3, 4]], [[1, 2]], [[1, 2], [3, 4, 5]]], ["/1", "/2/1"]),
+        ([[[1, 2], [3, 4]], [[1, 2]], [[1, 2], ["x", 4, 5]]], ["/1", "/2/1"]),
         ([[[1, 2], [3, 4]], 5, [[1, 2], [3, 4]]], ["/1"]),
         ([[[], []]] * 3, ["/0/0", "/0/1", "/1/0", "/1/1", "/2/0", "/2/1"]),
-        ([[[[1]], [[2]]]] * 3, ["/0/0/0", "/0/1/0", "/1/0/0", "/1/1/0", "/2/0/0", "/2/1/0"]),
+        ([[None] * 50] * 2, [f"/0/{a}" for a in range(20)]),  # the first twenty
     ],
 )
 def test_a_bad_matrix_is_refused_with_the_place(value, places):
@@ -216,30 +180,13 @@ def test_a_bad_matrix_is_refused_with_the_place(value, places):
         as_benefits(value, 2, 3)
 
     assert [flaw.loc for flaw in caught.value.flaws] == places
-    assert all(flaw.msg for flaw in caught.value.flaws)
 
 
-def test_the_number_of_actions_is_checked_where_it_is_known():
-    with pytest.raises(Invalid) as caught:
-        as_benefits([[1, 2], [3, 4]], 2, n_actions=3)
-
-    assert [flaw.loc for flaw in caught.value.flaws] == ["/0", "/1"]
-    assert "3 are needed" in caught.value.flaws[0].msg
-
-
-def test_one_matrix_per_instance_only_where_there_are_instances():
-    with pytest.raises(Invalid, match="invalid benefit matrix") as caught:
-        as_benefits([[[1, 2], [3, 4]]], 2)
-
-    assert "not one per instance" in caught.value.flaws[0].msg
-
-
-def test_a_thousand_flaws_are_told_by_the_first_twenty():
-    for value in ([[None] * 50] * 2, [[[None, 1], [2, 3]]] * 100):
-        with pytest.raises(Invalid) as caught:
-            as_benefits(value, 2, 100)
-
-        assert len(caught.value.flaws) == 20
+def test_tuples_are_lists_actions_are_counted_and_instances_refused_where_there_are_none():
+    assert as_benefits(((1, 2.5), (3, -4)), 2, 7).tolist() == [[1, 2.5], [3, -4]]
+    for value, more in (([[1, 2], [3, 4]], {"n_actions": 3}), ([[[1, 2], [3, 4]]], {})):
+        with pytest.raises(Invalid):
+            as_benefits(value, 2, **more)
 
 
 cells = st.one_of(st.floats(), st.integers(), st.none(), st.booleans(), st.text(max_size=2))
@@ -251,9 +198,6 @@ def test_whatever_is_sent_is_a_clean_matrix_or_an_error_with_a_place(value, n_cl
     try:
         B = as_benefits(value, n_classes, n_instances, n_actions)
     except Invalid:
-        with pytest.raises(Invalid) as caught:
-            as_benefits(value, n_classes, n_instances, n_actions)
-        assert caught.value.flaws
         return
 
     assert B.shape[-2] == n_classes

@@ -21,35 +21,25 @@ def problems(seed: int, count: int):
         yield p, B, int(decide(p[None], B).choice[0])
 
 
-def test_the_nearest_probabilities_are_those_of_all_supports():
-    for p, B, choice in problems(0, 150):
+def test_the_nearest_probabilities_are_those_of_all_supports_and_change_the_decision():
+    """Beyond the point the decision is another, before it is not."""
+    for p, B, choice in problems(0, 200):
         found = flips(p[None], B, np.array([choice]))
         distance, point = nearest_flip(p, B, choice)
+        q, to = found.point[0], found.to[0]
         if point is None:
-            assert found.to[0] == -1
-            assert np.isnan(found.point).all()
+            assert to == -1
+            assert np.isnan(q).all()
             continue
-        q = found.point[0]
         assert q.sum() == pytest.approx(1, abs=1e-12)
         assert q.min() >= 0
         assert np.linalg.norm(q - p) == pytest.approx(distance, abs=1e-9)
-
-
-def test_the_decision_changes_beyond_the_point_and_not_before():
-    for p, B, choice in problems(1, 150):
-        found = flips(p[None], B, np.array([choice]))
-        if found.to[0] == -1:
-            continue
-        q, to = found.point[0], found.to[0]
-        gain = lambda x: x @ (B[:, to] - B[:, choice])  # noqa: B023, E731
-        assert gain(q) == pytest.approx(0, abs=1e-9 * np.abs(B).max())
+        gains = B[:, to] - B[:, choice]
+        assert q @ gains == pytest.approx(0, abs=1e-9 * np.abs(B).max())
         if np.linalg.norm(q - p) > 1e-9:
             before = p + 0.999 * (q - p)
-            assert gain(before) < 0
             assert decide(before[None], B).choice[0] == choice
-        best = int((B[:, to] - B[:, choice]).argmax())
-        beyond = q + 1e-4 * (np.eye(len(p))[best] - q)
-        assert gain(beyond) > 0
+        assert (q + 1e-4 * (np.eye(len(p))[gains.argmax()] - q)) @ gains > 0
 
 
 def test_the_cell_that_changes_least_flips_the_decision():

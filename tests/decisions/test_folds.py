@@ -30,13 +30,6 @@ def test_classes_are_dealt_evenly(y, folds):
             assert np.ptp(np.bincount(fold[y == code], minlength=folds)) <= 1
 
 
-def test_the_seed_decides():
-    y = np.arange(100) % 3
-
-    assert (stratified_folds(y, 5, 1) == stratified_folds(y, 5, 1)).all()
-    assert (stratified_folds(y, 5, 1) != stratified_folds(y, 5, 2)).any()
-
-
 @given(
     st.integers(1, 4).flatmap(lambda L: st.lists(st.lists(st.integers(0, 1), min_size=L, max_size=L), min_size=1)),
     st.integers(2, 8),

@@ -70,12 +70,6 @@ def test_a_class_without_training_rows_cannot_occur_in_use():
     assert shift_priors(P, trained, np.array([1.0, 0.0, 0.0]))[0].tolist() == [[1.0, 0.0, 0.0]]
 
 
-def test_no_rows_stay_no_rows():
-    halves = np.array([0.5, 0.5])
-
-    assert shift_priors(np.empty((0, 2)), halves, halves)[0].shape == (0, 2)
-
-
 weights = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3).map(lambda w: np.array(w) / sum(w))
 
 

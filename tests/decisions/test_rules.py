@@ -1,13 +1,17 @@
-"""Which rules a matrix allows, and that each decides as it says."""
+"""Which rules a matrix allows, that each decides as it says, and the rules by the costs of rare classes."""
+
+from __future__ import annotations
 
 import numpy as np
 
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
-from app.decisions.rules import Rows, apply_rules, same_for_all
+from app.decisions.rules import Rows, apply_rules, beta_delta, hierarchical, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold
+from tests.reference import decisions as reference
 
 BINARY = np.array([[0.0, -1.0], [-10.0, 5.0]])
+WIDE = np.array([[0.0, 1.0, 2.0], [3.0, -1.0, 2.0]])
 
 
 def rows(n=200, K=2, seed=0):
@@ -17,16 +21,13 @@ def rows(n=200, K=2, seed=0):
     return Rows(P, P, y, stratified_folds(y, 5, 0))
 
 
-def names(B, **changes):
-    return [rule.rule for rule in apply_rules(rows(K=len(B), **changes), B)]
+def names(B):
+    return [rule.rule for rule in apply_rules(rows(K=len(B)), B)]
 
 
-def test_two_classes_have_thresholds():
+def test_two_classes_and_actions_have_thresholds():
     assert names(BINARY) == ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout"]
-
-
-def test_more_actions_than_classes_have_none():
-    assert names(np.array([[0.0, 1.0, 2.0], [3.0, -1.0, 2.0]])) == ["expected_benefit", "most_probable"]
+    assert names(WIDE) == ["expected_benefit", "most_probable"]
 
 
 def test_the_cut_of_each_fold_is_sought_on_the_others():
@@ -52,9 +53,8 @@ def test_one_row_of_a_class_is_too_few_for_a_cut():
 
 
 def test_the_likeliest_class_is_acted_on_with_its_best_action():
-    B = np.array([[0.0, 1.0, 2.0], [3.0, -1.0, 2.0]])
     given_rows = rows()
-    blind = apply_rules(given_rows, B)[1]
+    blind = apply_rules(given_rows, WIDE)[1]
 
     assert set(blind.choice[given_rows.P[:, 1] > 0.5]) == {0}
     assert set(blind.choice[given_rows.P[:, 1] < 0.5]) == {2}
@@ -75,8 +75,105 @@ def test_posteriors_and_scores_are_kept_apart():
 
 
 def test_one_action_for_all_is_the_best_column():
-    B = np.array([[0.0, 1.0, 2.0], [3.0, -1.0, 2.0]])
-
-    assert same_for_all(4, B, np.array([0.5, 0.5])).choice.tolist() == [2, 2, 2, 2]
-    assert same_for_all(1, B, np.array([0.0, 1.0])).figures == {"action": 0}
+    assert same_for_all(4, WIDE, np.array([0.5, 0.5])).choice.tolist() == [2, 2, 2, 2]
+    assert same_for_all(1, WIDE, np.array([0.0, 1.0])).figures == {"action": 0}
     assert same_for_all(1, np.zeros((2, 2)), np.array([0.5, 0.5])).choice.tolist() == [0]
+
+
+def problems(seed):
+    """1,000 times posteriors (100, K), K 2…8, a majority class, and C_DD > 0, C_HD, C_DH of very different sizes."""
+    rng = np.random.default_rng(seed)
+    for _ in range(1_000):
+        K = int(rng.integers(2, 9))
+        P = rng.dirichlet(np.full(K, rng.choice([0.3, 1.0, 5.0])), 100)
+        C_DD, C_HD, C_DH = 10.0 ** rng.uniform(-2, 2, 3)
+        yield P, int(rng.integers(K)), C_DD, C_HD * (rng.random() < 0.95), C_DH * (rng.random() < 0.95)
+
+
+def test_beta_delta_is_the_minimum_expected_cost():
+    """100,000 random posteriors and costs, against enumeration of the paper's loss and against the rule as printed."""
+    for P, majority, *costs in problems(1):
+        answer = beta_delta(P, majority, *costs)
+        cost = reference.expected_costs(P, majority, *costs)
+        chosen = np.take_along_axis(cost, answer.choice[:, None], axis=1)[:, 0]
+
+        np.testing.assert_allclose(chosen, cost.min(axis=1), rtol=1e-12, atol=1e-15)
+        second = np.partition(cost, 1, axis=1)[:, 1]
+        clear = second > cost.min(axis=1) * (1 + 1e-9) + 1e-9
+        assert (answer.choice == cost.argmin(axis=1))[clear].all()
+        assert (answer.choice == reference.printed_beta_delta(P, majority, *costs))[clear].all()
+        assert clear.mean() > 0.5 or 0 in costs
+
+
+def test_a_tie_goes_to_the_lowest_class_index():
+    P = np.array([[0.25, 0.5, 0.25]])
+
+    assert beta_delta(P, 1, 1, 1, 1).choice.tolist() == [1]
+    assert beta_delta(P, 1, 1, 1, 1.5).choice.tolist() == [0]  # all three classes cost .75
+    assert beta_delta(P[:, [1, 0, 2]], 0, 1, 1, 1.5).choice.tolist() == [0]
+
+
+def test_hierarchical_calls_a_tie_the_minority_and_its_likeliest_class():
+    """Posteriors that are shares of up to 30 rows and whole costs, also where p* or the posteriors are rounded."""
+    ties = 0
+    rng = np.random.default_rng(5)
+    for trial in range(5_000):
+        counts = rng.multinomial(rng.integers(1, 31), rng.dirichlet(np.ones(3)))
+        majority = int(rng.integers(3))
+        H, D = counts[majority], np.delete(counts, majority)
+        # every other time costs that make it a tie: C_DH P(D) = C_HD P(H)
+        C_HD, C_DH = (int(D.sum()), int(H)) if trial % 2 else rng.integers(1, 10, 2).tolist()
+        ties += C_DH * D.sum() == C_HD * H
+        expected = np.delete(np.arange(3), majority)[D.argmax()] if C_DH * D.sum() >= C_HD * H else majority
+        P = (counts / counts.sum())[None]
+
+        assert hierarchical(P, majority, C_HD, C_DH).choice.tolist() == [expected]
+        assert hierarchical(P, majority, C_HD / 10, C_DH / 10).choice.tolist() == [expected]
+
+    assert ties >= 2_500
+
+
+def test_without_c_dd_the_rule_is_hierarchical_and_says_so():
+    """All minority classes cost the same then: the likeliest is named, at the least expected cost."""
+    rng = np.random.default_rng(4)
+    P = rng.dirichlet(np.ones(4), 500)
+    answer = beta_delta(P, 2, 0, 1, 3)
+    cost = reference.expected_costs(P, 2, 0, 1, 3)
+
+    assert "C_DD is 0" in answer.warnings[0]
+    assert answer.choice.tolist() == hierarchical(P, 2, 1, 3).choice.tolist()
+    np.testing.assert_allclose(cost[np.arange(500), answer.choice], cost.min(axis=1), rtol=1e-12)
+
+
+def test_the_constants_are_the_papers():
+    P = np.array([[0.6, 0.3, 0.1]])
+
+    assert hierarchical(P, 0, C_HD=1, C_DH=4).figures == {"threshold": 0.2}
+    assert beta_delta(P, 0, 0, 1, 3).figures == {"beta": None, "delta": None, "threshold": 0.25}
+    assert beta_delta(P, 0, 1, 2, 10).figures == {"beta": 11.0, "delta": 9.0}
+    assert beta_delta(P, 0, 0, 0, 0).figures == {"beta": None, "delta": None}
+
+
+def test_free_errors_are_defined_and_warned_about():
+    P = np.array([[0.9, 0.06, 0.04], [1.0, 0.0, 0.0], [0.0, 0.4, 0.6]])
+
+    for costs, threshold, choice, warned in (
+        ((0, 0), None, [1, 1, 2], "p* is undefined"),
+        ((0, 1), 0.0, [1, 1, 2], "C_HD is 0"),
+        ((1, 0), 1.0, [0, 0, 2], "C_DH is 0"),
+    ):
+        answer = hierarchical(P, 0, *costs)
+        assert (answer.figures["threshold"], answer.choice.tolist()) == (threshold, choice)
+        assert warned in answer.warnings[0]
+
+    nothing_costs = beta_delta(P, 0, 0, 0, 0)
+    assert (nothing_costs.choice.tolist(), len(nothing_costs.warnings)) == ([1, 1, 2], 2)
+    majority_is_free = beta_delta(P, 0, 1, 1, 0)
+    assert majority_is_free.choice.tolist() == [0, 0, 0]
+    assert "C_DH is 0" in majority_is_free.warnings[0]
+
+
+def test_a_vanishing_c_dd_overflows_beta_but_not_the_decision():
+    answer = beta_delta(np.array([[0.5, 0.3, 0.2]]), 0, 1e-300, 1e100, 1.1e100)
+
+    assert (answer.figures, answer.choice.tolist()) == ({"beta": None, "delta": None}, [1])

@@ -1,4 +1,4 @@
-"""The Bayesian bootstrap row by row, and the percentile bootstrap that preceded it."""
+"""The Bayesian bootstrap row by row."""
 
 import numpy as np
 
@@ -25,22 +25,3 @@ def resampled_means(values, weights, strata, *, resamples, seed, possible=None):
             sums += w.sum() * np.array(means)
         drawn.append(sums / weights.sum())
     return np.array(drawn).transpose(1, 0, 2)
-
-
-def percentile_intervals(values, weights, strata, *, resamples=2000, seed=0):
-    """95 % intervals of means and of distances from the best mean, (c, 2) each: percentiles of multinomial resamples,
-    which ignore values that did not occur and the choice of the best.
-    """
-    rng = np.random.default_rng(seed)
-    codes = np.zeros(len(values), dtype=int) if strata is None else strata
-    kinds, counts = np.unique(np.column_stack((codes, weights, values)), axis=0, return_counts=True)
-    sums = np.zeros((resamples, values.shape[1] + 1))
-    for code in np.unique(codes):
-        inside = kinds[:, 0] == code
-        found, own = counts[inside], kinds[inside, 1:]
-        weighed = own[:, [0]] * np.column_stack((own[:, 1:], np.ones(len(own))))
-        sums += rng.multinomial(found.sum(), found / found.sum(), resamples) @ weighed
-    drawn = sums[:, :-1] / sums[:, -1:]
-    best = np.average(values, axis=0, weights=weights).argmax()
-    tails = 2.5, 97.5
-    return np.percentile(drawn, tails, axis=0).T, np.percentile(drawn[:, [best]] - drawn, tails, axis=0).T
