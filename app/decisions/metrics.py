@@ -35,10 +35,7 @@ def holdout_metrics(
     found: dict[str, Any] = {
         "rows": n,
         "accuracy": float((chosen == codes).mean()),
-        "log_loss": float(-np.log(np.maximum(P[np.arange(n), codes], _SUREST)).mean()),
-        "brier": _brier(P, codes),
-        "expected_calibration_error": _calibration_error(P, codes, chosen),
-        "auc": _auc(P, codes),
+        **_of_probabilities(P, codes),
         "per_class": {str(label): _of_class(k, codes, chosen) for k, label in enumerate(classes)},
     }
     if B is not None:
@@ -66,13 +63,22 @@ def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     }
 
 
+def _of_probabilities(P: np.ndarray, codes: np.ndarray) -> dict[str, float | None]:
+    return {
+        "log_loss": float(-np.log(np.maximum(P[np.arange(len(P)), codes], _SUREST)).mean()),
+        "brier": _brier(P, codes),
+        "expected_calibration_error": _calibration_error(P, codes),
+        "auc": _auc(P, codes),
+    }
+
+
 def _brier(P: np.ndarray, codes: np.ndarray) -> float:
     errors = (P - np.eye(P.shape[1])[codes]) ** 2
     return float(errors[:, 1].mean() if P.shape[1] == 2 else errors.sum(axis=1).mean())
 
 
-def _calibration_error(P: np.ndarray, codes: np.ndarray, chosen: np.ndarray) -> float:
-    said, happened = (P[:, 1], codes == 1) if P.shape[1] == 2 else (P.max(axis=1), chosen == codes)
+def _calibration_error(P: np.ndarray, codes: np.ndarray) -> float:
+    said, happened = (P[:, 1], codes == 1) if P.shape[1] == 2 else (P.max(axis=1), P.argmax(axis=1) == codes)
     bins = np.minimum((said * _BINS).astype(np.intp), _BINS - 1)
     return float(np.abs(np.bincount(bins, said - happened, minlength=_BINS)).sum() / len(P))
 
@@ -112,9 +118,6 @@ def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
     }
 
 
-_OF_LABEL = ("log_loss", "brier", "expected_calibration_error", "auc")
-
-
 def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> dict[str, Any]:
     """Metrics of probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0; ready for JSON.
 
@@ -131,13 +134,15 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
     """
     truth, chosen = Y.astype(bool), P > 0.5
     right = truth & chosen
-    own = [_probability_figures(P[:, j], truth[:, j]) for j in range(P.shape[1])]
+    own = [
+        _of_probabilities(np.column_stack((1.0 - p, p)), y.astype(np.intp)) for p, y in zip(P.T, truth.T, strict=True)
+    ]
     each = _f1(right.sum(axis=0), truth.sum(axis=0), chosen.sum(axis=0))
     f1 = [float(value) if applies else None for value, applies in zip(each, truth.sum(axis=0), strict=True)]
     return {
         "rows": len(P),
         "labels_per_row": float(truth.sum(axis=1).mean()),
-        **{name: _mean([figures[name] for figures in own]) for name in _OF_LABEL},
+        **{name: _mean([figures[name] for figures in own]) for name in own[0]},
         "subset_accuracy": float((truth == chosen).all(axis=1).mean()),
         "hamming_loss": float((truth != chosen).mean()),
         "micro_f1": float(_f1(right.sum(), truth.sum(), chosen.sum())),
@@ -154,11 +159,6 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
             for j, label in enumerate(labels)
         },
     }
-
-
-def _probability_figures(p: np.ndarray, applies: np.ndarray) -> dict[str, Any]:
-    found = holdout_metrics(np.column_stack((1.0 - p, p)), applies.astype(np.intp), (0, 1))
-    return {name: found[name] for name in _OF_LABEL}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -89,8 +89,8 @@ class Resampled(NamedTuple):
 
 def rank(
     values: np.ndarray,
-    weights: np.ndarray | None = None,
-    strata: np.ndarray | None = None,
+    weights: np.ndarray,
+    strata: np.ndarray,
     *,
     possible: Possible | None = None,
     resamples: int = RESAMPLES,
@@ -102,7 +102,6 @@ def rank(
     percentiles, and contain the observed value. They do not include the variation of training rows. The lower limits
     of differences hold for whichever contender could have been chosen as the best, see `_tails`.
     """
-    weights, strata = _filled(values, weights, strata)
     counted = weights > 0
     if not counted.all():
         values, weights, strata = values[counted], weights[counted], strata[counted]
@@ -115,7 +114,7 @@ def rank(
         np.column_stack((values[first], values[first][:, [best]] - values[first])),
         weights[first],
         strata[first],
-        counts=counts,
+        counts,
         possible=None if possible is None else possible.with_distances(best),
         resamples=resamples,
         seed=seed,
@@ -149,10 +148,10 @@ def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Rankin
 
 def bootstrap_means(
     values: np.ndarray,
-    weights: np.ndarray | None = None,
-    strata: np.ndarray | None = None,
+    weights: np.ndarray,
+    strata: np.ndarray,
+    counts: np.ndarray,
     *,
-    counts: np.ndarray | None = None,
     possible: Possible | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -160,12 +159,10 @@ def bootstrap_means(
     """Weighted means of values (n, c) in Bayesian resamples of their rows.
 
     `weights` (n,) are positive. `strata` (n,) codes: each stratum keeps its weight, for shares that are known and not
-    estimated. `counts` (n,): row i stands for so many equal rows. With `possible`, half rows are added to each stratum,
-    whose code is its class, or without strata to all rows together; a class of known share without rows varies over all
-    its possible values. Deterministic in `seed`. O(resamples n c), memory O(resamples c + n).
+    estimated; else all are 0. `counts` (n,): row i stands for so many equal rows. With `possible`, half rows are added
+    to each stratum, whose code is its class where shares are known; such a class without rows varies over all its
+    possible values. Deterministic in `seed`. O(resamples n c), memory O(resamples c + n).
     """
-    weights, strata = _filled(values, weights, strata)
-    counts = np.ones(len(values)) if counts is None else counts
     rng = np.random.default_rng(seed)
     mass = np.bincount(strata, weights * counts)
     if possible is not None and possible.shares is not None:
@@ -229,15 +226,6 @@ def _tails(drawn: np.ndarray, best: int) -> np.ndarray:
     return tails
 
 
-def _filled(values: np.ndarray, weights: np.ndarray | None, strata: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and strata, by default 1 and 0."""
-    n = len(values)
-    return (
-        np.ones(n) if weights is None else weights,
-        np.zeros(n, dtype=np.intp) if strata is None else strata,
-    )
-
-
 def _kinds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first of each set of equal rows in a table (n, c), and the size of each set."""
     codes, size = np.zeros(len(table), dtype=np.int64), 1
@@ -297,7 +285,7 @@ def contest(choices: np.ndarray, judged: Judged, *, fixed: Sequence[int] = ()) -
     bootstrap.
     """
     values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
-    strata = judged.y if judged.known else None
+    strata = judged.y if judged.known else np.zeros_like(judged.y)
     ranking = rank(values, judged.weights, strata, possible=_possible(choices, judged, fixed))
     if not ranking.significant or ranking.runner_up is None:
         return ranking

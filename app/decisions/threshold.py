@@ -11,8 +11,6 @@ import numpy as np
 from app.errors import Invalid
 
 _TIE = 16 * float(np.finfo(np.float64).eps)  # relative; sums of four nonnegative products differ by rounding below it
-
-
 _JUST_ABOVE_0 = math.nextafter(0.0, 1.0)
 _JUST_BELOW_1 = math.nextafter(1.0, 0.0)
 _JUST_ABOVE_1 = math.nextafter(1.0, 2.0)

@@ -12,6 +12,21 @@ B = np.array([[0.0, -1.0], [-10.0, 5.0]])
 CLASSES = ["healthy", "ill"]
 
 
+def filled(values, weights=None, strata=None):
+    """All rows of one weight and stratum where not told otherwise."""
+    ones = np.ones(len(values))
+    return values, ones if weights is None else weights, np.zeros_like(ones, dtype=int) if strata is None else strata
+
+
+def means(*rows, counts=None, **options):
+    values, weights, strata = filled(*rows)
+    return bootstrap_means(values, weights, strata, np.ones(len(values)) if counts is None else counts, **options)
+
+
+def ranked(*rows, **options):
+    return rank(*filled(*rows), **options)
+
+
 def few_outcomes(n=400, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)
@@ -29,7 +44,7 @@ def test_it_resamples_as_the_loop_does(weighted, stratified):
     low, high = np.array([[-300.0, -40.0]]).repeat(3, axis=0), np.array([[5.0, 200.0]]).repeat(3, axis=0)
     shares = np.bincount(y, weights) if stratified else None
 
-    fast = bootstrap_means(values, weights, strata, possible=Possible(low, high, shares), resamples=6000)
+    fast = means(values, weights, strata, possible=Possible(low, high, shares), resamples=6000)
     slow = resampled_means(values, weights, strata, possible=list(zip(low, high, strict=True)), resamples=6000, seed=1)
 
     for mine, theirs in zip(fast, slow, strict=True):
@@ -41,8 +56,8 @@ def test_it_resamples_as_the_loop_does(weighted, stratified):
 def test_equal_rows_may_be_counted():
     values, y = few_outcomes()
     kinds, counts = np.unique(np.column_stack((y, values)), axis=0, return_counts=True)
-    one_by_one = bootstrap_means(values, None, y, resamples=6000).means
-    counted = bootstrap_means(kinds[:, 1:], None, kinds[:, 0].astype(int), counts=counts, resamples=6000).means
+    one_by_one = means(values, None, y, resamples=6000).means
+    counted = means(kinds[:, 1:], None, kinds[:, 0].astype(int), counts=counts, resamples=6000).means
 
     np.testing.assert_allclose(counted.mean(axis=0), one_by_one.mean(axis=0), atol=0.01)
     np.testing.assert_allclose(np.cov(counted.T), np.cov(one_by_one.T), rtol=0.1, atol=1e-4)
@@ -53,7 +68,7 @@ def test_the_interval_of_a_proportion_is_that_of_jeffreys(lost):
     """Also where no row or every row is a loss, where resamples of the rows have no variation."""
     values = -(np.arange(40) < lost).astype(float)[:, None]
     possible = Possible(np.array([[-1.0]]), np.array([[0.0]]))
-    low, high = rank(values, possible=possible, resamples=20_000).standings[0].interval
+    low, high = ranked(values, possible=possible, resamples=20_000).standings[0].interval
 
     want = -beta.ppf([0.975, 0.025], lost + 0.5, 40 - lost + 0.5)
     assert low == pytest.approx(-1 if lost == 40 else want[0], abs=0.01)
@@ -74,7 +89,7 @@ def test_properties_of_intervals_with_possible_values(known, seed):
 
     def intervals(reach, scale=1.0):
         possible = Possible(np.full((3, 3), -reach * scale), np.full((3, 3), reach * scale), shares)
-        return rank(scale * values, weights, y if known else None, possible=possible).standings
+        return ranked(scale * values, weights, y if known else None, possible=possible).standings
 
     for near, far, twice in zip(intervals(3.0), intervals(50.0), intervals(3.0, 2.0), strict=True):
         assert -3 <= near.interval[0] <= near.mean <= near.interval[1] <= 3
@@ -86,7 +101,7 @@ def test_properties_of_intervals_with_possible_values(known, seed):
 
 def test_a_class_without_rows_varies_over_all_its_possible_values():
     possible = Possible(np.array([[0.0], [-10.0]]), np.array([[1.0], [5.0]]), np.array([0.9, 0.1]))
-    low, high = rank(np.ones((50, 1)), None, np.zeros(50, dtype=int), possible=possible).standings[0].interval
+    low, high = ranked(np.ones((50, 1)), None, np.zeros(50, dtype=int), possible=possible).standings[0].interval
 
     assert 0.8 - 1 < low < 0.9 - 1
     assert high == pytest.approx(0.9 + 0.5)
@@ -99,9 +114,9 @@ def test_the_lead_of_a_contender_that_was_chosen_among_equals_is_corrected():
     failed = plain = 0
     for seed in range(200):
         values = np.random.default_rng(seed).integers(0, 2, (300, 8)).astype(float)
-        ranking = rank(values, resamples=400)
+        ranking = ranked(values, resamples=400)
         behind = [standing.behind_interval[0] for standing in ranking.standings]
-        lead = bootstrap_means(values, resamples=400).means
+        lead = means(values, resamples=400).means
         plain += np.quantile(lead[:, ranking.best] - lead[:, 0], 0.025) > 0
         failed += behind[0] > 0
 
@@ -120,7 +135,7 @@ def test_the_lead_of_a_contender_that_was_chosen_among_equals_is_corrected():
 )
 def test_who_leads_who_earns_the_same_and_who_is_next(values, found):
     """Who earned the same on every row is no runner-up; of equal means the first leads."""
-    ranking = rank(np.array(values, dtype=float))
+    ranking = ranked(np.array(values, dtype=float))
 
     assert (ranking.best, ranking.same, ranking.runner_up, ranking.differing) == found
     assert not ranking.significant
@@ -131,9 +146,9 @@ def test_a_lead_on_few_rows_is_not_called_more_than_noise():
     """Saving a little on 29 rows says nothing about the large loss that one row in twenty may hide; 30 are enough."""
     values = np.zeros((1000, 2))
     values[:29, 1] = 1.0
-    few = rank(values)
+    few = ranked(values)
     values[29, 1] = 1.0
-    enough = rank(values)
+    enough = ranked(values)
 
     assert few.standings[0].behind_interval[0] > 0
     assert (few.differing, few.significant) == (29, False)
@@ -143,7 +158,7 @@ def test_a_lead_on_few_rows_is_not_called_more_than_noise():
 def test_resamples_in_several_goes_are_as_many_and_as_varied():
     """Where every row is of its own kind, not all counts fit in one go."""
     values = np.random.default_rng(0).normal(size=(3000, 1))
-    drawn = bootstrap_means(values, resamples=1500).means
+    drawn = means(values, resamples=1500).means
 
     assert drawn.shape == (1500, 1)
     assert len(np.unique(drawn)) == 1500
@@ -154,12 +169,12 @@ def test_rows_without_weight_are_none():
     """They make nobody different, and count for nothing in resamples."""
     values = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 1.0], [5.0, 9.0, 7.0]])
     y = np.array([0, 0, 1])
-    without = rank(values[:2], np.ones(2), y[:2])
+    without = ranked(values[:2], np.ones(2), y[:2])
 
-    assert rank(values, np.array([1.0, 1.0, 0.0]), y) == without
-    assert rank(np.array([[2.0, 1.0]])).standings[0].interval == (2, 2)
+    assert ranked(values, np.array([1.0, 1.0, 0.0]), y) == without
+    assert ranked(np.array([[2.0, 1.0]])).standings[0].interval == (2, 2)
     with pytest.raises(Invalid):
-        rank(values, np.zeros(3), y)
+        ranked(values, np.zeros(3), y)
 
 
 def judged(healthy, ill, **changes):
