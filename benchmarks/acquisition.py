@@ -218,10 +218,6 @@ class Journeys(NamedTuple):
     P: np.ndarray
     paid: np.ndarray
 
-    def at(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = np.arange(len(ends))
-        return self.P[rows, ends], self.paid[rows, ends]
-
 
 def boosted(X: np.ndarray, y: np.ndarray, prices: Prices, trade_off: float) -> Any:
     import lightgbm  # noqa: PLC0415 - a rival that this project does not need
@@ -295,7 +291,8 @@ class Stops:
     def ends(self, run: Journeys) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities (n, K) where each row ends, and what it has paid."""
         stops = [~self.goes_on(s, at_stake(run.P[:, s], self.B)) for s in range(len(self.lines))]
-        return run.at(np.stack([*stops, np.ones(len(run.P), dtype=bool)], axis=1).argmax(axis=1))
+        rows, ends = np.arange(len(run.P)), np.stack([*stops, np.ones(len(run.P), dtype=bool)], axis=1).argmax(axis=1)
+        return run.P[rows, ends], run.paid[rows, ends]
 
 
 def lightgbm_runs(table: Table, trade_offs: tuple[float, ...]) -> list[list[tuple[Journeys, np.ndarray]]]:

@@ -114,29 +114,23 @@ def hierarchical_benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
     return model.predict(fold.rows)
 
 
-def hcsklr(fold: Fold, B: np.ndarray) -> np.ndarray:
-    return beta_delta(fold.probabilities("kernel"), fold.majority, *fold.costs(B)).choice
-
-
-def hierarchical_rule(fold: Fold, B: np.ndarray) -> np.ndarray:
-    return hierarchical(fold.probabilities("staged"), fold.majority, *fold.costs(B)[1:]).choice
-
-
-def one_model_hierarchical(fold: Fold, B: np.ndarray) -> np.ndarray:
-    return hierarchical(fold.probabilities("kernel"), fold.majority, *fold.costs(B)[1:]).choice
+def hierarchical_rule(fold: Fold, model: str, B: np.ndarray) -> np.ndarray:
+    return hierarchical(fold.probabilities(model), fold.majority, *fold.costs(B)[1:]).choice
 
 
 METHODS: dict[str, Callable[[Fold, np.ndarray], np.ndarray]] = {
     "cost-blind LR": lambda fold, _B: fold.probabilities("plain").argmax(axis=1),
     "benefit LR": benefit_lr,
     "cost naive Bayes": lambda fold, B: decide(fold.probabilities("bayes"), B).choice,
-    "HCSKLR, beta/Delta": hcsklr,
-    "hierarchical": hierarchical_rule,
+    "HCSKLR, beta/Delta": lambda fold, B: (
+        beta_delta(fold.probabilities("kernel"), fold.majority, *fold.costs(B)).choice
+    ),
+    "hierarchical": lambda fold, B: hierarchical_rule(fold, "staged", B),
     "hierarchical, benefit LR": hierarchical_benefit_lr,
     "`logistic`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("calibrated"), B).choice,
     "`gradient_boosting`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("boosted"), B).choice,
     "+ `cost_naive_bayes`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("careful"), B).choice,
-    "+ `kernel_logistic`, `hierarchical`": one_model_hierarchical,
+    "+ `kernel_logistic`, `hierarchical`": lambda fold, B: hierarchical_rule(fold, "kernel", B),
     "+ `kernel_logistic`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("kernel"), B).choice,
     "+ `gradient_boosting`, `most_probable`": lambda fold, _B: fold.probabilities("boosted").argmax(axis=1),
     "+ one action for all": lambda fold, B: np.full(len(fold.rows), int((fold.shares @ B).argmax())),

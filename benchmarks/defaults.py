@@ -126,16 +126,8 @@ def calibrated(task: Task, model: Any, method: str = "sigmoid") -> Any:
     return whole.fit(task.X, task.y)
 
 
-def sklearn_logistic(task: Task) -> Any:
-    return prepared(task, LogisticRegression(max_iter=1000)).fit(task.X, task.y)
-
-
-def sklearn_forest(task: Task) -> Any:
-    return calibrated(task, prepared(task, RandomForestClassifier(random_state=task.seed)))
-
-
-def sklearn_forest_isotonic(task: Task) -> Any:
-    return calibrated(task, prepared(task, RandomForestClassifier(random_state=task.seed)), "isotonic")
+def forest(task: Task) -> Any:
+    return prepared(task, RandomForestClassifier(random_state=task.seed))
 
 
 def sklearn_boosting(task: Task) -> Any:
@@ -150,9 +142,9 @@ def lightgbm_isotonic(task: Task) -> Any:
 
 
 RIVALS: dict[str, Callable[[Task], Any]] = {
-    "sklearn logistic": sklearn_logistic,
-    "sklearn forest": sklearn_forest,
-    "sklearn forest isotonic": sklearn_forest_isotonic,
+    "sklearn logistic": lambda task: prepared(task, LogisticRegression(max_iter=1000)).fit(task.X, task.y),
+    "sklearn forest": lambda task: calibrated(task, forest(task)),
+    "sklearn forest isotonic": lambda task: calibrated(task, forest(task), "isotonic"),
     "random_forest leaf 1": ours("random_forest", min_samples_leaf=1),
     "random_forest 500": ours("random_forest", n_estimators=500),
     "sklearn boosting": sklearn_boosting,
