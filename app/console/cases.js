@@ -57,7 +57,7 @@ export function valueOf(input) {
 function one(ref, found, body, stated, changed) {
   /** @type {[any, HTMLInputElement | HTMLSelectElement][]} */
   const inputs = found.features.map((/** @type {any} */ feature) => [feature, inputOf(feature)]);
-  const result = h("div", { "aria-live": "polite" });
+  const result = h("div", { "aria-live": "polite", tabindex: -1 });
   const decide = () => {
     const ids = [newId()];
     void within(result, async () => {
@@ -69,7 +69,7 @@ function one(ref, found, body, stated, changed) {
       // the reference itself, whose challengers decide, too; by names, as it may mean another version by now
       if (json.benefits) Object.assign(json, { model: ref, ids, explain: true }, json.actions && worded(json, found.classes));
       return explained(await get("predict", { json }), found, words, missing);
-    });
+    }).then(() => { result.focus(); result.scrollIntoView({ block: "nearest" }); });
   };
   const clear = () => cleared(result);
   changed.addEventListener("change", clear);

@@ -12,8 +12,8 @@ const KINDS = ["train", "compare", "calibrate", "replay"];
 const NEWEST = 200; // jobs that are listed
 
 /** @param {string[]} parts @param {AbortSignal} signal */
-export async function view([first, second], signal) {
-  if (first === "new") return ordering(second);
+export async function view([first, second, third], signal) {
+  if (first === "new") return ordering(second, third);
   return first && KINDS.includes(first) && second ? watched(first, second, signal) : all();
 }
 
@@ -34,8 +34,8 @@ function what(job) {
   return [job.kind, job.requested?.model, learner].filter(Boolean).join(" ");
 }
 
-/** Forms to train on a data set or to compare learners on it. @param {string} [chosen] */
-async function ordering(chosen) {
+/** Forms to train on a data set or to compare learners on it. @param {string} [chosen] @param {string} [learner] its kind */
+async function ordering(chosen, learner) {
   const [sets, kinds] = await Promise.all([list("datasets", "datasets"), learnerKinds()]);
   if (!sets.length) return h("div", null, h("h1", null, "Train or compare"),
     h("p", null, "Upload a table first: ", h("a", { href: "#/data" }, "Data")));
@@ -44,7 +44,7 @@ async function ordering(chosen) {
   const redraw = () => {
     const found = sets.find((one) => one.id === data.value) ?? sets[0];
     const stakes = new Stakes(found);
-    put(place, h("div", { class: "columns" }, training(found, kinds, stakes), comparing(found, kinds, stakes)), stakes.draw());
+    put(place, stakes.draw(), h("div", { class: "columns" }, training(found, kinds, stakes, learner), comparing(found, kinds, stakes)));
   };
   redraw();
   return h("div", null, h("h1", null, "Train or compare"), field("Data set", data), place);
@@ -86,9 +86,9 @@ class Stakes {
   }
 }
 
-/** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes */
-function training(found, kinds, stakes) {
-  const learner = new LearnerForm(kinds);
+/** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes @param {string} [kind] */
+function training(found, kinds, stakes, kind) {
+  const learner = new LearnerForm(kinds, kind);
   const name = h("input", { required: true, pattern: NAME, value: suggested(found.name ?? "model") });
   const holdout = numberInput({ min: 0, max: 0.9, value: "0.25", needed: true });
   const seed = numberInput({ min: 0, step: 1, value: "0", needed: true });
@@ -189,9 +189,11 @@ function trained({ model, metrics }) {
 
 /** @param {any} job */
 function compared(job) {
+  const { requested, result } = job;
   const place = h("div", null);
   void within(place, () => chart("Benefit of each learner and rule", path("compare", job.id)));
-  return card("Comparison", place);
+  const best = result.best.learner?.split("(")[0]; // none where one action for all is best
+  return card("Comparison", place, best ? h("p", null, h("a", { href: link("jobs", "new", requested.dataset, best) }, `Train ${best}`)) : null);
 }
 
 /** @typedef {{title: string, description: string, properties: Record<string, any>}} Kind */

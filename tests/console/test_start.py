@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 
 from tests.console.conftest import ADMIN_KEY
 from tests.console.tab import Tab
@@ -46,3 +47,24 @@ def test_a_file_is_shown_before_it_is_uploaded_and_read_as_chosen(tab, tmp_path)
     page.click("summary:text-is('Columns')")
     read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
     assert [one.split() for one in read.all_inner_texts()] == [["age", "numeric"], ["zone", "categorical"]]
+
+
+def test_the_answer_has_the_focus_and_a_sentence(tab):
+    page = tab.open("cases/triage:1")
+    page.fill("form input[inputmode=decimal] >> nth=0", "61")
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector(".decision")
+    page.wait_for_function("document.activeElement.querySelector('.decision') !== null")
+    assert re.search(r" expected; .* would earn .* less", page.inner_text(".decision + p"))
+
+
+def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
+    lines = [f"{i},{'xy'[i > 30]}" for i in range(60)]
+    made = site.client.post("/datasets", data={"label": "y"}, files={"file": "\n".join(["a,y", *lines])}).json()["id"]
+    page = tab.open(f"jobs/new/{made}")
+    for kind in ("random_forest", "gradient_boosting"):
+        page.uncheck(f"label:has-text('{kind}') input")
+    page.click("button:text-is('Compare')")
+    page.click("text=Train logistic", timeout=60_000)
+    page.wait_for_selector("h2:text-is('Train a model')")
+    assert page.input_value("label:text-is('Learner') + select") == "logistic"
