@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -14,8 +13,6 @@ from app import __version__
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code, 0 on success."""
     chosen = _parser().parse_args(arguments)
-    if chosen.command == "serve":
-        gc.disable()  # until it has started: what is imported stays, and searching it takes a tenth of the time
     # The one that runs: a worker needs no HTTP server.
     code: int = import_module(f"app.commands.{chosen.command}").run(chosen)
     return code

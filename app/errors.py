@@ -171,11 +171,7 @@ class KeyMissing(PayoffError, status=401):
 
 
 class Forbidden(PayoffError, status=403):
-    """The API key does not allow this"""
-
-
-class Refused(Forbidden, status=403):
-    """Without API keys this is not allowed from elsewhere"""
+    """Not allowed"""
 
 
 class TooSlow(PayoffError, status=408):

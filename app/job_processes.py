@@ -48,7 +48,7 @@ _log = structlog.get_logger("payoff")
 def make_worker(settings: Settings, ports: Ports) -> Worker:
     """A worker that runs jobs in processes of their own."""
     check_installed(settings.dask)
-    Poller("upkeep", partial(keep_up, settings), _UPKEEP_SECONDS).start()
+    Poller("upkeep", partial(keep_up, settings, ports), _UPKEEP_SECONDS).start()
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
     )
@@ -78,9 +78,8 @@ def run_job(settings: Settings, job: Job) -> None:
         ports.database.close()
 
 
-def keep_up(settings: Settings) -> None:
+def keep_up(settings: Settings, ports: Ports) -> None:
     """What a worker does every hour; a part that fails holds up no other."""
-    ports = open_ports(settings)
     days = settings.keep_decisions_days
     parts: dict[str, Callable[[], object]] = {
         "expired jobs": partial(_expire_jobs, ports, settings.keep_jobs_days),
@@ -92,14 +91,11 @@ def keep_up(settings: Settings) -> None:
             ports.archive, None if days is None else days * DAY, seals=settings.shares_decisions
         ),
     }
-    try:
-        for what, part in parts.items():
-            try:
-                part()
-            except (PayoffError, SQLAlchemyError, OSError) as error:
-                _log.warning("not kept up", what=what, why=type(error).__name__)
-    finally:
-        ports.database.close()
+    for what, part in parts.items():
+        try:
+            part()
+        except (PayoffError, SQLAlchemyError, OSError) as error:
+            _log.warning("not kept up", what=what, why=type(error).__name__)
 
 
 def _expire_jobs(ports: Ports, days: float | None) -> None:

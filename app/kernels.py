@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from time import monotonic
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,6 @@ from app.acquisition.nodes import flatten
 from app.acquisition.session import Prices
 from app.acquisition.tree_grower import PathCosts
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
-from app.arrays import F64
 from app.decisions.resources import assign
 from app.decisions.tree_contributions import Trees, tree_contributions
 from app.retrieval.losses import LOSSES, Loss, Terms
@@ -35,18 +36,14 @@ def _sets() -> None:
     for name in LOSSES:
         select(few, Terms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
     select(np.linspace(0.0, 1.0, 5000), Terms(Loss("f_beta")))  # many enough for a radix sort
+    select(few[:DP_LIMIT], Terms(Loss("f_beta")))
+    select_many(few, np.array([0, 20, 40]), Terms(Loss("f_beta")), threads=1)
+    select_sampled([(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), Terms(Loss("jaccard")))
 
 
 def _means() -> None:
     for name in MEANS:
         select(np.full(5200, 0.5), Terms(Loss(name)))  # variance enough for Gauss rules on both sides
-
-
-def _small_sets() -> None:
-    few = np.linspace(0.9, 0.1, 40)
-    select(few[:DP_LIMIT], Terms(Loss("f_beta")))
-    select_many(few, np.array([0, 20, 40]), Terms(Loss("f_beta")), threads=1)
-    select_sampled([(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), Terms(Loss("jaccard")))
 
 
 def _forests() -> None:
@@ -61,19 +58,13 @@ def _forests() -> None:
 
 
 def _chains() -> None:
+    both_first: Any = SimpleNamespace(scores=lambda X: np.repeat(X[:, :1], 2, axis=1))
     trees, _ = grow(np.ascontiguousarray(_X.T, dtype=np.float32), _Y, np.ones(4), 2, Rule(1), [0])
     trees.shares(_X.astype(np.float32), np.ones(4, dtype=np.int32))
     out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])
-    tree, prices = TreeOfClassifiers(out, out, zero, needs, _FirstColumn(), zero, 2), Prices.unit(2)
+    tree, prices = TreeOfClassifiers(out, out, zero, needs, both_first, zero, 2), Prices.unit(2)
     tree.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
     tree.travel(_X, prices)
-
-
-class _FirstColumn:
-    """Two scores, both the first feature."""
-
-    def scores(self, X: F64) -> F64:
-        return np.repeat(X[:, :1], 2, axis=1)
 
 
 def _decisions() -> None:
@@ -86,10 +77,9 @@ def _decisions() -> None:
 
 CALLS: dict[str, Callable[[], None]] = {  # the longest first
     "forests": _forests,
-    "means over sets": _means,
-    "small sets": _small_sets,
-    "chains": _chains,
     "sets": _sets,
+    "means over sets": _means,
+    "chains": _chains,
     "limits and explanations": _decisions,
 }
 

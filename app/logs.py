@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -44,18 +43,9 @@ def configure(level: str) -> None:
     )
     logging.basicConfig(handlers=[handler], level=grade, force=True)
     logging.captureWarnings(capture=True)
-    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # logs its own parts at each start
-    threading.excepthook = _log_thread_error
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = name != "uvicorn.access"  # the service writes a line for each request
-
-
-def _log_thread_error(ended: threading.ExceptHookArgs) -> None:
-    """Write a log line instead of a traceback where a thread ends with an error."""
-    if ended.exc_value is not None and ended.exc_type is not SystemExit:
-        name = ended.thread.name if ended.thread else "?"
-        structlog.get_logger("payoff").error("unexpected error in a thread", thread=name, exc_info=ended.exc_value)
 
 
 class RequestLines:

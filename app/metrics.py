@@ -37,7 +37,6 @@ _without_creation_times()  # they would double the number of series
 _log = structlog.get_logger("payoff")
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
-_MAX_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
 
 
 class RequestMetrics:
@@ -48,20 +47,16 @@ class RequestMetrics:
         labels = ("method", "route", "status")
         times = Histogram("payoff_request_seconds", took, labels, buckets=_REQUEST_BUCKETS, registry=registry)
         self._timed = cache(times.labels)  # which would take 3 µs for each request
-        self._decisions = Counter(
+        decisions = Counter(
             "payoff_decisions", "Instances that /predict decided", ("model", "version"), registry=registry
         )
-        self._decided = cache(self._counter_of)
+        self._counted = cache(decisions.labels)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         self._timed(method, route, status).observe(seconds)
 
     def decided(self, name: str, version: int, instances: int) -> None:
-        self._decided(name, version).inc(instances)
-
-    def _counter_of(self, name: str, version: int) -> Counter:
-        few = self._decided.cache_info().currsize < _MAX_MODELS
-        return self._decisions.labels(*((name, version) if few else ("other", "")))
+        self._counted(name, version).inc(instances)
 
 
 class JobMetrics:

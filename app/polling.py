@@ -10,9 +10,8 @@ from time import monotonic
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
-from app.errors import PayoffError
+from app.errors import Unavailable
 
 _SECONDS = 0.5  # half of the second within which every process sees a change
 _LATE_SECONDS = 10.0  # after the last look; a look at a database that hangs ends sooner
@@ -78,7 +77,6 @@ class Changes:
         self._reading = reading
         self._followers: tuple[Follower, ...] = ()
         self._poller = Poller("changes", self._look)
-        self._away = False
         self._looked = monotonic()
 
     @property
@@ -112,12 +110,9 @@ class Changes:
         try:
             with self._reading() as connection:
                 found = [ask(connection) for ask, _ in followers]
-        except (SQLAlchemyError, PayoffError, OSError) as error:
-            if not self._away:
-                log.warning("changes of keys and models cannot be read, the last view of them stays: %s", error)
-            self._away = True
+        except Unavailable:  # the database logs it; what was known before it stays
+            pass
         else:
-            self._away = False
             for (_, tell), answer in zip(followers, found, strict=True):
                 try:
                     tell(answer)

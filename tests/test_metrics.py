@@ -1,4 +1,4 @@
-"""What Prometheus is told: of jobs as they end, of a database that is away, and of no more models than are few."""
+"""What Prometheus is told: of jobs as they end, of requests, and of a database that is away."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 
-from app import metrics
 from app.database import DatabaseAway
 from app.errors import Unavailable
 from app.jobs.job import Ending, Event, Problem, Status
@@ -87,20 +86,6 @@ def test_requests_are_timed_by_route_and_status(told):
     assert [of("bucket", status="200", le=bound) for bound in bounds] == [1, 2, 2, 3, 4]
     assert (of("count", status="200"), of("sum", status="200")) == (4, sum(seconds))
     assert of("count", status="404") == 1
-
-
-def test_decisions_are_counted_by_version_for_few_versions_only(told, monkeypatch):
-    monkeypatch.setattr(metrics, "_MAX_MODELS", 2)
-    requests = RequestMetrics(told)
-
-    for version in (1, 2, 3, 4, 1):
-        requests.decided("ward", version, 10)
-
-    def decided(name, version):
-        return told.get_sample_value("payoff_decisions_total", {"model": name, "version": version})
-
-    assert (decided("ward", "1"), decided("ward", "2"), decided("other", "")) == (20, 10, 20)
-    assert decided("ward", "3") is None
 
 
 def test_what_a_store_does_not_answer_is_counted_by_store():

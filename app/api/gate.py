@@ -31,7 +31,7 @@ from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, whole
 from app.api.errors import in_form, problem, respond
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
-from app.errors import Busy, Invalid, KeyMissing, PayoffError, Refused, TooLarge, TooMany, TooSlow, Unsupported
+from app.errors import Busy, Forbidden, Invalid, KeyMissing, PayoffError, TooLarge, TooMany, TooSlow, Unsupported
 from app.logs import RequestLines
 from app.metrics import RequestMetrics
 from app.text import check_query
@@ -206,7 +206,7 @@ class Gate:
             decisive = _KEYS if self._keyring.required else (*_KEYS, *_SITES)
             for name in decisive if len(head) != len(headers) else ():
                 if sum(sent == name.lower().encode() for sent, _ in headers) > 1:  # readers differ in which one counts
-                    raise (KeyMissing if name in _KEYS else Refused)(f"the header {name!r} is sent twice; send it once")
+                    raise (KeyMissing if name in _KEYS else Forbidden)(f"header {name!r} is sent twice; send it once")
             try:
                 caller = state["caller"] = self.caller(scope, head)
             except WrongKey:
@@ -270,10 +270,10 @@ _SHOWN = 80  # characters of a header that an error repeats
 
 
 def check_site(method: str, head: Mapping[bytes, bytes], hosts: frozenset[str]) -> None:
-    """Refused where the request is not for one of `hosts` or loopback, or is a write from another site's page."""
+    """Forbidden where the request is not for one of `hosts` or loopback, or is a write from another site's page."""
     host = head.get(b"host", b"").decode("latin-1").lower()
     if not _is_ours(host, hosts):
-        raise Refused(
+        raise Forbidden(
             "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
             f" {host[:_SHOWN]!r}: add the host name there, without a port, or configure keys"
         )
@@ -284,7 +284,7 @@ def check_site(method: str, head: Mapping[bytes, bytes], hosts: frozenset[str]) 
     implied = _PORTS.get(scheme, "")  # ports that the scheme implies may be left out
     foreign = head.get(b"sec-fetch-site", b"").lower() in (b"cross-site", b"same-site")
     if foreign or site.removesuffix(implied) != host.removesuffix(implied):
-        raise Refused(
+        raise Forbidden(
             f"without keys only pages of {host[:_SHOWN]!r} may change anything, not a page of another site: configure"
             " keys, or send the request without a browser; a reverse proxy has to pass on the Host header that it"
             " received, and PAYOFF_HOSTS has to contain that host"
