@@ -125,14 +125,6 @@ def test_what_is_no_csv_is_refused_alike(service, forest, body):
     assert [error["msg"] for error in asked.json()["errors"]] == [error["msg"] for error in upload.json()["errors"]]
 
 
-def test_a_first_line_of_delimiters_is_not_skipped(service):
-    """The next line would be the header for one reader and values for the other."""
-    body = b",,\na,b,y\n1,2,0\n3,4,1\n1,2,0\n3,4,1\n"
-    answer = service.post("/datasets?label=y", content=body, headers={"Content-Type": "text/csv"})
-    assert answer.status_code == 422
-    assert "has no name" in answer.json()["errors"][0]["msg"]
-
-
 @pytest.mark.parametrize("word", [word for word in MISSING if word])
 def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     schema = Schema([Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))])
@@ -158,21 +150,3 @@ def test_other_formats_are_named(service, ward, content, query):
     errors = post(service, content + b"age\n1\n", model=ward, **query).json()["errors"]
     assert [error["loc"] for error in errors] == [""]
     assert "Content-Type" in errors[0]["msg"]
-
-
-def test_columns_that_come_back_are_found_or_named(service, ward):
-    body = written([["a", 50, 70, "mild"]], ["patient", *FEATURES])
-    assert "did you mean 'patient'" in post(service, body, model=ward, id="Patient").text
-    assert "`id` and `keep`" in post(service, body, model=ward).text
-
-
-@pytest.mark.parametrize(
-    ("body", "hint"),
-    [
-        (b",age\n0,1\n", "column 1 has no name (a table written by pandas"),
-        (b"Cases,\nage,pain\n", "is line 1 the header?"),
-    ],
-)
-def test_a_nameless_column_has_the_likely_reason(service, body, hint):
-    answer = service.post("/datasets?label=age", content=body, headers={"Content-Type": "text/csv"})
-    assert hint in answer.json()["detail"]

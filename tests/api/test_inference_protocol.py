@@ -87,28 +87,12 @@ def test_a_matrix_of_numbers(service, figures, datatype, kind):
     assert output(written, "decisions").tolist() == [str(name) for name in wanted["decisions"]]
 
 
-def test_outputs_are_those_that_are_named(service, plain):
-    outputs = [{"name": "probabilities", "parameters": {"binary_data": False}}, {"name": "decisions"}]
-    answer = infer(service, outputs=outputs, parameters=STAKES).json()
-
-    assert [each["name"] for each in answer["outputs"]] == ["probabilities", "decisions"]
-
-
 def test_without_a_matrix_the_most_probable_class_is_decided(service):
     answer = infer(service).json()
     probabilities = output(answer, "probabilities")
 
     assert output(answer, "decisions").tolist() == np.array(["healthy", "ill"])[probabilities.argmax(axis=1)].tolist()
     assert says(answer["parameters"]["warnings"], "no benefits")
-
-
-def test_missing_values(service):
-    rows = [[None if cell == ROWS[0][1] else cell for cell in ROWS[0]]]
-    wanted = service.post("/predict", json={"model": "ward", "instances": rows, **STAKES}).json()
-    inputs = [column(j, shape=[1], data=[cell]) for j, cell in enumerate(rows[0])]
-    answer = infer(service, inputs, parameters=STAKES).json()
-
-    np.testing.assert_array_equal(output(answer, "probabilities"), wanted["probabilities"])
 
 
 def test_limits_and_priors_and_rules(service):
@@ -171,38 +155,25 @@ TEXT = column(0, datatype="BYTES", data=["1_0"] * 6)
 LARGE = column(0, datatype="FP32", data=[1e300] * 6)
 WRONG = {
     "no inputs": ({"inputs": []}, "inputs"),
-    "an unknown field": ({"input": []}, "input"),
     "an unknown feature": ({"inputs": [column(0), column(1), column(2, name="pian")]}, "'pian'"),
     "a missing feature": ({"inputs": [column(0), column(1)]}, "'pain'"),
     "two inputs of one name": ({"inputs": [column(0), column(0), column(2)]}, "same name"),
-    "other numbers of rows": ({"inputs": [column(0), column(1), column(2, shape=[1], data=["x"])]}, "'pain'", "[6]"),
     "too few data": ({"inputs": [column(0, data=[1])]}, "1", "[6]"),
-    "lists of other lengths": ({"inputs": [column(0, shape=[2, 3], data=[[1, 2, 3], [1]])]}, "[2, 3]"),
     "deep lists": ({"inputs": [column(0, shape=[1, 3], data=[[[1, 2, 3]]])]}, "'age'"),
-    "huge shapes without data": ({"inputs": [column(0, shape=[0, HUGE], data=[])]}, "[n, 3]"),
     "huge shapes with data": ({"inputs": [column(0, shape=[HUGE, HUGE])]}, str(HUGE)),
-    "a negative size": ({"inputs": [column(0, shape=[-6])]}, "-6"),
     "three dimensions": ({"inputs": [column(0, shape=[1, 2, 3])]}, "shape"),
-    "a size that is a boolean": ({"inputs": [column(0, shape=[True])]}, "shape"),
     "an unknown datatype": ({"inputs": [column(0, datatype="FP8")]}, "FP8"),
     "booleans": ({"inputs": [column(0, data=[True] * 6)]}, "element 0", "'age'"),
-    "a text among numbers": ({"inputs": [column(0, data=[1, 2, "3", 4, 5, 6])]}, "element 2"),
     "a fraction among integers": ({"inputs": [column(0, datatype="INT64", data=[1, 2, 3.5, 4, 5, 6])]}, "element 2"),
     "a number beyond its type": ({"inputs": [column(0, datatype="INT8", data=[1000] * 6)]}, "INT8"),
     "control characters": ({"inputs": [column(0), column(1), column(2, data=["a\x00"] * 6)]}, "U+0000"),
     "a float beyond its type": ({"inputs": [LARGE, column(1), column(2)]}, "/instances/0/0"),
-    "numbers for categories": ({"inputs": [column(0), column(1), column(2, datatype="FP64", data=[1] * 6)]}, "'pain'"),
     "text for numbers": ({"inputs": [TEXT, column(1), column(2)]}, "'age'", "BYTES"),
-    "no data": ({"inputs": [column(0, data=None)]}, "/inputs/0/data"),
     "an unknown output": ({"outputs": [{"name": "probability"}]}, "'probabilities'"),
-    "an output twice": ({"outputs": [{"name": "decisions"}] * 2}, "same name"),
     "an output of a matrix": ({"outputs": [{"name": "expected_benefits"}]}, "'expected_benefits'"),
     "an unknown parameter": ({"parameters": {"benefit": BENEFITS}}, "'benefits'"),
     "another model": ({"parameters": {"model": "other"}}, "'model'"),
-    "text that is not JSON": ({"parameters": {"benefits": "[[0, -1], ["}}, "benefits"),
-    "a wrong matrix": ({"parameters": {"benefits": "[[0, -1], [1]]"}}, "/benefits"),
     "a limit that cannot be met": ({"parameters": STAKES | {"limits": {"treat": {"at_least": 9}}}}, "treat"),
-    "a long id": ({"id": "x" * 2000}, "id"),
 }  # fmt: skip
 
 
@@ -221,18 +192,12 @@ def test_what_does_not_fit_is_refused_with_its_place(service, ward, name):
     [
         ("GET", "/v2/nothing", {}, 404),
         ("GET", "/v2/models/none", {}, 404),
-        ("GET", "/v2/models/none/ready", {}, 404),
         ("GET", "/v2/models/ward/versions/99/ready", {}, 404),
-        ("GET", "/v2/models/ward/versions/none", {}, 404),
         ("GET", "/v2/models/WARD", {}, 400),
-        ("GET", "/v2/models/ward?x=1", {}, 400),
         ("GET", "/v2/models/ward%00", {}, 400),
         ("POST", "/v2/models/none/infer", {"json": {"inputs": [column(0)]}}, 404),
         ("PATCH", INFER, {}, 405),
         ("POST", INFER, {"content": b"{"}, 400),
-        ("POST", INFER, {"content": b'{"inputs": [], "inputs": []}'}, 400),
-        ("POST", INFER, {"content": b'{"inputs": NaN}'}, 400),
-        ("POST", INFER, {"content": b"[" * 5000}, 400),
         ("POST", INFER, {"content": b"x", "headers": {"Content-Type": "text/csv"}}, 415),
         ("POST", INFER, {"content": b"x", "headers": {"Content-Encoding": "gzip"}}, 415),
         ("POST", INFER, {"content": b'{"inputs": [' + b"1," * 1_200_000 + b"1]}"}, 413),

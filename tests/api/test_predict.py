@@ -12,6 +12,7 @@ import pytest
 
 from tests.api.column_bodies import arrow, npy
 from tests.conftest import trained, two_class_rows
+from tests.messages import says
 
 ROWS = [[70, 88, "strong"], [30, 60, "mild"], [50, None, "mild"]]
 BENEFITS = [[0, -1], [-10, 5]]
@@ -93,34 +94,26 @@ AMONG_CLASSES = (
 )
 
 
-def in_words(actions: list[str]) -> dict:
-    return {name: {action: i * j for j, action in enumerate(actions)} for i, name in enumerate(("healthy", "ill"))}
+WORDS = {name: {"wait": 0, "treat": j} for j, name in enumerate(("healthy", "ill"))}
+STATED = {
+    "benefits": {"benefits": WORDS},
+    "costs": {"cost_matrix": WORDS},
+    "one for each": {"benefits": [WORDS] * len(ROWS)},
+    "saved": {"benefits": "words"},
+    "a class and another": {"benefits": {name: {"ill": 0, "treat": 1} for name in WORDS}},
+}
 
 
 @pytest.mark.parametrize("rule", AMONG_CLASSES, ids=lambda rule: rule["rule"])
-@pytest.mark.parametrize("form", ["benefits", "cost_matrix", "one for each", "saved"])
-@pytest.mark.parametrize(
-    "actions", [["wait", "treat"], ["wait", "watch", "treat"], ["treat"], ["ill", "treat"]], ids=str
-)
-def test_rules_that_decide_among_classes_refuse_other_actions(service, ward, rule, form, actions):
+@pytest.mark.parametrize("form", STATED)
+def test_rules_that_decide_among_classes_refuse_other_actions(service, ward, rule, form):
     """A class must not be answered by the name of an action that has its place in the matrix."""
-    matrix = in_words(actions)
     if form == "saved":
-        assert service.put("/models/ward/matrices/words", json={"benefits": matrix}).is_success
-    stated = {
-        "benefits": {"benefits": matrix},
-        "cost_matrix": {"cost_matrix": matrix},
-        "one for each": {"benefits": [matrix] * len(ROWS)},
-        "saved": {"benefits": "words"},
-    }[form]
-
-    answer = ask(service, **stated, **rule)
+        assert service.put("/models/ward/matrices/words", json={"benefits": WORDS}).is_success
+    answer = ask(service, **STATED[form], **rule)
 
     assert answer.status_code == 422, answer.text
-    (flaw,) = answer.json()["errors"]
-    assert flaw["loc"] == "/" + next(iter(stated))
-    assert "decides among the classes, and the matrix has the actions" in flaw["msg"]
-    assert all(name in flaw["msg"] for name in actions)
+    assert answer.json()["errors"] == [says("/" + next(iter(STATED[form])), "among the classes", "treat")]
 
 
 @pytest.mark.parametrize("rule", AMONG_CLASSES, ids=lambda rule: rule["rule"])
@@ -148,14 +141,6 @@ def test_priors_at_request_time(service, ward):
 
     assert answer["decisions"] == ["ill"] * 3
     assert answer["probabilities"] == [[0, 1]] * 3
-
-
-def test_an_unseen_category_counts_as_missing_and_is_warned_about(service, ward):
-    unseen = ask(service, instances=[[50, 70, "burning"]], rule="most_probable").json()
-    missing = ask(service, instances=[[50, 70, None]], rule="most_probable").json()
-
-    assert unseen["probabilities"] == missing["probabilities"]
-    assert "'burning'" in unseen["warnings"][0]
 
 
 def test_numpy_and_arrow_say_the_same_as_json(service, plain):
@@ -188,49 +173,32 @@ def test_numpy_and_arrow_say_the_same_as_json(service, plain):
 
 
 BAD = {
-    "unknown field": ({"benefit": BENEFITS}, "/benefit"),
     "no matrix": ({}, "/benefits"),
     "ragged matrix": ({"benefits": [[1, 2], [3]]}, "/benefits/1"),
     "matrices for other instances": ({"benefits": [BENEFITS]}, "/benefits"),
-    "unknown rule": ({"benefits": BENEFITS, "rule": "best"}, "/rule"),
     "threshold for another rule": ({"benefits": BENEFITS, "threshold": 0.5}, "/threshold"),
     "costs for another rule": ({"benefits": BENEFITS, "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs"),
     "no costs": ({"rule": "beta_delta"}, "/costs"),
-    "negative cost": (
-        {"rule": "beta_delta", "costs": {"majority": "ill", "C_DD": 1, "C_HD": -1, "C_DH": 1}},
-        "/costs/C_HD",
-    ),
-    "cost missing": ({"rule": "beta_delta", "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs/C_DD"),
     "unknown majority": ({"rule": "hierarchical", "costs": {"majority": "x", "C_HD": 1, "C_DH": 1}}, "/costs/majority"),
     "majority that is a boolean": (
         {"rule": "hierarchical", "costs": {"majority": True, "C_HD": 1, "C_DH": 1}},
         "/costs/majority",
     ),
-    "matrices in matrices": ({"benefits": json.loads("[" * 500 + "]" * 500)}, "/benefits"),
     "a list in a cell": ({"benefits": BENEFITS, "instances": [[[], 1, "mild"]]}, "/instances/0/0"),
     "priors that lack a class": ({"benefits": BENEFITS, "priors": {"ill": 1}}, "/priors"),
-    "priors of an unknown class": ({"benefits": BENEFITS, "priors": {"healthy": 1, "ill": 0, "x": 0}}, "/priors/x"),
-    "priors that do not sum to 1": ({"benefits": BENEFITS, "priors": {"healthy": 0.5, "ill": 0.6}}, "/priors"),
-    "negative prior": ({"benefits": BENEFITS, "priors": {"healthy": -0.5, "ill": 1.5}}, "/priors/healthy"),
     "short row": ({"benefits": BENEFITS, "instances": [[1, 2]]}, "/instances/0"),
     "word for a number": ({"benefits": BENEFITS, "instances": [[1, "2", "mild"]]}, "/instances/0/1"),
     "number for a word": ({"benefits": BENEFITS, "instances": [ROWS[0], [1, 2, 3]]}, "/instances/1/2"),
-    "boolean for a number": ({"benefits": BENEFITS, "instances": [[1, True, "mild"]]}, "/instances/0/1"),
     "unknown name": (
         {"benefits": BENEFITS, "instances": [{"age": 1, "pulse": 2, "pain": "mild", "x": 1}]},
         "/instances/0/x",
     ),
     "missing name": ({"benefits": BENEFITS, "instances": [{"age": 1, "pulse": 2}]}, "/instances/0"),
-    "lists and objects mixed": (
-        {"benefits": BENEFITS, "instances": [ROWS[0], {"age": 1, "pulse": 2, "pain": None}]},
-        "/instances/1",
-    ),
     "lists and objects mixed in a long body": (
         {"benefits": BENEFITS, "instances": [ROWS[0]] * 5000 + [{"age": 1, "pulse": 2, "pain": None}]},
         "/instances/5000",
     ),
     "an instance that is a number": ({"benefits": BENEFITS, "instances": [5]}, "/instances/0"),
-    "instances that are no list": ({"benefits": BENEFITS, "instances": "all"}, "/instances"),
 }
 
 
@@ -246,10 +214,7 @@ def test_bad_input_names_the_place(service, ward, name):
     assert place in [flaw["loc"] for flaw in response.json()["errors"]]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"\x93NUMPY", b"PK\x03\x04", pytest.param(np.lib.format.MAGIC_PREFIX + b"\x01\x00\xff\xff{}", id="header")],
-)
+@pytest.mark.parametrize("content", [b"", np.lib.format.MAGIC_PREFIX + b"\x01\x00\xff\xff{}"], ids=["empty", "header"])
 def test_arrays_that_are_none(service, plain, content):
     query = {"model": plain, "rule": "most_probable"}
 

@@ -86,22 +86,10 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
     assert json.loads(table.schema.metadata[b"payoff"])["model"] == told["model"]
 
 
-def test_the_tree_can_be_looked_at(service, price):
-    """What each node asks for, and the price of a path; there is no picture of it, whatever is accepted."""
-    root, *others = service.get("/models/price/versions/1").json()["fitted"]["tree"]
-    assert root["cost"] == sum(PRICES[name] for name in root["asks"])
-    assert {child for child in (root["upper"], root["lower"]) if child is not None} <= set(range(1, len(others) + 1))
-    asked = service.get("/models/price/versions/1", headers={"Accept": "image/svg+xml"})
-    assert asked.json()["fitted"]["tree"] == [root, *others]
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("rule", "expected_benefit"),
-        ("rule", "most_probable"),
-        ("benefits", [[1, 0], [0, 1]]),
-        ("actions", ["a"]),
         ("threshold", 0.5),
         ("costs", {"majority": "a", "C_HD": 1, "C_DH": 1}),
         ("priors", {"a": 1}),
@@ -124,15 +112,6 @@ def test_what_needs_classes_refuses_the_model(service, price):
         ("/acquire/simulate", {"rows": DATA["rows"], "labels": DATA["labels"]}),
     ):
         assert refusal(service.post(path, json={"model": price, "benefits": [[1]], **rest})) == (422, ["/benefits"])
-
-
-def test_values_of_any_size_have_an_answer(service, price):
-    row = [1e308, 1e308, -1e308, "in"]
-    told = service.post("/predict", json={"model": price, "instances": [DATA["rows"][1], row]}).json()
-    assert all(map(math.isfinite, told["values"]))
-    known = dict(zip(NAMES, row, strict=True))
-    now = service.post("/acquire", json={"model": price, "known": known}).json()
-    assert now["prediction"] == pytest.approx(told["values"][1])
 
 
 def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, price):
@@ -177,9 +156,6 @@ def test_rows_sent_along_with_an_order_to_regress_are_numbers(service):
     [
         ({"data": two_class_rows(40)}, "/data/labels"),
         ({"benefits": [[1.0]]}, "/benefits"),
-        ({"learner": {**TREE, "depth": 9}}, "/learner/depth"),
-        ({"learner": {**TREE, "lambda": -1}}, "/learner/lambda"),
-        ({"learner": {**TREE, "task": "ranking"}}, "/learner/task"),
         ({"data": {"features": ["a"], "rows": [[1], [2]], "labels": [["x"], ["y"]]}}, "/learner/kind"),
     ],
 )

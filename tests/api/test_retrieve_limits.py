@@ -19,7 +19,6 @@ from tests.api import column_bodies
 from tests.api.column_bodies import free, rows_of_arrow
 
 NPY = "application/x-npy"
-ARROW = "application/vnd.apache.arrow.stream"
 QUERY = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
 
 
@@ -78,15 +77,6 @@ def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypat
     question = {"model": ward, "loss": {"name": "f_beta"}, "instances": [[1, 2, "mild"]] * 2}
     assert service.post("/retrieve", json=question | {"setting": "binary"}).status_code == 200
     assert service.post("/retrieve", json=question | {"setting": "multiclass"}).status_code == 413
-
-
-@pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_compressed_streams_are_rejected(service, ward, codec):
-    """They would go around the limit of a body: 64 MB hold terabytes of zeros."""
-    body = column_bodies.arrow({"age": np.zeros(100_000)}, compression=codec)
-    response = service.post("/predict", params={"model": ward}, content=body, headers={"Content-Type": ARROW})
-    assert response.status_code == 422
-    assert "send the stream uncompressed" in response.json()["detail"]
 
 
 def test_compressed_and_delta_dictionaries_are_rejected():

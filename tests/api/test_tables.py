@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +64,6 @@ def test_ids_and_columns_come_back(service, ward):
     [
         ({"ids": [1, 2]}, "/ids"),
         ({"ids": [1, 2, 3, 4, 5, None]}, "/ids/5"),
-        ({"ids": "abcdef"}, "/ids"),
         ({"ids": ["x" * 129, 2, 3, 4, 5, 6]}, "/ids/0"),
         ({"id": "patient"}, "/id"),
         ({"keep": ["ward"]}, "/keep"),
@@ -85,12 +82,6 @@ def test_an_array_of_numbers_has_no_place_for_ids(service, ward):
     assert errors(post(service, NPY, npy([[0.5, 0.5]]), id="a", **GIVEN))[0][0] == "/id"
 
 
-def test_all_columns_that_an_array_cannot_have_are_named(service, ward):
-    query = {"model": ward, "benefits": "[[0, -1], [-10, 5]]", "keep": "visit", "id": "patient"}
-    answer = service.post("/predict", params=query, content=npy([[50.0, 140.0]]), headers={"Content-Type": NPY})
-    assert [each["loc"] for each in answer.json()["errors"]] == ["/keep", "/id"]
-
-
 def test_a_table_has_instances_of_a_model(service, ward):
     for query, place in ((GIVEN, "/model"), (GIVEN | {"model": ward}, "/classes")):
         assert errors(post(service, ARROW, arrow({"ill": [0.25], "healthy": [0.75]}), **query))[0][0] == place
@@ -104,8 +95,8 @@ def test_a_name_that_the_answer_has_itself_is_refused(service, ward):
     assert post(service, ARROW, body, keep="decision", **asked).json()["kept"] == {"decision": ["x"]}
 
 
-@pytest.mark.parametrize("value", ["[[0, NaN], [1, 2]]", '{"ill": {"wait": None}}', "[[0, -1], [-10"])
-@pytest.mark.parametrize("field", ["benefits", "cost_matrix", "priors", "limits", "actions"])
+@pytest.mark.parametrize("value", ["[[0, NaN], [1, 2]]", "[[0, -1], [-10"])
+@pytest.mark.parametrize("field", ["benefits", "limits", "actions"])
 def test_a_list_or_an_object_in_the_query_that_is_not_json(service, ward, field, value):
     """The other checks would say that it is no list."""
     ((place, message),) = errors(post(service, ARROW, arrow(columns()), model=ward, **{field: value}))
@@ -176,39 +167,8 @@ def test_a_stream_states_no_more_values_than_it_has_bits(service, ward, indexed)
     assert "values in" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("kind", [ARROW, PARQUET])
-def test_how_csv_is_written_is_for_csv(service, ward, kind):
-    body = WRITERS[kind]({"age": [1.0]})
-    assert errors(post(service, kind, body, model=ward, decimal=","))[0][0] == "/decimal"
-
-
-def test_a_file_of_another_format_gets_a_hint(service, ward):
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, pa.schema({"age": pa.float64()})) as writer:
-        writer.write_table(pa.table({"age": [1.0]}))
-    assert "Feather" in errors(post(service, ARROW, sink.getvalue(), model=ward))[0][1]
-
-
-def test_columns_that_the_model_does_not_know_are_refused_with_the_way_to_keep_them(service, ward):
-    found = errors(post(service, ARROW, arrow(columns()), model=ward))
-    assert [loc for loc, _ in found] == ["/patient", "/ward"]
-    assert "keep" in found[0][1]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'age,pulse,pain\n50,70,"mild\n' + b"50,70,mild\n" * 1000,
-        b"age,pulse,pain\n50,70,mi\0ld\n",
-        b"age,pulse,pain\n50,70\n50,70,mild,1\n",
-        b",".join(b"c%d" % i for i in range(100_000)) + b"\n" + b",".join([b"1"] * 100_000) + b"\n",
-        b"\0" * 10_000,
-        b",,,\n1,2,3,4\n",
-    ],
-    ids=["open quote", "NUL", "ragged", "columns", "zeros", "no names"],
-)
-def test_hostile_csv_is_refused(service, ward, body):
-    assert post(service, CSV, body, model=ward).status_code in (413, 422)
+def test_how_csv_is_written_is_for_csv(service, ward):
+    assert errors(post(service, ARROW, arrow({"age": [1.0]}), model=ward, decimal=","))[0][0] == "/decimal"
 
 
 SETS = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
@@ -255,39 +215,22 @@ def test_every_format_is_charged_on_every_route(service, forest, monkeypatch, pa
         assert sum(held) >= 8 * numbers, kind
 
 
-def one_row(service, kind, row, **query):
-    """A row in any format, answered by the model `query` names."""
-    stakes = {name: json.loads(text) for name, text in STAKES.items()}
-    if kind == JSON:
-        return service.post("/predict", json={**stakes, **query, "instances": [row]})
-    return post(service, kind, WRITERS[kind](pa.Table.from_pylist([row])), **query)
-
-
 ROW = {"age": 50.0, "pulse": 70.0, "pain": "mild"}
 
 
 @pytest.mark.parametrize(("field", "most"), [("id", 128), ("keep", 1000)])
-@pytest.mark.parametrize("letter", ["x", "\U0001f600"])
 @pytest.mark.parametrize("kind", [CSV, ARROW, PARQUET])
-def test_what_comes_back_is_measured_in_characters(service, ward, kind, letter, field, most):
+def test_what_comes_back_is_measured_in_characters(service, ward, kind, field, most):
     """In every format, not in bytes, of which a character has up to four."""
     for length, status in ((most, 200), (most + 1, 422)):
-        answer = one_row(service, kind, ROW | {"w": letter * length}, model=ward, **{field: "w"})
+        row = ROW | {"w": "\U0001f600" * length}
+        answer = post(service, kind, WRITERS[kind](pa.Table.from_pylist([row])), model=ward, **{field: "w"})
         assert answer.status_code == status, (length, answer.text[:300])
 
 
-@pytest.mark.parametrize("kind", [JSON, CSV, ARROW, PARQUET])
-def test_a_word_that_is_too_long_for_a_category_is_refused(service, ward, kind):
-    for length, status in ((1000, 200), (1001, 422)):
-        answer = one_row(service, kind, ROW | {"pain": "x" * length}, model=ward)
-        assert answer.status_code == status, (length, answer.text[:300])
-
-
-@pytest.mark.parametrize("name", ["delimiter", "decimal", "encoding"])
-def test_arrays_of_numbers_have_no_dialect(service, name):
-    value = {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}[name]
-    answer = post(service, NPY, npy([[0.5, 0.5]]), **GIVEN | {name: value})
-    assert [loc for loc, _ in errors(answer)] == [f"/{name}"]
+def test_arrays_of_numbers_have_no_dialect(service):
+    answer = post(service, NPY, npy([[0.5, 0.5]]), **GIVEN, delimiter=";")
+    assert [loc for loc, _ in errors(answer)] == ["/delimiter"]
 
 
 def test_of_a_member_that_is_named_twice_the_last_one_counts(service, ward):
@@ -308,19 +251,3 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 
     assert answer.status_code == 413
     assert "backslashes" in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("form", ["application/json", CSV, ARROW, PARQUET])
-@pytest.mark.parametrize(
-    ("values", "statuses"),
-    [
-        (pa.array([0] * 6, pa.timestamp("us", "Europe/Paris")), {200}),
-        (pa.array([0] * 6, pa.timestamp("us", "Foo/Bar")), {422}),
-        (pa.array([2**62] * 6, pa.timestamp("s")), {200, 422}),
-        (pa.array([Decimal(10_000)] * 6).cast(pa.decimal128(10, -3)), {200, 422}),
-    ],
-)
-def test_moments_and_decimals_come_back_or_are_refused(service, ward, form, values, statuses):
-    sent = arrow(columns().to_pydict() | {"when": values})
-    for named in ({"id": "patient", "keep": "ward,when"}, {"id": "when", "keep": "ward,patient"}):
-        assert post(service, ARROW, sent, form, model=ward, **named).status_code in statuses

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import os
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import pytest
+
+from tests.servers.fixtures import absent
 
 _WATCH = """
 window.violations = [];
@@ -101,3 +105,10 @@ def alike(value: float, *intervals: list[float]) -> str:
 def intervals_of(report: dict[str, Any]) -> list[list[float]]:
     """Of a report on a benefit matrix."""
     return [one["interval"] for one in [*report["rules"], report["best"]] if one["interval"] is not None]
+
+
+def unchecked(reason: str) -> None:
+    """Skip; where CI is to prove everything and could install the program, fail."""
+    if shutil.which("npm"):
+        absent(reason)
+    pytest.skip(reason)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import two_class_rows
-from tests.console.tab import alike, file_of, intervals_of, judged
+from tests.console.tab import alike, file_of, judged
 
 
 @pytest.fixture
@@ -95,41 +95,6 @@ def test_no_figure_is_outside_its_interval(tab):
             assert found == [alike(value, [low, high]) for value in inside]
 
 
-def test_values_intervals_and_leads_of_the_lab_have_the_same_decimals(tab, demo):
-    page = tab.open("lab/triage:1")
-    for k, j, value in ((0, 0, 10_000), (1, 1, 10_037), (0, 1, 10_000), (1, 0, 10_000)):
-        page.fill(f'[data-cell="{k} {j}"]', str(value))
-    matrix = {"benefits": [[10_000, 10_000], [10_000, 10_037]], "actions": ["wait", "treat"]}
-    report = demo.client.post("/models/triage:1/benefit", json=matrix).json()
-    widths = intervals_of(report)
-    lead = f"Its lead of {alike(report['best']['difference'], *widths)} over"
-    page.wait_for_selector(f"p:has-text('{lead}')")
-    judged(page)
-    for rule in report["rules"]:
-        low, value, high = (
-            alike(part, *widths) for part in (rule["interval"][0], rule["benefit"], rule["interval"][1])
-        )
-        row = page.inner_text(f"tr:has(th:text-is('{rule['rule'].replace('_', ' ')}'))")
-        assert row.split("\t")[1:3] == [value, f"{low}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{high}"]
-    assert lead in page.inner_text("main")
-
-
-def test_the_curve_passes_through_the_thresholds_that_are_marked(tab):
-    page = tab.open("lab/triage:1")
-    for matrix in ([[0, -1], [-4, 4]], [[0, -0.013], [-4, 4]], [[3, 0], [0, 0.31]]):
-        for k, row in enumerate(matrix):
-            for j, value in enumerate(row):
-                page.fill(f'[data-cell="{k} {j}"]', str(value))
-        judged(page)
-        path = page.get_attribute("payoff-chart path", "d")
-        dots = [(one.get_attribute("cx"), one.get_attribute("cy")) for one in page.locator("payoff-chart circle").all()]
-        assert len(dots) == 2
-        for x, y in dots:
-            assert re.search(rf"[MH]{float(x):.1f}[V ]{float(y):.1f}(?![\d.])", path), (x, y)
-        assert "chosen on these rows" in page.inner_text("payoff-chart")
-        assert "cross-validated" in page.inner_text("payoff-chart")
-
-
 def test_the_curve_is_in_order_where_scores_are_close_to_the_ends(tab):
     report = {
         "curve": [{"threshold": t, "benefit": b} for t, b in ((0, -2), (0.5, -0.5), (1, -0.5))],
@@ -180,7 +145,7 @@ def test_another_key_finds_nothing_of_the_one_before(tab):
     page.wait_for_function("Object.keys(sessionStorage).length === 1")
 
 
-def test_no_rounded_or_cut_value_is_shown_as_a_fact(tab):
+def test_no_rounded_benefit_is_shown_as_a_fact(tab):
     page = tab.open("models")
     script = """(benefits) => import('/console/matrix.js').then(({inWords}) =>
         benefits.map((one) => inWords({benefits: [[one]], actions: ["act"]}, ["ill"])))"""
@@ -191,28 +156,3 @@ def test_no_rounded_or_cut_value_is_shown_as_a_fact(tab):
         "ill: act 0.123456789",
         "ill: act \N{MINUS SIGN}1,234,567.25",
     ]
-    lists = "([count]) => import('/console/dom.js').then(({some}) => some([1, 2, 3].slice(0, count), 2))"
-    assert [page.evaluate(lists, [count]) for count in (1, 2, 3)] == ["1", "1, 2", "1, 2, …"]
-    page = tab.open("sets")
-    page.select_option("select >> nth=0", "multilabel")
-    for count, said in ((51, 1), (50, 0)):
-        page.fill("textarea", "0.2, 0.7\n" * count)
-        page.click("text=Choose the set")
-        page.wait_for_selector("h2:text-is('Set 50')")
-        assert page.locator("text=These are the first 50 of 51 sets.").count() == said
-
-
-@pytest.mark.parametrize(
-    ("data", "charts"),
-    [({}, 1), ({"evaluation": None, "holdout_rows": 125}, 1), ({"evaluation": None, "holdout_rows": 0}, 0)],
-)
-def test_a_card_has_exact_counts_and_a_chart_where_rows_are_held_out(tab, demo, data, charts):
-    card = demo.client.get("/models/triage:1").json()
-    card["data"] |= {"rows": 123456789, **data}
-    card["feature_costs"][0]["cost"] = 12344
-    card["features"][0] |= {"low": 10234, "high": 98766.5}
-    tab.page.route("**/models/triage/versions/1", lambda route: route.fulfill(json=card))
-    page = tab.open("models/triage/1")
-    text = page.inner_text("main")
-    assert all(one in text for one in ("123,456,789", "12,344", "10,234 to 98,766.5"))
-    assert page.locator("h2:text-is('Benefit on rows not seen in training')").count() == charts

@@ -21,7 +21,7 @@ from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquisition_model import AcquisitionModel, asker
-from app.usecases.simulate import SimulateRequest, evenly, report
+from app.usecases.simulate import SimulateRequest, report
 from app.usecases.simulate import simulate as simulated
 from tests.registry.making import make_card
 
@@ -216,11 +216,6 @@ def test_groups_prices_and_what_is_owned(model):
     assert spent({"c": 1.0, "b": 1.0}) == 6 + 1
     assert spent({"c": 1.0, "b": None}) == 6
     assert spent({"a": 1.0, "b": 1.0}, feature_costs={"a": 0, "b": 3}) == 3
-    start = next(acquire(model, [{}], asked(feature_costs={"a": 0, "d": 7})).documents())
-    able = {name for name, asked in zip(NAMES, asker(model).columns, strict=True) if asked}
-    assert {name: price for name, price in {"a": 0.0, "d": 7.0}.items() if name in able}.items() <= {
-        wanted["feature"]: wanted["cost"] for wanted in start["frontier"]
-    }.items() or (start["next"]["cost"] == 0)
 
 
 def test_a_word_that_training_never_saw_has_been_bought(model):
@@ -282,33 +277,15 @@ def test_without_experience_benefits_decide_but_do_not_stop():
     assert (now["expected_gain"], now["status"]) == (None, "acquire")
 
 
-def test_too_many_cases_are_refused(model):
+def test_too_many_cases_or_actions_are_refused(model):
     with pytest.raises(TooLarge, match="up to 100,000"):
         acquire(model, [{}] * 100_001, asked())
-    many = [f"a{i}" for i in range(1000)]
-    with pytest.raises(TooLarge, match="up to 4,965"):  # 5 features, 2 classes, 1000 actions
-        acquire(model, [{}] * 4_966, asked(benefits=np.zeros((2, 1000)).tolist(), actions=many))
-
-
-def test_too_many_actions_are_refused(model):
     many = [f"a{i}" for i in range(1001)]
+    with pytest.raises(TooLarge, match="up to 4,965"):  # 5 features, 2 classes, 1000 actions
+        acquire(model, [{}] * 4_966, asked(benefits=np.zeros((2, 1000)).tolist(), actions=many[:1000]))
     with pytest.raises(Invalid, match="1,001 actions") as error:
         acquire(model, [{}], asked(benefits=np.zeros((2, 1001)).tolist(), actions=many))
     assert error.value.flaws[0].loc == "/actions"
-
-
-def test_budgets_of_the_dearest_prices_stay_budgets(model):
-    """Prices at the largest number that is allowed: the sums are above it, the budgets are not."""
-    X, y = rows(20, 9)
-    told = report(asker(model), X, y, Prices.of([1e150] * 5))
-    assert max(run["budget"] for run in told["budgets"][:-1]) <= 1e150
-
-
-def test_a_table_is_simulated_from_end_to_end():
-    """Of a sorted table the last class is simulated, too."""
-    some = evenly(100_000)
-    assert (len(some), some[0], some[-1]) == (10_000, 0, 99_999)
-    assert evenly(3).tolist() == [0, 1, 2]
 
 
 def test_buying_everything_and_nothing(model):

@@ -53,16 +53,6 @@ def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, fiel
     assert by_name.benefits.tolist() == itself.benefits.tolist()
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_columns_that_are_the_classes_mean_the_same(named):
-    words = {one: {other: float(10 * i + j) for j, other in enumerate("cab")} for i, one in enumerate("abc")}
-    for classes in ("abc", "cba"):
-        stated = with_saved(saved(matrix_of(words), "abc"), matrix_of("autumn"), "triage", classes)
-        itself, by_name = (read_matrix(each, classes, named=named) for each in (matrix_of(words), stated))
-        assert by_name.actions == itself.actions
-        assert by_name.benefits.tolist() == itself.benefits.tolist()
-
-
 def test_another_version_may_have_other_classes():
     """A challenger decides by the matrix of the request, which was named for the version that was asked."""
     stated = with_saved(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", CLASSES)
@@ -93,11 +83,6 @@ def test_a_matrix_larger_than_a_decision_needs_is_refused(sent, place, words):
     [flaw] = refused.value.flaws
     assert flaw.loc == place
     assert says(flaw.msg, *words)
-
-
-def test_lists_are_saved_in_words_by_the_order_of_the_classes():
-    sent = matrix_of([[0, -1], [-10, 5], [1, 2]], None, ["wait", "treat"])
-    assert kept(sent).stated == ({name: WORDS[name] for name in map(str, CLASSES)}, ["wait", "treat"])
 
 
 @pytest.mark.parametrize("classes", [["healthy", "ill"], ["healthy", "ill", 3, 4], ["healthy", "ill", 4]])

@@ -1,0 +1,135 @@
+"""Every view fits a phone and is accessible; some are pictures of the documentation, drawn by the console itself.
+
+PAYOFF_PICTURES=1 draws the pictures in docs/images anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.console.conftest import ADMIN_KEY
+from tests.console.tab import Tab, judged, unchecked
+
+DOCS = Path(__file__).parents[2] / "docs"
+MOST_BYTES = 60_000
+
+
+def lab(page: Any) -> None:
+    page.get_by_label("Saved matrix").select_option("autumn-2026")
+    page.wait_for_selector("text=version 2, the newest")
+    page.fill('[data-cell="0 1"]', "-5.5")
+    judged(page)
+
+
+def case(page: Any) -> None:
+    for label, value in {"age": "61", "pulse": "84"}.items():
+        page.get_by_label(label, exact=True).fill(value)
+    page.get_by_label("pain", exact=True).select_option("=strong")
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector(".decision")
+    page.click("button:text-is('Start')")
+    page.wait_for_selector("text=trees with an answer")
+    page.evaluate("document.activeElement.blur()")
+
+
+def chosen(page: Any) -> None:
+    page.click("text=Choose the set")
+    page.wait_for_selector("payoff-chart path")
+    page.locator("payoff-chart").scroll_into_view_if_needed()
+
+
+def compared(page: Any) -> None:
+    page.get_by_label("Benefit matrix").select_option("autumn-2026")
+    page.click("button:text-is('Compare')")
+    page.wait_for_selector("payoff-chart path")
+    page.locator("h2:text-is('Two versions on one matrix')").evaluate("one => one.scrollIntoView()")
+
+
+def reported(page: Any) -> None:
+    page.wait_for_selector(".decision")
+    page.locator("h2:text-is('The verdict')").evaluate("one => one.scrollIntoView()")
+
+
+def ready(page: Any) -> None:
+    page.wait_for_selector("main:not(:has([aria-busy=true]))")
+
+
+VIEWS: dict[str, Callable[[Any], None]] = {
+    "start": ready,
+    "sets": chosen,
+    "models": ready,
+    "models/woods": ready,
+    "models/woods/1": ready,
+    "models/triage": compared,
+    "lab": ready,
+    "lab/woods@champion": ready,
+    "lab/triage:1": lab,
+    "cases/woods:1": ready,
+    "cases/triage:1": case,
+    "data": lambda page: page.wait_for_selector("td >> text=Train"),
+    "jobs": ready,
+    "jobs/new": ready,
+    "outcomes": ready,
+    "outcomes/woods": reported,
+    "outcomes/triage@champion": reported,
+}
+PICTURES = {
+    "models": "models/triage",
+    "lab": "lab/triage:1",
+    "cases": "cases/triage:1",
+    "sets": "sets",
+    "data": "data",
+    "jobs": "jobs/new",
+    "outcomes": "outcomes/triage@champion",
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_fits_a_phone_and_is_accessible(browser, demo, scheme):
+    axe = _axe()
+    rules = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if scheme == "dark" else {})
+    tab = Tab(browser, demo, ADMIN_KEY, viewport={"width": 375, "height": 700}, color_scheme=scheme)
+    for view, prepare in VIEWS.items():
+        page = tab.open(view)
+        prepare(page)
+        page.evaluate("""async () => {
+            document.querySelectorAll("details").forEach((one) => { one.open = true; });
+            await new Promise((go) => setTimeout(go));  // what they load makes the page busy
+        }""")
+        ready(page)
+
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375, view
+        if axe is not None:
+            page.evaluate(axe)
+            found = page.evaluate("(options) => axe.run(document, options)", rules)["violations"]
+            grave = [one for one in found if one["impact"] in ("serious", "critical")]
+            assert not grave, (view, [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in grave])
+    tab.close()
+    if axe is None:
+        unchecked("axe-core is not installed: npm install --global axe-core")
+
+
+def _axe() -> str | None:
+    """The script that examines a page, where npm has installed it."""
+    folders = [os.environ.get("NODE_PATH", ""), "/usr/lib/node_modules", "/usr/local/lib/node_modules"]
+    found = [Path(folder) / "axe-core" / "axe.min.js" for folder in ":".join(folders).split(":") if folder]
+    return next((path.read_text() for path in found if path.exists()), None)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_of_the_documentation(browser, demo, name):
+    path = DOCS / "images" / f"console-{name}.png"
+    assert f"(../images/{path.name})" in (DOCS / "how-to" / "console.md").read_text()
+    if os.environ.get("PAYOFF_PICTURES"):
+        view = PICTURES[name]
+        size = {"viewport": {"width": 920, "height": 640}, "device_scale_factor": 0.75}
+        tab = Tab(browser, demo, ADMIN_KEY, color_scheme="light", **size)
+        VIEWS[view](tab.open(view))
+        path.write_bytes(tab.page.screenshot())
+        tab.close()
+    assert 5_000 < path.stat().st_size <= MOST_BYTES
