@@ -40,8 +40,9 @@ from app.wiring import wire
 from tests.effort import THOROUGH, repeated
 from tests.servers.program import free_port
 
+_STALLED = ["tests.usecases.stalling", "app.postgres"] if THOROUGH else []  # each process would take seconds for them
 preload(
-    ["app.jobs.single", "app.jobs.attempt", *PRELOADED]
+    ["app.jobs.single", "app.jobs.attempt", *PRELOADED, *_STALLED]
 )  # whichever test is the first to start a process: those of jobs begin at once
 
 # The same examples in every usual run, others in each thorough one; no clock decides about an example.

@@ -81,6 +81,7 @@ def test_simulating_on_the_training_data_is_warned_about(service, clinic):
 BAD = {
     "word for a number": ({"known": {"age": "old"}}, "/known/age"),
     "both known and instances": ({"known": {}, "instances": [{}]}, "/known"),
+    "instances that are no list": ({"instances": {"age": 1}}, "/instances"),
     "an instance that is a row": ({"instances": [{}, [1, 2, 3]]}, "/instances/1"),
     "unknown feature in a batch": ({"instances": [{}, {"x/y": 1}]}, "/instances/1/x~1y"),
     "budget below zero": ({"known": {}, "budget": -1}, "/budget"),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pyarrow as pa
 import pytest
 
-from tests.api.column_bodies import arrow
-from tests.conftest import trained, two_class_rows
+from tests.conftest import two_class_rows
 
 BENEFITS = [[0, -1], [-10, 5]]
 HEADERS = {"Content-Type": "application/json"}
@@ -16,13 +14,6 @@ HEADERS = {"Content-Type": "application/json"}
 
 def order(**changes: object) -> dict:
     return {"model": "hostile", "learner": {"kind": "logistic"}, "data": two_class_rows(60), **changes}
-
-
-def test_a_majority_that_is_no_class(service):
-    response = service.post("/train", json=order(learner={"kind": "kernel_logistic", "majority": 0}))
-
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["loc"] == "/learner/majority"
 
 
 def test_what_is_refused_leaves_no_data_set_behind(service):
@@ -52,22 +43,6 @@ def test_many_mistakes_get_a_short_answer(service, ward, path, body):
     assert response.status_code == 422
     assert len(response.content) < 20_000
     assert 1 <= len(response.json()["errors"]) <= 20
-
-
-def test_large_integers_in_arrow_are_numbers(service):
-    data = two_class_rows(60)
-    data = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
-    trained(service, order(model="plain2", data=data))
-    body = arrow({"age": pa.array([2**64 - 1], pa.uint64()), "pulse": pa.array([2**62 + 1], pa.int64())})
-
-    response = service.post(
-        "/predict",
-        params={"model": "plain2", "rule": "most_probable"},
-        content=body,
-        headers={"Content-Type": "application/vnd.apache.arrow.stream"},
-    )
-
-    assert response.status_code == 200
 
 
 def test_a_cut_that_was_answered_can_be_sent_back(service, ward):

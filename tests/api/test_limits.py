@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 import numpy as np
@@ -21,6 +19,7 @@ ASKED = {
     "benefits": {"healthy": {"wait": 0, "treat": -1, "refer": -0.5}, "ill": {"wait": -10, "treat": 5, "refer": 2}},
 }
 RESOURCES = [{"name": "bed hours", "use": {"treat": 3, "refer": 1}, "at_most": 7}]
+FIGURES = ("limits", "total", "unlimited_total", "gap")
 MANY = [RESOURCES[0] | {"name": f"r{i}"} for i in range(100)]
 
 
@@ -59,28 +58,17 @@ def test_resources_are_listed_after_the_limits(service):
     assert [list(entry) for entry in alone["limits"]] == [["name", "used", "at_most", "shadow_price"]]
 
 
-@pytest.mark.parametrize(
-    "more", [{"limits": {"treat": 2}}, {"limits": {"treat": {"at_most": 2}}, "resources": RESOURCES}]
-)
-def test_every_form_of_body_and_answer_has_the_same_decisions(service, more):
+def test_other_forms_of_body_and_answer_have_the_same_decisions(service):
+    more = {"limits": {"treat": {"at_most": 2}}, "resources": RESOURCES}
     plain = ask(service, **more).json()
     query = {name: json.dumps(value) for name, value in (ASKED | more).items() if name != "probabilities"}
     sent = service.post("/predict", params=query, content=npy(P), headers={"Content-Type": "application/x-npy"})
     assert sent.json() == plain
-    for kind in ("application/x-npy", "application/vnd.apache.arrow.stream", "text/csv"):
-        received = service.post("/predict", json=ASKED | more, headers={"Accept": kind})
-        if "arrow" in kind:
-            table = pa.ipc.open_stream(received.content).read_all()
-            rest, decisions = json.loads(table.schema.metadata[b"payoff"]), table.column("decision").to_pylist()
-        elif "csv" in kind:
-            rest = json.loads(received.headers["Payoff-Answer"])
-            decisions = [row["decision"] for row in csv.DictReader(io.StringIO(received.text))]
-        else:
-            rest = json.loads(received.headers["Payoff-Answer"])
-            decisions = [plain["actions"][int(row[0])] for row in np.load(io.BytesIO(received.content))]
-        assert decisions == plain["decisions"]
-        for name in ("limits", "total", "unlimited_total", "gap"):
-            assert rest[name] == plain[name]
+    received = service.post("/predict", json=ASKED | more, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    table = pa.ipc.open_stream(received.content).read_all()
+    assert table.column("decision").to_pylist() == plain["decisions"]
+    rest = json.loads(table.schema.metadata[b"payoff"])
+    assert {name: rest[name] for name in FIGURES} == {name: plain[name] for name in FIGURES}
 
 
 def test_a_model_and_instances_take_limits_too(service, ward):
@@ -111,23 +99,16 @@ def test_actions_without_names_of_their_own_are_the_classes(service):
     [
         ({"limits": {"tread": 1}}, "/limits/tread", ("action", "tread", "treat")),
         ({"resources": [RESOURCES[0] | {"use": {"tread": 1}}]}, "/resources/0/use/tread", ("tread", "treat")),
-        ({"limits": {"treat": -1}}, "/limits/treat", ("0",)),
         ({"limits": {"treat": 1.5}}, "/limits/treat", ("integer",)),
-        ({"limits": {"treat": True}}, "/limits/treat", ("integer",)),
-        ({"limits": {"treat": "2"}}, "/limits/treat", ("integer",)),
-        ({"limits": {"treat": {"at_least": 2.5}}}, "/limits/treat/at_least", ("integer",)),
-        ({"limits": {"treat": {"most": 2}}}, "/limits/treat/most", ("not permitted",)),
         ({"limits": {"treat": {}}}, "/limits/treat", ("at_least", "at_most")),
         ({"limits": {"treat": {"at_least": 3, "at_most": 2}}}, "/limits/treat", ("at_least", "at_most")),
         ({"limits": {}}, "/limits", ()),
-        ({"limits": [20]}, "/limits", ("dictionary",)),
         ({"limits": {f"a{i}": 1 for i in range(101)}}, "/limits", ("101", "100")),
         ({"limits": {"treat": 1}, "resources": MANY}, "/limits", ("100",)),
         ({"resources": RESOURCES * 2}, "/resources/1/name", ("same name",)),
         ({"resources": [RESOURCES[0] | {"at_most": -1}]}, "/resources/0/at_most", ("0",)),
         ({"resources": [RESOURCES[0] | {"use": {"treat": -3}}]}, "/resources/0/use/treat", ("0",)),
         ({"resources": [RESOURCES[0] | {"use": {"treat": 1e200}}]}, "/resources/0/use/treat", (f"{10**150}"[:20],)),
-        ({"resources": [{"name": "beds", "use": {"treat": 1}}]}, "/resources/0/at_most", ("required",)),
         ({"rule": "most_probable", "benefits": None, "limits": {"ill": 1}}, "/limits", ("expected_benefit",)),
         ({"explain": True, "limits": {"treat": 1}}, "/explain", ("batch",)),
         ({"rule": "threshold", "threshold": 0.5, "resources": RESOURCES}, "/resources", ("expected_benefit",)),

@@ -184,6 +184,7 @@ BAD = {
         {"rule": "hierarchical", "costs": {"majority": True, "C_HD": 1, "C_DH": 1}},
         "/costs/majority",
     ),
+    "matrices in matrices": ({"benefits": json.loads("[" * 500 + "]" * 500)}, "/benefits"),
     "a list in a cell": ({"benefits": BENEFITS, "instances": [[[], 1, "mild"]]}, "/instances/0/0"),
     "priors that lack a class": ({"benefits": BENEFITS, "priors": {"ill": 1}}, "/priors"),
     "short row": ({"benefits": BENEFITS, "instances": [[1, 2]]}, "/instances/0"),

@@ -202,6 +202,7 @@ BAD = {
     "a boolean": ({"probabilities": [[True]]}, "/probabilities/0/0"),
     "a number among lists": ({"probabilities": [[0.5], 0.5]}, "/probabilities/1"),
     "a list among numbers": ({"probabilities": [0.5, [0.5]]}, "/probabilities/1"),
+    "a number": ({"probabilities": 0.5}, "/probabilities"),
     "instances without a model": ({"instances": [[1]]}, "/probabilities"),
     "probabilities and instances": ({"probabilities": [0.5], "instances": [[1]]}, "/model"),
     "probabilities and a model": ({"probabilities": [0.5], "model": "ward"}, "/probabilities"),

@@ -170,6 +170,16 @@ def test_what_requests_refuse_is_not_saved(client, stated, place):
     assert client.get("/models/woods/matrices/refused").status_code == 404
 
 
+def test_a_short_request_has_no_long_answer(client):
+    """By a matrix of many actions with long names: the entrance leaves it to the route."""
+    sent = {"benefits": [[0.1] * 1_000, [0.2] * 1_000], "actions": [f"{i:070}" for i in range(1_000)]}
+    client.put("/models/shore/matrices/large", json=sent).raise_for_status()
+    asked = {"model": "shore", "instances": [[50, 70]], "benefits": "large"}
+    answer = client.post("/predict", json=asked)
+    assert len(answer.content) < 256_000
+    assert answer.content == client.post("/predict", json=asked | sent).content
+
+
 def test_a_recorded_decision_keeps_the_matrix_itself(client):
     itself = client.post("/predict", json={"model": "shore", "instances": [[50, 70]], **NUMBERS, "record": True})
     named = {"model": "shore", "instances": [[50, 70]], "benefits": "lists", "record": True}

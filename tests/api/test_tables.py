@@ -64,6 +64,7 @@ def test_ids_and_columns_come_back(service, ward):
     [
         ({"ids": [1, 2]}, "/ids"),
         ({"ids": [1, 2, 3, 4, 5, None]}, "/ids/5"),
+        ({"ids": "abcdef"}, "/ids"),
         ({"ids": ["x" * 129, 2, 3, 4, 5, 6]}, "/ids/0"),
         ({"id": "patient"}, "/id"),
         ({"keep": ["ward"]}, "/keep"),
@@ -251,3 +252,22 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 
     assert answer.status_code == 413
     assert "backslashes" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "status"),
+    [
+        (PARQUET, pa.array([0] * 6, pa.timestamp("us", "Europe/Paris")), 200),
+        (ARROW, pa.array([0] * 6, pa.timestamp("us", "Foo/Bar")), 422),
+        (PARQUET, pa.array([2**62] * 6, pa.timestamp("s")), 422),
+    ],
+    ids=["moments", "no such zone", "no such year"],
+)
+def test_moments_come_back_or_are_refused(service, ward, form, values, status):
+    sent = arrow(columns().to_pydict() | {"when": values})
+    assert post(service, ARROW, sent, form, model=ward, id="patient", keep="ward,when").status_code == status
+
+
+def test_a_header_of_very_many_columns_is_too_large(service, ward):
+    names, row = (b",".join(one % i for i in range(100_000)) for one in (b"c%d", b"%d"))
+    assert post(service, CSV, names + b"\n" + row, model=ward).status_code == 413

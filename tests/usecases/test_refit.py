@@ -66,9 +66,3 @@ def test_without_a_hold_out_there_is_one_fit(service, refit):
     )
     card = service.get(f"/models/whole/versions/{job['model']['version']}").json()
     assert [card["data"][part] for part in ("rows", "holdout_rows", "refit")] == [60, 0, False]
-
-
-def test_a_wrong_refit_is_refused_at_its_place(service):
-    order = {"model": "no", "learner": {"kind": "logistic"}, "data": two_class_rows(60), "refit": "yes"}
-    response = service.post("/train", json=order)
-    assert (response.status_code, response.json()["errors"][0]["loc"]) == (422, "/refit")

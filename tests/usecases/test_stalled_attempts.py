@@ -4,17 +4,15 @@ job was finished by somebody else, neither harms what was published nor publishe
 
 import os
 import signal
-from multiprocessing import forkserver, get_context
+from multiprocessing import get_context
 
 import psutil
 import pytest
 from sqlalchemy import delete, select, update
 
 from app.errors import Unavailable
-from app.job_processes import PRELOADED
 from app.jobs.job import Ending, Event, Problem, Status
 from app.jobs.tables import JOBS
-from app.processes import LOCK, preload
 from app.registry.tables import unpublished
 from app.settings import Settings
 from app.stores import make_tables, open_ports
@@ -29,15 +27,6 @@ pytestmark = pytest.mark.thorough
 STEPS = 200  # more than there are; the loop ends where the process did not stop
 
 context = get_context("forkserver")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fork_server():
-    """A new one, which has imported what the processes here run: each would take seconds for it."""
-    with LOCK:
-        preload(["tests.usecases.stalling", "app.postgres", *PRELOADED])
-        forkserver._forkserver._stop()
-        forkserver.ensure_running()
 
 
 @pytest.fixture(params=["folder and SQLite", "folder and PostgreSQL", "bucket and PostgreSQL"])
