@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.outcomes.tables import DECISION_TERMS
-from app.stores import make_tables
+from app.stores import make_ports
 from tests.api.test_matrices import requests
 from tests.conftest import settings_for, trained, two_class_rows
 from tests.messages import says
@@ -186,7 +186,7 @@ def test_a_recorded_decision_keeps_the_matrix_itself(client):
     assert itself.status_code == 200, itself.text
     answer = client.post("/predict", json=named)
     assert answer.status_code == 200, answer.text
-    ports = make_tables(settings_for(client.folder))
+    ports = make_ports(settings_for(client.folder))
     try:
         with ports.database.reading() as connection:
             contents = connection.execute(DECISION_TERMS.select()).all()

@@ -24,7 +24,7 @@ from app.outcomes.tables import (
     SHADOW_DECISIONS,
 )
 from app.outcomes.upkeep import SETTLED_SECONDS, due, expire, keep_up
-from app.stores import make_tables
+from app.stores import make_ports
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import LOAN, count, decided, told
@@ -249,7 +249,7 @@ def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, capl
     assert settings_for(tmp_path, **beside, decisions="s3://bucket/decisions").shares_decisions
     assert settings_for(tmp_path).shares_decisions
     assert settings_for(tmp_path, datasets=str(tmp_path / "datasets")).shares_decisions
-    database = make_tables(settings_for(tmp_path)).database
+    database = make_ports(settings_for(tmp_path)).database
     decided(database, at=MONDAY)
 
     keep_up(Archive(database, str(tmp_path / "decisions")), None, seals=False)
@@ -260,7 +260,7 @@ def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, capl
 
 def test_a_worker_seals_and_deletes(tmp_path):
     settings = settings_for(tmp_path, keep_decisions_days=30)
-    ports = make_tables(settings)
+    ports = make_ports(settings)
     now = time()
     decided(ports.database, 3, at=[now - 100 * DAY, now - 5 * DAY, now])
 

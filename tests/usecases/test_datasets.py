@@ -26,7 +26,7 @@ from app.outcomes.archive import Archive
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.saved_matrices import SavedMatrices
-from app.stores import make_tables
+from app.stores import make_ports
 from app.usecases import datasets, train
 from app.usecases.ports import Ports
 from tests.conftest import settings_for
@@ -270,7 +270,7 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
     """At its start and then from time to time, in a thread of its own."""
     monkeypatch.setattr(job_processes, "_UPKEEP_SECONDS", 0.1)
     chosen = settings_for(tmp_path)
-    started = make_tables(chosen)
+    started = make_ports(chosen)
     days = 86_400.0
     store = DatasetStore(
         chosen.datasets_url, started.datasets.limits, keep_inline=30 * days, clock=lambda: time.time() - 31 * days
@@ -290,7 +290,7 @@ def test_days_to_keep_as_an_environment_variable(tmp_path, monkeypatch, days, re
     """`inf` keeps data sets however old they are."""
     monkeypatch.setenv("PAYOFF_KEEP_INLINE_DAYS", days)
     chosen = settings_for(tmp_path)
-    started = make_tables(chosen)
+    started = make_ports(chosen)
     keep = 86_400.0 * chosen.keep_inline_days
     old = DatasetStore(chosen.datasets_url, started.datasets.limits, keep_inline=keep, clock=lambda: 0.0)
     old.keep(old.draft_inline(DATA["features"], DATA["rows"], DATA["labels"]))

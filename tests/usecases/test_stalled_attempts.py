@@ -15,7 +15,7 @@ from app.jobs.job import Ending, Event, Problem, Status
 from app.jobs.tables import JOBS
 from app.registry.tables import unpublished
 from app.settings import Settings
-from app.stores import make_tables, open_ports
+from app.stores import make_ports, open_ports
 from app.usecases import train
 from tests.effort import THOROUGH
 from tests.jobs.waiting import eventually
@@ -49,7 +49,7 @@ def settings(request, tmp_path):
 
 @pytest.fixture
 def ports(settings, monkeypatch):
-    make_tables(Settings.model_validate(settings)).database.close()
+    make_ports(Settings.model_validate(settings)).database.close()
     monkeypatch.setattr(train, "trained", trained)
     ports = open_ports(Settings.model_validate(settings))
     yield ports

@@ -8,7 +8,7 @@ import pytest
 from app.access.caller import ANYBODY
 from app.database import Database
 from app.storage import Storage
-from app.stores import make_tables, open_ports
+from app.stores import make_ports, open_ports
 from app.usecases import models, train
 from tests.conftest import settings_for
 from tests.usecases.stalling import trained
@@ -17,7 +17,7 @@ from tests.usecases.stalling import trained
 @pytest.fixture
 def ports(tmp_path):
     settings = settings_for(tmp_path, database=f"sqlite:///{tmp_path / 'payoff.db'}")
-    make_tables(settings).database.close()
+    make_ports(settings).database.close()
     ports = open_ports(settings)
     yield ports
     ports.database.close()
