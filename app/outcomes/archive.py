@@ -71,7 +71,7 @@ class Archive:
 
     def check(self) -> None:
         """Unavailable where the store of sealed days cannot be reached, Unusable where that will not pass by itself."""
-        self.storage.check()
+        self.storage.folders()
 
     def cases(
         self,

@@ -73,10 +73,6 @@ def installed_packages() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version_of(name) for name in _PACKAGES}}
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Card(_Part):
     """One published version of a model. `sizes` (bytes) and `sha256` are filled when its files are staged."""
 
@@ -100,7 +96,7 @@ class Card(_Part):
     sizes: dict[str, int] = {}
     packages: dict[str, str] = Field(default_factory=installed_packages)
     sha256: dict[str, Digest] = {}
-    created_at: AwareDatetime = Field(default_factory=_now)
+    created_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     fit_seconds: FiniteFloat = Field(default=0.0, ge=0)
 
     @model_validator(mode="after")

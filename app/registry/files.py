@@ -135,7 +135,7 @@ class Files:
 
     def _verified(self, path: str, digest: str, wrong: str) -> bytes:
         """The file with this SHA-256, as it is kept or from the store; Damaged where that one is wrong."""
-        kept = None if self._kept is None else self._kept.get(path)
+        kept = None if self._kept is None else self._kept.get(digest)
         if kept is not None and _sha256(kept) == digest:
             return kept
         try:
@@ -145,7 +145,7 @@ class Files:
         if _sha256(content) != digest:
             raise Damaged(f"{path} {wrong}")
         if self._kept is not None:
-            self._kept.keep(path, content)
+            self._kept.keep(digest, content)
         return content
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import uuid
@@ -14,22 +13,21 @@ _log = logging.getLogger(__name__)
 class FileCache:
     """At most `limit` bytes below `folder`, which several processes may share; the least recently read goes first.
 
-    No call fails because of the disk. What is kept may be damaged: whoever reads it knows its digest.
+    A file is named by its digest. No call fails because of the disk, and what is kept may be damaged.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder = folder
         self._limit = limit
 
-    def get(self, path: str) -> bytes | None:
+    def get(self, digest: str) -> bytes | None:
         try:
-            content = self._place(path).read_bytes()
-            os.utime(self._place(path))
+            os.utime(self._folder / digest)
+            return (self._folder / digest).read_bytes()
         except OSError:
             return None
-        return content
 
-    def keep(self, path: str, content: bytes) -> None:
+    def keep(self, digest: str, content: bytes) -> None:
         if len(content) > self._limit:
             return
         part = self._folder / f".{uuid.uuid4().hex}"
@@ -38,11 +36,11 @@ class FileCache:
             self._make_room(len(content))
             try:
                 part.write_bytes(content)
-                part.replace(self._place(path))
+                part.replace(self._folder / digest)
             finally:
                 part.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("no copy of %s is kept: %s", path, error.strerror)
+            _log.warning("no copy of a file of a model is kept: %s", error.strerror)
 
     def _make_room(self, size: int) -> None:
         """Parts of killed writers go like other files."""
@@ -53,6 +51,3 @@ class FileCache:
                 return
             Path(path).unlink(missing_ok=True)
             free += taken
-
-    def _place(self, path: str) -> Path:
-        return self._folder / hashlib.sha256(path.encode()).hexdigest()

@@ -17,16 +17,15 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile
-from time import sleep, time
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, cast
+from time import time
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from uuid import uuid4
 
 import obstore
@@ -36,24 +35,20 @@ from pydantic import HttpUrl, TypeAdapter
 
 from app.disks import obstacle
 from app.errors import Conflict, NotFound, Unavailable, Unusable
-from app.storage.store_calls import StoreBreaker, on_disk
+from app.storage.store_calls import ERRORS, StoreBreaker, on_disk
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from obstore.store import ClientConfig
-
-T = TypeVar("T")
+    from obstore.store import ClientConfig, RetryConfig
 
 _HIDDEN = "."
 _PART = re.compile(r"\.[0-9a-f]{32}")  # a file of a disk while it is written
-_ABANDONED_SECONDS = 3600.0  # no folder takes an hour to write
-_LOCAL = re.compile(r"(?:file|local)://(?P<path>.*)", re.DOTALL)
+_ABANDONED_SECONDS = 86_400.0  # no folder takes a day to write, and no clock is wrong by one
 _NONE = re.compile(r"(?!)")
 _ROUNDS = 5  # of publishing and removing against each other
-_MAX_REMOVED = 1000
 _AT_ONCE = 16  # requests, where many objects are read
 _CONNECT_SECONDS = 2.0
-_SECONDS = 4.0  # for an answer, twice, since all is tried again
+_SECONDS = 4.0  # for an answer
 _LONGEST_SECONDS = 3600.0  # for a whole answer that does not stop
 _LEAST_BYTES_PER_SECOND = 2**20
 
@@ -63,47 +58,36 @@ _log = logging.getLogger(__name__)
 class Storage:
     """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, …).
 
-    `name` is what the place is called in messages: the setting that names it. Calls to a store on the network may
-    wait up to about eight seconds, or `retry_seconds` where that is more, and then raise Unavailable; so do, at once,
-    those to a disk that fails. Unusable, a kind of Unavailable, is what waiting does not fix, such as a missing bucket.
+    `name` is what the place is called in messages: the setting that names it. Requests to a store on the network are
+    tried twice, some eight seconds where it hangs, or for `retry_seconds`, and then raise Unavailable; so do, at once,
+    calls to a disk that fails. Unusable, a kind of Unavailable, is what waiting does not fix, such as a missing bucket.
     """
 
     def __init__(self, url: str, seal: str, *, name: str = "the storage", retry_seconds: float = 0.0) -> None:
         self.url = url
         self.seal = seal
         self.name = name
-        local = _LOCAL.fullmatch(url)
-        self._root = None if self.is_remote(url) else Path(local["path"] if local else url).absolute()
+        self._root = None if self.is_remote(url) else Path(url).absolute()
         self._store: ObjectStore
+        errors = ERRORS.labels(name.removeprefix("PAYOFF_").lower())
         if self._root is None:
-            self._ask = StoreBreaker(name, retry_seconds).call
-            self._store = _remote(url, name)
-            # No other limit than that for all of a request holds while it is being sent.
-            self._sender = cache(lambda seconds: _client(url, seconds, seconds))
+            self._ask = StoreBreaker(name, errors).call
+            self._client = partial(_client, url, name, retry_seconds)
+            self._store = self._client(_LONGEST_SECONDS, _SECONDS)
         else:
-            self._ask = partial(on_disk, name)
+            self._ask = partial(on_disk, name, errors)
             self._root.mkdir(parents=True, exist_ok=True)
             self._store = LocalStore(self._root, automatic_cleanup=True)
 
     @staticmethod
     def is_remote(url: str) -> bool:
         """Whether `url` is not a folder of this machine."""
-        return "://" in url and not _LOCAL.fullmatch(url)
-
-    def check(self) -> None:
-        """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""
-
-        def look() -> None:
-            if self._root is not None:
-                self._root.mkdir(parents=True, exist_ok=True)
-            obstore.list_with_delimiter(self._store)
-
-        self._ask(look)
+        return "://" in url
 
     def prepare(self) -> None:
         """Check the place at a start; what may pass by itself is only logged."""
         try:
-            self.check()
+            self.folders()
         except Unusable:
             raise
         except Unavailable as error:
@@ -115,8 +99,6 @@ class Storage:
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         """Write all `files` as `folder`, or nothing; Conflict where that folder exists."""
-        if self.seal not in files:
-            raise ValueError(f"a folder needs its seal {self.seal!r}")
         paths = {_checked(folder, name): content for name, content in files.items()}
         seal = _checked(folder, self.seal)
         if self.exists(folder):
@@ -137,15 +119,13 @@ class Storage:
     def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
         """The bytes of the file `name` of those folders that have it, by their names; faster than one by one."""
 
-        def read(path: str) -> bytes | None:
-            with suppress(FileNotFoundError):
-                return self._get(path)
-            return None
+        def read(folder: str) -> tuple[str, bytes | None]:
+            with suppress(NotFound):
+                return folder, self.read(folder, name)
+            return folder, None
 
-        paths = {folder: _checked(folder, name) for folder in folders}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = self._ask(lambda: list(pool.map(read, paths.values())))
-        return {folder: content for folder, content in zip(paths, found, strict=True) if content is not None}
+            return {folder: content for folder, content in pool.map(read, folders) if content is not None}
 
     def open(self, *path: str) -> BinaryIO:
         """One file, seekable, to be read piece by piece and closed; NotFound where it is absent.
@@ -203,54 +183,47 @@ class Storage:
     def clean_up(self, folders: re.Pattern[str] = _NONE, older_than_seconds: float = _ABANDONED_SECONDS) -> int:
         """Remove what killed processes left half-written; how many there were.
 
-        These are folders without a seal whose whole name matches `folders`, and parts of files. The store's own clock
-        counts, known from the newest of its files: this machine's may be hours ahead.
+        These are folders without a seal whose whole name matches `folders`, and parts of files.
         """
-        written: dict[str, dict[str, float]] = defaultdict(dict)
-        for path, info in self._find("").items():
-            folder, _, name = path.rpartition("/")
-            written[folder][name] = info["last_modified"].timestamp()
-        before = min(time(), max((at for files in written.values() for at in files.values()), default=0.0))
-        before -= older_than_seconds
+        before = time() - older_than_seconds
+        found = self._find("")
         removed = 0
-        for folder, files in written.items():
-            old = [name for name, at in files.items() if at < before]
-            half = folders.fullmatch(folder) and self.seal not in files and len(old) == len(files)
-            for name in old:
-                if removed < _MAX_REMOVED and (half or _PART.fullmatch(name)):
-                    self._drop(f"{folder}/{name}" if folder else name)
-                    removed += 1
+        for path, info in found.items():
+            folder, _, name = path.rpartition("/")
+            half = folders.fullmatch(folder) and f"{folder}/{self.seal}" not in found
+            if (half or _PART.fullmatch(name)) and info["last_modified"].timestamp() < before:
+                self._drop(path)
+                removed += 1
         return removed
 
     def _create(self, path: str, content: bytes) -> None:
         """Write a file that is not there; Conflict where another one is."""
-        for pause in (0.0, 0.1, 0.3):
-            sleep(pause)
-            try:
-                return self._ask(lambda: self._put(path, content, "create"))
-            except AlreadyExistsError:
-                try:
-                    if self.read(path) == content:
-                        return None
-                except NotFound:  # it is being written, or was removed meanwhile
-                    continue
-            break
-        raise Conflict(f"{path} is being written by another process, or was left half-written; try again later")
+        try:
+            self._ask(lambda: self._put(path, content, "create"))
+        except AlreadyExistsError as error:
+            with suppress(NotFound):  # removed meanwhile
+                if self.read(path) == content:
+                    return
+            problem = f"{path} is being written by another process, or was left half-written; try again later"
+            raise Conflict(problem) from error
 
     def _put(self, path: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
         if self._root is not None:
             self._put_flushed(self._root, path, content, mode)
             return
-        seconds = _SECONDS
-        while (seconds - _SECONDS) * _LEAST_BYTES_PER_SECOND < len(content):
-            seconds *= 2
-        obstore.put(self._sender(seconds), path, content, mode=mode, use_multipart=False)
+        seconds = _SECONDS + len(content) / _LEAST_BYTES_PER_SECOND
+        # Of the client's limits only that for all of a request holds while it is being sent.
+        obstore.put(self._client(seconds, seconds), path, content, mode=mode, use_multipart=False)
 
     def _put_flushed(self, root: Path, path: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
         """The library's own `put` leaves it to the system when the disk has the bytes."""
         part = str(PurePosixPath(path).with_name(f"{_HIDDEN}{uuid4().hex}"))
         try:
-            _write_flushed(root / part, content)
+            (root / part).parent.mkdir(parents=True, exist_ok=True)
+            with (root / part).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             obstore.rename(self._store, part, path, overwrite=mode == "overwrite")
             for folder in PurePosixPath(path).parents:  # any of them may be new
                 _flush_folder(root / folder)
@@ -290,19 +263,6 @@ def _checked(*parts: str) -> str:
     return "/".join(steps)
 
 
-def _write_flushed(path: Path, content: bytes) -> None:
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except FileNotFoundError:  # a removal took the empty folder away
-            continue
-        return
-
-
 def _flush_folder(path: Path) -> None:
     with suppress(FileNotFoundError):  # removed meanwhile
         descriptor = os.open(path, os.O_RDONLY)
@@ -312,27 +272,24 @@ def _flush_folder(path: Path) -> None:
             os.close(descriptor)
 
 
-def _remote(url: str, name: str) -> ObjectStore:
-    """The object store of a URL; Unusable where there can be none."""
-    if url.startswith(("http:", "https:", "memory:")):
+def _client(url: str, name: str, retry_seconds: float, seconds: float, quiet_seconds: float) -> ObjectStore:
+    """A client whose requests take so long at most, and pause no longer than that; Unusable where there can be none."""
+    if url.startswith(("http:", "https:", "memory:", "file:")):
         raise Unusable(f"{name} is {url}: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
     try:  # the library panics at what is no URL
         TypeAdapter(HttpUrl).validate_python(os.environ.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com")
     except ValueError as error:
         raise Unusable(f"the store of {name} cannot be used (AWS_ENDPOINT_URL is not a URL of http)") from error
-    try:
-        return _client(url, _LONGEST_SECONDS, _SECONDS)
-    except (BaseError, ValueError) as error:
-        raise Unusable(f"{name}: {str(error).splitlines()[0]}") from error
-
-
-def _client(url: str, seconds: float, quiet_seconds: float) -> ObjectStore:
-    """A client whose requests take so long at most, and their answers no longer pause than `quiet_seconds`."""
     options: ClientConfig = {
         "allow_http": True,
         "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
         "timeout": timedelta(seconds=seconds),
         "read_timeout": timedelta(seconds=quiet_seconds),
     }
-    # Trying again is StoreBreaker's part alone, so that the waits of several layers do not multiply.
-    return from_url(url, client_options=options, retry_config={"max_retries": 0})
+    retries: RetryConfig = {"max_retries": 1}
+    if retry_seconds:
+        retries = {"max_retries": 100, "retry_timeout": timedelta(seconds=retry_seconds)}
+    try:
+        return from_url(url, client_options=options, retry_config=retries)
+    except (BaseError, ValueError) as error:
+        raise Unusable(f"{name}: {str(error).splitlines()[0]}") from error

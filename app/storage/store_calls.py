@@ -7,7 +7,6 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from time import monotonic, sleep
 from typing import TypeVar
 
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -18,8 +17,6 @@ from app.errors import EXHAUSTED, UNWRITABLE, Unavailable, Unusable
 
 T = TypeVar("T")
 
-_FIRST_PAUSE = 0.2  # seconds before the second try, doubled before each further one
-_LONGEST_PAUSE = 5.0
 # What waiting does not fix, by the store's code: reported at once, and ends a start.
 _REFUSALS = frozenset({
     "NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed", "InvalidAccessKeyId",
@@ -30,17 +27,11 @@ _FAILING = UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}  #
 _ERRNO = re.compile(r"\(os error (\d+)\)")
 
 ERRORS = Counter("payoff_storage_errors", "Calls that a store did not answer", ("store",), registry=None)
-for _store in ("models", "datasets", "decisions"):
-    ERRORS.labels(_store)  # a series that begins with the first error hides it
 
 _log = logging.getLogger(__name__)
 
 
-def _count(name: str) -> None:
-    ERRORS.labels(name.removeprefix("PAYOFF_").lower()).inc()
-
-
-def on_disk(name: str, work: Callable[[], T]) -> T:
+def on_disk(name: str, errors: Counter, work: Callable[[], T]) -> T:
     """What `work` returns; Unavailable for a failure of the disk, after which nobody waits: it answers at once.
 
     FileNotFoundError and AlreadyExistsError are answers.
@@ -56,7 +47,7 @@ def on_disk(name: str, work: Callable[[], T]) -> T:
             raise FileNotFoundError(number, os.strerror(number)) from error
         if number not in _FAILING:
             raise
-        _count(name)
+        errors.inc()
         why = os.strerror(number)
         _log.warning("%s: %s", name, str(error).partition("\n")[0])
         cause = OSError(number, why)
@@ -64,42 +55,29 @@ def on_disk(name: str, work: Callable[[], T]) -> T:
 
 
 class StoreBreaker(CircuitBreaker):
-    """Calls a store; raises Unavailable, or Unusable, for every failure of the store.
+    """Calls a store; raises Unavailable, or Unusable, for every failure of the store, which then rests for a second."""
 
-    Every call is tried twice, and for as long as `retry_seconds`. After a failure the store rests for a second.
-    """
-
-    def __init__(self, name: str, retry_seconds: float = 0.0) -> None:
+    def __init__(self, name: str, errors: Counter) -> None:
         super().__init__()
-        self._name = name
-        self._retry_seconds = retry_seconds
+        self._name, self._errors = name, errors
 
     def call(self, work: Callable[[], T]) -> T:
-        """What `work` returns; it may be done twice. FileNotFoundError and AlreadyExistsError are answers, too."""
-        until, pause, first = monotonic() + self._retry_seconds, _FIRST_PAUSE, True
+        """What `work` returns. FileNotFoundError and AlreadyExistsError are answers, too."""
         self.admit(Unavailable)
-        while True:
-            try:
-                result = work()
-            except Exception as error:
-                failure = _failure_of(self._name, error)
-                if failure is None:
-                    self.reset()
-                    raise
-                _count(self._name)
-                if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
-                    self._rest(failure, error)
-                    raise failure from error
-            else:
+        try:
+            result = work()
+        except Exception as error:
+            failure = _failure_of(self._name, error)
+            if failure is None:
                 self.reset()
-                return result
-            sleep(pause)
-            pause, first = min(2 * pause, _LONGEST_PAUSE), False
-
-    def _rest(self, failure: Unavailable, error: Exception) -> None:
-        if not self.reason:
-            _log.warning("%s: %s", failure.detail, _code_of(error) or str(error).partition("\n")[0])
-        self.trip(failure.detail)
+                raise
+            self._errors.inc()
+            if not self.reason:
+                _log.warning("%s: %s", failure.detail, _code_of(error) or str(error).partition("\n")[0])
+            self.trip(failure.detail)
+            raise failure from error
+        self.reset()
+        return result
 
 
 def _failure_of(name: str, error: Exception) -> Unavailable | None:
