@@ -1,8 +1,5 @@
 """Small models, and the way from nothing to a published version."""
 
-from multiprocessing.connection import Connection
-from multiprocessing.synchronize import Barrier
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -58,19 +55,3 @@ def publish(registry: Registry, name: str = "triage", estimator: object = None, 
         registry.index.add(connection, staged)
     registry.refresh()
     return staged
-
-
-def publish_many(url: str, models: str, job: str, count: int, begin: Barrier, answer: Connection) -> None:
-    """As a process of its own: publish versions together with others, and send their numbers."""
-    database = Database(url)
-    registry = open_registry(models, database)
-    begin.wait(60)
-    numbers = []
-    for _ in range(count):
-        card = registry.stage(make_card("triage", job=job), job)
-        with database.writing() as connection:
-            registry.index.add(connection, card)
-        registry.set_alias("triage", "newest", card.version, job)
-        numbers.append(card.version)
-    database.close()
-    answer.send(numbers)

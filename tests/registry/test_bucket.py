@@ -63,20 +63,6 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
 
 
 @in_a_bucket
-def test_what_a_killed_job_left_in_a_bucket_is_removed_and_what_is_published_is_kept(registry, models):
-    publish(registry)
-    lost = registry.stage(make_card(), make_estimator())
-    (models / lost.folder / "card.json").unlink()  # half-written
-    (models / "triage" / "5" / "model.joblib").write_bytes(b"half")  # another database's
-
-    for one in registry.index.unpublished():
-        registry.discard(one)
-
-    assert sorted(registry.files.numbers("triage")) == [1, 5]
-    assert registry.load("triage").version == 1
-
-
-@in_a_bucket
 @pytest.mark.thorough
 def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, way, impatient, monkeypatch):
     publish(registry)

@@ -33,13 +33,6 @@ def test_a_card_survives_its_bytes(name, version, classes, metrics, benefits):
     assert again.to_bytes() == card.to_bytes()
 
 
-def test_equal_cards_have_equal_bytes_whatever_the_order_of_their_fields():
-    first = make_card(metrics={"a": 1.0, "b": 2.0}, created_at="2026-01-01T00:00:00Z")
-    second = make_card(metrics={"b": 2.0, "a": 1.0}, created_at="2026-01-01T00:00:00Z")
-
-    assert first.to_bytes() == second.to_bytes()
-
-
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_card_holds_no_nan_or_infinity(number):
     assert read_card(make_card(metrics={"auc": number}).to_bytes()).metrics == {"auc": None}
@@ -55,20 +48,7 @@ def test_a_newer_format_is_refused_with_the_way_out():
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\xff",
-        b"[]",
-        b"null",
-        b"{}",
-        b'{"format": "x"}',
-        b'{"format": null}',
-        b'{"format": 1}',
-        b'{"format": 0}',
-        b'{"format": -1}',
-        b'{"format": 1e999}',
-    ],
+    "content", [b"", b"\xff", b"[]", b"{}", b'{"format": "x"}', b'{"format": 1}', b'{"format": 1e999}']
 )
 def test_what_is_no_card_is_damaged(content):
     with pytest.raises(Damaged):
@@ -92,20 +72,3 @@ def test_priors_of_integer_classes_are_found_by_their_text():
 def test_priors_must_name_the_classes(priors):
     with pytest.raises(ValidationError, match="one entry for each class"):
         make_card(class_priors=priors)
-
-
-@pytest.mark.parametrize("name", ["", "Triage", "a/b", "..", "-a", "a" * 65, "a\n"])
-def test_a_card_has_a_name_that_can_be_a_folder(name):
-    with pytest.raises(ValidationError):
-        make_card(name)
-
-
-def test_the_schema_encodes_as_in_training():
-    X, warnings = make_card().schema_of_features().encode([[63, "m"], [None, None]])
-
-    np.testing.assert_array_equal(X, [[63.0, 1.0], [np.nan, np.nan]])
-    assert warnings == []
-
-
-def test_the_packages_that_decide_about_unpickling_are_recorded():
-    assert set(make_card().packages) == {"python", "payoff", "numpy", "scikit-learn", "joblib"}

@@ -115,10 +115,3 @@ def test_pickles_are_not_accepted_in_the_hold_out(registry):
     with pytest.raises(ValueError, match="allow_pickle"):
         registry.load("triage")
     assert not Trap.sprung
-
-
-def test_files_are_packed_the_same_each_time():
-    """A version's digest does not depend on when it was made."""
-    first, second = (module.pack(make_estimator(), HOLDOUT) for _ in range(2))
-
-    assert first == second

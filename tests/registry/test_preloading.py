@@ -165,17 +165,6 @@ def make_big():
     return estimator
 
 
-def test_memory_is_given_back_after_a_look_that_loaded_something_and_no_other(monkeypatch):
-    trims = []
-    monkeypatch.setattr("app.registry.preloading.trim", lambda: trims.append(1))
-    view = exists(1, "triage")
-    preloader = Preloader(lambda: view, lambda _key, _digest: None, lambda: None, 100)
-    preloader.look()
-    assert preloader.complete
-    preloader.look()
-    assert len(trims) == 1
-
-
 @pytest.fixture
 def held(registry, preloaded, monkeypatch):
     """A process that has version 1 in memory, and one of whose later loads wait until they may begin."""

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.database import Database
-from app.errors import Conflict, Damaged, Invalid, NotFound, NotReady
+from app.errors import Conflict, Invalid, NotFound, NotReady
 from app.migrations import migrate
 from app.registry.card import Card
 from app.registry.index import Unpublished
@@ -36,14 +36,6 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
     assert registry.cache.get("triage:1") is loaded
 
 
-def test_a_model_without_hold_out_has_none(registry):
-    card = registry.stage(make_card(), make_estimator())
-    with registry.index.database.writing() as connection:
-        registry.index.add(connection, card)
-
-    assert registry.load("triage").holdout is None
-
-
 def test_the_card_says_how_big_the_files_are_and_what_is_in_them(registry, models):
     before = time.time()
     card = publish(registry)
@@ -53,14 +45,6 @@ def test_the_card_says_how_big_the_files_are_and_what_is_in_them(registry, model
     assert set(card.sha256) == set(card.sizes)
     assert abs(card.created_at.timestamp() - before) < 60
     assert registry.card("triage", 1) == card
-
-
-def test_loaded_models_cannot_be_changed_by_a_request(registry):
-    publish(registry)
-    loaded = registry.load("triage")
-
-    with pytest.raises(ValueError, match="read-only"):
-        loaded.priors[0] = 1
 
 
 def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
@@ -146,13 +130,6 @@ def test_names_are_checked_before_anything_is_written(registry, models, name):
     with pytest.raises(Invalid):
         registry.set_alias("triage", name, 1, "ann")
     assert registry.index.model("triage").aliases == {}
-
-
-def test_bad_references_do_not_reach_the_database(registry, monkeypatch):
-    monkeypatch.setattr(registry.index, "snapshot", lambda _: pytest.fail("asked the database"))
-
-    with pytest.raises(Invalid):
-        registry.load("not a reference")
 
 
 def test_another_process_sees_changes_within_a_second(registry, another):
@@ -253,28 +230,6 @@ def test_the_alias_history_says_who_moved_what_and_when(registry):
     moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
     assert moves == [("ann", "champion", None, 1), ("bob", "champion", 1, 2), ("eve", "champion", 2, None)]
     assert all(abs(move.at.timestamp() - time.time()) < 60 for move in history)
-
-
-def test_the_history_and_the_counter_outlive_the_model(registry):
-    publish(registry)
-    registry.set_alias("triage", "champion", 1, "ann")
-    registry.delete_model("triage", "bob")
-
-    assert registry.index.models("", 10) == []
-    assert publish(registry).version == 2
-    moves = [(move.who, move.from_version, move.to_version) for move in registry.index.model("triage").history]
-    assert moves == [("ann", None, 1), ("bob", 1, None)]
-
-
-def test_a_missing_folder_is_damage(registry, models):
-    publish(registry)
-    (models / "triage" / "1").rename(models / "elsewhere")
-
-    with pytest.raises(Damaged, match="missing"):
-        registry.load("triage")
-    with pytest.raises(Damaged, match="missing"):
-        registry.artifact("triage", 1)
-    assert registry.cache.failures == 1
 
 
 def _holds(condition):

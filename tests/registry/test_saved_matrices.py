@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Barrier, Thread
 
 import pytest
-from sqlalchemy import event, insert, select
+from sqlalchemy import insert, select
 
 from app.database import Database, DatabaseAway
 from app.errors import Conflict, NotFound, NotReady
@@ -76,20 +76,6 @@ def test_another_process_sees_changes_within_a_second_and_this_one_at_once(datab
     finally:
         here.stop()
         there.stop()
-
-
-def test_contents_are_read_once_and_then_only_when_something_changes(database):
-    matrices = SavedMatrices(database)
-    save(matrices)
-    matrices.start()
-    asked = []
-    event.listen(database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
-    try:
-        eventually(lambda: len(asked) >= 2)
-        assert not any("content" in each for each in asked)
-        assert matrices.of(MODEL)["autumn"].content == content()
-    finally:
-        matrices.stop()
 
 
 def test_changes_at_once_get_numbers_of_their_own(database, other):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Invalid, NotFound
-from app.registry.snapshot import Reference, Snapshot, check_name
+from app.registry.snapshot import Reference, Snapshot
 
 NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
 SNAPSHOT = Snapshot.of(
@@ -56,10 +56,3 @@ def test_references_mean_versions(text, key):
 def test_what_is_unknown_is_not_found(text):
     with pytest.raises(NotFound, match=f"no model '{text}'"):
         SNAPSHOT.resolve(text)
-
-
-@pytest.mark.parametrize("text", ["", "A", "a:1", "a@b", "a\n", ".."])
-def test_names_are_checked(text):
-    with pytest.raises(Invalid, match="cannot name a model"):
-        check_name(text)
-    assert check_name("a-1_b") == "a-1_b"

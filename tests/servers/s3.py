@@ -14,7 +14,7 @@ class ObjectStore(Program):
     """Keeps its objects in memory: killing it loses them, so what is to survive is killed at a `Proxy` before it."""
 
     name = "s3"
-    module = "moto.server"
+    module = "tests.servers.s3_server"
 
     def __init__(self) -> None:
         super().__init__()
