@@ -35,8 +35,8 @@ def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):
 
 
 def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):
-    """Scripts keep it."""
-    folders = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models")}
+    """Scripts keep it; also where a service would log a warning."""
+    folders = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models"), "PAYOFF_ODD": "1"}
     ended = run(["keys", "create", "--name", "bank"], env=os.environ | folders, cwd=tmp_path)
 
     assert KEY_FORM.fullmatch(ended.stdout.strip().encode()), ended.stdout

@@ -15,7 +15,7 @@ from app.stores import make_ports, starting
 
 def run(chosen: argparse.Namespace) -> int:
     """Print a new key, alone, or what became of the others."""
-    configure("warning")  # standard output is the key's alone
+    configure("error")  # standard output is the key's alone
     with starting():
         keys = make_ports(Settings()).keys
         action: dict[str, Callable[[], list[str]]] = {

