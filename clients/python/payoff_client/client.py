@@ -30,7 +30,7 @@ from payoff_client.documents import (
     warn,
 )
 from payoff_client.errors import of_job
-from payoff_client.files import kind_of, send_outcomes
+from payoff_client.files import columns_of, kind_of, send_outcomes
 from payoff_client.model import Model, drawn
 from payoff_client.rows import arrow_tools, has_pyarrow, table_of
 from payoff_client.terminal import Bar
@@ -200,10 +200,12 @@ class Service(Linked[Mode]):
         self, data: Any, label: str | Sequence[str] | None, name: str | None, options: Mapping[str, Any]
     ) -> tuple[Object, str]:
         """The fields of an order among the options, and the id of its data set: of an uploaded one, id or name."""
-        if isinstance(data, str) and label is None:
+        is_file = isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file())
+        if isinstance(data, str) and label is None and not is_file:
             return stated(**options), data
         if label is None:
-            raise TypeError("label is required: the name of the column to predict")
+            columns = f", one of {', '.join(columns_of(Path(data), options))}" if is_file else ""
+            raise TypeError(f"label is required: the name of the column to predict{columns}")
         of_file = {key: value for key, value in options.items() if key in UploadOptions.__annotations__}
         found = await upload(self._link, data, label, name=name, **of_file)
         warn(found.get("warnings"))

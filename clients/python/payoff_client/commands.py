@@ -104,12 +104,20 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     return name, value
 
 
+def _types(chosen: argparse.Namespace) -> dict[str, Any]:
+    """How columns are to be read, where that was given."""
+    return {"types": dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)} if chosen.type else {}
+
+
 _MATRIX = "JSON file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
 MODEL = arg("model", "name, name:version or name@alias")
 BENEFITS = arg("--benefits", f"{_MATRIX}; or the name of a saved matrix", metavar="FILE")
 DATA = (
     arg("data", "a file, or without --label the id or name of a data set"),
     arg("--label", "column to predict; repeat it for several", action="append"),
+)
+TYPE = arg(
+    "--type", "how a column is read: number, category or ignore; repeat it", action="append", metavar="COLUMN=TYPE"
 )
 WRITTEN = (
     arg("--delimiter", "of CSV (default ,)"),
@@ -170,11 +178,12 @@ def _learner(text: str) -> Any:
     arg("--feature-costs", "JSON file: {feature: number}", metavar="FILE"),
     arg("--holdout", "part held out to evaluate", type=float),
     arg("--seed", type=int),
+    TYPE,
     *WRITTEN,
 )
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the version that was published, and its metrics."""
-    options = stakes_of(chosen.benefits) | _given(chosen, "holdout", "seed", *_WRITTEN)
+    options = stakes_of(chosen.benefits) | _given(chosen, "holdout", "seed", *_WRITTEN) | _types(chosen)
     if chosen.feature_costs:
         options["feature_costs"] = terminal.document_of(chosen.feature_costs)
     learner = _learner(chosen.learner)
@@ -241,12 +250,13 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
     arg("--benefits", _MATRIX, metavar="FILE", required=True),
     arg("--folds", type=int),
     arg("--chart", "write an SVG", metavar="FILE"),
+    TYPE,
     *WRITTEN,
 )
 def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the table, the best first."""
     learners = [_learner(text) for text in chosen.learner]
-    options = {"benefits": None, **stakes_of(chosen.benefits), **_given(chosen, "folds", *_WRITTEN)}
+    options = {"benefits": None, **stakes_of(chosen.benefits), **_given(chosen, "folds", *_WRITTEN), **_types(chosen)}
     report = client.compare(chosen.data, label=chosen.label, learners=learners, chart=bool(chosen.chart), **options)
     if chosen.chart:
         Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")

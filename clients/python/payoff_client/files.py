@@ -69,6 +69,12 @@ def opened(source: Path, written: Mapping[str, Any], size: float) -> Iterator[tu
             raise ValueError(f"{source.name!r} cannot be read as {encoding} CSV: {error}{hint}") from error
 
 
+def columns_of(source: Path, written: Mapping[str, Any]) -> list[str]:
+    """The columns of a file, written as `opened` takes it."""
+    with opened(source, written, 1) as (_, names, _):
+        return names
+
+
 def _parts_of(
     text: TextIO, delimiter: str, size: float, share: Callable[[], float]
 ) -> tuple[list[str], Iterator[Part]]:

@@ -58,6 +58,16 @@ def test_a_model_is_trained_compared_and_moved(run):
     assert output.splitlines()[-1].startswith("rows ")
     assert "\ntyped:" in f"\n{output}"
     assert run("models typed --alias best=1")[0] == 0
+    for file, columns in (("sick.parquet", "age, pulse, pain, state"), ("cases.csv", "age, pulse, pain, bed")):
+        code, _, errors = run(f"train {file} --name untold")
+        assert (code, errors) == (
+            2,
+            f"payoff-client: label is required: the name of the column to predict, one of {columns}\n",
+        )
+    order = "train sick.parquet --label state --name unaged --learner logistic --type age=ignore --json"
+    assert run(order)[0] == 0
+    code, output, _ = run("models unaged:1 --json")
+    assert [one["name"] for one in json.loads(output)["features"]] == ["pulse", "pain"]
     assert "'best': 1" in run("models typed")[1]
     assert json.loads(run("models typed@best --json")[1])["learner"]["parameters"]["C"] == 2
     assert "typed" in run("models")[1]
