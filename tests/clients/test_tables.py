@@ -73,7 +73,6 @@ WRITERS = {
     ),
     "duckdb large": (ARROW, lambda _: duck("FROM patients", "arrow_large_buffer_size=true")),
     "duckdb enum": (ARROW, lambda _: duck("SELECT * REPLACE (pain::ENUM('mild', 'strong') AS pain) FROM patients")),
-    "duckdb bytes": (ARROW, lambda _: duck("SELECT * REPLACE (pain::BLOB AS pain) FROM patients")),
     "duckdb decimal": (ARROW, lambda _: duck("SELECT * REPLACE (pulse::DECIMAL(10,1) AS pulse) FROM patients")),
     "duckdb parquet": (PARQUET, lambda folder: copied(folder, "FORMAT parquet")),
     "duckdb csv": (CSV, lambda folder: copied(folder, "FORMAT csv")),
