@@ -5,7 +5,7 @@ submit jobs, cancel some, move aliases and predict; meanwhile the parts are kill
 over the time that the jobs take, and started again. Prints the account and exits with 1 where it does not balance.
 Run: .venv/bin/python benchmarks/faults.py [jobs] [seed]
 
-The smallest work: `.venv/bin/python benchmarks/faults.py 2`
+The smallest work: `.venv/bin/python benchmarks/faults.py 40`
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def settle(caller: Caller, record: Record) -> list[dict]:
     """All jobs, once they have ended."""
     jobs = []
     for job_id in record.jobs.values():
-        document = caller.insist("GET", f"/train/{job_id}", headers={"Prefer": "wait=30"}).json()
+        document: dict = {"status": ""}
         while document["status"] not in ENDED:
             document = caller.insist("GET", f"/train/{job_id}", headers={"Prefer": "wait=30"}).json()
         jobs.append(document)

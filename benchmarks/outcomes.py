@@ -8,8 +8,8 @@ It prints seconds, peak memory of the process, and bytes per decision.
 
 The second prints, for each simulated world and number of cases in 30 days, the share of streams that get an interval,
 the share of these intervals that hold the true mean difference, the share of wrong ones in all, and of those that
-exclude 0: false alarms where the promise is kept, else what the verdict finds. Then the same for fewer days, the false
-alarms of gains, which are paired differences, and the errors of the confidence sequence, which is looked at daily.
+exclude 0: false alarms where the promise is kept, else what the verdict finds. Then the same for fewer days, and the
+false alarms of gains, which are paired differences.
 
 The smallest work: `.venv/bin/python benchmarks/outcomes.py --rows 1000 --days 2 --streams 2`
 """
@@ -38,7 +38,7 @@ from app.outcomes.decision import DAY, Terms
 from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, Draft, decision_schema, new_name
 from app.outcomes.tables import SEALED_FILES
 from app.usecases.outcome_report.report import Read, document, matured
-from tests.evidence.worlds import A_DAY, DAYS, NULLS, WORLDS, coverage, wrong_sequences
+from tests.evidence.worlds import WORLDS, coverage
 
 FIRST = 20_000  # the first day
 CLASSES = ("healthy", "ill", "very ill")
@@ -215,13 +215,6 @@ def print_coverage(streams: int) -> None:
             own = wrong_gains(loss, spread, moves, n, days, streams) * streams
             shares = " | ".join(percent(count, streams) for count in own)
             print(f"| {name} | {moves} | {days} | {n:,} | {shares} |", flush=True)
-    for name, (values, shares, spread) in NULLS.items():
-        wrong, width = wrong_sequences(values, shares, spread, streams)
-        deviation = np.sqrt(np.dot(shares, np.square(values)) * np.exp(2 * spread**2) / (DAYS * A_DAY))
-        print(
-            f"sequence, {name}: wrong {100 * wrong:.2f} %, width {width / (1.96 * deviation):.2f} of one look",
-            flush=True,
-        )
 
 
 def main() -> None:

@@ -94,14 +94,10 @@ def random_splits(groups: np.ndarray, train: int, count: int) -> list[tuple[np.n
     ]
 
 
-def one_versus_rest(labels: np.ndarray) -> np.ndarray:
-    return labels[:, None] == np.unique(labels)
-
-
 def problems(splits: int) -> Iterator[Problem]:
     _, letter = cells("letter")
     rows = np.arange(len(letter))
-    tasks = one_versus_rest(letter[:, -1])
+    tasks = letter[:, -1:] == np.unique(letter[:, -1])
     yield Problem("letter", letter[:, :-1].astype(float), tasks, [(rows[:16000], rows[16000:])])
 
     header, scene = cells("scene")
@@ -133,10 +129,6 @@ def logistic(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
     return model.predict_proba(new)[:, 1]
 
 
-def calibrated(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
-    return Logistic(random_state=0).fit(X, y).predict_proba(new)[:, 1]
-
-
 def realised(loss: Loss, chosen: np.ndarray, y: np.ndarray) -> float:
     return float(loss.of_counts((chosen & y).sum(), chosen.sum(), y.sum(), len(y)))
 
@@ -154,7 +146,7 @@ def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, 
     p = logistic(X[train], y[train], X[test])
     fit, tune = train_test_split(train, test_size=0.5, stratify=y[train], random_state=seed)
     held, on_test = (logistic(X[fit], y[fit], X[rows]) for rows in (tune, test))
-    own = calibrated(X[train], y[train], X[test])
+    own = Logistic(random_state=0).fit(X[train], y[train]).predict_proba(X[test])[:, 1]
     found = []
     for loss in LOSSES.values():
         cut = tuned_cut(held[None], y[tune][None], loss, 0)
