@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -160,32 +159,28 @@ def every_feature(**changed: Any) -> RandomForest:
     return RandomForest(n_estimators=40, max_features=None, random_state=0, **changed)
 
 
-def own_errors(make: Callable[[], Any]) -> Callable[[Table], np.ndarray]:
+def own_errors(model: Any, table: Table) -> np.ndarray:
     """The errors at SHARES of the features, between the mean costs of many benefits of the right class."""
-
-    def errors(table: Table) -> np.ndarray:
-        model, prices = fitted(make(), table), table.prices
-        n_features = table.X.shape[1]
-        classes = list(range(table.truth.max() + 1))
-        ready = AcquisitionModel.of(model, [str(j) for j in range(n_features)], classes, prices)
-        run = model.model_.travel(table.new, prices)
-        n, S = run.asked.shape
-        states = np.broadcast_to(np.arange(S + 1), (n, S + 1))
-        finished = states == run.length[:, None]
-        P = ready.probabilities(run.P.reshape(n * (S + 1), -1), states.ravel(), finished.ravel())
-        points = []
-        for size in SIZES:
-            B = size * np.eye(P.shape[1])
-            worth = ready.worth(B, prices, None)
-            assert worth is not None
-            stops = states >= run.length[:, None]
-            stops[:, :S] |= worth.stops(run.asked, run.price, at_stake(P, B).reshape(n, S + 1)[:, :S])
-            at = np.arange(n), stops.argmax(axis=1)
-            told = P.reshape(n, S + 1, -1)[at].argmax(axis=1)
-            points.append((run.spent[at].mean() / n_features, (told != table.truth).mean()))
-        return at_shares(points)
-
-    return errors
+    model, prices = fitted(model, table), table.prices
+    n_features = table.X.shape[1]
+    classes = list(range(table.truth.max() + 1))
+    ready = AcquisitionModel.of(model, [str(j) for j in range(n_features)], classes, prices)
+    run = model.model_.travel(table.new, prices)
+    n, S = run.asked.shape
+    states = np.broadcast_to(np.arange(S + 1), (n, S + 1))
+    finished = states == run.length[:, None]
+    P = ready.probabilities(run.P.reshape(n * (S + 1), -1), states.ravel(), finished.ravel())
+    points = []
+    for size in SIZES:
+        B = size * np.eye(P.shape[1])
+        worth = ready.worth(B, prices, None)
+        assert worth is not None
+        stops = states >= run.length[:, None]
+        stops[:, :S] |= worth.stops(run.asked, run.price, at_stake(P, B).reshape(n, S + 1)[:, :S])
+        at = np.arange(n), stops.argmax(axis=1)
+        told = P.reshape(n, S + 1, -1)[at].argmax(axis=1)
+        points.append((run.spent[at].mean() / n_features, (told != table.truth).mean()))
+    return at_shares(points)
 
 
 def at_shares(points: list[tuple[float, float]]) -> np.ndarray:
@@ -341,10 +336,9 @@ def lightgbm_errors(table: Table) -> np.ndarray:
     return np.take_along_axis(outside, inside.argmin(axis=0)[None], axis=0)[0]
 
 
-def l1_runs(table: Table) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """For each strength some training rows, their calibrated unseen P, the new rows', and the features used (m,)."""
-    X, y, new, _, _ = table
-    found = []
+def l1_path(table: Table, matrices: list[np.ndarray]) -> list[float]:
+    X, y, new, truth, prices = table
+    runs, found = [], []
     for C in STRENGTHS:
 
         def model(rows: np.ndarray, C: float = C) -> Any:
@@ -357,17 +351,12 @@ def l1_runs(table: Table) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.n
         P, whole = np.concatenate(parts), model(np.arange(len(X)))
         curve = Blend.fit([P], y[rows], np.ones(len(rows)))
         used = np.any([one.coef_[0] != 0 for one in whole[-1].estimators_], axis=0)
-        found.append((rows, curve.apply([P]), curve.apply([whole.predict_proba(new)]), used))
-    return found
-
-
-def l1_path(table: Table, matrices: list[np.ndarray]) -> list[float]:
-    runs, found = l1_runs(table), []
+        seen, told = curve.apply([P]), curve.apply([whole.predict_proba(new)])
+        paid = paid_for(X[rows], prices, used), paid_for(new, prices, used)
+        runs.append(((seen, y[rows], paid[0]), (told, truth, paid[1])))
     for B in matrices:
         ways = [prior_earns(table, B)]
-        for rows, seen, told, used in runs:
-            sides = ((seen, table.y[rows], table.X[rows]), (told, table.truth, table.new))
-            ways.append(tuple((earned(P, y, B) - paid_for(X, table.prices, used)).mean() for P, y, X in sides))
+        ways += [tuple((earned(*side, B) - paid).mean() for *side, paid in sides) for sides in runs]
         found.append(max(ways)[1])
     return found
 
@@ -436,22 +425,19 @@ EARN: dict[str, Earn] = {
     "greedy subset": greedy_subset,
 }
 ERRORS: dict[str, Callable[[Table], np.ndarray]] = {
-    "forest_chain": own_errors(lambda: ForestChain(random_state=0)),
-    "random_forest": own_errors(lambda: every_feature(calibration="none")),
-    "budget_forest": own_errors(lambda: BudgetForest(alpha=0, n_estimators=40, random_state=0)),
+    "forest_chain": lambda table: own_errors(ForestChain(random_state=0), table),
+    "random_forest": lambda table: own_errors(every_feature(calibration="none"), table),
+    "budget_forest": lambda table: own_errors(BudgetForest(alpha=0, n_estimators=40, random_state=0), table),
     "lightgbm": lightgbm_errors,
 }
 
 
 def compared(name: str, columns: list[str], learners: list[str], runs: Callable[[str], list[Any]]) -> None:
     """A line for each learner: its mean, and its difference to the chain with the standard error over the seeds."""
-    found = {}
-    for learner in learners:
-        start = time.perf_counter()
-        found[learner] = np.array(runs(learner))
-        print(f"  {name} {learner} {time.perf_counter() - start:.0f} s", flush=True)
     print(f"{'':32}" + "".join(f"{column:>26}" for column in columns))
-    for learner, values in found.items():
+    found: dict[str, np.ndarray] = {}
+    for learner in learners:
+        values = found[learner] = np.array(runs(learner))
         gaps = values - found.get("forest_chain", values)
         figures = zip(values.mean(axis=0), gaps.mean(axis=0), standard_error(gaps), strict=True)
         print(f"{name:16}{learner:16}" + "".join(f"{m:11.4g} ({g:6.3g}±{e:5.3g})" for m, g, e in figures), flush=True)

@@ -20,10 +20,8 @@ The smallest work: `.venv/bin/python benchmarks/decisions.py --sets glass --repe
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
 
 import numpy as np
 from common import load, standard_error
@@ -189,12 +187,7 @@ def main() -> None:
     if chosen.credit:
         credit()
         return
-    mus = []
-    for name in chosen.sets:
-        began = perf_counter()
-        mus.append(compare(name, chosen.repetitions))
-        print(f"{name}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-    table = np.stack(mus)  # (sets, methods, 2 MATRICES)
+    table = np.stack([compare(name, chosen.repetitions) for name in chosen.sets])  # (sets, methods, 2 MATRICES)
     print("Free matrices\n")
     show(chosen.sets, table[:, :, :MATRICES])
     many = [i for i, name in enumerate(chosen.sets) if name not in TWO_CLASSES]

@@ -65,6 +65,7 @@ SECONDS = 2.0
 SINGLE_REQUESTS = 1500
 BATCH_REQUESTS = 12
 CORES = sorted(os.sched_getaffinity(0))
+PINNED = ["taskset", "-c", str(CORES[0])]
 PAGE = HERE / "serving.md"
 DATA = load_breast_cancer()
 shown = ["| Payoff, as a multiple of another server, or in ms | measured | goal |", "|---|---|---|"]
@@ -136,7 +137,7 @@ class Peer(Program):
     def __init__(self, name: str, **environment: str) -> None:
         super().__init__()
         self.name, self.port, self.own = name, free_port(), environment
-        self.wrapper = on_cores(CORES[:1])
+        self.wrapper = PINNED
 
     def arguments(self) -> list[str]:
         options = ["--app-dir", str(HERE), "--no-access-log", "--log-level", "warning"]
@@ -175,13 +176,9 @@ class DurablePostgres(Postgres):
         return [*super().command(), "-c", "fsync=on"]
 
 
-def on_cores(cores: list[int]) -> list[str]:
-    return ["taskset", "-c", ",".join(map(str, cores))]
-
-
 def beside_peers() -> None:
     with ExitStack() as stack:
-        payoff = service(stack, CORES[:1])
+        payoff = service(stack, PINNED)
         model, pipeline = str(payoff.folder / "bare.npz"), str(payoff.folder / "pipeline.joblib")
         joblib.dump(
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(DATA.data, DATA.target), pipeline
@@ -201,11 +198,11 @@ def beside_peers() -> None:
         write_table()
 
 
-def service(stack: ExitStack, cores: list[int], **settings: str) -> Replica:
+def service(stack: ExitStack, wrapper: list[str], **settings: str) -> Replica:
     """`payoff serve` with a key and the model `bench`."""
     payoff = Replica(settings)
     stack.callback(payoff.close)
-    payoff.wrapper = on_cores(cores)
+    payoff.wrapper = wrapper
     key = ["--name", "bench", "--rate", "1000000/second", "--scope", "predict", "--scope", "train"]
     create = [sys.executable, "-m", "app.cli", "keys", "create", *key]
     made = subprocess.run(
@@ -332,7 +329,7 @@ def recording() -> None:
                 stack.callback(database.close)
                 database.start()
                 settings["database"] = database.create_database()
-            payoff = service(stack, CORES, **settings)
+            payoff = service(stack, [], **settings)
             compare_recorded(kind, payoff)
             p50, p99 = disk_microseconds(payoff.folder)
             print(f"{'disk':<12}{p50:10.0f}{p99:10.0f}")
