@@ -10,19 +10,19 @@ import io
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
 
-from app.decisions.calibration import Calibrator, is_flat
 from app.decisions.folds import stratified_folds
 from app.errors import Conflict, Invalid, PayoffError
 from app.features import Schema
-from app.learners.base import Scorer
+from app.learners.base import Learner, Scorer
 from app.learners.loading import scikit
+from app.learners.unseen import unseen
 from app.text import some_of
 
 FOLDS = 5
@@ -41,7 +41,6 @@ class Columns:
 
     order: np.ndarray
     words: tuple[np.ndarray | None, ...]
-    named: bool = True
 
     @classmethod
     def of(cls, schema: Schema, names: Sequence[str] | None, count: int | None) -> Self:
@@ -53,7 +52,7 @@ class Columns:
         words = [
             np.array([*one.categories, np.nan], dtype=object) if one.type == "categorical" else None for one in found
         ]
-        return cls(np.array(order, dtype=np.intp), tuple(words), bool(names))
+        return cls(np.array(order, dtype=np.intp), tuple(words))
 
     def of_rows(self, X: np.ndarray) -> np.ndarray:
         """Rows X (n, m) as float64 (n, w), or as objects where a column has categories."""
@@ -79,29 +78,27 @@ def _check(there: Sequence[str], names: Sequence[str] | None, count: int | None)
         raise Invalid.at("/dataset", f"the columns of model and data set differ: {what}")
 
 
-class Imported:
+class Imported(Learner):
     """A model that was trained elsewhere.
 
     `scorer` answers rows as the data set has them. `takes_missing` (m,): the features whose missing values it answers;
     a row with others missing has probabilities NaN.
     """
 
+    name: ClassVar = "imported"
     inline: ClassVar[bool] = False
     """Whether a small request may be answered on the event loop: this depends on the model, so no."""
-    asks: ClassVar[bool] = False
-    calibrator_: Calibrator | None = None
-    calibration_ = "none"
+    scorer: Scorer
+    n_classes: int
+    takes_missing: np.ndarray
 
-    def __init__(self, model: Scorer, n_classes: int, takes_missing: np.ndarray, facts: dict[str, Any]) -> None:
-        """`facts` are for the card."""
-        self.scorer = model
-        self.classes_ = np.arange(n_classes)
-        self.takes_missing = takes_missing
-        self.facts = facts
+    def __post_init__(self) -> None:
+        self.classes_ = np.arange(self.n_classes)
+        self.calibrator_, self.calibration_ = None, "none"
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """Probabilities (n, K) of rows (n, m), NaN where missing; Invalid at /instances where the model raises."""
-        P = np.full((len(X), len(self.classes_)), np.nan)
+        P = np.full((len(X), self.n_classes), np.nan)
         rows = np.flatnonzero(~(np.isnan(X) & ~self.takes_missing).any(axis=1))
         if len(rows):
             try:
@@ -113,36 +110,25 @@ class Imported:
                 raise Invalid.at("/instances", what) from error
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> None:
+        """None: what is inside of the model is its own."""
+
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
         """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,).
 
         Returns probabilities (n, K) of the same rows, each by a calibration that was fitted without it.
         """
-        counts = np.bincount(codes, minlength=len(self.classes_))
+        counts, weights = np.bincount(codes, minlength=self.n_classes), np.ones(len(P))
         if counts.min() < 2:
             raise Invalid.at("/calibration", "a calibration needs two rows of each class; send calibration none")
-        weights, apart = np.ones(len(P)), np.empty_like(P)
-        fold = stratified_folds(codes, min(FOLDS, int(counts.min())), seed)
-        for number in np.unique(fold):
-            inside = fold != number
-            apart[~inside] = (
-                scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside]).apply(P[~inside])
-            )
+
+        def fitted(_: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            calibrator = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside])
+            return self.classes_, calibrator.apply(P[outside])
+
         self.calibrator_ = scikit().fit_calibrator(method, P, codes, weights)
         self.calibration_ = method
-        return apart
-
-    def contributions(self, _X: np.ndarray, _chosen: np.ndarray) -> None:
-        """None: what is inside of the model is its own."""
-        return
-
-    def ranks(self) -> bool:
-        """Whether the probabilities differ from row to row, as far as the calibration knows."""
-        return not is_flat(self.calibrator_)
-
-    def findings(self) -> dict[str, Any]:
-        """What the card says about the model."""
-        return self.facts
+        return unseen(stratified_folds(codes, min(FOLDS, int(counts.min())), seed), self.n_classes, fitted)
 
 
 def class_order(names: Sequence[Any], classes: Sequence[int | str], place: str = "/dataset") -> np.ndarray | None:
@@ -175,29 +161,34 @@ def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
     return P
 
 
-@dataclass(frozen=True, eq=False)
-class JoblibScorer:
-    """A classifier with `predict_proba`; `order` (K,): the data set's classes among its own, None where they agree."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Foreign:
+    """A model of another library; `order` (K,): the data set's classes among its own, None where they agree."""
 
-    model: Any
     columns: Columns
-    order: np.ndarray | None
-
-    @property
-    def made_by(self) -> str:
-        """The name of its class."""
-        return type(self.model).__name__
+    order: np.ndarray | None = None
 
     def answers(self, X: np.ndarray) -> np.ndarray:
-        """The probabilities (n, K) as the model gives them, in its own order."""
+        """The probabilities (n, K) of rows (n, m) as the model gives them, in its own order."""
+        raise NotImplementedError
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        """Probabilities (n, K), divided by their sum: most ONNX files compute in float32."""
+        P: np.ndarray = np.maximum(self.answers(X), 0.0)
+        P /= P.sum(axis=1, keepdims=True)
+        return P if self.order is None else P[:, self.order]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JoblibScorer(Foreign):
+    """A classifier with `predict_proba`."""
+
+    model: Any
+
+    def answers(self, X: np.ndarray) -> np.ndarray:
         with joblib.parallel_config(backend="sequential"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "X does not have valid feature names")  # it was fitted on a frame
             return np.asarray(self.model.predict_proba(self.columns.of_rows(X)), dtype=np.float64)
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) of rows (n, m) in the order of the data set's classes."""
-        P = self.answers(X)
-        return P if self.order is None else P[:, self.order]
 
 
 def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool) -> JoblibScorer:
@@ -216,20 +207,14 @@ def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *,
     names = getattr(model, "feature_names_in_", None)
     known = None if names is None else [str(name) for name in names]
     columns = Columns.of(schema, known, getattr(model, "n_features_in_", None))
-    return JoblibScorer(model, columns, class_order(list(model.classes_), classes))
+    return JoblibScorer(columns=columns, order=class_order(list(model.classes_), classes), model=model)
 
 
-@dataclass(frozen=True, eq=False)
-class OnnxScorer:
-    """The bytes of an ONNX file, and how rows become its inputs and its outputs probabilities.
-
-    `order` (K,): the data set's classes among the columns of the model, or None. The session is not pickled: it is
-    opened with the first rows, in one thread.
-    """
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OnnxScorer(Foreign):
+    """The bytes of an ONNX file. The session is not pickled: it is opened with the first rows, in one thread."""
 
     content: bytes
-    columns: Columns
-    order: np.ndarray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "session"}
@@ -239,19 +224,7 @@ class OnnxScorer:
         """The session; Conflict where onnxruntime is not installed."""
         return _session(self.content)
 
-    @property
-    def made_by(self) -> str:
-        """What made the file, as far as it says."""
-        return f"ONNX by {self.session.get_modelmeta().producer_name or 'unknown'}"
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) of rows (n, m), divided by their sum: most files compute in float32."""
-        P: np.ndarray = np.maximum(self.answers(X), 0.0)
-        P /= P.sum(axis=1, keepdims=True)
-        return P if self.order is None else P[:, self.order]
-
     def answers(self, X: np.ndarray) -> np.ndarray:
-        """The probabilities (n, K) as the model gives them, in its own order."""
         found = self.run(X)
         if isinstance(found, list):
             return np.array([list(row.values()) for row in found], dtype=np.float64)
@@ -271,13 +244,13 @@ def load_onnx(content: bytes, schema: Schema, classes: Sequence[int | str], name
 
     Invalid where columns or classes do not fit; Conflict where onnxruntime is not installed.
     """
-    scorer = OnnxScorer(content, _columns(_session(content).get_inputs(), schema))
+    scorer, place = OnnxScorer(columns=_columns(_session(content).get_inputs(), schema), content=content), "/classes"
     if named is None:
-        first = scorer.run(np.zeros((1, len(schema.names))))
+        first, place = scorer.run(np.zeros((1, len(schema.names)))), "/dataset"
         if not isinstance(first, list):
             raise Invalid.at("/classes", "the file does not name its classes: send them in the order of its columns")
-    order = class_order(list(first[0]), classes) if named is None else class_order(named, classes, "/classes")
-    return OnnxScorer(content, scorer.columns, order)
+        named = list(first[0])
+    return replace(scorer, order=class_order(named, classes, place))
 
 
 def _session(content: bytes) -> Any:

@@ -173,11 +173,8 @@ def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imp
     else:
         scorer = load_joblib(content, table.schema, classes, version_skew=ports.imports.version_skew)
         takes_missing |= True
-    columns = "by name" if scorer.columns.named else "by position"
     checked_rows(scorer.answers(table.X[:100]), len(classes))
-    return Imported(
-        scorer, len(classes), takes_missing, {"estimator": scorer.made_by, "columns": columns, "evaluation": _DUTY}
-    )
+    return Imported(scorer=scorer, n_classes=len(classes), takes_missing=takes_missing)
 
 
 def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray) -> _Published:
@@ -191,15 +188,15 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
             P = model.calibrate(method, P, table.y, spec.seed)
         evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
     holdout, split = Holdout(P, table.y), Split(rows, rows)
-    made = {"format": spec.format, "estimator": model.facts["estimator"], "calibration": method}
+    made = {"format": spec.format, "calibration": method}
     spec = spec.model_copy(update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)})
     with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, spec, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split)
     card = card_of(model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
-    card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})
-    said = [_DUTY]
+    data, said = card.data.model_copy(update={"rows": fitted}), [_DUTY]
+    card = card.model_copy(update={"data": data, "fitted": card.fitted | {"evaluation": _DUTY}})
     if len(rows) >= _MANY and (P.argmax(axis=1) == table.y).all():
         said.append("the model is right on every row of the data set: it was probably trained on these rows")
     return card, model, holdout, said

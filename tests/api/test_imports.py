@@ -118,7 +118,6 @@ def test_the_card_is_that_of_a_trained_model(service, chosen):
 
     assert card["learner"]["kind"] == "imported"
     assert card["learner"]["parameters"]["format"] == "joblib"
-    assert card["fitted"]["estimator"] == "Pipeline"
     assert card["data"]["evaluation"] == {"method": "hold-out", "folds": None, "rows": 200}
     assert card["data"]["rows"] == 0
     assert card["benefits"] == [[0, -1], [-10, 5]]

@@ -147,7 +147,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
 
     with pytest.raises(Conflict) as caught:
-        OnnxScorer(scorer.content, scorer.columns).posterior(X)
+        OnnxScorer(columns=scorer.columns, content=scorer.content).posterior(X)
     assert "payoff[onnx]" in caught.value.detail
 
 
