@@ -20,7 +20,6 @@ from app.decisions.explanations import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid, pointer
 from app.learners.loading import scikit
-from app.learners.parameters import check_arguments
 from app.learners.unseen import best_calibration
 from app.progress import part, report
 
@@ -32,7 +31,6 @@ ALL = -2
 SINGLE = float(np.finfo(np.float32).max)
 """The largest number that trees which compare in single precision take."""
 _FOLDS = 5
-_MAX_CATEGORIES = 2**20  # models keep a place for every code
 
 
 class Dealt(NamedTuple):
@@ -126,23 +124,17 @@ class Learner(Dataclass):
     calibrator_: Calibrator | None = field(init=False, repr=False)
     calibration_: str = field(init=False, repr=False)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; with `deep` those of estimators among them, too, as `name__parameter`."""
-        found = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
-        inner = {name: value.get_params() for name, value in found.items() if deep and isinstance(value, Learner)}
-        return found | {f"{name}__{part}": value for name, parts in inner.items() for part, value in parts.items()}
+    def get_params(self, **_: bool) -> dict[str, Any]:
+        """The parameters by name; also where scikit-learn asks for `deep` ones."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters by name; ValueError for an unknown one."""
-        known = self.get_params(deep=False)
-        for path, value in sorted(parameters.items(), key=lambda item: "__" in item[0]):
-            name, inside, part = path.partition("__")
+        known = self.get_params()
+        for name, value in parameters.items():
             if name not in known:
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
-            if inside:
-                getattr(self, name).set_params(**{part: value})
-            else:
-                setattr(self, name, value)
+            setattr(self, name, value)
         return self
 
     def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
@@ -172,13 +164,13 @@ class Learner(Dataclass):
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) >= 0 count as repeated rows do.
 
-        Raises Invalid for a wrong parameter and for fewer than two classes. Time: one raw fit, and up to five
-        more on four fifths of the rows where the probabilities are calibrated.
+        The ranges of parameters are checked in requests, not here. Raises Invalid for fewer than two classes. Time: one
+        raw fit, and up to five more on four fifths of the rows where the probabilities are calibrated.
         """
         form = {"multi_output": self.labels == "several", "y_numeric": self.regresses}
         X, y, weights = scikit().checked(self, X, y, sample_weight, **form)
         targets = self._targets(y)
-        self._check_all(X)
+        self._check()
         self._prepare(X, targets, weights)
         self._fit_calibrated(X, targets, weights)
         return self
@@ -237,24 +229,7 @@ class Learner(Dataclass):
 
     def _validated(self, X: np.ndarray) -> np.ndarray:
         rows: np.ndarray = scikit().checked_rows(self, X)
-        self._check_codes(rows)
         return rows
-
-    def _check_all(self, X: np.ndarray) -> None:
-        check_arguments(self)
-        columns = self.categorical()
-        if len(set(columns)) < len(columns) or not set(columns) <= set(range(self.n_features_in_)):
-            at = "/categorical_features"
-            raise Invalid.at(at, f"categorical features are distinct columns below {self.n_features_in_}")
-        self._check_codes(X)
-        self._check()
-
-    def _check_codes(self, X: np.ndarray) -> None:
-        """Category codes are whole numbers from 0; an unknown one counts as missing."""
-        for j in self.categorical():
-            codes = X[~np.isnan(X[:, j]), j]
-            if np.any((codes < 0) | (codes != np.floor(codes)) | (codes >= _MAX_CATEGORIES)):
-                raise Invalid.at("", f"column {j} holds category codes: 0, 1, … below {_MAX_CATEGORIES}, or missing")
 
     def categorical(self) -> list[int]:
         """The columns that hold category codes."""

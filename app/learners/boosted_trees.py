@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.preprocessing import OrdinalEncoder
 from threadpoolctl import ThreadpoolController
 
 from app.decisions.explanations import Contributions
@@ -24,22 +25,31 @@ _openmp = ThreadpoolController().select(user_api="openmp")
 
 @dataclass(frozen=True)
 class Boosted:
-    """Probabilities from raw rows; `pools` holds (column, new code by old code) of features with many categories."""
+    """Probabilities from raw rows; `pool` gives the columns `many`, of too many categories, other codes."""
 
     model: HistGradientBoostingClassifier
-    pools: tuple[tuple[int, np.ndarray], ...]
+    many: Sequence[int]
+    pool: OrdinalEncoder
+
+    def rows(self, X: np.ndarray) -> np.ndarray:
+        """Raw rows (n, m) as the model takes them."""
+        if not self.many:
+            return X
+        X = X.copy()
+        X[:, self.many] = self.pool.transform(X[:, self.many])
+        return X
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         if not len(X):  # scikit-learn refuses no rows
             return np.empty((0, len(self.model.classes_)))
-        rows = pooled(X, self.pools)
+        rows = self.rows(X)
         if len(rows) > _ONE_THREAD:
             return np.ascontiguousarray(self.model.predict_proba(rows), dtype=np.float64)
         with _openmp.limit(limits=1):
             return np.ascontiguousarray(self.model.predict_proba(rows), dtype=np.float64)
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-        found: Contributions = compiled().boosted.contributions(self.model, pooled(X, self.pools), chosen)
+        found: Contributions = compiled().boosted.contributions(self.model, self.rows(X), chosen)
         return found
 
 
@@ -48,47 +58,27 @@ def grown(
     rounds: Sequence[int],
 ) -> Iterator[Boosted]:  # fmt: skip
     """The same model, with a warm start, after each of so many rounds; `columns` are categorical."""
-    pools = tuple((j, table) for j in columns if (table := pool(X[:, j], weights)) is not None)
-    rows = pooled(X, pools)
+    many = [j for j in columns if len(np.unique(X[~np.isnan(X[:, j]), j])) > MAX_CATEGORIES]
+    pool = OrdinalEncoder(
+        max_categories=MAX_CATEGORIES, handle_unknown="use_encoded_value", unknown_value=np.nan,
+        encoded_missing_value=np.nan,
+    )  # fmt: skip
+    if many:
+        pool.fit(X[:, many])
+    boosted = Boosted(
+        HistGradientBoostingClassifier(  # early stopping is ours
+            categorical_features=list(columns) or None, early_stopping=False, warm_start=True, **parameters
+        ),
+        many,
+        pool,
+    )
+    model, rows = boosted.model, boosted.rows(X)
     unknown = np.isnan(rows).all(axis=0)
     if unknown.any():  # scikit-learn cannot bin a column without values; a constant one is never split
         rows = np.where(unknown, 0.0, rows)
-    model = HistGradientBoostingClassifier(  # early stopping is ours
-        categorical_features=list(columns) or None, early_stopping=False, warm_start=True, **parameters
-    )
     alike = bool((weights == 1.0).all())
     for step in rounds:
         model.set_params(max_iter=step).fit(rows, codes, sample_weight=None if alike else weights)
         report(step / rounds[-1])
-        yield Boosted(model, pools)
+        yield boosted
     model.set_params(warm_start=False)
-
-
-def pool(codes: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
-    """New code by old code for a column of more than 255 categories, or None where it has fewer.
-
-    The 254 of the largest weight (ties to the lower code) become 0…253 and the rest 254; a code that the column
-    lacks becomes NaN. O(n + largest code).
-    """
-    known = ~np.isnan(codes)
-    sums = np.bincount(codes[known].astype(np.intp), weights[known])
-    seen = np.flatnonzero(sums)
-    if len(seen) <= MAX_CATEGORIES:
-        return None
-    table = np.full(len(sums), np.nan)
-    table[seen] = MAX_CATEGORIES - 1
-    own = seen[np.argsort(-sums[seen], kind="stable")][: MAX_CATEGORIES - 1]
-    table[np.sort(own)] = np.arange(MAX_CATEGORIES - 1)
-    return table
-
-
-def pooled(X: np.ndarray, pools: tuple[tuple[int, np.ndarray], ...]) -> np.ndarray:
-    """Rows with the columns of `pools` given their new codes; X itself where there are none."""
-    if not pools:
-        return X
-    X = X.copy()
-    for j, table in pools:
-        beyond = len(table)  # where missing and later codes find NaN
-        codes = np.fmin(X[:, j], beyond).astype(np.intp)
-        X[:, j] = np.append(table, np.nan)[codes]
-    return X

@@ -29,7 +29,7 @@ class GradientBoosting(Learner):
 
     scikit-learn's HistGradientBoostingClassifier. The rounds are those of the smallest calibrated log loss on the folds
     of the calibration, and `max_iter` without one: rows, parameters and seed decide the model. Of a categorical feature
-    with more than 255 categories the 254 of the largest weight stay apart and the others count as one (scikit-learn
+    with more than 255 categories the 254 most common stay apart and the others count as one (scikit-learn
     would refuse it). Fitted, besides `Learner`'s: `n_iter_`.
 
     A fit takes five fits of `max_iter` rounds on four fifths of the rows, and one of `n_iter_`. A row takes

@@ -1,8 +1,8 @@
 """A learner's parameters, declared once: annotations of its estimator, such as
 `n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100`.
 
-What requests may say, the OpenAPI document, the checks of `fit` and the card follow from them. Parameters without such
-an annotation are not for requests. A parameter whose types are learners is a learner of one of these kinds, by default
+What requests may say, the OpenAPI document and the card follow from them. Parameters without such an annotation are not
+for requests. A parameter whose types are learners is a learner of one of these kinds, by default
 of the first.
 """
 
@@ -163,17 +163,3 @@ def _field(hint: Any, default: Any) -> tuple[Any, Any]:
         return Annotated[hint, Field(description=doc)], default
     schema = WithJsonSchema({"description": doc})  # generators of clients fail at an object within alternatives
     return Annotated[reduce(or_, inner), Field(discriminator="kind"), schema], inner[0](kind=kinds[0].name)
-
-
-def check_arguments(estimator: Any) -> None:
-    """Raise Invalid at the parameters whose values in the estimator are not allowed; NumPy scalars count as numbers.
-
-    Inner learners check their own when they are fitted.
-    """
-    kind: Any = type(estimator)
-    model, values = request_of(kind), {"kind": kind.name}
-    for name, field in model.model_fields.items():
-        if name != "kind" and not isinstance(field.default, LearnerRequest):
-            value = getattr(estimator, name)
-            values[field.alias or name] = value.item() if isinstance(value, np.generic) else value
-    model.checked(values)

@@ -3,7 +3,6 @@
 import math
 from typing import Annotated, Literal
 
-import numpy as np
 import pytest
 from pydantic import Field
 
@@ -77,18 +76,12 @@ def beyond(schema):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_requests_and_estimators_have_the_same_ranges(kind):
-    """A value outside a parameter's range, or of another type, is refused by both, with the same message."""
-    X, y, model = np.zeros((6, 2)), np.array([0, 1] * 3), request_of(KINDS[kind])
-    y = np.eye(2)[y] if KINDS[kind].labels == "several" else y
-    names = {field.alias or name: name for name, field in model.model_fields.items()}
-    for name, schema in model.model_json_schema()["properties"].items():
-        if name in ("kind", "majority", "first", "second", "max_features"):  # these have tests of their own
-            continue
-        for value in beyond(schema):
-            with pytest.raises(Invalid) as error:
-                KINDS[kind](**{names[name]: value}).fit(X, y)
-            assert {f"/{name}": error.value.detail} == places({"kind": kind, name: value})
+def test_values_outside_the_documented_ranges_are_refused(kind):
+    """Those of the schema, or of another type, at the parameter."""
+    for name, schema in request_of(KINDS[kind]).model_json_schema()["properties"].items():
+        if name not in ("kind", "majority", "first", "second", "max_features"):  # these have tests of their own
+            for value in beyond(schema):
+                assert set(places({"kind": kind, name: value})) == {f"/{name}"}
 
 
 @pytest.mark.parametrize("outer", [{}, {"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}])

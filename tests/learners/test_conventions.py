@@ -199,18 +199,6 @@ def test_a_listener_that_raises_ends_the_fit(name, task):
         model.fit(X, y)
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("code", [-1.0, 0.5, 2.0**20])
-def test_what_is_no_category_code_is_refused(name, code):
-    """In training and in prediction, with the column."""
-    model, X, y = learner(name, n=40)
-    wrong = X.copy()
-    wrong[3, model.categorical_features[0]] = code
-    for call in (lambda: model.fit(wrong, y), lambda: model.fit(X, y).predict_proba(wrong)):
-        with pytest.raises(Invalid, match=f"column {model.categorical_features[0]}"):
-            call()
-
-
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_labels_may_be_strings_and_are_two_at_least(name):
     """`classes_` are the sorted labels, and predictions are labels."""
@@ -294,8 +282,6 @@ def test_no_piece_of_a_fit_carries_the_table(name):
 @pytest.mark.parametrize(
     ("model", "place"),
     [
-        (Logistic(categorical_features=[9]), "/categorical_features"),
-        (Logistic(categorical_features=[0, 0]), "/categorical_features"),
         (BudgetForest(feature_costs=[1, 2]), "/feature_costs"),
         (BudgetForest(feature_costs=[1, 2, -3, 4]), "/feature_costs/2"),
         (BudgetForest(feature_costs=Prices.unit(3)), "/feature_costs"),
@@ -307,7 +293,6 @@ def test_no_piece_of_a_fit_carries_the_table(name):
     ],
 )
 def test_what_does_not_fit_the_data_is_refused_at_its_place(model, place):
-    """Ranges: `test_catalogue`."""
     X, y, _ = mixed(40, 2, 7, words=(), missing=0.0)
     with pytest.raises(Invalid) as error:
         model.fit(X, np.column_stack((y, 1 - y)) if model.labels == "several" else y)

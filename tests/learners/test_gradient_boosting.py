@@ -6,7 +6,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from app.decisions.calibration_fits import fit_sigmoid
 from app.decisions.folds import stratified_folds
-from app.learners.boosted_trees import pool, pooled
 from app.learners.gradient_boosting import GradientBoosting
 
 
@@ -47,23 +46,6 @@ def test_many_categories_are_pooled_and_still_tell_the_class():
     assert (model.predict(X[:1900]) == y[:1900]).all()
     never = model.predict_proba([[5000.0], [np.nan]])
     np.testing.assert_array_equal(never[0], never[1])
-
-
-def test_pool_keeps_the_heaviest_apart():
-    """254 have codes of their own in the old order, the others share one, and what was not there is missing."""
-    codes = np.delete(np.arange(301.0), 7)
-    weights = np.where(codes % 2 == 0, 2.0, 1.0)
-    new = pool(codes, weights)
-    assert len(new) == 301
-    assert np.isnan(new[7])
-    assert (new[codes.astype(int)] < 254).sum() == 254
-    assert (new[::2] < 254).all()
-    own = new[new < 254]
-    np.testing.assert_array_equal(own, np.arange(254))
-    assert np.nanmax(new) == 254
-    assert pool(codes[:255], weights[:255]) is None
-    rows = pooled(np.array([[0.0, 7.0], [1.0, 7.0], [np.nan, 2.0], [999.0, np.nan]]), ((0, new),))
-    np.testing.assert_array_equal(rows, [[0, 7], [new[1], 7], [np.nan, 2], [np.nan, np.nan]])
 
 
 def noise_and_signal(n=300, seed=0):
