@@ -274,18 +274,6 @@ class ChainExperience(Experience):
             value = np.where(on, value - paid[:, s], now[:, s])
         return worth
 
-    def error_by_state(self) -> np.ndarray:
-        """The share of rows whose most probable class is wrong in each state, (S + 1,)."""
-        wrong: np.ndarray = (self.P.argmax(axis=2) != self.y[:, None]).mean(axis=0)
-        return wrong
-
-    def stopping(self, B: np.ndarray, prices: Prices) -> np.ndarray:
-        """The share of rows that stop in each state, (S + 1,), with benefits B (K, A) at these prices."""
-        stake, now = self.valued(B)
-        ends, _ = self.ends(self.fitted(stake, now, prices), stake, prices)
-        shares: np.ndarray = np.bincount(ends, minlength=stake.shape[1]) / len(self)
-        return shares
-
 
 def _quadratic(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:
     """Offset, slope and bend of least squares, and the range of z (n,); the mean of few rows, or if z hardly

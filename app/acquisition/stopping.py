@@ -101,18 +101,6 @@ class Experience:
         limit = limit_of(budget)
         return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
 
-    def ends(self, worth: Worth | None, stake: np.ndarray, prices: Prices) -> tuple[np.ndarray, np.ndarray]:
-        """The state in which each row stops (n,), and what it has paid in each state (n, S + 1).
-
-        Without a `worth` all that is asked for is worth its price while anything is at stake.
-        """
-        price, paid, _ = purchases(self.asked, self.missing, prices)
-        states = np.arange(self.asked.shape[1] + 1)
-        stops = np.broadcast_to(states >= self.length[:, None], stake.shape).copy()
-        before = stake[:, :-1]
-        stops[:, :-1] |= (price > 0) & (before <= 0) if worth is None else worth.stops(self.asked, price, before)
-        return stops.argmax(axis=1), np.cumsum(np.pad(paid, ((0, 0), (1, 0))), axis=1)
-
     def error(self, B: np.ndarray) -> float:
         """By how much stopping by `worth` may earn less per case than the better of asking for nothing and for all.
 

@@ -97,7 +97,7 @@ class Automatic(Learner):
         """The candidates that were not tried for lack of time."""
         return [one.kind for one in self.tried_ if one.reason == _OVER]
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self, _names: Sequence[str]) -> dict[str, Any]:
         """The comparison and the calibration of the winner, ready for JSON."""
         candidates = [vars(one) for one in self.tried_]
         return {"calibration": self.model_.calibration_, "chosen": self.chosen_, "candidates": candidates}

@@ -151,6 +151,10 @@ class Learner(Dataclass):
         """Whether it predicts a number, and not a class."""
         return getattr(self, "task", "") == "regression"
 
+    def findings(self, _names: Sequence[str]) -> dict[str, Any]:
+        """What the fit found, for the card, ready for JSON; the names are those of the features."""
+        return {}
+
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
         """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights; may report progress."""
         raise NotImplementedError

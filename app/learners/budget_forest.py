@@ -91,10 +91,10 @@ class BudgetForest(Stepwise):
     def _check(self) -> None:
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self, _names: Sequence[str]) -> dict[str, Any]:
         """What the fit chose."""
-        names = ("alpha", "cost_exponent", "n_estimators", "cost", "error")
-        return {name: getattr(self, f"{name}_") for name in names}
+        chosen = ("alpha", "cost_exponent", "n_estimators", "cost", "error")
+        return {name: getattr(self, f"{name}_") for name in chosen}
 
     def _again(self) -> BudgetForest:
         return replace(

@@ -63,22 +63,12 @@ class ForestChain(Learner):
         )
         return self
 
-    def findings(self) -> dict[str, Any]:
-        """How it is calibrated."""
-        return {"calibration": "sigmoid" if self.model_.blends else "none"}
-
-    def staircase(self, B: np.ndarray | None = None) -> list[dict[str, Any]]:
-        """A step for each state 0 … S: the column that it `asks` for (None at the end), its price and what is `spent`
-        before, the `error` on unseen rows and, with benefits B (K, A), the share of them that `stops` there. The last
-        two are None without experience.
-        """
-        prices, known = [*self.prices_.paid(self.order_), None], self.experience_
-        spent = np.cumsum([0.0, *prices[:-1]]).tolist()
-        nothing = [None] * len(spent)
-        errors = known.error_by_state().tolist() if known else nothing
-        stops = known.stopping(B, self.prices_).tolist() if known and B is not None else nothing
-        columns = zip([*self.order_, None], prices, spent, errors, stops, strict=True)
-        return [dict(zip(("asks", "price", "spent", "error", "stops"), step, strict=True)) for step in columns]
+    def findings(self, names: Sequence[str]) -> dict[str, Any]:
+        """How it is calibrated, and the features in their order: the price of each, and what is `spent` with it."""
+        prices = self.prices_.paid(self.order_)
+        steps = zip(self.order_, prices, np.cumsum(prices).tolist(), strict=True)
+        chain = [{"asks": names[j], "price": price, "spent": spent} for j, price, spent in steps]
+        return {"calibration": "sigmoid" if self.model_.blends else "none", "chain": chain}
 
     def _check(self) -> None:
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)

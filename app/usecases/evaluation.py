@@ -157,16 +157,13 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
     return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
 
 
-def _findings(estimator: Any, features: Sequence[str], benefits: np.ndarray | None) -> dict[str, Any]:
+def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     """What the fit found, as far as this kind of learner reports it, and whether it answers `/acquire`."""
     names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
-    found |= estimator.findings() if hasattr(estimator, "findings") else {}
     found |= {"acquire": ACQUIRES} if estimator.asks else {}
-    if hasattr(estimator, "staircase"):
-        steps = estimator.staircase(benefits)
-        found["chain"] = [step | {"asks": None if step["asks"] is None else features[step["asks"]]} for step in steps]
-    return found | ({"tree": estimator.outline(features)} if hasattr(estimator, "outline") else {})
+    found |= estimator.findings(features)
+    return found
 
 
 def card_of(
@@ -211,7 +208,7 @@ def card_of(
         seed=spec.seed,
         fit_seconds=fit_seconds,
         warnings=warnings,
-        fitted=_findings(estimator, table.schema.names, spec.benefit_matrix),
+        fitted=_findings(estimator, table.schema.names),
     )
 
 

@@ -37,7 +37,7 @@ def test_it_is_the_winner_fitted_on_all_rows():
     X, y = linear()
     model = Automatic(random_state=0).fit(X, y)
     assert model.chosen_ == "logistic"
-    assert model.findings()["calibration"] == "sigmoid"
+    assert model.findings([])["calibration"] == "sigmoid"
     np.testing.assert_array_equal(model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X))
     assert [one.kind for one in model.tried_] == ["cost_naive_bayes", "logistic"]
     assert model.tried_[1].score > model.tried_[0].score + 3 * model.tried_[0].standard_error
@@ -64,7 +64,7 @@ def test_when_the_time_is_over_the_rest_is_not_tried():
     """The first candidate is always tried; the findings say which were not."""
     X, y = linear(100)
     model = Automatic(max_seconds=1e-9, random_state=0).fit(X, y)
-    found = model.findings()
+    found = model.findings([])
     assert found["chosen"] == "cost_naive_bayes"
     assert [one["score"] is None for one in found["candidates"]] == [False, True]
 
@@ -107,7 +107,7 @@ def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error):
     model = Automatic(random_state=0).fit(X, y)
     assert model.chosen_ == "cost_naive_bayes"
     np.testing.assert_array_equal(model.posterior(X), CostNaiveBayes(random_state=0).fit(X, y).posterior(X))
-    found = {one["kind"]: one for one in json.loads(json.dumps(model.findings(), allow_nan=False))["candidates"]}
+    found = {one["kind"]: one for one in json.loads(json.dumps(model.findings([]), allow_nan=False))["candidates"]}
     assert found["logistic"]["score"] is found["logistic"]["standard_error"] is None
     assert found["logistic"]["reason"] == str(error)
     assert found["cost_naive_bayes"]["score"] is not None

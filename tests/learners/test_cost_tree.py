@@ -319,7 +319,7 @@ def test_benefits_choose_the_point_of_the_largest_net_benefit(loss, asked, actio
     run = simulate(model.model_, new, model.prices_)
     earned = row_benefits(truth, decide(run.probabilities, B).choice, B) - run.cost
     assert earned.mean() == pytest.approx({2: -1, 10: -3, 100: -5}[loss], abs=0.5)
-    found = model.findings()
+    found = model.findings("ab")
     assert found["net_benefit"] == pytest.approx(model.net_benefit_, rel=1e-5)
     assert (found["lambda"] is None) == (asked == [])
 

@@ -123,22 +123,15 @@ def test_a_few_rows_are_enough(y):
     assert (model.experience_ is None) == (min(np.bincount(y)) < 2)
 
 
-def test_the_staircase_says_what_each_step_costs_and_brings():
-    """Prices in groups, errors of unseen rows, and the shares that stop there with a matrix, which add up to one."""
-    X, y = informative(400)
+def test_the_card_has_the_order_with_prices():
+    """With the discount of a group that is open."""
+    X, y = informative(200)
     prices = Prices(np.array([1.0, 2, 3, 3]), np.array([1.0, 2, 1, 1]), np.array([-1, -1, 0, 0], np.int32), ("blood",))
-    model = ForestChain(n_estimators=10, least=0.0, random_state=0, feature_costs=prices).fit(X, y)
-    steps = model.staircase(np.eye(2) * 20)
-    assert [step["asks"] for step in steps] == [*model.order_, None]
-    assert [step["price"] for step in steps] == [*prices.paid(model.order_), None]
+    model = ForestChain(n_estimators=4, least=0.0, random_state=0, feature_costs=prices).fit(X, y)
+    steps = model.findings("abcd")["chain"]
+    assert [step["asks"] for step in steps] == ["abcd"[j] for j in model.order_]
+    assert [step["price"] for step in steps] == prices.paid(model.order_)
     assert steps[-1]["spent"] == sum(prices.paid(model.order_))
-    assert steps[0]["error"] == pytest.approx((y != np.bincount(y).argmax()).mean(), abs=0.01)
-    assert steps[0]["error"] > steps[1]["error"] > steps[-1]["error"] - 0.02
-    assert sum(step["stops"] for step in steps) == pytest.approx(1)
-    assert model.staircase(np.eye(2) * 0)[0]["stops"] == 1
-    assert model.staircase()[0]["stops"] is None
-    model.experience_ = None
-    assert model.staircase(np.eye(2))[0] | {"error": None, "stops": None} == model.staircase(np.eye(2))[0]
 
 
 def test_a_free_feature_is_asked_for_first_however_many_are_more_important():

@@ -144,13 +144,9 @@ class CostTree(Learner):
     def _check(self) -> None:
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
-    def findings(self) -> dict[str, Any]:
-        """What the fit chose, `lambda` being None where that is no tree."""
+    def findings(self, names: Sequence[str]) -> dict[str, Any]:
+        """What the fit chose, `lambda` being None where that is no tree, and what each node asks for and costs."""
         taken = None if np.isinf(self.trade_off_) else self.trade_off_
         earned = {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
-        return {"lambda": taken, "cost": self.cost_, "error": self.error_, **earned, "nodes": self.model_.n_nodes}
-
-    def outline(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """What each node asks for, and what its path costs at the prices of training."""
-        nodes: list[dict[str, Any]] = self.model_.outline(self.prices_, names)
-        return nodes
+        tree = self.model_.outline(self.prices_, names)
+        return {"lambda": taken, "cost": self.cost_, "error": self.error_, **earned, "nodes": len(tree), "tree": tree}
