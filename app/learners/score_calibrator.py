@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 
-from app.decisions.calibration import FEW, Calibrator
+from app.decisions.calibration import FEW
 from app.decisions.metrics import rank_area
 from app.learners.base import Learner
 from app.learners.linear import probabilities
 from app.learners.loading import scikit
 from app.learners.parameters import Calibration
-from app.learners.unseen import first_unbeaten
+from app.learners.unseen import best_calibration
 
 SUM_TOLERANCE = 1e-6  # of a row of probabilities
 _TINY = 1e-300  # so that a row of zeros has a sum
@@ -53,20 +53,15 @@ class Shares:
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
 
-_Model = Standardised | Given | Shares
-_Form = Literal["unit", "log-odds"]
-
-
 class ScoreCalibrator(Learner):
     """Turns the scores of another system into probabilities; see `POST /calibrate`.
 
     A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K) (`input`).
 
     There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
-    20 rows of the rarest class `isotonic` where its log loss on five folds is clearly better (`first_unbeaten`);
-    probabilities with fewer than 10 rows outside the most common class stay as they are. Three scores or more have one
-    unit; scores that all lie in [0, 1] count by their log-odds, unless a unit is better by as much. `doubts_` are
-    sentences about what such rows can tell.
+    20 rows of the rarest class `isotonic` where its log loss is clearly better (`best_calibration`); probabilities with
+    fewer than 10 rows outside the most common class stay as they are. Three scores or more have one unit; scores that
+    all lie in [0, 1] count by their log-odds. `doubts_` are sentences about what such rows can tell.
     """
 
     name: ClassVar = "score_calibrator"
@@ -81,38 +76,27 @@ class ScoreCalibrator(Learner):
         return self
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.calibration_, self.form_ = self._chosen(X, codes, weights)
+        counts = np.bincount(codes)
+        self.calibration_ = self._method(counts)
+        if self.calibration == "auto" and counts.min() >= FEW:
+            self.calibration_ = best_calibration(self._model(X).posterior(X), codes, weights, may_leave=False)
         self._calibrate_on(X, codes, weights)
 
     def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.model_, self.calibrator_ = self._fitted(self.calibration_, self.form_, X, codes, weights)
+        self.model_, self.calibrator_ = self._model(X), None
+        if self.calibration_ != "none":
+            P = self.model_.posterior(X)
+            self.calibrator_ = scikit().fit_calibrator(self.calibration_, P, codes, weights)
         self.doubts_ = list(self._doubts(X, codes))
+
+    def _model(self, X: np.ndarray) -> Standardised | Given | Shares:
+        if self.input == "probabilities":
+            return Given()
+        return Shares() if X.min() >= 0 and X.max() <= 1 else _standardised(X)
 
     def _method(self, counts: np.ndarray) -> str:
         method = self._automatic(counts) if self.calibration == "auto" else self.calibration
         return "sigmoid" if method == "none" and self.input == "scores" else method  # scores have no probabilities
-
-    def _chosen(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[str, _Form]:
-        """The method, and what the scores are taken for: the first whose loss no other beats clearly."""
-        counts = np.bincount(codes)
-        both = self.calibration == "auto" and counts.min() >= FEW
-        methods = ["sigmoid", "isotonic"] if both else [self._method(counts)]
-        shares = self.input == "scores" and X.min() >= 0 and X.max() <= 1
-        forms: list[_Form] = ["log-odds", "unit"] if shares else ["unit"]
-
-        def answers(candidate: tuple[str, _Form], inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
-            model, calibrator = self._fitted(*candidate, X[inside], codes[inside], weights[inside])
-            P = model.posterior(X[outside])
-            return P if calibrator is None else calibrator.apply(P)
-
-        return first_unbeaten([(method, form) for method in methods for form in forms], answers, codes, weights)
-
-    def _fitted(
-        self, method: str, form: _Form, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
-    ) -> tuple[_Model, Calibrator | None]:
-        model: _Model = Shares() if form == "log-odds" else _standardised(X)
-        model = Given() if self.input == "probabilities" else model
-        return model, None if method == "none" else scikit().fit_calibrator(method, model.posterior(X), codes, weights)
 
     def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
         if self.input == "probabilities":

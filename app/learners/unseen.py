@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from app.learners.loading import scikit
 _FOLDS = 5
 _CELLS = 30_000  # rows times classes that are enough to choose by: at most two seconds or so
 _CLEAR = 1.5  # standard errors: with none or one the choice followed noise, with two it gave away half of the gain
-_Candidate = TypeVar("_Candidate")
 _FLOOR = 1e-6  # probability below which an error counts as no worse: one row must not decide a choice
 
 
@@ -57,52 +55,39 @@ def near_best(values: Mapping[str, np.ndarray], weights: np.ndarray) -> list[str
     return [name for name, (gap, error) in gaps.items() if gap <= error]
 
 
-def best_calibration(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0) -> str:
+def best_calibration(
+    P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0, *, may_leave: bool = True
+) -> str:
     """`sigmoid`, or `isotonic` or `none` where these are clearly better; arguments as of `fit_calibrator`.
 
-    Isotonic curves need 20 rows of each class. The sigmoid comes first because with up to 1,000 rows of a class it was
-    the best or as good on nearly all tables: see docs/explanation/defaults.md.
+    The first whose log loss no later one lowers by more than `_CLEAR` standard errors of the difference, on five folds
+    of some 30,000 rows times classes at most. Isotonic curves need 20 rows of each class; `none` is among them with
+    `may_leave`. The sigmoid comes first because with up to 1,000 rows of a class it was the best or as good on nearly
+    all tables: see docs/explanation/defaults.md.
     """
-
-    def answers(method: str, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
-        if method == "none":
-            return np.asarray(P[outside])
-        fitted = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside], resolution)
-        return np.asarray(fitted.apply(P[outside]))
-
     curves = ["isotonic"] if np.bincount(codes).min() >= FEW else []
-    return first_unbeaten(["sigmoid", *curves, "none"], answers, codes, weights)
-
-
-def first_unbeaten(
-    candidates: Sequence[_Candidate],
-    answers: Callable[[_Candidate, np.ndarray, np.ndarray], np.ndarray],
-    codes: np.ndarray,
-    weights: np.ndarray,
-) -> _Candidate:
-    """The first candidate whose log loss no other lowers by more than 1.5 standard errors of the difference.
-
-    `answers` takes a candidate, the numbers of the rows to learn from, and those of the rows to answer; it returns
-    their probabilities. There are five folds, of some 30,000 rows times classes at most.
-    """
-    best, *others = candidates
+    best, *others = ["sigmoid", *curves, *(["none"] if may_leave else [])]
     if not others:
         return best
     some = _some(codes)
-    fold = stratified_folds(codes[some], _FOLDS, 0)
+    P, codes, weights = P[some], codes[some], weights[some]
+    fold = stratified_folds(codes, _FOLDS, 0)
 
-    def losses(candidate: _Candidate) -> np.ndarray:
+    def losses(method: str) -> np.ndarray:
         found = np.zeros(len(some))  # rows in no fold tell nothing
         for number in np.unique(fold[fold >= 0]):
-            outside = some[fold == number]
-            P = answers(candidate, some[fold != number], outside)
-            found[fold == number] = log_losses(P, codes[outside])
+            inside, outside = fold != number, fold == number
+            answers = P[outside]
+            if method != "none":
+                fitted = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside], resolution)
+                answers = fitted.apply(answers)
+            found[outside] = log_losses(answers, codes[outside])
         return found
 
     least = losses(best)
     for other in others:
         tried = losses(other)
-        gain, error = mean_and_error(least - tried, weights[some])
+        gain, error = mean_and_error(least - tried, weights)
         if gain > _CLEAR * error:
             best, least = other, tried
     return best
