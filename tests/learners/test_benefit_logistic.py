@@ -66,9 +66,6 @@ def test_the_learner_puts_the_flaw_under_benefits():
     with pytest.raises(Invalid) as error:
         BenefitLogistic(benefits=[[0.0, 1.0], [-5.0, 0.0]]).fit(X, y)
     assert error.value.flaws[0].loc == "/benefits/0/1"
-    with pytest.raises(Invalid) as error:
-        BenefitLogistic(one_vs_rest="printed").fit(X, y)
-    assert error.value.flaws[0].loc == "/one_vs_rest"
 
 
 def test_two_classes_minimise_the_papers_objective():

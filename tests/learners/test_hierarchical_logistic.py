@@ -124,8 +124,6 @@ def test_benefits_that_give_no_weight_are_refused():
     ("parameters", "loc"),
     [
         ({"first": KernelLogistic(majority=1)}, "/first/majority"),
-        ({"first": KernelLogistic(C=-1.0)}, "/first/C"),
-        ({"second": KernelLogistic(gamma=-1.0)}, "/second/gamma"),
         ({"majority": 9}, "/majority"),
         ({"first": BenefitLogistic(), "benefits": [[1.0]]}, "/benefits"),
     ],
