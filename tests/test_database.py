@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import psycopg
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, insert, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
@@ -82,15 +80,6 @@ def test_what_is_wrong_with_a_statement_is_not_blamed_on_the_database(database):
         add(database, 1)
 
 
-def test_a_transaction_outlives_closing_and_its_connection_does_not(database):
-    with database.writing() as transaction:
-        connection = transaction.connection.driver_connection
-        database.close()
-        assert transaction.execute(text("SELECT 1")).scalar() == 1
-    with pytest.raises((psycopg.OperationalError, sqlite3.ProgrammingError), match="closed"):
-        connection.execute("SELECT 1")
-
-
 def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(database):
     add(database, 1)
     with database.reading() as connection:
@@ -157,20 +146,6 @@ def test_what_is_no_database_of_ours_is_refused(monkeypatch):
 def test_the_usual_names_of_postgresql_all_mean_it(postgres_url, scheme):
     database = Database(postgres_url.replace("postgresql+psycopg", scheme))
     assert database.problem() == ""
-    database.close()
-
-
-def test_a_database_made_without_an_encoding_speaks_in_words_too(postgres_server):
-    """Clusters made under the C locale have SQL_ASCII, of which the driver would hand out bytes."""
-    url = f"{postgres_server.create_database()}_ascii"
-    with postgres_server.admin() as connection:
-        name = make_url(url).database
-        connection.execute(
-            f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
-        )
-    database = Database(url)
-    with database.reading() as connection:
-        assert connection.execute(text("SELECT 'β/Δ'")).scalar() == "β/Δ"
     database.close()
 
 

@@ -22,11 +22,6 @@ def test_parts_count_within_their_span():
     assert [fraction for fraction, _ in heard] == pytest.approx([0.1, 0.2, 0.5, 0.5, 0.8, 1.0])
 
 
-def test_nobody_listens():
-    with progress.part(0.0, 1.0, "alone"):
-        progress.report(0.5)
-
-
 def test_a_listener_may_stop_the_computation():
     def stop(_fraction: float, _stage: str) -> None:
         raise TimeoutError

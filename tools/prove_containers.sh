@@ -140,7 +140,6 @@ separated() { # who must not reach whom, and the same question where the answer 
     reaches service "${to%:*}" "${to#*:}" || fail "the service does not reach $to"
   done
   reaches worker dask-scheduler 8786 || fail "the worker does not reach its scheduler"
-  reaches dask-metrics dask-scheduler 8787 || fail "dask-metrics does not reach the scheduler"
 }
 # a body of an upload without a key, and with one: how many bytes the balancer's disk has for it
 spooled() { # arguments of curl

@@ -329,22 +329,6 @@ def test_before_the_service_itself(balancer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "begun",
-    ["POST /predict HTTP/1.1\r\nHost: x\r\nX-A: ", "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"],
-)
-def test_who_stops_sending_is_disconnected(balancer, begun):
-    changes = {
-        "client_header_timeout 10s": "client_header_timeout 200ms",
-        "client_body_timeout 10s": "client_body_timeout 200ms",
-    }
-    with replica() as (port, seen), connected(balancer(port, changes=changes)) as connection:
-        connection.sendall(begun.encode())
-        assert b"200 OK" not in answer_on(connection)
-
-    assert not seen
-
-
-@pytest.mark.parametrize(
     ("line", "most"), [("POST /datasets HTTP/1.1\r\nX-API-Key: secret", 8), ("POST /predict HTTP/1.1", 200)]
 )
 def test_one_address_has_so_many_requests_open_at_once(balancer, line, most):

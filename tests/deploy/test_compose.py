@@ -10,16 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 
 from app.settings import Settings
-from tests.conftest import free_port, serving
+from tests.conftest import serving
 from tests.servers.fixtures import absent
 
 ROOT = Path(__file__).parents[2]
@@ -112,26 +110,6 @@ def default(text: str) -> str:
     return text.partition(":-")[2].rstrip("}")
 
 
-def test_digests_are_those_of_the_registry(tmp_path):
-    """`docker` stands for one that knows a digest for each image."""
-    docker = tmp_path / "docker"
-    docker.write_text('#!/bin/sh\n[ "$1 $2 $3" = "buildx imagetools inspect" ] && shift 5 && printf "sha256:" && '
-                      'printf %s "$1" | sha256sum | cut -c 1-64\n')  # fmt: skip
-    docker.chmod(0o755)
-    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    made = tmp_path / "digests.yml"
-    subprocess.run([ROOT / "tools" / "pin_images.sh", made], env=environment, check=True)
-    services = yaml.safe_load(made.read_text())["services"]
-    base = services.pop("service")["build"]["args"]["PYTHON"]
-
-    named = {name: service["image"] for name, service in WHOLE["services"].items() if service["image"] != "payoff"}
-    assert {name: service["image"].partition("@")[0] for name, service in services.items()} == named
-    assert base.startswith(re.search(r"^ARG PYTHON=(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[1] + "@")
-    assert all(
-        re.fullmatch(r".+@sha256:[0-9a-f]{64}", image) for image in [base, *(s["image"] for s in services.values())]
-    )
-
-
 @pytest.mark.thorough
 def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
     file = tmp_path / "metrics"
@@ -156,44 +134,6 @@ def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
         assert asked == [401, 200], "the key that is lost is revoked"
         for path in ("/models", "/datasets", "/train", "/audit"):
             assert client.get(path, headers={"X-API-Key": second}).status_code == 403
-
-
-def test_nothing_but_metrics_of_the_scheduler_is_passed_on(tmp_path):
-    if not shutil.which("nginx"):
-        absent("nginx is not installed (Debian: apt-get install nginx)")
-    port, scheduler = free_port(), free_port()
-    text = (DEPLOY / "dask-metrics.conf").read_text().replace("listen 8788", f"listen 127.0.0.1:{port}")
-    text = text.replace("set $scheduler dask-scheduler:8787", f"set $scheduler 127.0.0.1:{scheduler}")
-    text = re.sub(r"/tmp/(\w)", rf"{tmp_path}/\1", text)
-    (tmp_path / "nginx.conf").write_text("daemon off;\n" + text)
-    log = (tmp_path / "seen").open("w")
-    (tmp_path / "metrics").write_text("dask_scheduler_workers 2\n")
-    web = subprocess.Popen(
-        [sys.executable, "-m", "http.server", str(scheduler), "--bind", "127.0.0.1", "--directory", tmp_path],
-        stderr=log,
-    )
-    nginx = subprocess.Popen(
-        ["nginx", "-p", tmp_path, "-e", "stderr", "-c", tmp_path / "nginx.conf"], stderr=subprocess.DEVNULL
-    )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=8)) as client:
-            for _ in range(200):
-                answer = client.get("/metrics")
-                if answer.status_code != 502:
-                    break
-                time.sleep(0.1)  # Python's server starts slowly on a busy machine
-            assert answer.text == "dask_scheduler_workers 2\n"
-            for path in ("/", "/info/main/workers.html", "/json/identity.json", "/metrics/", "/nginx.conf"):
-                assert client.get(path).status_code == 404
-            assert client.post("/metrics").status_code in {403, 405}
-    finally:
-        nginx.terminate()
-        web.terminate()
-        nginx.wait()
-        web.wait()
-        log.close()
-    asked = re.findall(r'"(\w+ \S+) HTTP', (tmp_path / "seen").read_text())
-    assert set(asked) == {"GET /metrics"}
 
 
 def test_who_is_waited_for_exists_and_is_waited_for_until_healthy():

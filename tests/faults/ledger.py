@@ -28,7 +28,6 @@ class Ledger:
         self.model = model
         self.decided: dict[str, tuple[str, float]] = {}  # the action, and the benefit that was expected of it
         self.truths: dict[str, str] = {}
-        self.answered: set[str] = set()  # ids that the service made
         self._untold: deque[str] = deque()
         self._numbers = count()
         self._chance = random.Random(seed)
@@ -50,14 +49,6 @@ class Ledger:
                 action = answer["actions"].index(answer["decisions"][i])
                 self.decided[id_] = (answer["decisions"][i], answer["expected_benefits"][i][action])
             self._untold += ids
-
-    def decide_once(self, caller: Caller) -> None:
-        """One decision with an id of the service's; where it is not answered it may be stored or not."""
-        sent = QUESTION | {"model": f"{self.model}:1", "instances": [[50, 70, "mild"]], "record": True}
-        answer = caller.ask("POST", "/predict", json=sent)
-        if answer is not None:
-            with self._lock:
-                self.answered |= set(answer.json()["ids"])
 
     def tell(self, caller: Caller, most: int) -> None:
         """Send the outcomes of some decisions; some of them again with others."""
@@ -97,11 +88,6 @@ def reported(caller: Caller, model: str) -> dict[str, float]:
     report = caller.insist("GET", f"/models/{model}/outcomes").json()
     sums = {"expected": report["expected"]["total"], "realised": report["realised"]["total"]}
     return {"decisions": report["decisions"], "known": report["known"], **sums}
-
-
-def stored_ids(system: System, model: str) -> list[str]:
-    """The ids of recent decisions, as the database itself says."""
-    return _asked(system, "SELECT id FROM decisions WHERE model = :model", model)
 
 
 def sealed(system: System, model: str) -> int:

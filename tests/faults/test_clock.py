@@ -1,11 +1,9 @@
-"""Clocks that are wrong, and clocks that jump."""
+"""Clocks that are wrong."""
 
 from __future__ import annotations
 
 import shutil
-import sqlite3
-import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import pytest
@@ -38,30 +36,3 @@ def test_workers_whose_clocks_are_wrong(postgres_url, tmp_path):
             card = caller.insist("GET", f"/models/timely/versions/{job['model']['version']}").json()
             for moment in (job["created_at"], job["started_at"], job["finished_at"], card["created_at"]):
                 assert abs((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()) < 600
-
-
-@pytest.fixture(scope="module")
-def caller():
-    with alone({}) as caller:
-        yield caller
-
-
-@pytest.mark.parametrize("seconds", [7200, -7200])
-def test_the_clock_of_the_database_jumps_while_a_job_runs(caller, seconds):
-    """Every lease looks two hours older, or younger: the job under way is tried again at most, and the next one runs.
-
-    libfaketime cannot jump under a program that sleeps, so the leases are moved instead of the clock.
-    """
-    name = f"jump{'back' if seconds < 0 else 'on'}"
-    job = caller.insist("POST", "/train", json=order(name, **SLOW)).json()["id"]
-    while caller.insist("GET", f"/train/{job}").json()["status"] == "queued":
-        time.sleep(0.02)
-    with closing(sqlite3.connect(caller.replica.home / "payoff.db", timeout=10)) as database, database:
-        moved = database.execute("UPDATE jobs SET lease_until = lease_until - ? WHERE status = 'running'", (seconds,))
-        assert moved.rowcount == 1
-    ended = finished(caller, job)
-    assert ended["status"] == "succeeded", ended
-    assert ended["attempt"] <= 2
-    after = caller.insist("POST", "/train", json=order(name, 1)).json()["id"]
-    assert finished(caller, after)["status"] == "succeeded"
-    assert len(caller.insist("GET", f"/models/{name}").json()["versions"]) == 2

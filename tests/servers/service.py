@@ -95,6 +95,6 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 def _is_fork_server(process: psutil.Process) -> bool:
     try:
-        return process.name() == "forkserver" or "forkserver" in " ".join(process.cmdline())
+        return "forkserver" in " ".join(process.cmdline())
     except psutil.NoSuchProcess:
         return False
