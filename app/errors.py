@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -109,11 +109,14 @@ class PayoffError(Exception):
         if status:
             cls.status, cls.title = status, str(cls.__doc__)
 
-    def __init__(self, detail: str, flaws: Iterable[Flaw] = (), *, seconds: int = 1) -> None:
+    def __init__(
+        self, detail: str, flaws: Iterable[Flaw] = (), *, seconds: int = 1, columns: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.seconds = seconds  # until it is worth trying again, where it is
         self.flaws = tuple(islice(flaws, MAX_ERRORS))
+        self.columns = tuple(columns)  # of the table at fault: how each was read
 
     @classmethod
     def at(cls, loc: str, msg: str) -> Self:
@@ -132,7 +135,7 @@ class Invalid(PayoffError, ValueError, status=422):
 
     def under(self, prefix: str) -> Invalid:
         """An equal error seen from further out: every place gains `prefix`."""
-        return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
+        return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws], columns=self.columns)
 
 
 @contextmanager

@@ -46,6 +46,11 @@ class Problem(BaseModel):
     errors: list[FlawDocument] | None = Field(
         default=None, exclude_if=lambda value: value is None, description="for bad input: every place found wrong"
     )
+    columns: list[dict[str, Any]] | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="of a refused data set: how it was read",
+    )
 
 
 class InferenceError(BaseModel):
@@ -60,10 +65,15 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def problem(
-    status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...] = (), headers: dict[str, str] | None = None
+    status: int,
+    title: str,
+    detail: str,
+    flaws: tuple[errors.Flaw, ...] = (),
+    headers: dict[str, str] | None = None,
+    **more: Any,
 ) -> Response:
-    """A problem document as a response."""
-    return Response(orjson.dumps(_document(status, title, detail, flaws)), status, headers, MEDIA_TYPE)
+    """A problem document, with `more` members, as a response."""
+    return Response(orjson.dumps(_document(status, title, detail, flaws) | more), status, headers, MEDIA_TYPE)
 
 
 def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +113,8 @@ def respond(error: errors.PayoffError) -> Response:
     headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(error.status)
     if isinstance(error, errors.TooMany | errors.NotReady):
         headers = {"Retry-After": str(error.seconds)}
-    return problem(error.status, error.title, error.detail, error.flaws, headers)
+    more = {"columns": error.columns} if error.columns else {}
+    return problem(error.status, error.title, error.detail, error.flaws, headers, **more)
 
 
 def in_form(scope: Scope, response: Response) -> Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.data.columns import CELLS, Column, Words, stored_columns
-from app.data.dataset import DataLimits, Dataset, id_of
+from app.data.dataset import ColumnReport, DataLimits, Dataset, id_of
 from app.data.source import Kind, Location, Source
 from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, reject
@@ -24,7 +25,6 @@ from app.text import MAX_CATEGORY, MAX_NAME, some_of
 
 Classes = tuple[int | str, ...] | None
 
-_MAX_WARNINGS = 50
 AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
 _EXACT = 2.0**53  # from here on float64 cannot represent every integer
 _MISSING = "the label is missing; leave the row out"
@@ -49,27 +49,31 @@ def build(
 
     def columns(positions: range) -> Iterator[Column]:
         for j, (values, known) in zip(order[positions.start :], stored_columns(stored, positions), strict=False):
-            yield Column(source.places[j], values, known)
+            yield Column(source.places[j], values, known, words.get(j))
 
     targets = [*columns(range(width, len(order)))]
     features: list[tuple[str, Kind, str]] = []
-    warnings: list[str] = []
-    flaws: list[Flaw] = []
+    flaws = [source.refused[each.place.name] for each in targets if each.place.name in source.refused]
+    classes, more = _classes_or_flaws(targets, most, decimal, several=several, numbers=numbers)
+    flaws += more
+    of_labels = [target.report(next((f.msg for f in flaws if f.loc == target.place.loc), None)) for target in targets]
+    read = {place.name for place in source.places}
+    unread = {name: flaw for name, flaw in source.refused.items() if name not in read}
+    flaws += unread.values()
+    reports = [ColumnReport(name, advice=flaw.msg) for name, flaw in unread.items()]
     label = targets[0] if len(targets) == 1 else None
     for column in columns(range(width)):
-        flaws += column.flaws(most, decimal)
         features.append((column.place.name, column.kind, column.digest))
-        warnings += filter(None, [column.looks(label, decimal)])
-    for target in targets:
-        flaws += target.flaws_of_words(most, MAX_NAME, decimal)
-    reject(flaws)
+        found, report = _examined(column, label, source, most, decimal)
+        flaws += found
+        reports.append(report)
+    reports += of_labels
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws, columns=map(asdict, reports))
     _check_vocabulary(words.values(), limits)
-    classes = classes_of(targets, most, several=several, numbers=numbers)
     identity: list[Any] = [features, [[each.place.name, each.kind, each.digest] for each in targets]]
     if numbers and (targets[0].values == np.floor(targets[0].values)).all():
         identity.append("numbers")  # the same integers as classes are another data set
-    warnings += [f"{first}: {count:,}" for first, count in source.left_out.values()]
-    more = len(warnings) - _MAX_WARNINGS
     sink.seek(0)
     return Dataset(
         id=id_of(hashlib.sha256(json.dumps(identity).encode()).hexdigest(), request.owner),
@@ -80,10 +84,36 @@ def build(
         classes=classes,
         digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
         bytes=sink.seek(0, 2),
-        warnings=(*warnings[:_MAX_WARNINGS], *([f"and {more:,} more such warnings"] if more > 0 else [])),
+        columns=tuple(reports),
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
+
+
+def _examined(
+    column: Column, label: Column | None, source: Source, most: int, decimal: str
+) -> tuple[list[Flaw], ColumnReport]:
+    """What forbids a feature, and how it was read."""
+    name = column.place.name
+    found = [source.refused[name]] if name in source.refused else [*column.flaws(most, decimal)]
+    if found:
+        advice: str | None = found[0].msg
+    elif name in source.left_out:
+        advice = "{}: {:,}".format(*source.left_out[name])
+    else:
+        advice = column.looks(label, decimal)
+    return found, column.report(advice)
+
+
+def _classes_or_flaws(
+    labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool
+) -> tuple[Classes, list[Flaw]]:
+    """The classes as of `classes_of`, or what forbids the labels."""
+    flaws = [flaw for label in labels for flaw in label.flaws_of_words(most, MAX_NAME, decimal)]
+    try:
+        return None if flaws else classes_of(labels, most, several=several, numbers=numbers), flaws
+    except Invalid as error:
+        return None, [*error.flaws]
 
 
 def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.data.dataset import ColumnReport
 from app.data.source import Kind, Location
 from app.data.values import is_number
 from app.errors import MAX_ERRORS, Flaw
@@ -25,6 +26,7 @@ _WRITTEN = re.compile(  # amounts, and dates
 )
 
 CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
+_EXAMPLES = 3
 _FEW = 20  # rows below which distinct words mean nothing
 _FEW_INTEGERS = 100
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -43,12 +45,19 @@ class Words:
 
     def __init__(self, most: int, longest: int) -> None:
         self.found: set[str] = set()
+        self.missing = 0
         self._most = most
         self._longest = longest
 
+    @property
+    def are_too_many(self) -> bool:
+        """Whether no more of the column is kept."""
+        return len(self.found) > self._most
+
     def take(self, array: pa.Array) -> pa.DictionaryArray:
         """A batch of strings, as it is to be stored: its dictionary has no other words than those that occur."""
-        if len(self.found) > self._most:
+        self.missing += array.null_count
+        if self.are_too_many:
             return pa.nulls(len(array), _DICTIONARY)
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         used = np.unique(encoded.indices.fill_null(-1).to_numpy())
@@ -65,6 +74,7 @@ class Column:
     place: Location
     values: np.ndarray
     words: list[str] | None = None
+    met: Words | None = None  # while the column was read
 
     @cached_property
     def missing(self) -> np.ndarray:
@@ -87,6 +97,15 @@ class Column:
             return hashlib.sha256(self.values.astype("<f8", copy=False).tobytes()).hexdigest()
         marks = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1 for word in self.words]
         return hashlib.sha256(np.array([*marks, 0], dtype="<u8")[self.values].tobytes()).hexdigest()
+
+    def report(self, advice: str | None) -> ColumnReport:
+        """How it was read, and what to change."""
+        count = len(self.distinct)
+        some = self.distinct[[0, count // 2, -1]] if count > _EXAMPLES else self.distinct
+        texts = [f"{value:.12g}" if self.words is None else self.words[value][:MAX_SHOWN] for value in some]
+        missing = self.met.missing if self.met else int(np.count_nonzero(self.missing))
+        distinct = None if self.met and self.met.are_too_many else count
+        return ColumnReport(self.place.name, self.kind, tuple(texts), missing, distinct, advice)
 
     def flaws(self, most: int, decimal: str) -> Iterator[Flaw]:
         """What forbids the column as a feature."""

@@ -6,13 +6,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from app.errors import Damaged
 from app.features import Feature, Schema
+
+_MAX_WARNINGS = 50
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,28 @@ class DataLimits:
 
 
 @dataclass(frozen=True)
+class ColumnReport:
+    """How a column was read: `examples` are its least, middle and greatest value, or three words.
+
+    `distinct` does not count missing values, and is None where it stopped at too many. `advice` says what to change
+    where the column looks like something else, or is refused; one that cannot be read has no type and no counts.
+    """
+
+    name: str
+    type: Literal["numeric", "categorical"] | None = None
+    examples: tuple[str, ...] = ()
+    missing: int | None = None
+    distinct: int | None = None
+    advice: str | None = None
+
+
+@dataclass(frozen=True)
 class Dataset:
     """The record beside a table, which alone has the categories of the features.
 
     `classes` are the label names where there are several, and None for a number to regress on; `bytes` is the size
     of the stored table, `digest` the SHA-256 of it. One that `expires` is removed once it is old and nothing needs it.
-    `warnings` are about columns that look like something else than what they were read as; `ignored` columns of the
-    file are not in the table.
+    `columns` say how the features and then the labels were read; `ignored` columns of the file are not in the table.
     """
 
     id: str
@@ -53,10 +70,15 @@ class Dataset:
     bytes: int
     created_at: datetime
     expires: bool = False
-    warnings: tuple[str, ...] = ()
+    columns: tuple[ColumnReport, ...] = ()
     ignored: tuple[str, ...] = ()
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
+
+    @property
+    def warnings(self) -> list[str]:
+        """The first advice about columns."""
+        return [each.advice for each in self.columns if each.advice][:_MAX_WARNINGS]
 
     @property
     def multilabel(self) -> bool:

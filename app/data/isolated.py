@@ -71,7 +71,8 @@ def read_isolated(
     if "trace" in message:
         _log.error("an upload could not be read", exception=message["trace"])
     if "class" in message:
-        raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
+        flaws = [Flaw(*flaw) for flaw in message["flaws"]]
+        raise _EXPECTED[message["class"]](message["detail"], flaws, columns=message["columns"])
     return str(message["record"]).encode()
 
 

@@ -84,35 +84,33 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
 def typed(source: Source, request: UploadRequest) -> Source:
     """The source with each column as numbers or words, by its kind or by order, without those that are ignored.
 
-    In a column of numbers a word that is none is left out, unless it is a number written in another way: Invalid, for
-    it would be lost.
+    In a column of numbers a word that is none is left out; a number in another way of writing is refused, not lost.
     """
     names = [place.name for place in source.places]
     reject(Flaw(pointer("types", n), unknown("column", n, names)) for n in request.types if n not in names)
     ignored = set(source.ignored).difference(request.label, request.types)
-    chosen = [j for j, name in enumerate(names) if name not in ignored and request.types.get(name) != "ignore"]
+    kept = [j for j, name in enumerate(names) if name not in ignored and request.types.get(name) != "ignore"]
+    advice = "its type is not supported; make it numbers, booleans or strings, or send types to ignore it"
+    refused = {names[j]: Flaw(source.places[j].loc, f"{names[j]!r}: {advice}") for j in kept if not source.kinds[j]}
+    chosen = [j for j in kept if source.kinds[j]]
     places = [source.places[j] for j in chosen]
     forced: dict[str | None, Kind] = {"number": "numeric", "category": "categorical"}
-    kinds = [source.kinds[j] and forced.get(request.types.get(names[j]), source.kinds[j]) for j in chosen]
-    advice = "its type is not supported; make it numbers, booleans or strings, or send types to ignore it"
-    reject(Flaw(place.loc, f"{place.name!r}: {advice}") for place, kind in zip(places, kinds, strict=True) if not kind)
+    kinds = [forced.get(request.types.get(names[j]), source.kinds[j]) for j in chosen]
+    found = replace(source, places=places, kinds=kinds, refused=refused)
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
         for arrays in source.batches():
             columns = zip((arrays[j] for j in chosen), places, kinds, strict=True)
-            yield [_read(array, place, kind, rows, request, source.left_out) for array, place, kind in columns]
+            yield [_read(array, place, kind, rows, request, found) for array, place, kind in columns]
             rows += len(arrays[0])
 
-    kept = set(chosen)
-    ignored_names = [name for j, name in enumerate(names) if j not in kept]
-    return replace(source, places=places, kinds=kinds, batches=batches, ignored=ignored_names)
+    absent = set(names).difference(names[j] for j in kept)
+    return replace(found, batches=batches, ignored=[name for name in names if name in absent])
 
 
-def _read(
-    array: Any, place: Location, kind: Kind | None, rows: int, request: Dialect, left_out: dict[str, tuple[str, int]]
-) -> Any:
-    """An array by its kind; words that are no numbers are missing, which `left_out` notes. `rows` came before it."""
+def _read(array: Any, place: Location, kind: Kind | None, rows: int, request: Dialect, source: Source) -> Any:
+    """An array by its kind; words that are no numbers are missing, which the source notes. `rows` came before it."""
     if kind == "categorical":
         with below(place.loc):
             return as_words(array)
@@ -120,14 +118,13 @@ def _read(
     if strange is not None:
         bad = np.flatnonzero(strange.to_numpy(zero_copy_only=False))
         texts = array.take(pa.array(bad)).to_pylist()
-        reject(
-            place.flaw(rows + row, f"{word!r} is in another way of writing; write digits with a decimal point")
-            for row, word in zip(bad.tolist(), texts, strict=True)
-            if is_written(word, request.decimal)
-        )
+        written = (i for i, word in enumerate(texts) if is_written(word, request.decimal))
+        if (i := next(written, None)) is not None:
+            msg = f"{texts[i]!r} is in another way of writing; write digits with a decimal {request.decimal!r}"
+            source.refused.setdefault(place.name, place.flaw(rows + int(bad[i]), msg))
         msg = f"{texts[0][:MAX_SHOWN]!r} is not a number; such values count as missing"
-        first, count = left_out.get(place.name, (place.flaw(rows + int(bad[0]), msg).msg, 0))
-        left_out[place.name] = first, count + len(bad)
+        first, count = source.left_out.get(place.name, (place.flaw(rows + int(bad[0]), msg).msg, 0))
+        source.left_out[place.name] = first, count + len(bad)
     return found
 
 
@@ -140,6 +137,8 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
     with _opened(content, limits, request) as found:
         source = typed(found, request)
         names = [place.name for place in source.places]
+        if len(names) <= len(request.label) or not source.refused.keys().isdisjoint(request.label):
+            reject(source.refused.values())
         positions = _find_labels(names, request.label)
         built = build(source, positions, sink, limits, request, several=len(positions) > 1)
     return replace(built, ignored=tuple(source.ignored))
@@ -238,6 +237,7 @@ def _refusal(error: PayoffError) -> dict[str, Any]:
         "class": type(error).__name__,
         "detail": error.detail,
         "flaws": [(flaw.loc, flaw.msg) for flaw in error.flaws],
+        "columns": error.columns,
     }
 
 

@@ -59,15 +59,16 @@ class Source:
     """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array for each column.
 
     An array holds numbers, or (dictionary-encoded) text, null where a value is missing, or what has no kind here. Once
-    it is `typed` it is float64 or strings, by its kind, and `ignored` names the columns that are no longer there. While
-    the arrays are read, `left_out` comes to have a message about the first word in each column of numbers, and how many
-    there are.
+    it is `typed` it is float64 or strings, by its kind; columns that are `ignored` or have no kind are no longer there.
+    By the name of a column, `refused` has what cannot be read, and `left_out` the message about the first word in a
+    column of numbers, and how many there are; both are filled while the arrays are read.
     """
 
     places: Sequence[Location]
     kinds: Sequence[Kind | None]
     batches: Callable[[], Iterator[list[Any]]]
     ignored: Sequence[str] = ()
+    refused: dict[str, Flaw] = field(default_factory=dict)
     left_out: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 

@@ -195,7 +195,7 @@ class DatasetStore:
         if sent.name is not None:
             self.storage.write(f"{_folder(kept.owner, sent.name)}/{_NAMED}", kept.id.encode())
         name = sent.name or kept.name
-        return replace(kept, name=name, warnings=sent.warnings, ignored=sent.ignored, lineage=sent.lineage)
+        return replace(kept, name=name, columns=sent.columns, ignored=sent.ignored, lineage=sent.lineage)
 
     def parquet(self, dataset: Dataset) -> bytes:
         """The bytes of a table; Damaged where they are not what was stored."""

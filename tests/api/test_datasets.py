@@ -98,8 +98,8 @@ def test_form_upload(client):
     assert response.status_code == 201
     found = response.json()
     assert response.headers["location"] == f"/datasets/{found['id']}"
-    fields = ["id", "name", "rows", "features", "labels", "classes", "digest", "created_at", "warnings", "ignored"]
-    assert list(found) == [*fields, "from"]
+    fields = ["id", "name", "rows", "features", "labels", "classes", "digest", "created_at"]
+    assert list(found) == [*fields, "columns", "warnings", "ignored", "from"]
     assert found["name"] == "small"
     assert found["rows"] == 4
     assert found["features"] == [{"name": "a", "type": "numeric"}, {"name": "b", "type": "categorical"}]
@@ -220,6 +220,9 @@ def test_types_dialect_and_name(client):
     ]:
         answer = client("POST", "/datasets", files={"file": ("t.csv", content)}, data=fields | {name: value})
         assert problem(answer) == [loc]
+    answer = client("POST", "/datasets?label=y", content=b"a,y\n,0\n,1\n", headers={"Content-Type": "text/csv"})
+    assert problem(answer) == ["/file/y", "/file/a"]
+    assert [each["name"] for each in answer.json()["columns"]] == ["a", "y"]
 
 
 def test_delete(client, busy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 
@@ -101,6 +102,38 @@ def test_types_override_what_was_understood(store):
     assert store.find(found.id).ignored == ("c",)
 
 
+def test_a_report_says_how_each_column_was_read(store, tmp_path):
+    """With counts of the whole column; a refusal has the same, and names all columns at fault and the label at once."""
+    content = csv(
+        a=numbers("n/a", "NA"), b=["w", "", "v", "w"] * 10, c=range(ROWS), d=[f"long{i}" for i in range(ROWS)]
+    )
+    found = kept(store, io.BytesIO(content), ["y"], types={"c": "ignore"})
+    assert [dataclasses.astuple(each)[:5] for each in found.columns] == [
+        ("x", "numeric", ("1.5", "2", "3"), 0, 3),
+        ("a", "categorical", ("0", "4", "n/a"), 1, 8),
+        ("b", "categorical", ("w", "v"), 10, 2),
+        ("d", "categorical", ("long0", "long20", "long39"), 0, 40),
+        ("y", "categorical", ("u", "v"), 0, 2),
+    ]
+    assert [each.name for each in found.columns if each.advice] == ["a", "d"]
+    assert store.find(found.id).columns == found.columns
+
+    few = DatasetStore(str(tmp_path), DataLimits(1000, 100, 20, 10**6))
+    sink = io.BytesIO()
+    table = pa.table(
+        {"day": pa.array([1] * ROWS, pa.date32()), "n": numbers("12%"), "d": [f"{i}w" for i in range(ROWS)]}
+    )
+    pq.write_table(table.append_column("m", [[*range(39), None]]).append_column("y", [[*LABELS[1:], None]]), sink)
+    with pytest.raises(Invalid) as refused:
+        kept(few, sink, ["y"], types={"n": "number"})
+    places = ["/file/y", "/file/day", "/file/n", "/file/d"]
+    assert [flaw.loc for flaw in refused.value.flaws] == places
+    report = {each["name"]: each for each in refused.value.columns}
+    assert {f"/file/{name}" for name, each in report.items() if each["advice"]} == {*places}
+    assert [report[name]["missing"] for name in ("day", "n", "d", "m", "y")] == [None, 1, 0, 1, 1]
+    assert [report[name]["distinct"] for name in ("day", "n", "d", "m", "y")] == [None, 7, None, 39, 2]
+
+
 @pytest.mark.parametrize(
     ("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y"), ({"a": "number"}, "/file/a")]
 )
@@ -136,3 +169,11 @@ def test_pandas_index_and_booleans_of_parquet(store):
     assert kinds(found) == {"a": "numeric", "w": "categorical"}
     assert found.classes == (0, 1)
     assert set(found.ignored) == {"__index_level_0__", "day"}
+
+
+def test_a_label_that_cannot_be_read_as_was_ordered_is_refused_with_the_other_columns(store):
+    content = csv(a=numbers("inf")).replace(b",u", b",1%").replace(b",v", b",2")
+    with pytest.raises(Invalid) as refused:
+        kept(store, io.BytesIO(content), ["y"], types={"y": "number", "a": "number"})
+    assert refused.value.flaws[0] == says("/file/y", "row 2", "'1%'")
+    assert [each["advice"] for each in refused.value.columns if each["name"] == "y"] == [refused.value.flaws[0].msg]

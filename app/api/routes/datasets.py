@@ -62,6 +62,24 @@ class FeatureDocument(BaseModel):
     type: Literal["numeric", "categorical"]
 
 
+class ColumnDocument(BaseModel):
+    """How a column was read."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str
+    type: Literal["numeric", "categorical"] | None = Field(description="null where it cannot be read")
+    examples: list[str] = Field(description="the least, middle and greatest value, or three words")
+    missing: int | None
+    distinct: int | None = Field(description="values, without missing ones; null where they are too many")
+    advice: str | None = Field(description="what to change, where it looks like something else")
+
+
+def _column(name: str, kind: str, examples: list[str], missing: int, distinct: int) -> dict[str, Any]:
+    read = {"name": name, "type": kind, "examples": examples, "missing": missing, "distinct": distinct}
+    return read | {"advice": None}
+
+
 class LeftOut(BaseModel):
     """How many recorded decisions have no row, by the reason."""
 
@@ -96,9 +114,8 @@ class DatasetDocument(BaseModel):
     )
     digest: str = Field(description="SHA-256 of the stored table")
     created_at: datetime
-    warnings: list[str] = Field(
-        description="columns that look like something else than they were read as, with the first row at fault"
-    )
+    columns: list[ColumnDocument] = Field(description="the features, then the labels")
+    warnings: list[str] = Field(description="the first advice about columns")
     ignored: list[str] = Field(description="columns of the file that are left out: by `types`, and pandas' index")
     from_: Lineage | None = Field(
         validation_alias="lineage",
@@ -123,6 +140,12 @@ class DatasetDocument(BaseModel):
                     "classes": ["healthy", "ill"],
                     "digest": "bea23fd8a18ad247b5160620b8fac3949f89a74e3fe5ec3ea9ec50e454b3c49a",
                     "created_at": _CREATED.isoformat(),
+                    "columns": [
+                        _column("age", "numeric", ["29", "54", "70"], 0, 24),
+                        _column("pressure", "numeric", ["115", "138", "160"], 1, 23),
+                        _column("pain", "categorical", ["typical", "none", "mild"], 0, 3),
+                        _column(EXAMPLE_LABEL, "categorical", ["ill", "healthy"], 0, 2),
+                    ],
                     "warnings": [],
                     "ignored": [],
                     "from": None,
@@ -205,7 +228,8 @@ async def upload_dataset(
     with the others in the query. A label of words or integers is a class; one of other numbers is a number to regress
     on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, any other
     categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same content
-    gives the same data set. `warnings` name columns that look like something else.
+    gives the same data set. `columns` say how each was read, what looks like something else, and what to change; so
+    does a refusal.
     """
     sent = {"label": label, "name": name, "label_type": label_type, "types": types}
     sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
