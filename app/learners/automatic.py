@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -55,7 +54,6 @@ class Tried:
     kind: str
     score: float | None
     standard_error: float | None
-    seconds: float
     reason: str | None = None
 
 
@@ -114,21 +112,19 @@ class Automatic(Learner):
         for number, name in enumerate(names):
             if not judged.any() or (values and work > self.max_seconds):
                 reason = _OVER if judged.any() else "no class has two rows"
-                self.tried_.append(Tried(name, None, None, 0.0, reason))
+                self.tried_.append(Tried(name, None, None, reason))
                 continue
-            start = monotonic()
             work += CANDIDATES[name].seconds * X.size * fits
             try:
                 with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
                     P = self._unseen(name, X, codes, weights, fold)[judged]
             except _BREAKDOWNS as error:
                 errors.append(error)
-                self.tried_.append(Tried(name, None, None, round(monotonic() - start, 3), str(error)))
+                self.tried_.append(Tried(name, None, None, str(error)))
                 continue
             losses[name] = log_losses(P, codes[judged])
             values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged])
-            score, error_of_mean = mean_and_error(values[name], weights[judged])
-            self.tried_.append(Tried(name, score, error_of_mean, round(monotonic() - start, 3)))
+            self.tried_.append(Tried(name, *mean_and_error(values[name], weights[judged])))
         if errors and not values:
             raise errors[0]
         self.chosen_ = best_of(values, losses, weights[judged]) if values else "logistic"

@@ -180,7 +180,9 @@ class Learner(Dataclass):
         return self
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
-        """What is learned of labels (n,): the codes of their `classes_`, which it sets."""
+        """What is learned of labels (n,): the codes of their `classes_`, which it sets, or the numbers."""
+        if self.regresses:
+            return np.asarray(y, dtype=np.float64)
         scikit().check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -201,9 +203,13 @@ class Learner(Dataclass):
         return self.posterior(self._validated(X))
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """The most probable class of each row (n, m); ties to the first class."""
-        chosen = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
+        """The most probable class of each row (n, m), ties to the first class; or its number."""
+        rows = self._validated(X)
+        return self.values(rows) if self.regresses else np.asarray(self.classes_[self.posterior(rows).argmax(axis=1)])
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
+        return np.asarray(self.model_.values(X))
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""

@@ -11,7 +11,7 @@ import numpy as np
 from app.errors import Invalid, below, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
-from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
+from app.learners.kernel_logistic import KernelLogistic, most_common
 from app.learners.logistic import Logistic
 from app.learners.parameters import Majority
 from app.progress import part
@@ -48,7 +48,7 @@ class HierarchicalLogistic(Learner):
     `predict_proba` is the product of the stages, without the weights of the first stage (`BenefitLogistic`). With
     benefits and a BenefitLogistic, `predict` decides as the paper does: minority where the weighted first stage says
     so, then the most probable minority class; else it takes the most probable class.
-    Fitted, besides `Learner`'s: `majority_`, `first_`, `second_` (None for two classes), `converged_`.
+    Fitted, besides `Learner`'s: `converged_`.
     Raises Invalid for an unknown majority, and benefits that give no weight.
     Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
     """
@@ -66,28 +66,16 @@ class HierarchicalLogistic(Learner):
     model_: Stages = field(init=False, repr=False)
 
     @property
-    def majority_(self) -> Any:
-        return self.classes_[self.model_.majority]
-
-    @property
-    def first_(self) -> Learner:
-        return self.model_.first
-
-    @property
-    def second_(self) -> Learner | None:
-        return self.model_.second
-
-    @property
     def converged_(self) -> bool:
-        stages: tuple[Any, ...] = (self.first_, self.second_)  # of kinds that are fitted in steps
+        stages: tuple[Any, ...] = (self.model_.first, self.model_.second)  # of kinds that are fitted in steps
         return all(stage.converged_ for stage in stages if stage is not None)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The decision for each row (n, m): see the class; ties to the first class."""
         rows = self._validated(X)
         P = self.posterior(rows)
-        if self.benefits is not None and isinstance(self.first_, BenefitLogistic):
-            P[:, self.model_.majority] = np.where(self.first_.predict(rows) == 1, -1.0, 2.0)
+        if self.benefits is not None and isinstance(self.model_.first, BenefitLogistic):
+            P[:, self.model_.majority] = np.where(self.model_.first.predict(rows) == 1, -1.0, 2.0)
         chosen: np.ndarray = self.classes_[P.argmax(axis=1)]
         return chosen
 
@@ -95,8 +83,6 @@ class HierarchicalLogistic(Learner):
         for name, stage in (("first", self.first), ("second", self.second)):
             if isinstance(stage, KernelLogistic) and stage.majority is not None:
                 raise Invalid.at(pointer(name, "majority"), "majority is set once, beside the stages, not inside one")
-        if self.majority is not None:
-            majority_code(self.classes_, self.majority)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Stages:
         H = most_common(self.classes_, self.majority, codes, weights)

@@ -23,7 +23,6 @@ from app.features import Schema
 from app.learners.base import Learner, Scorer
 from app.learners.loading import scikit
 from app.learners.unseen import unseen
-from app.text import some_of
 
 FOLDS = 5
 _WORDS = 300  # characters of a foreign error
@@ -45,7 +44,13 @@ class Columns:
     @classmethod
     def of(cls, schema: Schema, names: Sequence[str] | None, count: int | None) -> Self:
         """The columns of a model that knows their `names`, or only their number; Invalid where the data set differs."""
-        _check(schema.names, names, count)
+        if names is None and count is not None and count != len(schema.names):
+            what = f"the model takes {count} columns, and the data set has {len(schema.names)} features"
+            raise Invalid.at("/dataset", what)
+        if names is not None and set(names) != set(schema.names):
+            absent, extra = sorted({*names} - {*schema.names}), sorted({*schema.names} - {*names})
+            what = f"the data set lacks {absent[:_SHOWN]}, and the model does not take {extra[:_SHOWN]}"
+            raise Invalid.at("/dataset", f"the columns of model and data set differ: {what}")
         position = {name: j for j, name in enumerate(schema.names)}
         order = [position[name] for name in names] if names else list(range(len(schema.names)))
         found = [schema.features[j] for j in order]
@@ -64,18 +69,6 @@ class Columns:
             if words is not None:
                 mixed[:, j] = words[np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(np.intp)]
         return mixed
-
-
-def _check(there: Sequence[str], names: Sequence[str] | None, count: int | None) -> None:
-    if names is None:
-        if count is not None and count != len(there):
-            raise Invalid.at("/dataset", f"the model takes {count} columns, and the data set has {len(there)} features")
-    elif set(names) != set(there):
-        absent, extra = (
-            some_of(sorted(map(repr, each)), _SHOWN) for each in ({*names} - {*there}, {*there} - {*names})
-        )
-        what = f"the data set lacks {absent or 'none'}, and the model does not take {extra or 'none'}"
-        raise Invalid.at("/dataset", f"the columns of model and data set differ: {what}")
 
 
 class Imported(Learner):

@@ -122,10 +122,6 @@ class KernelLogistic(Learner):
     max_iter: int = 1000
     tol: float = 1e-6
 
-    def _check(self) -> None:
-        if self.majority is not None:
-            majority_code(self.classes_, self.majority)
-
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = chosen_transform(self.numeric_transform, X, codes, weights, self.categorical(), 1.0)
 

@@ -1,6 +1,5 @@
 """The learner that compares learners: it publishes the one that earns most on rows it did not see."""
 
-import itertools
 import json
 import pickle
 from dataclasses import replace
@@ -127,20 +126,6 @@ def test_other_errors_are_not_hidden(monkeypatch):
     breaks(monkeypatch, "logistic", breaking(AssertionError("defect")))
     with pytest.raises(AssertionError, match="defect"):
         Automatic(random_state=0).fit(*linear())
-
-
-def test_the_same_candidates_are_tried_on_a_slow_machine(monkeypatch):
-    """Boosting, which comes late, was left out where the machine was busy."""
-    rng = np.random.default_rng(12)
-    X = rng.normal(size=(120, 3))
-    y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=120) > 0).astype(int)
-    times = itertools.count(0.0, 1000.0)
-    monkeypatch.setattr("app.learners.automatic.monotonic", lambda: next(times))
-
-    found = Automatic(random_state=0).fit(X, y)
-
-    assert found.untried() == []
-    assert [one.kind for one in found.tried_] == list(automatic.CANDIDATES)
 
 
 def test_with_prices_over_http_it_is_a_forest_chain(service):

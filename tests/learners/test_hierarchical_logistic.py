@@ -52,8 +52,8 @@ def test_two_classes_need_no_second_stage():
     alone = KernelLogistic(categorical_features=[2]).fit(X, y).predict_proba(X)
     for majority in (0, 1):
         model = HierarchicalLogistic(majority=majority, categorical_features=[2]).fit(X, y)
-        assert model.second_ is None
-        assert model.majority_ == majority
+        assert model.model_.second is None
+        assert model.model_.majority == majority
         assert model.converged_
         np.testing.assert_allclose(model.predict_proba(X), alone, atol=1e-5)
 
@@ -61,8 +61,8 @@ def test_two_classes_need_no_second_stage():
 def test_the_majority_is_the_most_common_or_as_told():
     X, y, weights = table()
     labels = np.array(["a", "b", "c", "d"])[y]
-    assert HierarchicalLogistic().fit(X, labels, weights).majority_ == "c"
-    assert HierarchicalLogistic(majority="d").fit(X, labels, weights).majority_ == "d"
+    assert HierarchicalLogistic().fit(X, labels, weights).model_.majority == 2
+    assert HierarchicalLogistic(majority="d").fit(X, labels, weights).model_.majority == 3
 
 
 def test_benefits_reach_the_first_stage_as_a_matrix_of_two_groups():
@@ -75,7 +75,7 @@ def test_benefits_reach_the_first_stage_as_a_matrix_of_two_groups():
     shares = np.bincount(y)[[0, 1, 3]] / np.sum(y != 2)
     spared = B[2, 2] - B[2, [0, 1, 3]] @ shares
     gained = np.diag(B)[[0, 1, 3]] @ shares - B[[0, 1, 3], 2] @ shares
-    assert model.first_.eta_[0] == pytest.approx(spared / gained)
+    assert model.model_.first.eta_[0] == pytest.approx(spared / gained)
 
 
 def test_benefits_decide_as_in_the_paper():
@@ -86,7 +86,7 @@ def test_benefits_decide_as_in_the_paper():
     B[[0, 1, 3], 2] = -20.0  # to miss a minority class is dear
     model = HierarchicalLogistic(first=BenefitLogistic(), benefits=B, categorical_features=[2]).fit(X, y)
     P, decided = model.predict_proba(X), model.predict(X)
-    minority = model.first_.weighted_scores(X)[:, 1] > 0.5
+    minority = model.model_.first.weighted_scores(X)[:, 1] > 0.5
     np.testing.assert_array_equal(decided[~minority], 2)
     np.testing.assert_array_equal(decided[minority], np.array([0, 1, 3])[P[:, [0, 1, 3]].argmax(axis=1)][minority])
     assert (decided == 2).sum() < (P.argmax(axis=1) == 2).sum()

@@ -99,14 +99,6 @@ class CostTree(Learner):
         """`fit`: nothing but the tree is learned."""
         return self.fit(X, y)
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """The most probable class of each row (n, m), or its number."""
-        rows = self._validated(X)
-        if self.regresses:
-            return self.values(rows)
-        chosen: np.ndarray = self.classes_[self.posterior(rows).argmax(axis=1)]
-        return chosen
-
     @property
     def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
         """That of `Learner`; numbers have none."""
@@ -114,20 +106,10 @@ class CostTree(Learner):
             raise AttributeError("a regression has no predict_proba")
         return super().predict_proba
 
-    def values(self, X: np.ndarray) -> np.ndarray:
-        """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
-        values: np.ndarray = self.model_.values(X)
-        return values
-
-    def _targets(self, y: np.ndarray) -> np.ndarray:
-        if not self.regresses:
-            return super()._targets(y)
-        if not len(y):
-            raise Invalid.at("", "all rows weigh nothing")
-        return np.asarray(y, dtype=np.float64)
-
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         if self.regresses:
+            if not len(X):
+                raise Invalid.at("", "all rows weigh nothing")
             self.model_ = self._train(X, codes, weights, 0)
         else:
             super()._fit_calibrated(X, codes, weights)

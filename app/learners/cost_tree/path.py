@@ -168,11 +168,13 @@ def train(
             seed = int(random.randint(2**31 - 1))
             phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
     rows = Rows(X, phi.columns(X), targets, weights)
+    # Without prices in their currency, or with a trade-off, benefits choose nothing.
+    staked = K and not (learner.benefits is None or learner.feature_costs is None or learner.trade_off is not None)
     setting = Setting(
         phi=phi, loss=loss_of(K), n_classes=K, prices=learner.prices_, depth=int(learner.depth), rho=float(learner.rho),
         tolerance=float(learner.zero_tolerance),
         steepness=STEEPNESS if K and learner.standardise else 1.0, center=center, unit=unit,
-        benefits=_stakes(learner, K),
+        benefits=np.asarray(learner.benefits, dtype=np.float64) if staked else None,
     )  # fmt: skip
     with part(0.2, 0.98, "training trees"):
         path, (point, hard) = _chosen(learner, setting, rows.take(inside), rows.take(outside))
@@ -197,13 +199,6 @@ def _chosen(
     else:
         best = max([nothing, *within], key=lambda step: (step[0].net_benefit, -step[0].cost))
     return sorted(point for point, _ in path), best
-
-
-def _stakes(learner: CostTree, K: int) -> np.ndarray | None:
-    """The benefits that choose the point: without prices in their currency, or with a trade-off, none do."""
-    if not K or learner.benefits is None or learner.feature_costs is None or learner.trade_off is not None:
-        return None
-    return np.asarray(learner.benefits, dtype=np.float64)
 
 
 def boosted(
