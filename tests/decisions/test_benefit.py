@@ -91,8 +91,6 @@ def test_many_rows_decide_as_each_alone():
     assert own.choice.tolist() == [one.choice[0] for one in alone]
     np.testing.assert_allclose(own.expected_benefits, np.vstack([one.expected_benefits for one in alone]), rtol=1e-12)
     np.testing.assert_allclose(common.expected_benefits, P @ B[0], rtol=1e-12)
-    assert common.expected_benefits.flags.c_contiguous
-    assert own.expected_benefits.flags.c_contiguous
 
 
 def test_the_largest_benefits_overflow_nowhere():

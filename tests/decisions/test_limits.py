@@ -8,7 +8,7 @@ import pytest
 from app.decisions.benefit import decide, regrets
 from app.decisions.limits import Limits, decide_within, move_first
 from app.errors import Invalid
-from tests.reference import limits as twin
+from tests.reference import decisions as twin
 
 SIZES = [(n, A) for n in range(1, 6) for A in range(1, 5)]
 

@@ -79,9 +79,7 @@ def test_who_dominates_is_named():
 def test_without_a_slope_the_action_is_constant(B, action):
     cut = posterior_threshold(np.array(B, dtype=float))
 
-    assert (cut.value, cut.above, cut.below) == (None, action, action)
-    assert cut.warnings
-    assert decide_by_threshold(np.array([0.0, 0.3, 1.0]), cut).tolist() == [action] * 3
+    assert (cut.value, cut.above, cut.below, len(cut.warnings)) == (None, action, action, 1)
 
 
 def holdout(rng, *, n=40, levels=12):

@@ -1,12 +1,18 @@
-"""Slow, obvious twins of app.decisions: exact arithmetic and enumeration, straight from the definitions."""
+"""Slow, obvious twins of app.decisions: exact arithmetic, enumeration and loops, straight from the definitions; and of
+decisions under limits HiGHS with a variable for each row and action.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, milp
+from scipy.sparse import csr_matrix, eye, kron, vstack
+
+SLACK = 1e-9  # of a resource
 
 
 def expected_benefits(p: Sequence[Fraction], B: Sequence[Sequence[Fraction]]) -> list[Fraction]:
@@ -102,3 +108,82 @@ def nearest_flip(p: np.ndarray, B: np.ndarray, choice: int) -> tuple[float, np.n
             if solves and np.linalg.norm(q - p) < best:
                 best, point = float(np.linalg.norm(q - p)), q
     return best, point
+
+
+def allowed(counts: np.ndarray, lower, upper, uses, most) -> bool:
+    """Whether counts (A,) are within limits."""
+    within = (counts >= lower).all() and (counts <= upper).all()
+    return bool(within and (uses @ counts <= most + SLACK).all())
+
+
+def best_total(V: np.ndarray, lower, upper, uses, most) -> float:
+    """The largest total benefit of all decisions within limits, -inf where there are none: V (n, A)."""
+    n, A = V.shape
+    best = -np.inf
+    for counts in product(range(n + 1), repeat=A):
+        if sum(counts) == n and allowed(np.array(counts), lower, upper, uses, most):
+            best = max(best, _best_with(V, counts))
+    return best
+
+
+def _best_with(V: np.ndarray, counts: tuple[int, ...]) -> float:
+    """The largest total with exactly these counts: by row, over the counts that are left."""
+    totals = {counts: 0.0}
+    for row in V:
+        following: dict[tuple[int, ...], float] = {}
+        for left, total in totals.items():
+            for a, benefit in enumerate(row):
+                if left[a]:
+                    rest = (*left[:a], left[a] - 1, *left[a + 1 :])
+                    following[rest] = max(following.get(rest, -np.inf), total + benefit)
+        totals = following
+    return max(totals.values())
+
+
+def solved(V: np.ndarray, lower, upper, uses, most) -> OptimizeResult:
+    """HiGHS on the whole integer program; benefits of magnitude 1."""
+    each, sums, resources = _rows(V, uses)
+    constraints = [LinearConstraint(each, 1, 1), LinearConstraint(sums, lower, np.minimum(upper, len(V)))]
+    if len(most):
+        constraints.append(LinearConstraint(resources, -np.inf, most))
+    return milp(
+        -1e3 * V.ravel(), integrality=1, bounds=Bounds(0, 1), constraints=constraints, options={"mip_rel_gap": 0}
+    )
+
+
+def relaxed_total(V: np.ndarray, lower, upper, uses, most) -> float:
+    """The largest total where a row may be divided between actions."""
+    each, sums, resources = _rows(V, uses)
+    b_ub = np.concatenate([-lower, np.minimum(upper, len(V)), most])
+    result = linprog(-V.ravel(), vstack([-sums, sums, resources]), b_ub, each, np.ones(len(V)), bounds=(0, None))
+    return float(-result.fun)
+
+
+def _rows(V: np.ndarray, uses) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
+    n, A = V.shape
+    sums = kron(np.ones((1, n)), eye(A)).tocsr()
+    return kron(eye(n), np.ones((1, A))).tocsr(), sums, csr_matrix(uses) @ sums
+
+
+def resampled_means(values, weights, strata, *, resamples, seed, possible=None):
+    """Means, and means for the lower and upper limits; `possible`: (low, high) values of each stratum, (c,) each."""
+    rng = np.random.default_rng(seed)
+    n = len(values)
+    weights = np.ones(n) if weights is None else weights
+    strata = np.zeros(n, dtype=int) if strata is None else strata
+    drawn = []
+    for _ in range(resamples):
+        sums = np.zeros((3, values.shape[1]))
+        for code in np.unique(strata):
+            rows, w = values[strata == code], weights[strata == code]
+            gammas = rng.exponential(size=len(rows)) * w
+            means = [np.average(rows, axis=0, weights=gammas)] * 3
+            if possible is not None:
+                halves = rng.gamma(0.5, size=2) * w.mean()
+                low, high = possible[code]
+                for place, (mine, other) in enumerate(((low, rows.max(axis=0)), (high, rows.min(axis=0))), start=1):
+                    more = np.vstack((rows, mine, other))
+                    means[place] = np.average(more, axis=0, weights=np.concatenate((gammas, halves)))
+            sums += w.sum() * np.array(means)
+        drawn.append(sums / weights.sum())
+    return np.array(drawn).transpose(1, 0, 2)
