@@ -68,7 +68,6 @@ CASES: dict[str, list[list[float]]] = {
     "thyroid_ann": [[0, -160, -800], [-160, 0, -800], [-200, -200, 0]],  # hyper, hypo (rare both), normal
 }
 GAPS = ("glucose_tol", "diastolic_bp", "triceps", "insulin", "mass_index")  # 0 stands for missing in the diabetes data
-TRAINED = 12_000  # rows of Covertype
 SIZES = np.geomspace(3, 20_000, 40)  # worth of a right class, in features
 SHARES = (0.05, 0.08, 0.12, 0.16, 0.25)
 STAGES = (1, 2, 4, 8, 16, 32, 64, 100)  # boosting rounds after which a case may stop
@@ -115,7 +114,7 @@ def covtype(seed: int) -> Table:
     """All seven classes; every feature at price 1."""
     table = np.random.default_rng(seed).permutation(cells("covtype_20k")[1].astype(float))
     X, y = np.ascontiguousarray(table[:, :-1]), np.unique(table[:, -1], return_inverse=True)[1]
-    return Table(X[:TRAINED], y[:TRAINED], X[TRAINED:], y[TRAINED:], Prices.unit(X.shape[1]))
+    return Table(X[:12_000], y[:12_000], X[12_000:], y[12_000:], Prices.unit(X.shape[1]))
 
 
 def fitted(model: Any, table: Table) -> Any:
@@ -473,8 +472,8 @@ def main() -> None:
     else:
         tables = [covtype(seed) for seed in range(chosen.seeds or 3)]
         learners = [name for name in chosen.learners if name in ERRORS]
-        runs = [f"{share:.0%}" for share in SHARES]
-        compared("covtype", runs, learners, lambda learner: [ERRORS[learner](table) for table in tables])
+        columns = [f"{share:.0%}" for share in SHARES]
+        compared("covtype", columns, learners, lambda name: [ERRORS[name](table) for table in tables])
 
 
 if __name__ == "__main__":
