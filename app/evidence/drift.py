@@ -42,23 +42,18 @@ def category_change(before: np.ndarray, after: np.ndarray) -> Change:
     """
     from scipy.stats import chi2_contingency, fisher_exact  # noqa: PLC0415 - as above
 
-    table = _pooled(np.stack((before, after)))
+    table = np.stack((before, after))
+    table = table[:, table.sum(axis=0) > 0]
+    expected = table.sum(axis=0) * table.sum(axis=1).min() / table.sum()
+    if table.shape[1] > 2 and (expected < _EXPECTED).any():
+        table, expected = table[:, np.argsort(expected)], np.sort(expected)
+        last = int(np.count_nonzero(expected < _EXPECTED))
+        if expected[:last].sum() < _EXPECTED:
+            last += 1  # where they are rare together, the next one, too
+        table = np.column_stack((table[:, :last].sum(axis=1), table[:, last:]))
     if table.shape[1] == 2:
         return Change(_psi(*table), None, float(fisher_exact(table).pvalue))
     return Change(_psi(*table), None, float(chi2_contingency(table).pvalue) if table.shape[1] > 1 else 1.0)
-
-
-def _pooled(table: np.ndarray) -> np.ndarray:
-    """The columns (2, m) that are not empty, the rare ones as one; where that is rare, too, with the next."""
-    table = table[:, table.sum(axis=0) > 0]
-    expected = table.sum(axis=0) * table.sum(axis=1).min() / table.sum()
-    if table.shape[1] <= 2 or (expected >= _EXPECTED).all():
-        return table
-    table, expected = table[:, np.argsort(expected)], np.sort(expected)
-    last = int(np.count_nonzero(expected < _EXPECTED))
-    if expected[:last].sum() < _EXPECTED:
-        last += 1
-    return np.column_stack((table[:, :last].sum(axis=1), table[:, last:]))
 
 
 def odds_change(counts: np.ndarray, trained: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 
 from app.evidence.intervals import SIGNIFICANT, SMALLEST, Mean, PromiseSums, Z, judge, unit_for
 
-_LEVEL = 0.01
+LEVEL = 0.01
 _HARMLESS = 0.9  # the lowest share of known truths over the highest, above which a difference does no harm
 _Z = 3.0  # one in a hundred series of equal shares has a newest part that is as far below the rest
 _BINS, _OCTAVES = 128, 32  # of lags, from a second to 2**32 seconds
@@ -42,10 +42,6 @@ class Maturity:
     left_out: int = 0
     p_value: float | None = None
     reason: str | None = None
-
-    @property
-    def differs(self) -> bool | None:
-        return None if self.p_value is None else self.p_value < _LEVEL
 
 
 @dataclass
@@ -94,7 +90,7 @@ class Arrivals:
             reason = (
                 "the share of known truths falls over more than a third of the period, so no day can be called mature"
             )
-        if p is not None and p < _LEVEL:
+        if p is not None and p < LEVEL:
             total, slow = _longer(lags, _LATE * age)
             enough = total >= np.minimum(_ENOUGH, total[-1] / 2)
             settled = (enough & (slow <= _OPEN * total + 1)).all(axis=1)[:kept]
@@ -198,7 +194,7 @@ def known_shares(groups: Sequence[Group]) -> Selection:
     if not found:
         return Selection(None, selective=False)
     p = min(min(test.p_value for test in found) * len(found), 1.0)
-    return Selection(p, selective=any(test.matters and test.p_value * len(found) < _LEVEL for test in found))
+    return Selection(p, selective=any(test.matters and test.p_value * len(found) < LEVEL for test in found))
 
 
 def _in_common(tables: Sequence[_Table], size: int) -> _Found | None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from math import inf
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -16,17 +14,16 @@ import numpy as np
 from sqlalchemy import Connection, delete, insert, select
 
 from app.database import Database
-from app.errors import Damaged, Invalid, Unavailable
+from app.errors import Damaged, Invalid
 from app.outcomes import rows
 from app.outcomes.decision import COLUMNS, DAY, Asked, Cases, Outcome, Terms, day_of, day_of_id, id_digest
-from app.outcomes.rows import OUTCOME, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
+from app.outcomes.rows import OUTCOME, ROUNDS, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
 from app.outcomes.tables import BY_ID, DECISIONS, ERASED, SEALED_FILES, SEALED_IDS
 from app.storage import Storage
 
 if TYPE_CHECKING:
     from app.outcomes.sealing import Sealer
 
-ROUNDS = 5  # of reading again what others change meanwhile
 _ARRIVALS = ("at", "terms", "truth", "outcome_at", "received_at")
 _LOCATED = ("at", "choice", "expected", "digest", "probabilities", "terms")
 Allows = Callable[[str], bool]
@@ -52,7 +49,7 @@ class Located:
     told: Outcome | None = None
     revision: int = 0
     digest: int | None = None
-    variance: float = 0.0  # of the benefit, see `variance`
+    variance: float = 0.0  # of the benefit by the probabilities; 0 without a matrix
 
 
 class Archive:
@@ -90,11 +87,10 @@ class Archive:
         `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and `received_at` are empty. Unavailable
         where the store is, or the day changes all the time; Damaged where a file is missing or is not what was written.
         """
-        extra = {"id": with_ids, "instance": with_instances}
-        names = [*(_ARRIVALS if arrivals_only else COLUMNS), *(name for name, is_asked in extra.items() if is_asked)]
+        names = [*(_ARRIVALS if arrivals_only else COLUMNS), *["id"] * with_ids, *["instance"] * with_instances]
         asked = Asked(model, since, until, versions, names)
         for day in self.days(model, since=since, until=until):
-            yield from self._day(asked, day)
+            yield from self.sealer.files.day(self.database, asked, day)
 
     def days(self, model: str, *, since: float | None = None, until: float | None = None) -> list[int]:
         """The days, since 1970, that may have decisions of a model in the period, in order."""
@@ -112,14 +108,13 @@ class Archive:
         Files are read of at most so many days, of the models that `allows` is true of. Invalid for more days; Damaged
         where a file that may have one of them is missing or damaged, and no other has it.
         """
-        missing = ""
-        for attempt in count(1):
+        for left in reversed(range(ROUNDS)):
             try:
                 with self.database.reading(without_timeout=True) as connection:
                     return self._locate(connection, ids, allows, most_days)
-            except Replaced as replaced:
-                again(attempt, replaced.file, missing)
-                missing = replaced.file
+            except Replaced:
+                if not left:
+                    raise
         raise AssertionError("unreachable")
 
     def erase(
@@ -157,32 +152,19 @@ class Archive:
         located = self.locate([id_]).get(id_)
         return None if located is None else (located.model, located.day)
 
-    def _day(self, asked: Asked, day: int) -> Iterator[Cases]:
-        missing = ""
-        for attempt in count(1):
-            with ExitStack() as opened:
-                with self.database.reading(without_timeout=True) as connection:
-                    try:
-                        found = self.sealer.files.day(opened, connection, asked, day)
-                    except Replaced as replaced:
-                        again(attempt, replaced.file, missing)
-                        missing = replaced.file
-                        continue
-                    yield from found.in_tables()
-                try:
-                    yield from found.in_files()
-                except FileNotFoundError as error:  # a store on the network may lose it while it is read
-                    raise Unavailable(
-                        "a day of recorded decisions was replaced while it was read; try again"
-                    ) from error
-            return
-        raise AssertionError("unreachable")
-
     def _locate(
         self, connection: Connection, ids: Collection[str], allows: Allows, most_days: float
     ) -> dict[str, Located]:
         found = _in_tables(connection, ids)
-        places = _places(connection, [id_ for id_ in ids if id_ not in found])
+        others = [id_ for id_ in ids if id_ not in found]
+        table = SEALED_IDS.c
+        given = fetched(
+            connection, lambda some: select(table.id, table.model, table.day).where(table.id.in_(some)), others
+        )
+        places: dict[str, tuple[str | None, int]] = {id_: (model, day) for id_, model, day in given}
+        for id_ in others:  # one of ours has its day within, but not its model
+            if id_ not in places and (own := day_of_id(id_)) is not None:
+                places[id_] = None, own
         files: dict[Day, list[SealedFile]] = {}
         for days in chunks({day for _, day in places.values()}.union(each.day for each in found.values())):
             files |= sealed_files(connection, SEALED_FILES.c.day.in_(days))
@@ -214,7 +196,7 @@ class Archive:
         if len(days) > most_days:
             raise Invalid(f"the ids are of {len(days):,} sealed days; at most {most_days} at a time: send fewer days")
         found: dict[str, Located] = {}
-        unread: list[tuple[Exception, list[str]]] = []
+        unread: list[tuple[Damaged, list[str]]] = []
         for of_day, some in days:
             try:
                 for file in files[of_day]:
@@ -223,7 +205,7 @@ class Archive:
                             row["id"]: _located(*of_day, read_terms(row["terms"]), row)
                             for row in self.sealer.files.find(file, some, _LOCATED)
                         }
-            except (Damaged, Replaced) as error:
+            except Damaged as error:
                 unread.append((error, some))
         for failure, some in unread:
             if any(id_ not in found for id_ in some):
@@ -239,17 +221,6 @@ class Archive:
                     told = Outcome(row["truth"], row["action"], row["benefit"], row["outcome_at"])
                     found[row["id"]] = {"told": told, "revision": row["revision"]}
         return found
-
-
-def again(attempt: int, file: str = "", before: str = "") -> None:
-    """Unavailable after too many attempts at what others change meanwhile.
-
-    `file` is the one that was missing, `before` the one of the attempt before: Damaged where these are the same.
-    """
-    if file and file == before:
-        raise Damaged(f"the file {file} of recorded decisions is missing: restore it from a backup")
-    if attempt >= ROUNDS:
-        raise Unavailable("recorded decisions are being moved by another process; try again later")
 
 
 def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]:
@@ -268,30 +239,11 @@ def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]
     return located
 
 
-def _places(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str | None, int]]:
-    """Model and day of ids that may be sealed. An id of ours has its day within, but not its model."""
-    table = SEALED_IDS.c
-    given = fetched(connection, lambda some: select(table.id, table.model, table.day).where(table.id.in_(some)), ids)
-    places: dict[str, tuple[str | None, int]] = {id_: (model, day) for id_, model, day in given}
-    for id_ in ids:
-        if id_ not in places and (day := day_of_id(id_)) is not None:
-            places[id_] = None, day
-    return places
-
-
 def _located(model: str, day: int, terms: Terms, row: Mapping[str, Any]) -> Located:
-    promised = variance(terms, row["choice"], row["probabilities"])
+    variance = 0.0
+    if terms.benefits is not None:
+        payoffs = np.array([own[row["choice"]] for own in terms.benefits])
+        P = np.frombuffer(row["probabilities"], "<f8")[: len(payoffs)]  # filled up where others have more classes
+        variance = float(P @ (payoffs - P @ payoffs) ** 2)
     made = row["at"], row["choice"], row["expected"]
-    return Located(model, terms.version, day, terms, *made, digest=row["digest"], variance=promised)
-
-
-def variance(terms: Terms, choice: int, probabilities: bytes) -> float:
-    """Of the benefit of an action by the matrix; 0 without any.
-
-    `probabilities` are float64 in the order of the classes, little-endian; what is more is left out.
-    """
-    if terms.benefits is None:
-        return 0.0
-    payoffs = np.array([row[choice] for row in terms.benefits])
-    P = np.frombuffer(probabilities, "<f8")[: len(payoffs)]
-    return float(P @ (payoffs - P @ payoffs) ** 2)
+    return Located(model, terms.version, day, terms, *made, digest=row["digest"], variance=variance)

@@ -182,23 +182,18 @@ class Decided:
             absent if self.propensity is None else self.propensity.tolist(),
             self.details or absent, self.instances or absent, strict=True,
         )  # fmt: skip
-        return [
-            one_row(self.terms[t], id_, given, at, c, e, p.tobytes(), r.tobytes(), q, client, details, instance)
-            for id_, t, c, e, p, r, q, details, instance in columns
-        ]
-
-
-def one_row(
-    terms: Terms, id_: str, given: bool, at: float, choice: int, expected: float | None, probabilities: bytes,
-    rounded: bytes, propensity: float | None, client: str | None, details: str | None, instance: str | None,
-) -> Row:  # fmt: skip
-    """One row, whose digest is that of all that a repeated request has again; not of its time."""
-    content = f"{terms.digest} {choice} {propensity} {details} {instance} "
-    hashed = blake2b(content.encode() + rounded, digest_size=8).digest()
-    return Row(
-        id_, given, at, terms.model, terms.version, terms.digest, choice, expected, probabilities, propensity, client,
-        details, instance, int.from_bytes(hashed, "little", signed=True),
-    )  # fmt: skip
+        found = []
+        for id_, t, c, e, p, r, q, details, instance in columns:
+            terms = self.terms[t]
+            content = f"{terms.digest} {c} {q} {details} {instance} ".encode() + r.tobytes()
+            digest = blake2b(content, digest_size=8).digest()  # the same when the request is repeated later
+            found.append(
+                Row(
+                    id_, given, at, terms.model, terms.version, terms.digest, c, e, p.tobytes(), q, client, details,
+                    instance, int.from_bytes(digest, "little", signed=True),
+                )
+            )  # fmt: skip
+        return found
 
 
 @dataclass(frozen=True)
@@ -225,8 +220,7 @@ class Outcome:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What `Archive.cases` was asked for; `names` are columns of decisions and of outcomes."""
 
     model: str

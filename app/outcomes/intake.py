@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import product
 from time import time
 from typing import Any
 
@@ -17,10 +17,11 @@ from sqlalchemy import Connection, delete, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
+from app.errors import Unavailable
 from app.outcomes import rows
-from app.outcomes.archive import Located, again
+from app.outcomes.archive import Located
 from app.outcomes.decision import DAY, Outcome, Row
-from app.outcomes.rows import Day, SealedFile, chunks, sealed_files
+from app.outcomes.rows import ROUNDS, Day, SealedFile, chunks, sealed_files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 
 Also = Callable[[Connection], None]
@@ -30,31 +31,19 @@ _SIGNS = ("gain", "loss")
 _VERSION = ("model", "version")
 
 
-@dataclass(frozen=True)
-class Difference:
-    """An outcome that contradicts what is stored."""
-
-    id: str
-    stored: Outcome
-    sent: Outcome
-
-
 @dataclass
 class Received:
-    """What became of the outcomes of a request.
+    """What became of the outcomes of a request. Of those that contradict what is stored, `conflicts` has id, stored
+    and sent.
 
     Among the accepted, `first` are the first ones of their decisions, `corrected` those that were another before.
     """
 
     accepted: int = 0
     unchanged: int = 0
-    conflicts: list[Difference] = field(default_factory=list)
+    conflicts: list[tuple[str, Outcome, Outcome]] = field(default_factory=list)
     corrected: list[str] = field(default_factory=list)
     first: list[tuple[Located, Outcome]] = field(default_factory=list)
-
-
-class _Moved(Exception):
-    """Since they were located, decisions were sealed or erased, or another request has stored an outcome of them."""
 
 
 Resolve = Callable[[], Mapping[str, tuple[Located, Outcome]]]
@@ -65,27 +54,34 @@ def receive(
 ) -> Received:
     """Store outcomes in one transaction.
 
-    `resolve` locates their decisions; it is called again where these were sealed or erased meanwhile. Fields that the
-    stored outcome lacks are added. One that contradicts it replaces it with `correct`, else it is a conflict. `also`
-    gives what is written in the same transaction. Raises Unavailable where decisions keep moving. O(n log n).
+    `resolve` locates their decisions; it is called again unless the days have the files in which they were looked for,
+    and nothing was erased. Fields that the stored outcome lacks are added. One that contradicts it replaces it with
+    `correct`, else it is a conflict. `also` gives what is written in the same transaction. Raises Unavailable where
+    decisions keep moving. O(n log n).
     """
-    for attempt in count(1):
+    for _ in range(ROUNDS):
         sent = resolve()
         try:
             with database.writing() as connection:
+                rows.lock(connection, shared=True)
+                located = {(decision.model, decision.day): decision.files for decision, _ in sent.values()}
+                files: dict[Day, list[SealedFile]] = {}
+                for days in chunks(sorted(located)):
+                    files |= sealed_files(connection, tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days))
+                is_moved = any(files.get(day, ()) != before for day, before in located.items())
+                if is_moved or rows.erased(connection, sent):
+                    continue
                 received = _store(connection, dict(sorted(sent.items())), correct=correct)
                 if (write := also(received)) is not None:
                     write(connection)
                 return received
-        except (_Moved, IntegrityError):
-            again(attempt)
-    raise AssertionError("unreachable")
+        except IntegrityError:  # another request has stored an outcome of them
+            continue
+    raise Unavailable("recorded decisions are being moved by another process; try again later")
 
 
 def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], *, correct: bool) -> Received:
     """In the order of the ids, so that two requests never wait for each other."""
-    rows.lock(connection, shared=True)
-    _check_unmoved(connection, sent)
     table = OUTCOMES.c  # locked in the order of the ids until the transaction ends
     found = rows.fetched(
         connection, lambda some: select(OUTCOMES).where(table.id.in_(some)).order_by(table.id).with_for_update(), sent
@@ -104,7 +100,7 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
             continue
         if before is not None and before.contradicts(outcome):
             if not correct:
-                received.conflicts.append(Difference(id_, before, outcome))
+                received.conflicts.append((id_, before, outcome))
                 continue
             received.corrected.append(id_)
             after = outcome  # all of it: a benefit that was told with another truth or action is no longer true
@@ -118,16 +114,6 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
     if new:
         connection.execute(insert(OUTCOMES), list(new.values()))
     return received
-
-
-def _check_unmoved(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]]) -> None:
-    """_Moved unless the days have the files in which they were looked for, and nothing was erased."""
-    found: dict[Day, list[SealedFile]] = {}
-    located = {(decision.model, decision.day): decision.files for decision, _ in sent.values()}
-    for days in chunks(sorted(located)):
-        found |= sealed_files(connection, tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days))
-    if any(found.get(day, ()) != files for day, files in located.items()) or rows.erased(connection, sent):
-        raise _Moved
 
 
 class Totals:
@@ -157,7 +143,7 @@ class Totals:
         self._squared = counter("payoff_outcome_benefit_error_squared", "Squared differences of the two")
         variances = "Variances of these, by the probabilities of the decisions"
         self._variance = counter("payoff_outcome_benefit_variance", variances)
-        self._lines: dict[tuple[str, int], tuple[tuple[str, str], Counter, Gauge]] = {}
+        self._known: dict[tuple[str, int], tuple[str, str]] = {}
 
     def register(self, registry: CollectorRegistry) -> None:
         """Show them in what the registry tells."""
@@ -171,15 +157,15 @@ class Totals:
         for row in rows:
             sums.setdefault((row.model, row.version), []).append(row.expected or 0.0)
         for key, expected in sums.items():
-            _, recorded, promised = self._lines_of(*key)
-            recorded.inc(len(expected))
-            promised.inc(sum(expected))
+            labels = self._labels(*key)
+            self.recorded.labels(*labels).inc(len(expected))
+            self.expected.labels(*labels).inc(sum(expected))
 
     def hear(self, outcomes: Iterable[tuple[Located, Outcome]], received_at: float) -> None:
         """Count the first outcomes of decisions."""
         sums = defaultdict[tuple[Counter, tuple[str, ...]], float](float)
         for decision, outcome in outcomes:
-            labels, *_ = self._lines_of(decision.model, decision.version)
+            labels = self._labels(decision.model, decision.version)
             lag = max((received_at if outcome.at is None else outcome.at) - decision.at, 0.0)
             self._lag.labels(*labels).observe(lag)
             sums[self._outcomes, labels] += 1
@@ -195,18 +181,17 @@ class Totals:
         for (counter, names), total in sums.items():
             counter.labels(*names).inc(total)
 
-    def _lines_of(self, model: str, version: int) -> tuple[tuple[str, str], Counter, Gauge]:
-        """The labels of a version and its lines of recorded decisions; of the versions beyond so many the same.
+    def _labels(self, model: str, version: int) -> tuple[str, str]:
+        """The labels of a version; of the versions beyond so many the same.
 
         Outcomes are counted from 0 on, since a rate needs the start.
         """
-        lines = self._lines.get((model, version))
-        if lines is None:
-            labels = (model, str(version)) if len(self._lines) < _MAX_VERSIONS else ("other", "")
-            lines = labels, self.recorded.labels(*labels), self.expected.labels(*labels)
-            self._lines[model, version] = lines
+        labels = self._known.get((model, version))
+        if labels is None:
+            labels = (model, str(version)) if len(self._known) < _MAX_VERSIONS else ("other", "")
+            self._known[model, version] = labels
             for counter in (self._outcomes, self._overridden, self._squared, self._variance):
                 counter.labels(*labels)
             for kind, sign in product(("expected", "realised"), _SIGNS):
                 self._benefit.labels(*labels, kind, sign)
-        return lines
+        return labels

@@ -5,7 +5,6 @@ own statements, so that one is stored in about the time that its commit takes.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,8 +43,6 @@ _KNOWN = (
     " UNION ALL SELECT id_digest, NULL FROM erased_decisions WHERE id_digest {0}"
 )
 Locate = Callable[[Collection[str], Allows, float], Mapping[str, Located]]
-
-_log = logging.getLogger(__name__)
 
 
 class _Waiting(NamedTuple):
@@ -104,8 +101,7 @@ class Recorder:
 
     def settled(self, group: Sequence[_Waiting], results: Sequence[BaseException | Sequence[Row]]) -> None:
         """Tell each request of the group, each loop once."""
-        answers: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]]
-        answers = defaultdict(list)
+        answers = defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]](list)
         rows: list[Row] = []
         for waiting, result in zip(group, results, strict=True):
             error = result if isinstance(result, BaseException) else None
@@ -115,10 +111,7 @@ class Recorder:
             elif not isinstance(result, Conflict | Invalid):
                 self.totals.failures.inc()
             if error is None and waiting.batch.stored is not None:
-                try:
-                    waiting.batch.stored()
-                except Exception:  # noqa: BLE001 - the rows are stored, and the thread goes on
-                    _log.exception("unexpected error after recording")
+                waiting.batch.stored()
         self.totals.add(rows)
         with self._lock:
             self.pending -= sum(len(waiting.batch.rows) for waiting in group)
@@ -257,7 +250,12 @@ class RowStore:
             self._connection = self._database.own_connection()
             self._driver = self._connection.connection.dbapi_connection
         now = time()  # by that clock terms are deleted; another one may stand still
-        terms = {digest: each for batch in batches for digest, each in batch.terms.items() if self._is_due(digest, now)}
+        terms = {
+            digest: each
+            for batch in batches
+            for digest, each in batch.terms.items()
+            if abs(now - self._known_terms.get(digest, -inf)) >= _TERMS_SECONDS
+        }
         rows = [row for batch in batches for row in batch.rows]
         if not doubtful and not terms and len(rows) <= _TOGETHER and not any(batch.given for batch in batches):
             self._insert(rows)  # a transaction of its own
@@ -283,9 +281,6 @@ class RowStore:
             self._known_terms.clear()
         self._known_terms.update(dict.fromkeys(terms, now))
         return results
-
-    def _is_due(self, terms: str, now: float) -> bool:
-        return abs(now - self._known_terms.get(terms, -inf)) >= _TERMS_SECONDS
 
     def _insert(self, rows: Sequence[Row]) -> None:
         """One statement for many rows: the interpreter's lock, which others hold, is waited for once."""

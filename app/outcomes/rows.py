@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, collate, func, select
 
-from app.errors import NotFound
+from app.errors import Damaged
 from app.outcomes.decision import DAY, Terms, day_of, id_digest
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS
 
+ROUNDS = 5  # of reading again what others change meanwhile
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
-_NAMED = 20  # ids in a line of the log
 SEALING_LOCK, RECORDING_LOCK = 5_417_916_016_017, 5_417_916_016_018  # the numbers of locks
 
 T = TypeVar("T")
@@ -46,12 +46,11 @@ class SealedFile(NamedTuple):
     at: float  # when it was written
 
 
-class Replaced(NotFound):
-    """A file that was current a moment ago is missing."""
+class Replaced(Damaged):
+    """A file that was current a moment ago is missing: replaced, or, where it is so again and again, lost."""
 
     def __init__(self, file: str) -> None:
-        super().__init__(f"there is no file {file} of recorded decisions")
-        self.file = file
+        super().__init__(f"the file {file} of recorded decisions is missing: restore it from a backup")
 
 
 def sealed_files(connection: Connection, *where: ColumnElement[bool]) -> dict[Day, list[SealedFile]]:
@@ -113,16 +112,13 @@ def each_value(connection: Connection, column: Column[T], *where: ColumnElement[
 def days_of(connection: Connection, model: str, since: float | None, until: float | None) -> list[int]:
     """Days with decisions of a model that are not sealed, in order."""
     days: list[int] = []
-    after = since
+    after = [] if since is None else [DECISIONS.c.at >= since]
     while True:
-        query = select(func.min(DECISIONS.c.at)).where(DECISIONS.c.model == model)
-        if after is not None:
-            query = query.where(DECISIONS.c.at >= after)
-        at = connection.execute(query).scalar()
+        at = connection.execute(select(func.min(DECISIONS.c.at)).where(DECISIONS.c.model == model, *after)).scalar()
         if at is None or (until is not None and at >= until):
             return days
         days.append(day_of(at))
-        after = (days[-1] + 1) * DAY
+        after = [DECISIONS.c.at >= (days[-1] + 1) * DAY]
 
 
 def of_day(model: str, day: int) -> list[ColumnElement[bool]]:
@@ -134,22 +130,22 @@ def decisions(
     connection: Connection, names: Sequence[str], where: Iterable[ColumnElement[bool]], *, sort: bool = False
 ) -> Iterator[ColumnBatch]:
     """Columns of decisions, by their names in `OF_DECISIONS`, in batches; `sort` by id, as bytes."""
-    query = select(*(OF_DECISIONS[name] for name in names)).where(*where)
-    return columns(connection, query.order_by(_bytes(connection, DECISIONS.c.id)) if sort else query, names)
+    return columns(connection, select(*(OF_DECISIONS[name] for name in names)).where(*where), names, sort=sort)
 
 
 def outcomes(connection: Connection, model: str, day: int) -> Iterator[ColumnBatch]:
     """The outcomes of a day that are in the database, by their names in `OF_OUTCOMES`, sorted by id, as bytes."""
     query = select(*OF_OUTCOMES.values()).where(OUTCOMES.c.model == model, OUTCOMES.c.day == day)
-    return columns(connection, query.order_by(_bytes(connection, OUTCOMES.c.id)), tuple(OF_OUTCOMES))
+    return columns(connection, query, tuple(OF_OUTCOMES), sort=True)
 
 
-def _bytes(connection: Connection, column: Column[str]) -> ColumnElement[str]:
-    return column if connection.dialect.name == "sqlite" else collate(column, "C")
-
-
-def columns(connection: Connection, query: Select[Any], names: Sequence[str]) -> Iterator[ColumnBatch]:
-    """The columns of a query's rows, at most `BATCH` rows at a time."""
+def columns(
+    connection: Connection, query: Select[Any], names: Sequence[str], *, sort: bool = False
+) -> Iterator[ColumnBatch]:
+    """The columns of a query's rows, at most `BATCH` rows at a time; `sort` by id, as bytes."""
+    if sort:
+        id_ = query.selected_columns["id"]
+        query = query.order_by(id_ if connection.dialect.name == "sqlite" else collate(id_, "C"))
     for part in connection.execute(query.execution_options(yield_per=BATCH)).partitions():
         yield dict(zip(names, zip(*part, strict=True), strict=True))
 
@@ -177,8 +173,7 @@ def with_terms(connection: Connection, batch: ColumnBatch) -> tuple[ColumnBatch,
     if all(has_terms):
         return batch, found
     lost = list(compress(batch["id"], (not there for there in has_terms)))
-    named = ", ".join(lost[:_NAMED])
-    _log.error("%d recorded decisions are left out, their terms are missing in the database: %s", len(lost), named)
+    _log.error("%d decisions without terms are left out: %s", len(lost), ", ".join(lost[:20]))
     return {name: list(compress(column, has_terms)) for name, column in batch.items()}, found
 
 

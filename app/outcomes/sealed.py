@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
 
-from app.errors import Damaged, NotFound, PayoffError
+from app.database import Database
+from app.errors import Damaged, NotFound, PayoffError, Unavailable
 from app.outcomes import rows
 from app.outcomes.decision import FLOATS, INDICES, UNKNOWN, Asked, Cases, date_of
-from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, OUTCOME, ColumnBatch, Replaced, SealedFile, read_terms
+from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, OUTCOME, ROUNDS, ColumnBatch, Replaced, SealedFile, read_terms
 from app.storage import Storage
 
 SEAL = "rows.parquet"  # the one file of its folder
@@ -31,6 +32,7 @@ GROUP = 16_384  # rows that are decoded to find one id
 SHADOW = "shadow:"  # columns of challengers begin so
 _PART = 16  # groups that are read at a time
 _JOINED = 16_384  # rows that are joined at a time: the table of hashes stays in the processor's cache
+_NAN = np.array(np.nan, "<f8").tobytes()
 _CODED = ["terms", "client"]
 _ARROW = {
     Boolean: pa.bool_(), Integer: pa.int32(), BigInteger: pa.int64(), Double: pa.float64(),
@@ -71,7 +73,7 @@ def decision_table(
         filled["terms"] = pa.DictionaryArray.from_arrays(digests.indices, named)
     if "probabilities" in batch:
         width = columns.field("probabilities").type.byte_width
-        filled["probabilities"] = [_widened(blob, width) for blob in batch["probabilities"]]
+        filled["probabilities"] = [blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]]
     none = [None] * len(batch["id"])
     arrays = [filled.get(field.name, none) for field in columns]
     return pa.table(
@@ -90,11 +92,6 @@ def outcome_table(batches: Iterable[ColumnBatch]) -> Any:
         for batch in batches
     ]
     return pa.concat_tables(tables) if tables else OUTCOME_SCHEMA.empty_table()
-
-
-def _widened(blob: bytes, width: int) -> bytes:
-    """Float64 filled up with NaN."""
-    return blob + b"\0\0\0\0\0\0\xf8\x7f" * ((width - len(blob)) // 8)
 
 
 class Draft:
@@ -160,14 +157,6 @@ def _reading(name: str) -> Iterator[None]:
         raise Damaged(f"the file {name} of recorded decisions is damaged: restore it from a backup") from error
 
 
-def _check(file: SealedFile, columns: Any) -> None:
-    found = dict(zip(columns.names, columns.types, strict=True))
-    wrong = [name for name, kind in _TYPES[file.kind].items() if kind not in (found.get(name), pa.binary())]
-    if wrong:
-        what = f"its column {wrong[0]!r} is missing, or of another type"
-        raise Damaged(f"the file {file.file} is not one of recorded {file.kind}, {what}: restore it from a backup")
-
-
 class Files:
     """The files of one store, each in a folder that is there whole or not at all."""
 
@@ -189,7 +178,6 @@ class Files:
             with _reading(file.file):
                 coded = _CODED if file.kind == "decisions" else None
                 parquet = pq.ParquetFile(content, read_dictionary=coded, page_checksum_verification=True)
-                _check(file, parquet.schema_arrow)
             with parquet:
                 yield OpenFile(parquet, file.file)
 
@@ -199,12 +187,23 @@ class Files:
             for table in opened.parts(["id", *names], ids):
                 yield from table.to_pylist()
 
-    def day(self, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> SealedDay:
-        """See `SealedDay`: who asks for a day does not import pyarrow before there is one."""
-        return SealedDay(self, opened, connection, asked, day)
-
-    def remove(self, name: str) -> None:
-        self._storage.remove(name)
+    def day(self, database: Database, asked: Asked, day: int) -> Iterator[Cases]:
+        """The cases of a day, see `Archive.cases`."""
+        for left in reversed(range(ROUNDS)):
+            with ExitStack() as opened:
+                with database.reading(without_timeout=True) as connection:
+                    try:
+                        found = SealedDay(self, opened, connection, asked, day)
+                    except Replaced:
+                        if not left:
+                            raise
+                        continue
+                    yield from found.in_tables()
+                try:
+                    yield from found.in_files()
+                except FileNotFoundError as error:  # a store on the network may lose it while it is read
+                    raise Unavailable("a day of decisions was replaced while it was read; try again") from error
+            return
 
 
 def new_name(model: str, day: int, kind: str) -> str:
@@ -276,13 +275,19 @@ class SealedDay:
         keys, key = _coded(table, "client")
         arrays: dict[str, Any] = {name: _numbers(table, name, np.float64, np.nan) for name in FLOATS}
         arrays |= {name: _numbers(table, name, np.int32, UNKNOWN) for name in INDICES}
+        P = np.empty((0, 0))
+        if "probabilities" in table.column_names:
+            blobs = table["probabilities"].combine_chunks()
+            width = blobs.type.byte_width
+            content, at = blobs.buffers()[1] or b"", blobs.offset * width
+            P = np.frombuffer(content, "<f8", len(blobs) * width // 8, at).reshape(-1, width // 8)
         return Cases(
             day=self._day,
             terms=terms,
             keys=keys,
             term=term,
             key=key,
-            probabilities=_probabilities(table),
+            probabilities=P,
             ids=table["id"].to_pylist() if "id" in asked.names else None,
             instances=table["instance"].to_pylist() if "instance" in asked.names else None,
             shadows={
@@ -336,18 +341,3 @@ def _coded(table: Any, name: str) -> tuple[Sequence[Any], np.ndarray]:
     if codes.null_count:
         codes, values = codes.fill_null(len(values)), [*values, None]
     return values, codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-
-
-def _probabilities(table: Any) -> np.ndarray:
-    """Float64 (n, K), each filled up with NaN."""
-    if "probabilities" not in table.column_names:
-        return np.empty((0, 0))
-    column = table["probabilities"]
-    width = column.type.byte_width
-    parts = [
-        np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * width, chunk.offset * width)
-        for chunk in column.chunks
-        if len(chunk)
-    ]
-    flat = np.concatenate(parts) if parts else np.empty(0, np.uint8)
-    return flat.view("<f8").reshape(-1, width // 8)

@@ -49,6 +49,7 @@ class Sealer:
     def __init__(self, database: Database, storage: Storage) -> None:
         self._database = database
         self.files = Files(storage)
+        self._storage = storage
 
     def seal(self, model: str, day: int) -> bool:
         """Write what the database has of a day that is over as files, and remove it from the database.
@@ -61,7 +62,9 @@ class Sealer:
         began = time()
         with self._database.reading(without_timeout=True) as connection:
             before, erased = files_of(connection, model, day), _erasures(connection, model, day)
-            drafts = {"decisions": _decisions(connection, model, day), "outcomes": _outcomes(connection, model, day)}
+            drafts = {"decisions": _decisions(connection, model, day), "outcomes": Draft(OUTCOME_SCHEMA)}
+            for batch in rows.outcomes(connection, model, day):
+                drafts["outcomes"].add(outcome_table([batch]))
         written = [self._publish(model, day, kind, draft) for kind, draft in drafts.items() if draft.rows]
         if not written:
             return False
@@ -105,7 +108,7 @@ class Sealer:
         """
         for name in files:
             try:
-                self.files.remove(name)
+                self._storage.remove(name)
                 with self._database.writing() as connection:
                     connection.execute(delete(SEALED_FILES).where(SEALED_FILES.c.file == name))
             except Exception as error:  # noqa: BLE001 - what was done is done
@@ -189,13 +192,6 @@ def _decisions(connection: Connection, model: str, day: int) -> Draft:
     for batch in rows.decisions(connection, list(rows.OF_DECISIONS), rows.of_day(model, day), sort=True):
         whole, contents = rows.with_terms(connection, batch)
         draft.add(decision_table(whole, contents, rows.shadows(connection, whole["id"]), draft.columns))
-    return draft
-
-
-def _outcomes(connection: Connection, model: str, day: int) -> Draft:
-    draft = Draft(OUTCOME_SCHEMA)
-    for batch in rows.outcomes(connection, model, day):
-        draft.add(outcome_table([batch]))
     return draft
 
 

@@ -20,7 +20,7 @@ from app.registry.card import Card
 from app.usecases.models import card_of
 from app.usecases.outcome_report.earned import ActionCounts
 from app.usecases.outcome_report.report import matured, reservations
-from app.usecases.outcome_report.slices import settled, slices
+from app.usecases.outcome_report.slices import slices
 from app.usecases.ports import Ports
 
 
@@ -52,9 +52,10 @@ def make(
         schema = _schema(card)
         with pq.ParquetWriter(file, schema) as writer:
             for cases in ports.archive.cases(model, since=since, until=until, with_instances=True):
+                rows = list[dict[str, Any]]()
                 for part in slices(cases, maturity.since):
                     actions.add(part)
-                rows = list(_rows(settled(cases, maturity.since), card, counts, versions))
+                    rows += _rows(part, card, counts, versions)
                 names.update(*rows)
                 writer.write_batch(_batch(rows, schema))
                 if counts["rows"] > ports.datasets.limits.max_rows:

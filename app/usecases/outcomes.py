@@ -132,8 +132,8 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
         ),
         "unknown": [id_ for id_ in ids if id_ not in found],
         "conflicts": [
-            {"id": one.id, "stored": _worded(found[one.id], one.stored), "sent": _worded(found[one.id], one.sent)}
-            for one in received.conflicts
+            {"id": id_, "stored": _worded(found[id_], stored), "sent": _worded(found[id_], other)}
+            for id_, stored, other in received.conflicts
         ],
     }
 

@@ -35,13 +35,6 @@ def foreign(_content):
     return sink.getvalue()
 
 
-def of_other_types(content):
-    table = parquet.read_table(io.BytesIO(content))
-    sink = io.BytesIO()
-    parquet.write_table(table.set_column(table.column_names.index("at"), "at", table["at"].cast(pa.string())), sink)
-    return sink.getvalue()
-
-
 def flipped(content):
     """A bit in the values of a column."""
     columns = parquet.ParquetFile(io.BytesIO(content)).metadata.row_group(0)
@@ -55,7 +48,6 @@ WAYS = {
     "empty": lambda _: b"",
     "no Parquet": lambda content: b"x" * len(content),
     "foreign": foreign,
-    "other types": of_other_types,
     "flipped": flipped,
     "missing": None,
 }

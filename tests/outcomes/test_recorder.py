@@ -334,18 +334,6 @@ def test_terms_are_written_once_and_again_when_they_are_old(database, monkeypatc
     store.close()
 
 
-def test_an_error_after_the_commit_fails_no_request(database, recorder):
-    """Neither this one, whose rows are stored, nor one of its group, nor a later one."""
-
-    def fail():
-        raise RuntimeError("can't start new thread")
-
-    assert record(recorder, replace(batch(["a"]), stored=fail), batch(["b"])) == [None, None]
-    assert record(recorder, batch(["c"])) == [None]
-    assert set(stored(database)) == {"a", "b", "c"}
-    assert recorder.pending == 0
-
-
 def test_where_no_thread_can_be_started_the_next_request_tries_again(database, recorder, monkeypatch):
     def fail(_thread):
         raise RuntimeError("can't start new thread")

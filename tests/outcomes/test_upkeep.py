@@ -13,7 +13,6 @@ from app.migrations import migrate
 from app.outcomes import sealing, upkeep
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, day_of
-from app.outcomes.sealed import Files
 from app.outcomes.sealing import Sealer
 from app.outcomes.tables import (
     DECISION_TERMS,
@@ -24,6 +23,7 @@ from app.outcomes.tables import (
     SHADOW_DECISIONS,
 )
 from app.outcomes.upkeep import SETTLED_SECONDS, due, expire, keep_up
+from app.storage import Storage
 from app.stores import make_ports
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
@@ -176,7 +176,7 @@ def test_own_files_that_no_day_needs_are_removed_a_day_later(database, archive, 
     (id_, *_) = decided(database, 5, at=MONDAY)
     keep_up(archive, None)
     with monkeypatch.context() as patch:
-        patch.setattr(Files, "remove", fail)  # as where the store is not there
+        patch.setattr(Storage, "remove", fail)  # as where the store is not there
         archive.erase(id_)
         keep_up(archive, None)
         decided(database, 1, at=MONDAY)
@@ -220,7 +220,7 @@ def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp
     if copied == "after":
         sqlite_copy(database, tmp_path / "other.db")
         ids = decided(database, 2, at=MONDAY + 1)
-        monkeypatch.setattr(Files, "remove", lambda *_: None)
+        monkeypatch.setattr(Storage, "remove", lambda *_: None)
         archive.sealer.seal("loan", DATE)
         archive.erase(ids[0])
     before = archive.storage.folders("loan")

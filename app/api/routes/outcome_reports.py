@@ -16,7 +16,7 @@ from app.errors import Invalid
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.usecases.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
-from app.usecases.fields import ORDER, SINCE, UNTIL, Bound, Period, is_empty
+from app.usecases.fields import ORDER, SINCE, UNTIL, Bound, is_empty
 from app.usecases.outcome_report.report import By, report
 from app.usecases.ports import Ports
 
@@ -120,16 +120,6 @@ class OutcomeReport(Earnings):
     groups: list[Group] | None
 
 
-def period_of_query(
-    since: Annotated[Bound, Query(description=SINCE)] = None,
-    until: Annotated[Bound, Query(description=UNTIL)] = None,
-) -> Period:
-    """The period that query parameters state."""
-    if is_empty(since, until):
-        raise Invalid.at("/until", ORDER)
-    return Period(since=since, until=until)
-
-
 @router.get(
     "/{ref}/outcomes",
     summary="What recorded decisions earned, against what was expected of them",
@@ -144,7 +134,8 @@ async def outcome_report(
     ],
     ports: PortsDep,
     request: Request,
-    period: Annotated[Period, Depends(period_of_query)],
+    since: Annotated[Bound, Query(description=SINCE)] = None,
+    until: Annotated[Bound, Query(description=UNTIL)] = None,
     by: Annotated[By | None, Query(description="also in groups")] = None,
 ) -> Response:
     """Realised against expected benefit, with an interval that holds for rare large losses, and a verdict; what other
@@ -153,10 +144,12 @@ async def outcome_report(
 
     Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
     """
+    if is_empty(since, until):
+        raise Invalid.at("/until", ORDER)
     charge_of(request)(_VALUES)
-    return await limiters(request).long.run(request, _answer, ports, ref, period, by)
+    return await limiters(request).long.run(request, _answer, ports, ref, since, until, by)
 
 
-def _answer(ports: Ports, ref: str, period: Period, by: By | None) -> Response:
-    found = OutcomeReport.model_validate(report(ports, ref, since=period.since, until=period.until, by=by))
+def _answer(ports: Ports, ref: str, since: float | None, until: float | None, by: By | None) -> Response:
+    found = OutcomeReport.model_validate(report(ports, ref, since=since, until=until, by=by))
     return Response(found.model_dump_json(by_alias=True), media_type=JSON)

@@ -46,27 +46,28 @@ def trained(ports: Ports, name: str, version: int) -> tuple[np.ndarray | None, i
 class ClassShares:
     """Counts of the classes by version, and of the same cases the sums of the probabilities."""
 
-    trained: Trained
     counts: dict[int, np.ndarray] = field(default_factory=dict)
     promised: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def add(self, part: Slice) -> None:
+    def add(self, part: Slice, trained: Trained) -> None:
         version, rows = part.stack.version, np.flatnonzero(part.known)
-        trained, _ = self.trained(version)
-        if trained is None or not len(rows):
+        shares, _ = trained(version)
+        if shares is None or not len(rows):
             return
-        self.counts[version] = self.counts.get(version, 0) + np.bincount(part.truth[rows], minlength=len(trained))
+        self.counts[version] = self.counts.get(version, 0) + np.bincount(part.truth[rows], minlength=len(shares))
         self.promised[version] = self.promised.get(version, 0.0) + part.probabilities[rows].sum(axis=0)
 
-    def document(self, classes: Mapping[int, Sequence[Label]], basis: str, *, selective: bool) -> dict[str, Any]:
+    def document(
+        self, trained: Trained, classes: Mapping[int, Sequence[Label]], basis: str, *, selective: bool
+    ) -> dict[str, Any]:
         """Whether they changed is not answered where truth is known more often after some actions."""
         versions = sorted(version for version, counts in self.counts.items() if counts.sum())
         shares, tables = {}, []
         for version in versions:
-            trained, rows = self.trained(version)
-            assert trained is not None
-            shares[version] = trained
-            tables.append((self.counts[version], np.rint(trained * rows).astype(np.int64)))
+            before, rows = trained(version)
+            assert before is not None
+            shares[version] = before
+            tables.append((self.counts[version], np.rint(before * rows).astype(np.int64)))
         p_values = [category_change(*table).p_value for table in tables]
         adjusted = holm(np.array(p_values))
         factors = [odds_change(*table) if table[1].any() else None for table in tables]
@@ -137,7 +138,7 @@ class Scores:
     def add(self, part: Slice) -> None:
         plain = part.probabilities[part.stack.plain[part.term]]
         days = self.by_day.setdefault(part.stack.version, {})
-        days[part.day] = days.get(part.day, 0) + np.array([histogram(column) for column in plain.T])
+        days[part.day] = days.get(part.day, 0) + histograms(plain)
 
     def changes(self, ports: Ports, model: str, classes: Mapping[int, Sequence[Label]]) -> Iterator[Changed]:
         """The probabilities of each class against those of the version's hold-out, else of earlier days.
@@ -150,18 +151,23 @@ class Scores:
             if len(labels) != K:
                 continue
             held_out = _held_out(ports, f"{model}:{version}", K)
-            before, after = _halves(days) if held_out is None else (held_out, np.sum(list(days.values()), axis=0))
-            against = "earlier days" if held_out is None else "hold-out"
+            listed = np.array([days[day] for day in sorted(days)])  # (D, K, bins)
+            if held_out is not None:
+                before, after, against = held_out, listed.sum(axis=0), "hold-out"
+            else:  # the earlier days against the later ones, each about half of the cases
+                sizes = np.cumsum(listed[:, 0].sum(axis=1))
+                cut = min(int(np.searchsorted(sizes, sizes[-1] / 2)) + 1, len(listed) - 1)
+                before, after, against = listed[:cut].sum(axis=0), listed[cut:].sum(axis=0), "earlier days"
             for k in range(1 if K == 2 else 0, K):  # of two classes one has it all
-                change = compared(before[k], after[k])
-                if change is not None:
+                if min(before[k].sum(), after[k].sum()) >= _FEWEST:
+                    change = histogram_change(before[k], after[k])
                     yield {"version": version, "class": labels[k], "against": against}, change
 
 
-def histogram(scores: np.ndarray) -> np.ndarray:
-    """Counts (bins,) of probabilities."""
-    places = np.minimum((scores * _BINS).astype(np.intp), _BINS - 1)
-    return np.bincount(places, minlength=_BINS)
+def histograms(P: np.ndarray) -> np.ndarray:
+    """Counts (K, bins) of the probabilities (n, K) of each class."""
+    places = np.minimum((P * _BINS).astype(np.intp), _BINS - 1)
+    return np.array([np.bincount(column, minlength=_BINS) for column in places.T])
 
 
 def _held_out(ports: Ports, reference: str, K: int) -> np.ndarray | None:
@@ -178,23 +184,7 @@ def _histograms(model: Loaded) -> np.ndarray | None:
     other_fit = model.card.data.refit or model.evaluation == "cross-validation"
     if model.holdout is None or other_fit or model.regression or model.multilabel:
         return None
-    return np.array([histogram(column) for column in model.holdout.scores.T])
-
-
-def _halves(days: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The sums of earlier and of later days, each with about half of the cases; the first is 0 for one day."""
-    listed = [days[day] for day in sorted(days)]
-    sizes = np.cumsum([own[0].sum() for own in listed])
-    cut = int(np.searchsorted(sizes, sizes[-1] / 2)) + 1 if len(listed) > 1 else 0
-    cut = min(cut, len(listed) - 1)
-    nothing = np.zeros_like(listed[0])
-    return sum(listed[:cut], nothing), sum(listed[cut:], nothing)
-
-
-def compared(before: np.ndarray, after: np.ndarray) -> Change | None:
-    """Counts in ordered bins; None with too few cases."""
-    enough = min(before.sum(), after.sum()) >= _FEWEST
-    return histogram_change(before, after) if enough else None
+    return histograms(model.holdout.scores)
 
 
 def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
@@ -219,7 +209,7 @@ def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | Non
     if kinds == {True}:
         numbers = [np.array(side, dtype=np.float64) for side in columns]
         found = np.unique(np.concatenate(numbers))
-        return compared(*(np.bincount(np.searchsorted(found, side), minlength=len(found)) for side in numbers))
+        return histogram_change(*(np.bincount(np.searchsorted(found, side), minlength=len(found)) for side in numbers))
     places = {name: i for i, name in enumerate(dict.fromkeys(str(value) for side in columns for value in side))}
     counts = [np.bincount([places[str(value)] for value in side], minlength=len(places)) for side in columns]
     return category_change(*counts)

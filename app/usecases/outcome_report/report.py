@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
 from time import time
@@ -13,7 +14,7 @@ import numpy as np
 from app.errors import Invalid
 from app.evidence.drift import holm
 from app.evidence.intervals import SIGNIFICANT
-from app.evidence.truths import Arrivals, Maturity
+from app.evidence.truths import LEVEL, Arrivals, Maturity
 from app.outcomes.decision import UNKNOWN, Cases, Label, date_of
 from app.registry.snapshot import Reference
 from app.text import some_of
@@ -81,7 +82,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "alternatives": read.ways.alternatives(about),
         "overrides": read.ways.overriding(about, doubt),
         "told_benefits": gain(read.ways.told, about),
-        "priors": read.shares.document(read.classes, about, selective=doubt is not None),
+        "priors": read.shares.document(read.trained, read.classes, about, selective=doubt is not None),
         "drift": {
             "scores": [line for line in drifted if "version" in line],
             "features": [line for line in drifted if "feature" in line],
@@ -125,7 +126,7 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
     return {
         "since": None if maturity.since is None else date_of(maturity.since).isoformat(),
         "known_left_out": maturity.left_out,
-        "lags_by_class_differ": maturity.differs,
+        "lags_by_class_differ": None if maturity.p_value is None else maturity.p_value < LEVEL,
         "p_value": maturity.p_value,
         "reason": maturity.reason,
     }
@@ -202,31 +203,33 @@ def matured(days: Iterable[Cases], now: float) -> Maturity:
     return arrivals.judge()
 
 
+@dataclass
 class Read:
     """The sections of a report, each of which reads the cases slice by slice."""
 
-    def __init__(self, trained: Trained, by: By | None = None, maturity: Maturity | None = None) -> None:
-        self.maturity = maturity or Maturity()
-        self.by = by
-        self.total = Account()
-        self.actions = ActionCounts()
-        self.ways = Ways()
-        self.exploration = Exploration()
-        self.shares = ClassShares(trained)
-        self.scores = Scores()
-        self.values = Kept()  # promised and decided
-        self.groups: dict[Any, Account] = {}
-        self.classes: dict[int, tuple[Label, ...]] = {}
-        self.without_terms = 0
-        self.matrices: set[Any] = set()  # up to 10,000
+    trained: Trained
+    by: By | None = None
+    maturity: Maturity = field(default_factory=Maturity)
+    total: Account = field(default_factory=Account)
+    actions: ActionCounts = field(default_factory=ActionCounts)
+    ways: Ways = field(default_factory=Ways)
+    exploration: Exploration = field(default_factory=Exploration)
+    shares: ClassShares = field(default_factory=ClassShares)
+    scores: Scores = field(default_factory=Scores)
+    values: Kept = field(default_factory=Kept)  # promised and decided
+    groups: dict[Any, Account] = field(default_factory=dict)
+    classes: dict[int, tuple[Label, ...]] = field(default_factory=dict)
+    without_terms: int = 0
+    matrices: set[Any] = field(default_factory=set)  # up to 10,000
 
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
         self.without_terms += cases.lost
-        sections = (self.total, self.actions, self.ways, self.exploration, self.shares, self.scores)
+        sections = (self.total, self.actions, self.ways, self.exploration, self.scores)
         for part in slices(cases, self.maturity.since):
             for section in sections:
                 section.add(part)
+            self.shares.add(part, self.trained)
             self.values.add(np.stack((part.money.promised, part.money.decided)))
             if self.by is not None:
                 self._group(part, self.by)

@@ -111,14 +111,6 @@ class Slice(Cases):
         )
 
 
-def settled(cases: Cases, immature: int | None) -> Cases:
-    """The cases, without truths from the day `immature` on."""
-    if immature is None or cases.day < immature:
-        return cases
-    nobody, untold = np.full(len(cases), UNKNOWN, dtype=np.int32), np.full(len(cases), np.nan)
-    return replace(cases, truth=nobody, action=nobody, benefit=untold)
-
-
 def slices(
     cases: Cases, immature: int | None = None, alike: Callable[[Terms], Hashable] = lambda _: None
 ) -> Iterator[Slice]:
@@ -126,7 +118,9 @@ def slices(
     version, classes and actions, all of them a matrix or none, and the same value of `alike`.
     """
     mature = immature is None or cases.day < immature
-    cases = settled(cases, immature)
+    if not mature:
+        nobody, untold = np.full(len(cases), UNKNOWN, dtype=np.int32), np.full(len(cases), np.nan)
+        cases = replace(cases, truth=nobody, action=nobody, benefit=untold)
     kinds = defaultdict[Hashable, list[int]](list)
     for i, one in enumerate(cases.terms):
         kind = one.version, one.classes, one.actions, one.benefits is None, alike(one)
@@ -146,23 +140,21 @@ def slices(
         size = min(AT_ONCE, max(ROW_CELLS // (len(stack.classes) * len(stack.actions)), 1))
         for begin in range(0, len(rows), size):
             some: Any = rows[begin : begin + size]
-            yield _slice(cases, stack, mature, place, slice(None) if len(some) == len(cases) else some)
-
-
-def _slice(cases: Cases, stack: Stack, mature: bool, place: np.ndarray, rows: Any) -> Slice:
-    columns = {field.name: getattr(cases, field.name) for field in fields(cases)}
-    columns = {name: own[rows] if isinstance(own, np.ndarray) else own for name, own in columns.items()}
-    known, has_matrix = columns["truth"] != UNKNOWN, ~np.isnan(columns["expected"]) & stack.stated
-    own = {
-        "terms": stack.terms,
-        "term": place[columns["term"]],
-        "ids": None,
-        "probabilities": columns["probabilities"][:, : len(stack.classes)],
-        "shadows": {name: chosen[rows] for name, chosen in cases.shadows.items()},
-        "instances": cases.instances and np.array(cases.instances, dtype=object)[rows].tolist(),
-        "known": known,
-        "taken": np.where(columns["action"] == UNKNOWN, columns["choice"], columns["action"]),
-        "has_matrix": has_matrix,
-        "priced": np.flatnonzero(known & has_matrix),
-    }
-    return Slice(**columns | own, stack=stack, mature=mature)
+            if len(some) == len(cases):
+                some = slice(None)  # a view of all
+            columns = {own.name: getattr(cases, own.name) for own in fields(cases)}
+            columns = {name: own[some] if isinstance(own, np.ndarray) else own for name, own in columns.items()}
+            known, has_matrix = columns["truth"] != UNKNOWN, ~np.isnan(columns["expected"]) & stack.stated
+            own = {
+                "terms": stack.terms,
+                "term": place[columns["term"]],
+                "ids": None,
+                "probabilities": columns["probabilities"][:, : len(stack.classes)],
+                "shadows": {name: chosen[some] for name, chosen in cases.shadows.items()},
+                "instances": cases.instances and np.array(cases.instances, dtype=object)[some].tolist(),
+                "known": known,
+                "taken": np.where(columns["action"] == UNKNOWN, columns["choice"], columns["action"]),
+                "has_matrix": has_matrix,
+                "priced": np.flatnonzero(known & has_matrix),
+            }
+            yield Slice(**columns | own, stack=stack, mature=mature)

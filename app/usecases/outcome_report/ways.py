@@ -76,7 +76,13 @@ class Paired(MeanSums):
         self.add(earned - M[term, truth, base[rows]], part.day)
         counts = np.bincount(truth, minlength=M.shape[1]).tolist()
         self.by_class.update(dict(zip(part.stack.classes, counts, strict=True)))
-        self.apart |= _apart(part, rows, base[rows], None if other is None else other[rows])
+        first, second = base[rows], base[rows] if other is None else other[rows]
+        sizes = len(M), M.shape[2], M.shape[2]
+        code = np.ravel_multi_index((term, first, second), sizes)
+        few = math.prod(sizes) <= 4 * len(code)  # counting is then faster than sorting
+        term, first, second = np.unravel_index(np.flatnonzero(np.bincount(code)) if few else np.unique(code), sizes)
+        rival = part.stack.best[term] if other is None else M[term, :, second]
+        self.apart.update(part.stack.classes[k] for k in np.flatnonzero((M[term, :, first] != rival).any(axis=0)))
         return rows
 
     @property
@@ -93,19 +99,6 @@ class Paired(MeanSums):
             self.apart |= other.apart
             self.by_class.update(other.by_class)
         return self
-
-
-def _apart(part: Slice, rows: np.ndarray, first: np.ndarray, second: np.ndarray | None) -> set[Label]:
-    """The classes in which some row (n,) earns differently with the action `first` (n,) than with `second`; None for
-    the best action of each class.
-    """
-    M, A = part.stack.matrices, part.stack.matrices.shape[2]
-    columns, sizes = (part.term[rows], first, first if second is None else second), (len(M), A, A)
-    code = np.ravel_multi_index(columns, sizes)
-    few = math.prod(sizes) <= 4 * len(code)  # counting is then faster than sorting
-    term, one, other = np.unravel_index(np.flatnonzero(np.bincount(code)) if few else np.unique(code), sizes)
-    rival = part.stack.best[term] if second is None else M[term, :, other]
-    return {part.stack.classes[k] for k in np.flatnonzero((M[term, :, one] != rival).any(axis=0))}
 
 
 @dataclass
@@ -151,18 +144,19 @@ class Ways:
         if not n:
             return None
 
-        def line(own: Paired, **more: Any) -> dict[str, Any]:
-            return {**more, **total(self.decided + own.total, n, basis), "gain": gain(own, basis)}
-
-        single = self._single(n)
-        return {
-            "decided": total(self.decided, n, basis),
-            "most_probable": line(self.most_probable),
-            "best_single_action": None if single is None else line(single[1], action=single[0]),
-            "perfect": line(self.perfect),
+        ways = {
+            "most_probable": ({}, self.most_probable),
+            "best_single_action": self._single(n),
+            "perfect": ({}, self.perfect),
         }
+        lines = {
+            name: None if way is None
+            else way[0] | total(self.decided + way[1].total, n, basis) | {"gain": gain(way[1], basis)}
+            for name, way in ways.items()
+        }  # fmt: skip
+        return {"decided": total(self.decided, n, basis), **lines}
 
-    def _single(self, n: int) -> tuple[Label, Paired] | None:
+    def _single(self, n: int) -> tuple[dict[str, Label], Paired] | None:
         """The best of the actions that all cases have, and what the one that was best on one half of the cases earned
         on the other, and the reverse: no hindsight.
         """
@@ -174,7 +168,8 @@ class Ways:
         for half in (0, 1):
             chosen = max(labels, key=lambda label: self.singles[label, 1 - half].total)
             crossed += self.singles[chosen, half]
-        return max(labels, key=lambda label: sum(self.singles[label, half].total for half in (0, 1))), crossed
+        best = max(labels, key=lambda label: sum(self.singles[label, half].total for half in (0, 1)))
+        return {"action": best}, crossed
 
     def overriding(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
         """Who was right in money where another action was really taken; `doubt` is why nobody can say."""
