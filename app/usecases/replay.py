@@ -5,12 +5,11 @@ a job; the job's own process replays.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import groupby
 from time import time
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
@@ -30,7 +29,6 @@ from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs
 from app.usecases.fields import ByClass, Number, Period, Text, WireModel
-from app.usecases.limits import LimitsByAction, Resources, decide_within_limits
 from app.usecases.matrices import NamedMatrixFields, read_matrix, with_saved
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import trained
@@ -45,7 +43,6 @@ from app.usecases.specs import ReplaySpec
 
 KIND = "replay"
 _USUAL = ({"rule": "expected_benefit"}, {"rule": "most_probable"})
-MOST_HELD = 1 << 25  # numbers of a day that alternatives with limits hold, 256 MB
 
 
 class ReplayRule(WireModel):
@@ -55,8 +52,6 @@ class ReplayRule(WireModel):
     threshold: Literal["posterior"] | Number | None = None
     costs: Costs | None = None
     priors: ByClass | None = Field(default=None, description="class priors, in place of those of each request")
-    limits: LimitsByAction | None = Field(default=None, description="of the cases of a day")
-    resources: Resources | None = Field(default=None, description="for the cases of a day")
 
 
 class ReplayRequest(NamedMatrixFields, Period):
@@ -137,20 +132,11 @@ def run(ports: Ports, job: Job) -> None:
         ports.queue.succeed(connection, job, replay.document())
 
 
-class _Held(NamedTuple):
-    """Rows of a slice, with the probabilities (n, K) that decide on them."""
-
-    part: Slice
-    rows: np.ndarray
-    P: np.ndarray
-
-
 @dataclass
 class Alternative:
     """A version, None for the recorded probabilities, and a rule, against what was done in the same cases.
 
-    Both sides earn what the matrix has, also where a client reported another benefit of what was done; `told` counts
-    and sums these, less those of the matrix.
+    Both sides earn what the matrix has, also where a client reported another benefit of what was done.
     """
 
     model: str | None
@@ -160,42 +146,12 @@ class Alternative:
     done: float = 0.0
     paired: Paired = field(default_factory=Paired)
     bounds: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of differences over all cases
-    told: np.ndarray = field(default_factory=lambda: np.zeros(2))
-    held: list[_Held] = field(default_factory=list)  # until limits are applied to all cases of the day
-
-    def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """One that cannot decide is not asked again."""
-        if self.failure is not None:
-            return
-        try:
-            step(self, *arguments)
-        except PayoffError as error:
-            self.failure, self.held = error.detail, []
-
-    def decide(self, held: Sequence[_Held]) -> None:
-        """Decide on cases with the same actions, together."""
-        choice = _choice(self.rule, held)
-        ends = np.cumsum([len(one.rows) for one in held])[:-1]
-        for one, own in zip(held, np.split(choice, ends), strict=True):
-            self.add(one.part, way(one.part, one.rows, own))
-
-    def end_day(self) -> None:
-        """Apply limits to the cases of the day with the same actions, whatever priors and matrix each has."""
-        together: dict[tuple[Label, ...], list[_Held]] = {}
-        for one in self.held:
-            together.setdefault(one.part.stack.actions, []).append(one)
-        self.held = []
-        for held in together.values():
-            self.decide(held)
 
     def add(self, part: Slice, chosen: np.ndarray) -> None:
         """The cases of a slice in which this way (n,) decides."""
         self.cases += int(np.count_nonzero(chosen != UNKNOWN))
         rows = self.paired.compare(part, part.taken, chosen)
-        earned = part.earned(rows, part.taken)
-        told = part.benefit[rows] - earned
-        self.done += float(earned.sum())
-        self.told += (np.count_nonzero(~np.isnan(told)), np.nansum(told))
+        self.done += float(part.earned(rows, part.taken).sum())
         open_ = np.flatnonzero(~part.known & (chosen != UNKNOWN))
         low, high = payoff_range(part.payoffs(open_, chosen) - part.payoffs(open_, part.taken))
         self.bounds += (low.sum(), high.sum())
@@ -220,14 +176,12 @@ class Alternative:
             else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and low <= 0 <= high
             else None
         )  # fmt: skip
-        told, benefits = self.told.tolist()
         return {
             **total(self.done + self.paired.total, known, about),
             **named,
             "done": total(self.done, known, about),
             "difference": gain(self.paired, about),
             "bounds": {"basis": WHATEVER, "low": low, "high": high},
-            "told_benefits": total(benefits, int(told), about) if told else None,
             "adjusted_p_value": p_value,
             "verdict": "same" if not differing else "undecided" if reason else shown,
             "reason": reason if differing else None,
@@ -257,7 +211,7 @@ class Replay:
         self._left_out: Counter[str] = Counter()
         self._actions = ActionCounts()
         self._maturity = Maturity()
-        self._decisions = self._known = self._held = 0
+        self._decisions = self._known = 0
         self.alternatives = [Alternative(name, rule) for name in (None, *spec.models) for rule in spec.rules]
 
     def read(self) -> None:
@@ -265,18 +219,19 @@ class Replay:
         recorded = partial(self._archive.cases, spec.model, since=spec.since, until=spec.until, versions=spec.versions)
         self._maturity = matured(recorded(arrivals_only=True), time())
         last, first = day_of(time() if spec.until is None else spec.until), None
-        for day, some in groupby(recorded(with_instances=bool(spec.models)), lambda cases: cases.day):
-            first = day if first is None else first
-            for part in (part for cases in some for part in self._comparable(cases)):
+        for cases in recorded(with_instances=bool(spec.models)):
+            first = cases.day if first is None else first
+            for part in self._comparable(cases):
                 self._decisions += len(part)
                 self._known += int(np.count_nonzero(part.known))
                 posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]] = {}
                 for alternative in self.alternatives:
-                    alternative.attempt(self._decide, part, posteriors)
-            for alternative in self.alternatives:
-                alternative.attempt(Alternative.end_day)
-            self._held = 0
-            progress.report((day + 1 - first) / max(last + 1 - first, 1), "replaying")
+                    if alternative.failure is None:  # one that cannot decide is not asked again
+                        try:
+                            self._decide(alternative, part, posteriors)
+                        except PayoffError as error:
+                            alternative.failure = error.detail
+            progress.report((cases.day + 1 - first) / max(last + 1 - first, 1), "replaying")
 
     def document(self) -> dict[str, Any]:
         """The job's result."""
@@ -312,13 +267,11 @@ class Replay:
                 place[t, : len(names)] = [names.index(str(name)) for name in before.actions]
                 terms.append(after)
         self._left_out += left_out
-        told = cases.benefit if self._spec.benefits is None else np.full(len(cases), np.nan)  # of other stakes
         cases = replace(
             cases,
             terms=terms,
             choice=place[cases.term, cases.choice],
             action=place[cases.term, cases.action],
-            benefit=told,
             expected=np.zeros(len(cases)),  # a case without its promise can be replayed as well
         )
         yield from (part for part in slices(cases, self._maturity.since, self._priors) if part.stack.stated)
@@ -352,7 +305,7 @@ class Replay:
     def _decide(
         self, alternative: Alternative, part: Slice, posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]]
     ) -> None:
-        """Enter what the alternative decides; where it has limits, hold the cases until all of the day are there."""
+        """Enter what the alternative decides."""
         name, wanted, classes = alternative.model, alternative.rule.get("priors"), part.stack.classes
         sent, base = self._priors(part.terms[0])
         if name not in posteriors:
@@ -368,16 +321,7 @@ class Replay:
             if base is None:
                 raise Invalid("the class priors in training are not known any more: the version was deleted")
             _, P, _ = under_priors(P, classes, np.array(base), wanted)
-        held = _Held(part, rows, P)
-        if not (alternative.rule.get("limits") or alternative.rule.get("resources")):
-            alternative.decide([held])
-            return
-        self._held += P.size
-        if self._held > MOST_HELD:
-            raise Invalid(
-                "a day has too many cases for rules with limits; choose a shorter period, or fewer such rules"
-            )
-        alternative.held.append(held)
+        alternative.add(part, way(part, rows, _choice(alternative.rule, part, rows, P)))
 
     def _posterior(self, name: str | None, part: Slice) -> tuple[np.ndarray, np.ndarray]:
         """The rows that a version can decide on, those with a whole instance, and its probabilities; None as recorded.
@@ -396,20 +340,16 @@ class Replay:
         return rows, model.estimator.posterior(X)
 
 
-def _choice(rule: Mapping[str, Any], held: Sequence[_Held]) -> np.ndarray:
-    """The actions (n,) of a rule for cases with the same actions, together."""
-    P, question, stack = np.concatenate([one.P for one in held]), _question(rule), held[0].part.stack
-    first = stack.matrices[0]
-    is_uniform = all((one.part.stack.matrices == first).all() for one in held)
-    if not is_uniform and question.limited and len(P) * first.size > MOST_HELD:
-        raise Invalid("a day has too many cases with matrices of their own for limits; choose a shorter period")
-    B = first if is_uniform else np.concatenate([one.part.stack.matrices[one.part.term[one.rows]] for one in held])
+def _choice(rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
+    """The actions (n,) of a rule for rows (n,) of a slice, with the probabilities P (n, K)."""
+    question, stack = _question(rule), part.stack
+    is_uniform = (stack.matrices == stack.matrices[0]).all()
+    B = stack.matrices[0] if is_uniform else stack.matrices[part.term[rows]]
     if rule["rule"] == "most_probable":
         likely = P.argmax(axis=1)
         return np.asarray((B[likely] if is_uniform else B[np.arange(len(P)), likely]).argmax(axis=1))
     if rule["rule"] == "expected_benefit":
-        decision = decide(P, B)
-        return decide_within_limits(question, P, B, decision, stack.actions)[0] if question.limited else decision.choice
+        return decide(P, B).choice
     by_costs = question.costs is not None
     if by_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
         raise Invalid(f"{rule['rule']} decides among the classes, and these decisions are about other actions")

@@ -157,11 +157,6 @@ def test_integers_are_ids_and_labels(app, database):
     assert post(app, [{"id": "4711", "truth": "3", "action": "1"}]).json()["unchanged"] == 1
 
 
-def test_the_number_of_outcomes_is_bounded(app):
-    many = [{"id": str(i), "truth": 1} for i in range(100_001)]
-    assert post(app, many).status_code == 413
-
-
 FRAME = {
     "truth": ["bad", "good", "good"],
     "action": ["grant", None, "refuse"],
@@ -282,12 +277,6 @@ def test_a_case_may_be_open_and_known_in_one_file(app, database, missing, first)
     assert sent_table(app, "text/csv", f"{table}\nx,good,\n").json()["errors"] == [says("/id/7", "comes twice")]
 
 
-def test_where_a_word_for_missing_is_a_class_it_is_another_truth(app, database):
-    (odd,) = decided(database, 1, terms=ODD)
-    answer = sent_table(app, "text/csv", f"id,truth\n{odd},NA\n{odd},b\n")
-    assert answer.json()["errors"] == [says("/id/1", "comes twice")]
-
-
 @pytest.mark.parametrize(
     ("at", "error"),
     [
@@ -328,13 +317,6 @@ def test_control_characters_and_wrong_types_in_arrow(app):
         answer = sent_table(app, *as_arrow(pa.table(frame)))
         assert answer.status_code == 422, (frame, answer.text)
         assert [error["loc"] for error in answer.json()["errors"]] == [loc]
-
-
-def test_query_and_body_do_not_mix(app):
-    answer = ask(called_by(app), "POST", "/outcomes", json={"outcomes": []}, params={"correct": "true"})
-    assert answer.json()["errors"] == [says("/correct", "unknown query parameter 'correct'; none is allowed here")]
-    answer = sent_table(app, "text/csv", "id,truth\n", correct="maybe")
-    assert answer.json()["errors"] == [says("/correct", "boolean")]
 
 
 ADMIN = Caller("dpo")
@@ -426,13 +408,6 @@ def test_long_text_that_repeats_is_refused_before_it_is_spelt_out(app, written, 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB; spelt out it is ten times that
 
 
-@pytest.mark.parametrize("written", [as_csv, as_arrow, as_parquet])
-def test_ids_of_tables_are_measured_in_characters_as_in_json(app, written):
-    for length, flaws in ((128, None), (129, [says("/id/0", "at most 128 characters")])):
-        answer = sent_table(app, *written(pa.table({"id": ["x" * length], "truth": ["ill"]})))
-        assert answer.json().get("errors") == flaws, answer.text
-
-
 @pytest.mark.parametrize("written", [as_arrow, as_parquet])
 def test_what_a_table_is_spelt_out_to_is_charged(app, monkeypatch, written):
     """Short words, too, are more than the body: 50,000 ids of 500 bytes."""
@@ -441,21 +416,6 @@ def test_what_a_table_is_spelt_out_to_is_charged(app, monkeypatch, written):
     body = written(bomb("id", 50_000, "\U0001f600" * 125))
     sent_table(app, *body)
     assert sum(charged) > 50_000 * 500
-
-
-def test_many_outcomes_and_many_wrong_ones_are_short_work(app, database, monkeypatch):
-    """A short table of many rows is stored in the threads for long work, and wrong words are compared a few times."""
-    (id_,) = decided(database, 1)
-    long, compared = [], []
-    monkeypatch.setattr(Limiter, "run", note(Limiter.run, long))
-    monkeypatch.setattr(usecase, "unknown", note(usecase.unknown, compared))
-    table = bomb("id", 6_000, id_).set_column(1, "truth", pa.array(["ugly"] * 6_000).dictionary_encode())
-
-    answer = sent_table(app, *as_arrow(table))
-
-    assert answer.status_code == 422
-    assert len(compared) == len(answer.json()["errors"]) == 20
-    assert len(long) == 1
 
 
 def note(function, calls):

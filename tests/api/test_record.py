@@ -133,33 +133,6 @@ def test_the_ids_of_a_request_are_those_of_the_decisions(client, database):
     assert stored(database, [str(number)])[0][0].given
 
 
-def test_a_conflict_of_a_column_of_ids_is_at_the_field_that_names_it(client):
-    table = "visit,age,pulse,pain\n" + "".join(f"{fresh()},58,77.5,mild\n" for _ in range(2))
-
-    def sent(benefits):
-        query = {"model": "ward", "benefits": json.dumps(benefits), "id": "visit", "record": "true"}
-        return client.post("/predict", params=query, content=table, headers=CSV)
-
-    assert sent(MATRIX).status_code == 200
-    conflict = sent([[0, 1], [0, 1]])
-
-    assert conflict.status_code == 409
-    assert {error["loc"] for error in conflict.json()["errors"]} == {"/id"}
-
-
-def test_what_was_not_recorded_is_not_counted(client):
-    def counted():
-        line = 'payoff_decisions_total{model="ward",version="1"}'
-        return float(client.get("/metrics").text.partition(line)[2].split()[0])
-
-    ids = [fresh()]
-    predict(client, record={"ids": ids})
-    before = counted()
-    predict(client, 409, benefits=[[0, 1], [0, 1]], record={"ids": ids})
-
-    assert counted() == before
-
-
 def test_each_distinct_matrix_is_recorded_once(client, database):
     matrices = [MATRIX, [[0, -2], [-10, 5]], MATRIX]
     answer = predict(client, instances=[ROW] * 3, benefits=matrices, record=True)
@@ -268,10 +241,6 @@ def test_explored_tables_have_a_column_of_propensities(client):
     assert float(line.split(",")[-1]) in (0.75, 0.25)
 
 
-def test_no_instances_are_no_decisions(client):
-    assert predict(client, instances=[], record=True)["ids"] == []
-
-
 def test_tables_are_recorded(client, database):
     first, second = fresh(), fresh()
     query = {"model": "ward", "benefits": json.dumps(MATRIX), "id": "case", "record": '{"instances":true}'}
@@ -282,17 +251,6 @@ def test_tables_are_recorded(client, database):
     assert response.text.splitlines()[1].startswith(f'"{first}",')
     texts = [json.loads(row.instance) for row, _ in stored(database, [first, second])]
     assert texts == [NAMED, {"age": 58.0, "pulse": None, "pain": None}]
-
-
-def test_a_table_has_a_column_of_ids(client, database):
-    query = {"model": "ward", "benefits": json.dumps(MATRIX), "record": "true"}
-    response = client.post(
-        "/predict", params=query, content="age,pulse,pain\n58,77.5,mild\n", headers={**CSV, "Accept": "text/csv"}
-    )
-
-    head, line = response.text.replace('"', "").splitlines()
-    assert head.startswith("id,decision")
-    assert stored(database, [line.split(",")[0]])
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-npy"])

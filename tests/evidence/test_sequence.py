@@ -37,17 +37,3 @@ def test_values_that_cannot_differ_say_nothing():
 
     assert sequence.interval() == Mean(None)
     assert sequence.count == 10
-
-
-@pytest.mark.parametrize("unit", [2.0**-490, 2.0**490])
-def test_the_unit_of_money_does_not_matter(unit):
-    rng, one, other = np.random.default_rng(2), Sequence(), Sequence()
-    for day in range(30):
-        values, bound = rng.choice([-1.0, 0.0, 1.0], 100) * (1 + day % 3), np.full(100, 1.0 + day % 3)
-        one.add(values, -bound, bound, day)
-        other.add(values * unit, -bound * unit, bound * unit, day)
-
-    plain, found = one.interval(), other.interval()
-    assert (found.mean, found.low, found.high) == pytest.approx(
-        (plain.mean * unit, plain.low * unit, plain.high * unit)
-    )

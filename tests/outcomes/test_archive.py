@@ -61,19 +61,6 @@ def test_only_what_is_asked_for_is_read(database, archive):
     assert [part.day for part in archive.cases("loan")] == [20_000, 20_001, 20_002]
 
 
-def test_challengers_stand_beside_decisions(database, archive):
-    ids = decided(database, 2, at=MONDAY, shadows={"loan:2": [1, 0]})
-    more = decided(database, 1, at=MONDAY, seed=1)
-
-    (found,) = archive.cases("loan", with_ids=True)
-
-    assert dict(zip(found.ids, found.shadows["loan:2"].tolist(), strict=True)) == {
-        ids[0]: 1,
-        ids[1]: 0,
-        more[0]: UNKNOWN,
-    }
-
-
 def test_decisions_are_located(database, archive):
     (one,) = decided(database, at=MONDAY + 5, ids=["c-1"])
     (two,) = decided(database, terms=CASH, at=MONDAY - 5)

@@ -104,19 +104,6 @@ def test_senders_at_once_store_each_outcome_once(database):
     assert len(stored(database)) == 300
 
 
-def test_of_contradicting_senders_at_once_one_is_accepted(database):
-    ids = decided(database, 50)
-
-    with ThreadPoolExecutor(4) as pool:
-        received = list(pool.map(lambda k: sent(database, dict.fromkeys(ids, (BAD, GOOD)[k % 2])), range(8)))
-
-    kept = stored(database)
-    assert sum(each.accepted for each in received) == len(kept) == 50
-    assert sum(each.unchanged for each in received) == 3 * 50
-    assert sum(len(each.conflicts) for each in received) == 4 * 50
-    assert {row[-1] for row in kept.values()} == {1}
-
-
 def sealed(database, id_, file, outcome):
     """What a sealed decision looks like from here."""
     found = archive(database).locate([id_])[id_]

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from app.database import Database
-from app.errors import Busy, Invalid, NotReady, TooLarge, Unavailable
+from app.errors import Busy, NotReady, TooLarge, Unavailable
 from app.outcomes import recorder as module
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Batch, Decided, Terms, day_of, id_digest, new_ids
@@ -20,8 +20,7 @@ from app.outcomes.recorder import IdsTaken, Recorder, RowStore
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
 from app.outcomes.upkeep import keep_up
 from tests.jobs.waiting import eventually
-from tests.messages import says
-from tests.outcomes.records import decided, value_of
+from tests.outcomes.records import value_of
 
 TERMS = Terms("predict", "triage", 1, "expected_benefit", ("a", "b"), ("wait", "treat"), ((0.0, -1.0), (-9.0, 5.0)))
 
@@ -225,33 +224,6 @@ def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
     recorder.stop()
 
 
-def test_ids_are_looked_for_in_few_files_of_the_same_model(database, tmp_path, monkeypatch):
-    """Other requests wait meanwhile."""
-    archive = Archive(database, str(tmp_path / "sealed"))
-    recorder = Recorder(database, archive.locate)
-    today = time()
-    moments = [today - days * DAY for days in (2, 3, 4)]
-    for model in ("triage", "other", "third"):
-        decided(database, 3, terms=replace(TERMS, model=model), at=moments)
-        assert all(archive.sealer.seal(model, day_of(at)) for at in moments)
-    opened, usual = [], type(archive.sealer.files).open
-    monkeypatch.setattr(
-        type(archive.sealer.files), "open", lambda files, file: opened.append(file.model) or usual(files, file)
-    )
-    monkeypatch.setattr(module, "_MAX_DAYS", 2)
-    ids, others = ([new_ids(1, at)[0] for at in moments] for _ in range(2))
-
-    few, many, plain = record(recorder, batch(ids[:2]), batch(["x", *others]), batch(["y"]))
-
-    assert few is plain is None
-    assert isinstance(many, Invalid)
-    assert list(many.flaws) == [says("/record/ids", "3 sealed days", "at most 2")]
-    assert set(opened) == {"triage"}
-    assert set(stored(database)) == {*ids[:2], "y"}
-    assert value_of(recorder.totals.failures) == 0
-    recorder.stop()
-
-
 def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_path):
     def away(*_):
         raise Unavailable("the store does not answer")
@@ -332,19 +304,6 @@ def test_terms_are_written_once_and_again_when_they_are_old(database, monkeypatc
     with database.reading() as connection:
         assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() > 1
     store.close()
-
-
-def test_where_no_thread_can_be_started_the_next_request_tries_again(database, recorder, monkeypatch):
-    def fail(_thread):
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as full:
-        full.setattr(module.threading.Thread, "start", fail)
-        with pytest.raises(RuntimeError, match="new thread"):
-            asyncio.run(recorder.record(batch(["a"])))
-    assert record(recorder, batch(["b"])) == [None]
-    assert set(stored(database)) == {"b"}
-    assert recorder.pending == 0
 
 
 def ended(*_arguments):

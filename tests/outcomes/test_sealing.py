@@ -13,16 +13,15 @@ import pytest
 from sqlalchemy import select, update
 
 from app.database import Database
-from app.errors import Unavailable
 from app.migrations import migrate
 from app.outcomes import rows, sealed, sealing
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Outcome, Terms
-from app.outcomes.intake import receive
 from app.outcomes.rows import Replaced
 from app.outcomes.sealed import Files
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.outcomes.upkeep import keep_up
+from app.storage import Storage
 from tests.outcomes.records import LOAN, count, decided, told
 
 DATE = 20_000
@@ -121,32 +120,10 @@ def test_sealed_decisions_are_located(database, archive, sealer):
     assert set(found) == set(before)
     assert {id_: one.variance for id_, one in found.items()} == {id_: one.variance for id_, one in before.items()}
     for id_, one in found.items():
-        assert (one.model, one.version, one.day, one.terms.classes, one.terms.actions) == (
-            before[id_].model,
-            before[id_].version,
-            DATE,
-            before[id_].terms.classes,
-            before[id_].terms.actions,
-        )
+        assert (one.model, one.day, one.terms) == (before[id_].model, DATE, before[id_].terms)
         assert len(one.files) == (2 if one.model == "loan" else 1)
     assert found[ids[3]].told is None
     assert (found[ids[1]].told, found[ids[1]].revision) == (Outcome(1, None, 3.5, 7.5), 1)
-
-
-def test_only_groups_that_can_have_an_id_are_read(database, archive, sealer, monkeypatch):
-    ids = monday(database)
-    sealer.seal("loan", DATE)
-    read = []
-    whole = pq.ParquetFile.read_row_groups
-
-    def noted(file, groups, **options):
-        read.extend(groups)
-        return whole(file, groups, **options)
-
-    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", noted)
-
-    assert set(archive.locate([ids[-1]])) == {ids[-1]}
-    assert len(read) <= 2  # of decisions, and of outcomes
 
 
 class Killed(BaseException):
@@ -171,7 +148,8 @@ def killing(patch, step, turn, when):
 
         patch.setattr(Database, "writing", dying)
         return
-    method = getattr(Files, step)
+    owner = Storage if step == "remove" else Files
+    method = getattr(owner, step)
 
     def call(*arguments):
         is_now = next(calls) == turn
@@ -181,7 +159,7 @@ def killing(patch, step, turn, when):
         if is_now:
             raise Killed
 
-    patch.setattr(Files, step, call)
+    patch.setattr(owner, step, call)
 
 
 STEPS = [("publish", turn) for turn in range(2)] + [("commit", turn) for turn in range(7)]
@@ -370,61 +348,6 @@ def test_readers_see_each_decision_once_while_days_are_sealed(database, archive,
     assert all(seen)
 
 
-@pytest.mark.thorough
-def test_outcomes_and_corrections_are_kept_while_days_are_sealed(database, archive, sealer, monkeypatch):
-    """Two senders give each decision a truth, benefits later, and correct some; what they were told is what is read."""
-    monkeypatch.setattr(sealing, "CLEAR", 5)
-    ids = decided(database, 60, at=(MONDAY + np.arange(60.0)).tolist(), ids=[f"c-{i:02}" for i in range(60)])
-    ledger, problems = {}, []
-
-    def send(own, seed):
-        rng = np.random.default_rng(seed)
-        try:
-            for turn in range(12):
-                sent = {
-                    str(id_): Outcome(int(rng.integers(2)), benefit=float(turn)) for id_ in rng.choice(own, 9, False)
-                }
-
-                def resolve(sent=sent):
-                    found = archive.locate(list(sent))
-                    return {id_: (found[id_], sent[id_]) for id_ in sent}
-
-                while True:  # days are sealed without a pause, so a sender may be asked to try again
-                    try:
-                        received = receive(database, resolve, correct=True, also=lambda _: None)
-                    except Unavailable:
-                        continue
-                    break
-                problems.extend([] if received.accepted + received.unchanged == 9 else [received])
-                ledger.update(sent)
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            problems.append(error)
-
-    senders = [threading.Thread(target=send, args=(ids[k::2], k)) for k in range(2)]
-    for sender in senders:
-        sender.start()
-    while any(sender.is_alive() for sender in senders):
-        sealer.seal("loan", DATE)
-    for sender in senders:
-        sender.join()
-
-    def check():
-        found = {}
-        for part in archive.cases("loan", with_ids=True):
-            found |= dict(zip(part.ids, zip(part.truth.tolist(), part.benefit.tolist(), strict=True), strict=True))
-        assert len(found) == 60
-        assert {id_: one for id_, one in found.items() if one[0] >= 0} == {
-            id_: (one.truth, one.benefit) for id_, one in ledger.items()
-        }
-
-    assert problems == []
-    assert len(ledger) > 50
-    check()
-    sealer.seal("loan", DATE)
-    check()
-    assert count(database, OUTCOMES) == 0
-
-
 @pytest.mark.parametrize("is_sealed", [False, True], ids=["recent", "sealed"])
 def test_an_erased_decision_is_nowhere(database, archive, sealer, is_sealed):
     ids = monday(database, shadows={"loan:2": [1] * 13})
@@ -453,45 +376,6 @@ def test_an_erased_decision_is_nowhere(database, archive, sealer, is_sealed):
     assert archive.locate(chosen) == {}
     with database.reading() as connection:
         assert set(connection.execute(select(ERASED.c.id)).scalars()) == {None}
-
-
-def test_files_keep_these_columns(database, archive, sealer):
-    (id_,) = decided(
-        database, at=MONDAY, probabilities=[[0.5, 0.5]], client="desk", details="{}", instance="[]", propensity=0.75
-    )
-    told(database, [id_], [1], day=DATE, actions=[0], benefits=[2.0], at=7.5, received_at=6.0)
-    sealer.seal("loan", DATE)
-    files = archive.storage.folders("loan")
-
-    decisions, outcomes = (
-        pq.read_table(io.BytesIO(archive.storage.read(f"loan/{name}", sealed.SEAL))) for name in files
-    )
-
-    text, coded = "string", "dictionary<values=string, indices=int32, ordered=0>"
-    half = np.float64(0.5).tobytes()
-    assert [(field.name, str(field.type), decisions[field.name][0].as_py()) for field in decisions.schema] == [
-        ("id", text, id_),
-        ("given", "bool", False),
-        ("at", "double", MONDAY),
-        ("terms", coded, LOAN.content),
-        ("choice", "int32", 0),
-        ("expected", "double", -0.5),
-        ("probabilities", "fixed_size_binary[16]", half + half),
-        ("propensity", "double", 0.75),
-        ("client", coded, "desk"),
-        ("details", text, "{}"),
-        ("instance", text, "[]"),
-        ("digest", "int64", 0),
-    ]
-    assert [(field.name, str(field.type), outcomes[field.name][0].as_py()) for field in outcomes.schema] == [
-        ("id", text, id_),
-        ("truth", "int32", 1),
-        ("action", "int32", 0),
-        ("benefit", "double", 2.0),
-        ("outcome_at", "double", 7.5),
-        ("received_at", "double", 6.0),
-        ("revision", "int32", 1),
-    ]
 
 
 def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, sealer, monkeypatch):
@@ -526,21 +410,6 @@ def test_the_last_decision_of_a_day_is_erased_with_its_file(database, archive, s
 
     assert (list(archive.cases("loan")), archive.storage.folders("loan")) == ([], [])
     assert count(database, SEALED_FILES) == 0
-
-
-def test_an_erasure_that_fails_changes_nothing(database, archive, sealer):
-    monday(database)
-    sealer.seal("loan", DATE)
-    before = everything(archive)
-    (one, *_) = (id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids)
-
-    def fail(_connection):
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        archive.erase(one, also=fail)
-
-    assert everything(archive) == before
 
 
 def test_days_are_kept_in_any_store(tmp_path, storage_url):

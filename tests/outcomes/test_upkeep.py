@@ -95,21 +95,6 @@ def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(database, 
     assert count(database, OUTCOMES) == 0
 
 
-def test_many_outcomes_wait_for_a_day(database, archive, monkeypatch):
-    monkeypatch.setattr(upkeep, "MANY", 3)
-    ids = decided(database, 9, at=MONDAY)
-    for i in range(3):
-        archive.sealer.seal("loan", DATE)
-        told(database, ids[3 * i : 3 * i + 2], [0, 0], day=DATE)
-    tomorrow = time() + DAY
-    assert due_at(database, tomorrow) == []
-
-    told(database, ids[8:], [0], day=DATE)
-
-    assert due_at(database, tomorrow - 60) == []
-    assert due_at(database, tomorrow) == [("loan", DATE)]
-
-
 def test_all_that_is_due_is_done(either, tmp_path):
     database, archive = either, Archive(either, str(tmp_path / "decisions"))
     decided(database, 3, at=[MONDAY, MONDAY + DAY, time()])

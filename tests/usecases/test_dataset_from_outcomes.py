@@ -178,19 +178,6 @@ def test_what_cannot_be_made_is_refused(client, body, status, error):
     assert answer.json()["errors"] == [error]
 
 
-def test_one_class_alone_is_refused_with_the_reason(client):
-    body = {
-        "model": "dataset-other",
-        "instances": [[50, 70, "mild"]] * 3,
-        "benefits": MATRIX,
-        "record": {"instances": True},
-    }
-    tell(client, client.post("/predict", json=body).json()["ids"], ["ill"] * 3)
-    answer = made(client, model="dataset-other")
-    assert answer.status_code == 409
-    assert "class" in answer.json()["detail"]
-
-
 def test_a_data_set_of_selected_truths_says_so(client):
     """Truth is known after one action alone: the data set that is learned from is no fair sample."""
     trained(client, {"model": "dataset-chosen", "learner": {"kind": "logistic"}, "data": two_class_rows()})
@@ -229,16 +216,3 @@ def test_truths_of_days_of_which_many_are_to_come_are_left_out(client, database)
     assert "still to come" in warning
     assert 0 < found["rows"] < known
     assert found["rows"] + found["left_out"]["without_truth"] == 2_000
-
-
-def test_a_model_whose_versions_were_all_deleted_is_not_found(client):
-    trained(client, {"model": "gone-recently", "learner": {"kind": "logistic"}, "data": two_class_rows()})
-    client.delete("/models/gone-recently/versions/1").raise_for_status()
-    for path, body in (
-        ("/datasets/from-outcomes", {"model": "gone-recently"}),
-        ("/models/gone-recently/replay", {"rules": [{}]}),
-    ):
-        assert client.post(path, json=body).status_code == 404, path
-    assert client.get("/models/gone-recently/outcomes").status_code == 200  # what was decided stays
-    others = client.post("/models/dataset-ward/replay", json={"models": ["gone-recently"]})
-    assert others.status_code == 404

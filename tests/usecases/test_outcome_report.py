@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from dataclasses import fields, replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -13,14 +12,13 @@ import orjson
 import pytest
 
 from app.decisions.benefit import decide
-from app.evidence.intervals import Mean
 from app.outcomes.decision import UNKNOWN, Terms
 from app.usecases.outcome_report import slices as slicing
 from app.usecases.outcome_report.changes import compared_values, drift, feature_changes, sides
 from app.usecases.outcome_report.earned import Kept, deciles
 from app.usecases.outcome_report.report import Read, document
 from app.usecases.outcome_report.slices import slices
-from app.usecases.outcome_report.ways import Exploration, verdict
+from app.usecases.outcome_report.ways import Exploration
 from tests.effort import repeated
 from tests.reference.evidence import ledger
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
@@ -123,27 +121,11 @@ def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
     assert report["overrides"]["low"] is not None
 
 
-def test_a_gain_that_is_not_a_number_is_no_verdict():
-    assert verdict(Mean(np.nan, np.nan, np.nan)) == "undecided"
-
-
 def test_days_and_weeks_are_named_by_date():
     days = worlds()[0]
 
     assert reported(days, "day")["groups"][0]["group"] == "2024-10-04"
     assert [group["group"] for group in reported(days, "week")["groups"]] == ["2024-09-30", "2024-10-07"]
-
-
-def test_parts_of_a_day_give_what_the_day_gives(monkeypatch):
-    days = worlds()[0]
-    whole = reported(days)
-    monkeypatch.setattr("app.usecases.outcome_report.slices.AT_ONCE", 37)
-    parts = reported(days)
-
-    for section in ("realised", "difference"):
-        for name in ("mean", "low", "high"):
-            assert parts[section][name] == pytest.approx(whole[section][name], rel=1e-9)
-    assert parts["bounds"]["high"] == pytest.approx(whole["bounds"]["high"])
 
 
 def test_decisions_without_a_matrix_are_counted_and_said():
@@ -322,14 +304,6 @@ def test_intervals_by_propensities_hold_or_are_not_given(odds):
     assert few["dr"]["low"] is None
 
 
-def test_weights_without_support_are_not_usable():
-    rng = np.random.default_rng(7)
-
-    report = reported([day_of_cases(rng, 40, known_after=[0.0, 1.0], epsilon=0.02)])
-
-    assert not report["exploration"]["ways"]["without_exploration"]["usable"]
-
-
 def test_shadows_are_compared_by_a_sequence():
     rng = np.random.default_rng(8)
     days = []
@@ -434,21 +408,6 @@ def test_features_are_compared_where_instances_were_recorded():
         ("pulse", "values"): False,
     }
     assert list(feature_changes(days[:1])) == []
-
-
-@pytest.mark.parametrize("sizes", [[500] * 10 + [20_000] * 10, [20_000] * 3 + [300] * 30, [2_000, 0, 0, 0, 9_000]])
-def test_features_of_busy_days_are_those_of_whole_days(sizes, monkeypatch):
-    """Each day has the same mixture, in the order of time."""
-    monkeypatch.setattr("app.usecases.outcome_report.changes.KEPT", 12_000)
-
-    def recorded():
-        for day, n in enumerate(sizes):
-            texts = [f'{{"hour": {24 * i // n}}}' for i in range(n)]
-            yield SimpleNamespace(day=day, instances=texts[: n // 3])
-            yield SimpleNamespace(day=day, instances=[*texts[n // 3 :], None])
-
-    assert not drift(list(feature_changes(recorded())))[0]["drifted"]
-    assert min(map(len, sides(recorded()))) >= 250
 
 
 def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
@@ -618,24 +577,6 @@ def test_cases_of_equal_expected_benefit_are_in_one_part(counts, sizes):
 
     assert [part["cases"] for part in parts] == sizes
     assert all(one["to"] < other["from"] for one, other in pairwise(parts))
-
-
-def test_memory_does_not_grow_with_the_widest_matrix_times_their_number():
-    rng, A = np.random.default_rng(9), 6_000
-    small = [terms_of(((float(i), 1.0), (2.0, 3.0))) for i in range(20_000)]
-    wide = Terms("predict", "triage", 1, "expected_benefit", (0, 1), tuple(range(A)), ((1.0,) * A, (2.0,) * A))
-    cases = day_of_cases(rng, len(small), terms=small)
-    cases = replace(cases, terms=[*small, wide], term=np.append(np.arange(len(small) - 1), len(small)))
-
-    tracemalloc.start()
-    try:
-        widths = {part.stack.matrices.shape[2] for part in slices(cases) if part.money.risks.size}
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert widths == {2, A}
-    assert peak < 100 * 2**20
 
 
 @pytest.mark.parametrize("known", [0, 1])

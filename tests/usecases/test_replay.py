@@ -236,7 +236,6 @@ def test_versions_decide_on_recorded_instances(client, database):
         ({"models": ["nobody"]}, says("/models/0", "nobody")),
         ({"rules": [{"rule": "beta_delta"}]}, says("/rules/0/costs", "beta_delta")),
         ({"rules": [{"threshold": 0.5}]}, says("/rules/0/threshold", "belong", "threshold")),
-        ({"rules": [{"rule": "most_probable", "limits": {"treat": 1}}]}, says("/rules/0/limits", "expected_benefit")),
         ({"rules": [{"priors": {"ill": 1}}]}, says("/rules/0/priors", "healthy")),
         ({"benefits": [[0, 1]]}, says("/benefits", "2")),
         ({"rules": []}, says("/rules", "at least 1")),

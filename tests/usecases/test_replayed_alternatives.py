@@ -49,16 +49,6 @@ def test_benefits_that_were_told_are_on_neither_side_of_the_difference(told):
     assert found["difference"]["mean"] == pytest.approx((after - before).mean())
     assert found["difference"]["differing"] == np.count_nonzero(before != after)
     assert found["verdict"] == "undecided"
-    apart = {"cases": 2_000, "total": pytest.approx((cases.benefit - before).sum())}
-    assert found["told_benefits"] == apart | {
-        "basis": found["basis"],
-        "mean": pytest.approx((cases.benefit - before).mean()),
-    }
-
-
-def test_without_benefits_that_were_told_there_is_nothing_apart():
-    rng = np.random.default_rng(2)
-    assert tallied(part(rng, 100, known=0.5), rng.integers(0, 2, 100))[0]["told_benefits"] is None
 
 
 def alternatives(rng, n, choices):

@@ -30,11 +30,6 @@ class ReplayedAlternative(Comparison):
     done: Earned | None = Field(default=None, description="what was done, by the matrix")
     difference: Gain | None = Field(default=None, description="to what was done; its interval is for this one alone")
     bounds: Bounds | None = Field(default=None, description="of the mean difference over all cases")
-    told_benefits: Earned | None = Field(
-        default=None,
-        description="benefits that clients reported of what was done, less those of the matrix; in no other figure;"
-        " null: none was reported, or `benefits` were sent",
-    )
     adjusted_p_value: float | None = Field(default=None, description="corrected for the number of alternatives (Holm)")
 
 
@@ -59,7 +54,7 @@ class ReplayDocument(JobState):
 
 
 EXAMPLE_KEY = "docs-replay"
-_EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"limits": {"treat": 10}}]}
+_EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"rule": "most_probable"}]}
 
 
 @router.post(
@@ -70,16 +65,15 @@ _EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"li
 @needs(TRAIN)
 async def replay(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
-    body: Annotated[usecase.ReplayRequest, Body(openapi_examples={"a version, and a limit": {"value": _EXAMPLE}})],
+    body: Annotated[usecase.ReplayRequest, Body(openapi_examples={"a version, and two rules": {"value": _EXAMPLE}})],
     job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
     caller: CallerDep,
 ) -> ReplayDocument:
     """Other versions decide on the recorded instances, other rules on the recorded probabilities; each is paired with
     what was done. `benefits` decide and count in place of those of each request.
 
-    The interval of a difference is that of the report's gains. Limits hold for the cases of a day. Where the
-    truth is known more often after some actions than after others, the figures say so, and only `bounds` that exclude 0
-    make a verdict.
+    The interval of a difference is that of the report's gains. Where the truth is known more often after some actions
+    than after others, the figures say so, and only `bounds` that exclude 0 make a verdict.
     """
     caller.need_model(ref)
     return ReplayDocument.of(await job_of(usecase.submit, ref, body))
