@@ -31,10 +31,10 @@ def ask(service: httpx.Client, **question: object) -> httpx.Response:
 def test_many_cases_at_once(service, clinic):
     """`results` are in the order of `instances`, each as it is answered alone."""
     cases = [{}, {"age": 70}, {"pain": "strong", "pulse": 95}, {"age": None}]
-    together = ask(service, instances=cases, budget=6).json()
+    together = ask(service, instances=cases, budget=6, benefits=BENEFITS).json()
     assert together["warnings"] == []
     for case, result in zip(cases, together["results"], strict=True):
-        alone = ask(service, known=case, budget=6).json()
+        alone = ask(service, known=case, budget=6, benefits=BENEFITS).json()
         assert {name: alone[name] for name in result} == result
     assert ask(service, instances=[]).json()["results"] == []
 

@@ -51,20 +51,6 @@ def test_the_model_takes_scores_and_keeps_the_order_of_the_classes(service, mail
     assert service.post("/predict", json=by_cut).status_code == 200
 
 
-def test_the_card_has_the_figures_of_a_trained_model(service, mails):
-    card = service.get(f"/models/mails:{mails['model']['version']}").json()
-    assert card["classes"] == ["spam", "clean"]
-    assert [feature["name"] for feature in card["features"]] == ["score"]
-    assert card["fitted"]["calibration"] == "sigmoid"
-    assert card["data"]["rows"] == N
-    assert card["data"]["evaluation"] == {"method": "cross-validation", "folds": 4, "rows": N}
-    labels = scored()[1]
-    assert card["class_priors"] == pytest.approx({name: labels.count(name) / N for name in ("spam", "clean")})
-    assert mails["metrics"]["log_loss"] < 0.69
-    report = service.post("/models/mails/benefit", json={"benefits": BENEFITS})
-    assert report.status_code == 200, report.text
-
-
 def test_an_absurd_score_or_none_is_answered_safely(service, mails):
     far = {"model": "mails", "instances": [[1e300], [-1e300]], "benefits": BENEFITS}
     answer = service.post("/predict", json=far).json()
@@ -88,19 +74,6 @@ def test_probabilities_of_three_classes_that_are_integers(service):
     assert answer["decisions"] == [30, 10]
     wrong = service.post("/predict", json=request | {"instances": [[0.8, 0.8, 0.1]], "rule": "most_probable"})
     assert wrong.json()["errors"] == [says("/instances/0", "no probabilities")]
-
-
-def test_scores_of_each_class_and_few_rows_are_warned_about(service):
-    body = order(
-        model="few-scores",
-        scores=[[2, 0, 0], [1, 0, 0], [0, 2, 1], [0, 1, 0], [0, 0, 3], [0, 0.5, 1]],
-        classes=["a", "b", "c"],
-        labels=["a", "a", "b", "b", "c", "c"],
-    )
-    job = calibrated(service, body)
-    assert any("too few" in warning for warning in job["warnings"])
-    card = service.get("/models/few-scores:1").json()
-    assert [feature["name"] for feature in card["features"]] == ["a", "b", "c"]
 
 
 def test_scores_that_rank_well_are_taken_whatever_their_means(service):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.conftest import two_class_rows
@@ -69,16 +68,6 @@ def test_the_best_is_the_first_of_the_largest_benefit(compared):
     assert leader["benefit"] > result["same_for_all"]["benefit"]
 
 
-def test_the_same_for_all_is_the_best_column_of_the_matrix(service, compared):
-    labels = np.array(two_class_rows(150)["labels"]) == "ill"
-    means = np.array([1 - labels.mean(), labels.mean()]) @ np.array(BENEFITS)
-
-    assert compared["result"]["same_for_all"] == {
-        "action": int(means.argmax()),
-        "benefit": pytest.approx(means.max()),
-    }
-
-
 def test_the_chart_of_a_comparison(service, compared):
     """The table as SVG; what browsers send for pictures asks for it, too."""
     chart = service.get(f"/compare/{compared['id']}", headers=SVG)
@@ -104,16 +93,6 @@ def test_a_majority_is_one_class_however_it_is_written(service):
         assert [flaw["loc"] for flaw in response.json()["errors"]] == places
     accepted = service.post("/compare", json=order(dataset, learners=twice[1:]), headers={"Prefer": "wait=60"}).json()
     assert accepted["result"]["learners"][0]["parameters"]["majority"] == 1
-
-
-def test_actions_need_not_be_classes_where_no_learner_trains_with_them(service, dataset):
-    """A hierarchy uses the benefits only where one of its stages does."""
-    body = order(dataset, benefits=[[0, -1, 0], [-9, 5, 1]])
-    plain = [{"kind": "hierarchical_logistic"}]
-    trains = [{"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}]
-
-    assert service.post("/compare", json=body | {"learners": plain}).status_code == 202
-    assert service.post("/compare", json=body | {"learners": trains}).status_code == 422
 
 
 BAD = {

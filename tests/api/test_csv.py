@@ -142,11 +142,3 @@ def test_ids_come_back_as_they_were_sent(service, ward):
     body = written(rows, ["patient", *FEATURES], encoding="cp1252")
     answer = post(service, body, model=ward, id="patient", encoding="latin-1").json()
     assert answer["ids"] == ["NA", "null", "5€x", None]
-
-
-@pytest.mark.parametrize("content", [b"\x1f\x8b\x08\0", b"PK\x03\x04\0", b"PAR1\x15\0", b"ARROW1\0"])
-@pytest.mark.parametrize("query", [{}, {"encoding": "latin-1"}])
-def test_other_formats_are_named(service, ward, content, query):
-    errors = post(service, content + b"age\n1\n", model=ward, **query).json()["errors"]
-    assert [error["loc"] for error in errors] == [""]
-    assert "Content-Type" in errors[0]["msg"]

@@ -54,30 +54,6 @@ def test_the_policy_of_the_documentation_page_lets_in_its_own_script_alone(repli
     assert directives["connect-src"] == "'self'"
 
 
-def test_the_authorize_button_knows_the_header(replica):
-    """Every operation but health asks for the key that the button takes, with the scopes it needs."""
-    document = httpx.get(f"{replica.url}/openapi.json").json()
-
-    scheme = document["components"]["securitySchemes"]["key"]
-    assert (scheme["type"], scheme["in"], scheme["name"]) == ("apiKey", "header", "X-API-Key")
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            assert {name for one in operation["security"] for name in one} == (set() if "/health/" in path else {"key"})
-    assert document["paths"]["/models"]["get"]["security"] == [{"key": ["predict"]}, {"key": ["train"]}]
-    assert document["paths"]["/metrics"]["get"]["security"] == [{"key": ["metrics"]}]
-
-
-def test_the_scripts_of_the_documentation_page_may_be_kept_and_nothing_else(replica):
-    """Also where a model has the name of their folder."""
-    script = httpx.get(f"{replica.url}/static-offline-docs/swagger-ui.css")
-    again = httpx.get(script.url, headers={"If-None-Match": script.headers["etag"]})
-
-    assert (script.status_code, again.status_code) == (200, 304)
-    assert script.headers["cache-control"] == again.headers["cache-control"] == "no-cache"
-    card = replica.client.get("/models/static-offline-docs/versions/1")
-    assert card.headers["cache-control"] == "no-store"
-
-
 def test_keys_from_the_command_line(replica, monkeypatch, capsys):
     """The secret is told once, and the service knows of the key, and of its end, within a second."""
     for name, value in replica.environment().items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-
 import numpy as np
 import pytest
 
@@ -112,16 +110,6 @@ def test_rows_without_a_truth_are_refused(service, change, loc):
     answer = service.post("/benefit", json=asked | change)
     assert answer.status_code == 422
     assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
-
-
-def test_no_rule_takes_more_than_the_probabilities(service):
-    """With as many classes as a body can name, no matrix of classes by classes is made."""
-    K = 9_000
-    body = {"probabilities": [[1] + [0] * (K - 1)], "classes": list(range(K)), "rule": "beta_delta"}
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    answer = service.post("/predict", json=body | {"costs": {"majority": 0, "C_HD": 1, "C_DH": 2, "C_DD": 1}})
-    assert answer.json()["decisions"] == [0]
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kB; such a matrix has 648 MB
 
 
 def test_text_in_the_query_is_checked_as_in_a_body(service):

@@ -45,17 +45,6 @@ def test_many_mistakes_get_a_short_answer(service, ward, path, body):
     assert 1 <= len(response.json()["errors"]) <= 20
 
 
-def test_a_cut_that_was_answered_can_be_sent_back(service, ward):
-    """With a matrix that turns the rule round, a number cuts the same way as the name it came from."""
-    turned = {"model": "ward", "instances": two_class_rows(40)["rows"], "benefits": [[-1, 0], [5, -10]]}
-    turned |= {"rule": "threshold"}
-    named = service.post("/predict", json=turned | {"threshold": "posterior"}).json()
-    again = service.post("/predict", json=turned | {"threshold": named["threshold"]}).json()
-
-    assert again["decisions"] == named["decisions"]
-    assert "BELOW" in again["warnings"][0]
-
-
 def test_encodings_are_not_guessed(service):
     response = service.post("/predict", content=b"x", headers={**HEADERS, "Content-Encoding": "gzip"})
 

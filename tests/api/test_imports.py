@@ -6,8 +6,6 @@ import io
 import json
 import operator
 import time
-from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -112,21 +110,6 @@ def test_an_imported_pipeline_answers_as_it_did(service, chosen):
     assert refused.json()["errors"][0]["loc"] == "/instances"
 
 
-def test_the_card_is_that_of_a_trained_model(service, chosen):
-    card = service.get("/models/chosen/versions/1").json()
-    report = service.post("/models/chosen/benefit", json={"benefits": BENEFITS})
-
-    assert card["learner"]["kind"] == "imported"
-    assert card["learner"]["parameters"]["format"] == "joblib"
-    assert card["data"]["evaluation"] == {"method": "hold-out", "folds": None, "rows": 200}
-    assert card["data"]["rows"] == 0
-    assert card["benefits"] == [[0, -1], [-10, 5]]
-    assert [price["cost"] for price in card["feature_costs"]] == [0, 2, 1]
-    assert 0 < card["metrics"]["log_loss"] < 1
-    assert any("not trained on these rows" in warning for warning in chosen[1]["warnings"])
-    assert report.status_code == 200
-
-
 def test_a_calibration_on_request(service):
     overconfident = make_pipeline(StandardScaler(), LogisticRegression(C=1e6)).fit(np.sign(NUMBERS - 60), LABELS)
     job = sent(service, "calibrated", dumped(overconfident), dataset=stored(service), calibration="sigmoid")
@@ -212,20 +195,6 @@ def test_bad_orders_are_refused_before_anything_is_queued(service, name):
     assert response.status_code == status, response.text
     assert place is None or place in [flaw["loc"] for flaw in response.json()["errors"]]
     assert service.get("/train", params={"model": "never"}).json()["jobs"] == []
-
-
-def begun(client: httpx.Client, size: int, content: bytes) -> int:
-    """The status of the answer to a form that announces `size` bytes, of which only `content` is sent."""
-    with closing(HTTPConnection(client.base_url.host, client.base_url.port, timeout=20)) as connection:
-        connection.putrequest("POST", "/models/never/versions")
-        connection.putheader("Content-Type", "multipart/form-data; boundary=x")
-        connection.putheader("Content-Length", str(size))
-        connection.endheaders(content)
-        return connection.getresponse().status
-
-
-def test_a_file_that_is_too_large_is_refused_before_it_is_sent(service):
-    assert begun(service, 2 * 2**30, b"") == 413
 
 
 def test_a_joblib_file_is_refused_without_the_setting(tmp_path):

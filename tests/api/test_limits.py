@@ -10,7 +10,6 @@ import pytest
 
 from app.decisions import resources
 from tests.api.column_bodies import npy
-from tests.conftest import two_class_rows
 
 P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
 ASKED = {
@@ -69,29 +68,6 @@ def test_other_forms_of_body_and_answer_have_the_same_decisions(service):
     assert table.column("decision").to_pylist() == plain["decisions"]
     rest = json.loads(table.schema.metadata[b"payoff"])
     assert {name: rest[name] for name in FIGURES} == {name: plain[name] for name in FIGURES}
-
-
-def test_a_model_and_instances_take_limits_too(service, ward):
-    rows = two_class_rows(30)["rows"]
-    asked = {"model": ward, "instances": rows, "benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
-    free = service.post("/predict", json=asked).json()
-    wanted = free["decisions"].count("treat")
-    assert wanted > 2
-    answer = service.post("/predict", json=asked | {"limits": {"treat": 2}}).json()
-    treated = sorted(i for i, decision in enumerate(answer["decisions"]) if decision == "treat")
-    p = np.array(free["probabilities"])[:, 1]
-    assert treated == sorted(np.argsort(-p, kind="stable")[:2])
-    assert answer["model"] == free["model"]
-    generous = service.post("/predict", json=asked | {"limits": {"treat": wanted}}).json()
-    assert generous["decisions"] == free["decisions"]
-    assert generous["total"] == generous["unlimited_total"]
-
-
-def test_actions_without_names_of_their_own_are_the_classes(service):
-    asked = {"probabilities": P, "classes": [0, 1], "benefits": [[1, 0], [0, 1]], "limits": {"1": 1}}
-    answer = service.post("/predict", json=asked).json()
-    assert answer["decisions"] == [0, 0, 1, 0, 0]
-    assert answer["limits"][0]["name"] == "1"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from app.access.caller import ANYBODY
 from app.api import errors
 from app.api.gate import UPLOAD, Gate, charge_of, needs
 from app.api.memory import BYTE, BodyLimits, Memory
-from app.api.routing import DirectRoute, Limiter, StrictRoute
+from app.api.routing import DirectRoute, StrictRoute
 from app.errors import NotReady, TooLarge
 from app.metrics import RequestMetrics
 from tests.api.callers import Admitting
@@ -188,18 +188,3 @@ def test_many_threads_take_no_more_than_there_is():
     assert memory.used == 0
     with pytest.raises(TooLarge):
         memory.take(1001)
-
-
-def test_a_limiter_refuses_when_too_many_wait():
-    async def run():
-        limiter, leave = Limiter(threads=2, waiting=3), threading.Event()
-        calls = [asyncio.create_task(limiter.run(None, leave.wait, 20)) for _ in range(5)]
-        await asyncio.sleep(0.1)
-        with pytest.raises(NotReady) as refused:
-            await limiter.run(None, leave.wait, 20)
-        leave.set()
-        assert await asyncio.gather(*calls) == [True] * 5
-        assert await limiter.run(None, len, "abc") == 3
-        return refused.value.seconds
-
-    assert asyncio.run(run()) >= 1

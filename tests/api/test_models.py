@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -13,7 +12,6 @@ from fastapi import FastAPI
 
 from app.api import errors
 from app.api.routes import models
-from app.registry.card import read_card
 from app.settings import Settings
 from app.stores import make_ports
 from tests.api.callers import ask as asked
@@ -79,16 +77,6 @@ def test_a_model_shows_versions_aliases_and_who_moved_them(ports, ask):
     for stamp in (newest["created_at"], move.pop("at")):
         assert now - timedelta(minutes=1) < datetime.fromisoformat(stamp) < now + timedelta(minutes=1)
     assert move == {"who": "anonymous", "alias": "champion", "from_version": None, "to_version": 1}
-
-
-def test_the_card_is_the_published_one(ports, ask, tmp_path):
-    publish(ports.registry)
-
-    response = ask("GET", "/models/triage/versions/1")
-
-    stored = (tmp_path / "models" / "triage" / "1" / "card.json").read_bytes()
-    assert response.json() == json.loads(stored)
-    assert read_card(response.content) == read_card(stored)
 
 
 def test_the_artifact_downloads_with_its_digest(ports, ask):

@@ -78,14 +78,6 @@ def test_thresholds(service, ward, threshold):
         assert cut == 0.3
 
 
-def test_most_probable_needs_no_matrix(service, ward):
-    answer = ask(service, rule="most_probable").json()
-
-    P = np.array(answer["probabilities"])
-    assert answer["decisions"] == [["healthy", "ill"][k] for k in P.argmax(axis=1)]
-    assert "expected_benefits" not in answer
-
-
 COSTS = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
 AMONG_CLASSES = (
     {"rule": "most_probable"},

@@ -140,17 +140,6 @@ def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, pri
     assert service.post("/acquire/simulate", json=asked, headers={"Accept": "image/svg+xml"}).json() == told
 
 
-def test_rows_sent_along_with_an_order_to_regress_are_numbers(service):
-    """Also integers that no classes could be: each there once."""
-    few = {"features": ["a"], "rows": [[float(i)] for i in range(40)], "labels": [3 * i for i in range(40)]}
-    job = trained(service, order("counts", data=few, feature_costs=None))
-    assert job["metrics"]["r2"] > 0.9
-    asked = order("nobody", data=few, learner={"kind": "cost_tree"})
-    refused = service.post("/train", json={**asked, "feature_costs": None})
-    assert refusal(refused) == (422, ["/data/labels"])
-    assert "regression" in refused.json()["detail"]
-
-
 @pytest.mark.parametrize(
     ("changes", "place"),
     [

@@ -57,15 +57,6 @@ def topics(service: httpx.Client) -> str:
 TEXTS = [[1.5, "loud"], [-1.2, "calm"], [0.1, None]]
 
 
-def test_bounds_are_met_and_the_answer_repeats_setting_and_loss(service):
-    answer = ask(service, probabilities=[0.9, 0.5, 0.4, 0.1], k_min=3, k_max=3, loss={"name": "f_beta", "beta": 2})
-    document = answer.json()
-    assert document["sets"][0]["k"] == 3
-    assert document["loss"] == {"name": "f_beta", "beta": 2}
-    assert (document["setting"], document["method"], document["warnings"]) == ("binary", "expected_loss", [])
-    assert "curve" not in document["sets"][0]
-
-
 def post(service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: object) -> httpx.Response:
     asked = {"setting": "multilabel", "loss": F1, **query}
     params = {name: value if isinstance(value, str) else json.dumps(value) for name, value in asked.items()}

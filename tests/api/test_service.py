@@ -17,14 +17,6 @@ from tests.api.callers import ask
 from tests.conftest import serving, settings_for
 
 
-def test_an_unknown_path_is_a_problem(service):
-    response = service.get("/nowhere")
-
-    assert response.status_code == 404
-    assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["status"] == 404
-
-
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [("/predict", "POST"), ("/models/m/aliases/a", "DELETE, PUT"), ("/datasets", "GET, POST")],
@@ -42,11 +34,6 @@ def test_every_answer_has_a_request_id_and_keeps_a_given_one(service):
     assert re.fullmatch("[0-9a-f]{16}", service.get("/health/live").headers["x-request-id"])
     assert service.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
     assert service.get("/health/live", headers={"X-Request-ID": "a b"}).headers["x-request-id"] != "a b"
-
-
-def test_health(service):
-    assert service.get("/health/live").json() == {"status": "alive"}
-    assert service.get("/health/ready").json() == {"status": "ready"}
 
 
 def test_metrics_count_requests_by_route(service):

@@ -89,16 +89,3 @@ def test_a_client_that_waits_is_answered_when_the_job_ends(queueing, job):
         queueing.delete(job)
 
     assert waiting.result().json()["status"] == "cancelled"
-
-
-def test_look_ups_do_not_read_what_only_the_work_needs(queueing, job):
-    """A job's order may have megabytes. Its notes are small; callers see what was ordered from them."""
-    with statements() as asked, streams(queueing, f"{job}/events", 1):
-        assert queueing.get(job).status_code == 200
-        assert queueing.get("/train").json()["jobs"]
-        assert queueing.get("/compare").status_code == 200
-        queueing.get(job, headers={"Prefer": "wait=1"})
-
-    assert len(asked) >= 4
-    for statement in asked:
-        assert "jobs.spec" not in statement

@@ -108,26 +108,12 @@ def test_the_card_says_what_was_done(service):
     assert card["fitted"] == {"calibration": "none", "converged": True, "numeric_transform": "clip"}
 
 
-def test_the_same_seed_gives_the_same_model(service):
-    metrics = [trained(service, order(model="repeated", seed=5))["metrics"] for _ in range(2)]
-
-    assert metrics[0] == metrics[1]
-
-
-def test_nothing_held_out(service):
-    """Without a hold-out there are no metrics, and the benefit report says so."""
-    job = trained(service, order(model="unjudged", holdout=0))
-
-    assert job["metrics"] == {}
-    report = service.post("/models/unjudged/benefit", json={"benefits": BENEFITS})
-    assert report.status_code == 409
-
-
 BAD = {
     "no such kind": ({"learner": {"kind": "oracle"}}, "/learner/kind"),
     "no such parameter": ({"learner": {"kind": "logistic", "c": 1}}, "/learner/c"),
     "parameter out of range": ({"learner": {"kind": "logistic", "C": 0}}, "/learner/C"),
     "parameter of a wrong type": ({"learner": {"kind": "logistic", "C": "1"}}, "/learner/C"),
+    "a majority that is no class": ({"learner": {"kind": "kernel_logistic", "majority": 0}}, "/learner/majority"),
     "bad name": ({"model": "Trial"}, "/model"),
     "benefits missing": ({"learner": {"kind": "benefit_logistic"}}, "/benefits"),
     "benefits of a wrong shape": ({"benefits": [[1, 2, 3]]}, "/benefits"),

@@ -111,15 +111,6 @@ def value(x, j):
     return WORDS[int(x[j])] if j == 4 else float(x[j])
 
 
-def rounded(document):
-    """Without the last digits, which depend on how the machine adds up products."""
-    if isinstance(document, dict):
-        return {name: rounded(part) for name, part in document.items()}
-    if isinstance(document, list):
-        return [rounded(part) for part in document]
-    return float(f"{document:.12g}") if isinstance(document, float) else document
-
-
 def play(model, x, question):
     """Feed one row as asked; the last answer, the prices paid, and the number of questions."""
     known, paid = {}, 0.0
@@ -194,30 +185,6 @@ def test_a_finished_case_has_the_probabilities_of_predict(model):
     assert {now["reason"] for now in answers} <= {"resolved", "unavailable"}
 
 
-def test_a_batch_is_its_cases(model):
-    """Each case of a batch is answered as it is alone, with budget, prices and benefits."""
-    X, _ = rows(12, 6)
-    random = np.random.default_rng(0)
-    cases = [{NAMES[j]: value(x, j) for j in random.permutation(5)[: random.integers(0, 6)]} for x in X]
-    for changes in ({}, {"budget": 5}, {"benefits": B, "feature_costs": {"c": 0.5}}):
-        question = asked(**changes)
-        together = list(acquire(model, cases, question).documents())
-        alone = [next(acquire(model, [case], question).documents()) for case in cases]
-        assert rounded(together) == rounded(alone)
-
-
-def test_groups_prices_and_what_is_owned(model):
-    """The first of a group that is known has paid for it; prices of the request replace those of training."""
-
-    def spent(known, **changes):
-        return next(acquire(model, [known], asked(**changes)).documents())["spent"]
-
-    assert spent({"b": 1.0, "c": 1.0}) == 4 + 2.5
-    assert spent({"c": 1.0, "b": 1.0}) == 6 + 1
-    assert spent({"c": 1.0, "b": None}) == 6
-    assert spent({"a": 1.0, "b": 1.0}, feature_costs={"a": 0, "b": 3}) == 3
-
-
 def test_a_word_that_training_never_saw_has_been_bought(model):
     """It is charged, alone and in a simulation; null is not."""
     known = [{"word": "never"}, {"word": None}, {"word": "yes"}]
@@ -243,28 +210,6 @@ def test_nothing_is_bought_where_the_truth_does_not_matter(forest):
     assert (now["reason"], now["decision"], now["expected_gain"]) == ("not_worth_it", "ill", 0)
     free = asked(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 0))
     assert next(acquire(forest, [{}], free).documents())["status"] == "acquire"
-
-
-def test_much_at_stake_is_worth_its_price(forest):
-    """With benefits a million times the prices every row is asked on for long, and the decision follows the matrix."""
-    large = [[0, -1e6], [-1e6, 0]]
-    now = next(acquire(forest, [{}], asked(benefits=large, actions=["wait", "treat"])).documents())
-    assert now["status"] == "acquire"
-    assert now["expected_gain"] > now["next"]["cost"]
-    P = np.array([now["probabilities"]["ill"], now["probabilities"]["well"]])
-    np.testing.assert_allclose(list(now["expected_benefits"].values()), P @ np.array(large))
-    assert now["decision"] == max(now["expected_benefits"], key=now["expected_benefits"].get)
-
-
-def test_with_benefits_a_settled_vote_does_not_stop():
-    """The vote may be settled while the decision is not: only the worth of asking on ends a case then."""
-    X, y = rows(200, 3)
-    forest = RandomForest(n_estimators=9, categorical_features=[4], random_state=0).fit(X, y).learn_stops(X, y, PRICES)
-    model = loaded(forest, "random_forest")
-    large = asked(benefits=(np.array(B) * 1e6).tolist())
-    reasons = {play(model, x, large)[0]["reason"] for x in X[:20]}
-    assert "vote_settled" not in reasons
-    assert "vote_settled" in {play(model, x, asked())[0]["reason"] for x in X[:20]}
 
 
 def test_without_experience_benefits_decide_but_do_not_stop():

@@ -77,12 +77,6 @@ def test_losses_of_any_magnitude_give_an_answer():
     assert kept_promises(*exclusive(400), Terms(huge)).correction is None
 
 
-def test_many_rows_and_labels_are_sampled():
-    assert kept_promises(*independent(5000), Terms(F1)).rows == 2000
-    wide = np.full((300, 1000), 0.1)
-    assert kept_promises(wide, np.zeros(wide.shape, dtype=np.int64), Terms(F1)).rows == 100
-
-
 class _Known:
     def posterior(self, X):
         return X
@@ -116,16 +110,6 @@ def test_too_few_rows_for_a_correction_are_warned_about(rows):
     assert answer.correction is None
     assert answer.warnings[0] == "told"
     assert answer.warnings[1].endswith(f"no 'correction': it takes 200 rows held out, and {rows} could be used")
-
-
-@pytest.mark.parametrize("method", ["half", "tuned_threshold"])
-def test_other_methods_are_not_corrected(method):
-    P, Y = exclusive(400)
-    answer = retrieve_with(
-        model(P, Y), P, RetrieveFields(setting="multilabel", loss={"name": "jaccard"}, method=method), []
-    )
-
-    assert answer.correction is None
 
 
 def test_terms_that_the_hold_out_cannot_meet_correct_nothing():

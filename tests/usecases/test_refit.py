@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 
 from app.learners import logistic, scikit
-from app.learners.catalogue import KINDS
 from app.learners.multilabel import MultilabelLogistic
 from app.learners.scikit import fit_linear
 from tests.conftest import trained, two_class_rows
 from tests.reference.tables import drawn
-
-QUICK = {"auto": {"max_seconds": 1e-9}, "cost_tree": {"depth": 1, "lambda": 0.001}}
-SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
-CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 
 
 @pytest.mark.parametrize(("chain", "raw_fits"), [(False, 1), (True, 6)])
@@ -56,13 +51,3 @@ def test_what_is_reported_is_that_of_the_rows_held_out(service):
     assert [found[refit][0] for refit in (True, False)] == [[520, 130, True], [390, 130, False]]
     assert found[True][1:3] == found[False][1:3]
     assert found[True][3] != found[False][3]
-
-
-@pytest.mark.parametrize("refit", [True, False])
-def test_without_a_hold_out_there_is_one_fit(service, refit):
-    job = trained(
-        service,
-        {"model": "whole", "learner": {"kind": "logistic"}, "data": two_class_rows(60), "holdout": 0, "refit": refit},
-    )
-    card = service.get(f"/models/whole/versions/{job['model']['version']}").json()
-    assert [card["data"][part] for part in ("rows", "holdout_rows", "refit")] == [60, 0, False]
