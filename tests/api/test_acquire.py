@@ -31,11 +31,14 @@ def ask(service: httpx.Client, **question: object) -> httpx.Response:
 def test_many_cases_at_once(service, clinic):
     """`results` are in the order of `instances`, each as it is answered alone."""
     cases = [{}, {"age": 70}, {"pain": "strong", "pulse": 95}, {"age": None}]
-    together = ask(service, instances=cases, budget=6, benefits=BENEFITS).json()
+    together = ask(service, instances=cases, budget=6).json()
     assert together["warnings"] == []
     for case, result in zip(cases, together["results"], strict=True):
-        alone = ask(service, known=case, budget=6, benefits=BENEFITS).json()
+        alone = ask(service, known=case, budget=6).json()
         assert {name: alone[name] for name in result} == result
+    together = ask(service, instances=cases, benefits=BENEFITS).json()["results"]
+    alone = [ask(service, known=case, benefits=BENEFITS).json() for case in cases]
+    assert [one["decision"] for one in together] == [one["decision"] for one in alone]
     assert ask(service, instances=[]).json()["results"] == []
 
 

@@ -18,7 +18,6 @@ from app.api.charts import (
     comparison_chart,
     escaped,
     retrieval_chart,
-    short,
     tag,
     text,
     wants_svg,
@@ -40,17 +39,6 @@ def test_ticks_are_few_rising_inside_and_told_apart(span):
     assert places == sorted(set(places))
     assert places[0] >= 0
     assert places[-1] <= 100
-
-
-def test_round_numbers():
-    assert [label for _, label in Axis(0, 1, 0, 1).ticks(5)] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
-    assert [label for _, label in Axis(-7, 12, 0, 1).ticks(4)] == [f"{MINUS}5", "0", "5", "10"]
-    assert [label for _, label in Axis(0, 2e6, 0, 1).ticks(2)] == ["0", "1,000,000", "2,000,000"]
-    for value, label in (
-        (-12345.678, f"{MINUS}12,300"), (1_234_567, "1,230,000"), (999.6, "1,000"), (123.4, "123"),
-        (0.00012345, "0.000123"), (1.5e300, "1.5e+300"), (0, "0"),
-    ):  # fmt: skip
-        assert short(value) == label
 
 
 def test_what_comes_from_outside_is_escaped():

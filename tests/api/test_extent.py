@@ -11,10 +11,9 @@ import pytest
 
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import ARROW
-from app.errors import Invalid
 from app.features import Feature, Schema
 from app.usecases import acquire, benefit, predict
-from tests.api.column_bodies import arrow, npy, rows_of_arrow
+from tests.api.column_bodies import arrow, npy
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
 WORDS = Schema([Feature("a", "numeric"), Feature("w", "categorical", ("x", "y"))])
@@ -33,22 +32,6 @@ def test_what_is_written_in_parts_is_the_same_document(size):
     }
 
     assert json_bytes(document) == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def test_long_words_that_repeat_are_not_unpacked():
-    """A dictionary of one long word and many positions is small on the wire only."""
-    import tracemalloc  # noqa: PLC0415
-
-    word = "x" * 1_000_000
-    body = arrow({"a": np.ones(2000), "w": pa.DictionaryArray.from_arrays(np.zeros(2000, np.int16), [word])})
-
-    tracemalloc.start()
-    with pytest.raises(Invalid, match="at most 1000 characters"):
-        rows_of_arrow(body, WORDS)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert peak < 50_000_000
 
 
 @pytest.fixture(scope="module")

@@ -16,16 +16,6 @@ def order(**changes: object) -> dict:
     return {"model": "hostile", "learner": {"kind": "logistic"}, "data": two_class_rows(60), **changes}
 
 
-def test_what_is_refused_leaves_no_data_set_behind(service):
-    before = service.get("/datasets", params={"page_size": 500}).json()["datasets"]
-
-    for changes in ({"benefits": [[1]]}, {"learner": {"kind": "benefit_logistic"}}, {"feature_costs": {"x": 1}}):
-        data = two_class_rows(61, seed=9)
-        assert service.post("/train", json=order(data=data, **changes)).status_code == 422
-
-    assert service.get("/datasets", params={"page_size": 500}).json()["datasets"] == before
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -100,13 +100,3 @@ def test_a_matrix_that_contradicts_the_one_in_training_is_warned_about(service):
         assert any("the one which was the best in training" in warning for warning in warnings)
     other = {"benefits": NUMBERS[::-1], "actions": ["leave", "call"]}
     assert service.post("/predict", json=asked | other).json()["warnings"] == []
-
-
-@pytest.mark.parametrize("path", ["/predict", "/benefit"])
-def test_names_in_a_matrix_are_as_short_as_all_names(service, path):
-    long = "x" * 201
-    asked = {"probabilities": [[0.5, 0.5]] * 3, "classes": ["a", "b"]}
-    asked |= {"labels": ["a", "b", "a"]} if path == "/benefit" else {}
-    answer = service.post(path, json=asked | {"benefits": {"a": {long: 1, "y": 0}, "b": {long: 0, "y": 1}}})
-    assert answer.status_code == 422
-    assert "201 characters" in answer.text

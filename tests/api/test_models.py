@@ -94,15 +94,6 @@ def test_the_artifact_downloads_with_its_digest(ports, ask):
     np.testing.assert_array_equal(estimator.predict_proba(X), make_estimator().predict_proba(X))
 
 
-def test_a_damaged_artifact_is_a_conflict(ports, ask, tmp_path):
-    publish(ports.registry)
-    (tmp_path / "models" / "triage" / "1" / "model.joblib").write_bytes(b"changed")
-
-    problem = refusal(ask("GET", "/models/triage/versions/1/artifact"), 409)
-
-    assert "digest" in problem["detail"]
-
-
 def test_an_alias_comes_moves_and_goes(ports, ask):
     publish(ports.registry)
     publish(ports.registry)
@@ -167,18 +158,6 @@ def test_what_is_not_there_is_404(ports, ask, method, path, body):
     publish(ports.registry)
 
     refusal(ask(method, path, json=body), 404)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *["/models/%2e%2e", "/models/a%00", "/models/triage/versions/0", "/models/triage/versions/x"],
-        *[f"/models/triage/versions/{2**63}", "/models/" + "a" * 65, "/models/-a", "/models/a%0a"],
-    ],
-)
-def test_what_cannot_be_there_is_refused(ask, path):
-    """No path that a caller can write reaches the files, or fails in the database."""
-    refusal(ask("GET", path), 422)
 
 
 @pytest.mark.parametrize("reference", ["triage:1", "triage%3A1", "triage@champion", "triage%40champion"])

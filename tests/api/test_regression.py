@@ -94,6 +94,7 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
         ("costs", {"majority": "a", "C_HD": 1, "C_DH": 1}),
         ("priors", {"a": 1}),
         ("limits", {"a": 1}),
+        ("record", True),
         ("resources", [{"name": "beds", "use": {"a": 1}, "at_most": 9}]),
     ],
 )
@@ -190,9 +191,3 @@ def _csv(data: dict) -> bytes:
     lines = [",".join(data["features"])]
     lines += [",".join("" if value is None else str(value) for value in row) for row in data["rows"] if row[-1]]
     return "\n".join(lines).encode()
-
-
-@pytest.mark.parametrize("record", [True, {"ids": ["a"]}])
-def test_numbers_are_no_decisions_to_record(service, price, record):
-    answer = service.post("/predict", json={"model": price, "instances": DATA["rows"][:1], "record": record})
-    assert refusal(answer) == (422, ["/record"])

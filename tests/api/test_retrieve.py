@@ -143,15 +143,6 @@ def bands(service: httpx.Client) -> str:
     return "bands"
 
 
-def test_expected_losses_are_corrected_by_the_hold_out(service, bands):
-    """Labels that exclude one another are not independent: the answer says what that changes."""
-    answer = ask(service, setting="multilabel", model=bands, instances=[[0.1], [2.0]]).json()
-
-    assert answer["correction"] < -0.03
-    (warning,) = answer["warnings"]
-    assert "400 rows" in warning
-
-
 def test_sets_on_label_vectors(service, bands):
     """Labels that exclude one another: one of them for Jaccard, with the gap and the number of vectors."""
     sampled = {"model": bands, "method": "sampled", "marginals": True, "loss": {"name": "jaccard"}}

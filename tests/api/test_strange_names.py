@@ -11,32 +11,11 @@ import app.errors
 from app.errors import MAX_ERRORS
 from tests.api.column_bodies import arrow
 from tests.api.operations import operations
-from tests.conftest import trained, two_class_rows
 
 STRANGE = [f"feature_{i:04}" for i in range(1000)]
 MANY = dict.fromkeys(STRANGE, 1)
 LONGEST_ANSWER = 20_000  # bytes
-BENEFITS = [[0, -1], [-10, 5]]
-INSTANCE = {"age": 50, "pulse": 70, "pain": "mild"}
-PRICES = {"age": 1, "pulse": 1, "pain": 1}
-TRAINING = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
-PREDICTION = {"model": "ward", "instances": [INSTANCE], "benefits": BENEFITS}
-CASE = {"model": "wood", "known": {"age": 50}}
 EXAMPLES = {f"{operation.method} {operation.url}": operation.body for operation in operations() if operation.takes_json}
-ORDERS: list[tuple[str, dict[str, Any]]] = [
-    ("POST /predict", PREDICTION | {"instances": [INSTANCE | MANY]}),
-    ("POST /predict", PREDICTION | {"priors": {"healthy": 0.5, "ill": 0.5} | MANY}),
-    ("POST /retrieve", {"model": "ward", "instances": [MANY], "setting": "binary", "loss": {"name": "am"}}),
-    ("POST /acquire", CASE | {"known": MANY}),
-    ("POST /acquire", CASE | {"unavailable": STRANGE}),
-    ("POST /acquire", CASE | {"feature_costs": MANY}),
-    ("POST /train", TRAINING | {"learner": {"kind": "budget_forest"}, "feature_costs": PRICES | MANY}),
-]
-
-
-@pytest.fixture(scope="module")
-def wood(service, ward) -> None:
-    trained(service, {"model": "wood", "learner": {"kind": "budget_forest"}, "data": two_class_rows(60)})
 
 
 @pytest.fixture
@@ -60,18 +39,27 @@ def check(response, compared: list[str]) -> None:
     assert 1 <= len(compared) <= MAX_ERRORS
 
 
-@pytest.mark.parametrize(("route", "body"), ORDERS, ids=range(len(ORDERS)))
-def test_few_of_many_unknown_names_are_compared(service, wood, compared, route, body):
-    method, path = route.split(" ")
-
-    check(service.request(method, path, json=body), compared)
-
-
 @pytest.mark.parametrize("route", [f"{operation.method} {operation.url}" for operation in operations()])
 def test_few_of_many_query_parameters_are_compared(service, compared, route):
     method, path = route.split(" ")
 
     check(service.request(method, path, params=MANY, json=EXAMPLES.get(route)), compared)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/predict", {"instances": [MANY], "rule": "most_probable"}),
+        ("/predict", {"instances": [], "rule": "most_probable", "priors": MANY}),
+        ("/acquire", {"known": MANY}),
+        ("/acquire", {"known": {}, "unavailable": STRANGE}),
+        ("/acquire", {"known": {}, "feature_costs": MANY}),
+    ],
+    ids=["instances", "priors", "known", "unavailable", "feature_costs"],
+)
+def test_few_of_many_unknown_names_are_compared(service, ward, forest, compared, path, body):
+    model = ward if path == "/predict" else forest
+    check(service.post(path, json=body | {"model": model}), compared)
 
 
 def test_few_of_many_columns_are_compared(service, ward, compared):

@@ -67,22 +67,6 @@ def test_infer(triton, expected, named):
     same(result, expected)
 
 
-def test_async_infer_of_a_version(triton, expected):
-    waiting = [triton.async_infer("ward", inputs(), "1", parameters=STAKES) for _ in range(3)]
-
-    for each in waiting:
-        same(each.get_result(), expected)
-
-
-def test_no_rows(triton):
-    empty = [
-        InferInput(name, [0], datatype).set_data_from_numpy(np.empty(0, kind), binary_data=False)
-        for name, (kind, datatype) in TYPES.items()
-    ]
-
-    assert triton.infer("ward", empty).as_numpy("probabilities").shape == (0, 2)
-
-
 def test_binary_data_are_refused(triton):
     """The server lists no such extension."""
     packed = InferInput("age", [1], "FP64").set_data_from_numpy(np.ones(1))

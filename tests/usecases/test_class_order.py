@@ -34,11 +34,3 @@ def test_a_model_that_prefers_a_class_has_its_order(shift):
     P, y = answers(["a", "b", "c"])
     tilted = P * np.exp([shift, 0.0, 0.0])
     check_order(tilted / tilted.sum(axis=1, keepdims=True), y, NAMES)
-
-
-def test_a_model_that_knows_nothing_has_any_order():
-    rng = np.random.default_rng(1)
-    for _ in range(200):
-        p = rng.random(40)
-        check_order(np.column_stack((p, 1 - p)), rng.integers(0, 2, 40), ["a", "b"])
-    check_order(np.full((40, 2), 0.5), np.arange(40) % 2, ["a", "b"])

@@ -55,12 +55,6 @@ def test_the_folds_have_about_the_size_of_the_hold_out(changes, expected):
     assert number_of_folds(spec, table, split_rows(table.y, spec.holdout, 0)) == expected
 
 
-@pytest.mark.parametrize(("rows", "folds"), [(FEW_ROWS - 1, 4), (FEW_ROWS, 0)])
-def test_tables_of_enough_rows_have_a_hold_out(rows, folds):
-    table = table_of([rows - 100, 100])
-    assert number_of_folds(spec_of(), table, split_rows(table.y, 0.25, 0)) == folds
-
-
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.thorough
 def test_the_card_states_the_rows_of_its_figures_with_every_learner(service, kind):

@@ -17,9 +17,8 @@ from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import UploadRequest
 from app.database import Database
-from app.errors import Conflict, Invalid
+from app.errors import Conflict
 from app.job_processes import make_worker
-from app.jobs.job import Ending, Event, Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
@@ -161,16 +160,6 @@ def test_what_expires(expiring, clock):
     assert there(expiring) == {uploaded}
 
 
-def test_a_running_job_keeps_its_data(expiring, clock):
-    job = submit(expiring)
-    expiring.queue.claim("worker")
-    clock.now += 5 * KEEP
-    assert datasets.expire(expiring) == 0
-
-    expiring.queue.end(expiring.queue.get(job.id), Ending(Event.FAIL, Problem("no")))
-    assert datasets.expire(expiring) == 1
-
-
 def test_an_upload_is_none_of_the_data_sets_that_expire(expiring, clock):
     """Also where the same content came inline before, or comes later."""
     content = b"a,label\n1,u\n2,v\n3,u\n4,v\n"
@@ -182,26 +171,6 @@ def test_an_upload_is_none_of_the_data_sets_that_expire(expiring, clock):
     assert inline == again != uploaded.id
     assert datasets.expire(expiring) == 1
     assert there(expiring) == {uploaded.id}
-
-
-def test_data_sets_of_before_stay(ports, expiring, clock):
-    """A user may have uploaded the same, and was given them."""
-    kept = cancelled(ports, submit(ports))
-    clock.now += 100 * KEEP
-
-    assert datasets.expire(expiring) == 0
-    assert there(expiring) == {kept}
-
-
-@pytest.mark.parametrize("later", [0.0, 0.3, 0.6, 1.2, 7.0])
-def test_an_order_repeated_with_its_key_is_the_first_job(expiring, clock, later):
-    """However much later: the content is what counts, not where it is stored by then."""
-    first = submit(expiring, key="mine")
-    clock.now += later * KEEP
-
-    assert submit(expiring, key="mine").id == first.id
-    with pytest.raises(Invalid):
-        submit(expiring, key="mine", data={**DATA, "rows": [[1], [2], [3], [5]]})
 
 
 PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.index.datasets", "datasets.remove"]

@@ -45,16 +45,6 @@ def test_words_in_any_order_are_the_matrix_in_numbers(field):
         assert np.array_equal(each.benefits, sign * np.array([NUMBERS, NUMBERS]))
 
 
-def test_actions_called_as_the_classes_are_in_their_order():
-    square = {str(name): {str(other): i + 10 * j for j, other in enumerate(CLASSES)} for i, name in enumerate(CLASSES)}
-    expected = [[i + 10 * j for j in range(3)] for i in range(3)]
-    names = [str(name) for name in CLASSES]
-    for options, actions in (({}, names), ({"square": True}, names), ({"named": True}, None)):
-        stakes = read(benefits=shuffled(square, random.Random(1)), **options)
-        assert np.array_equal(stakes.benefits, expected)
-        assert stakes.actions == actions
-
-
 def test_negated_zeros_have_no_sign():
     assert not np.signbit(read(cost_matrix=[[0, 0], [1, 0], [0, 0]]).benefits[0]).any()
 
@@ -78,6 +68,7 @@ def without(name):
         ({"benefits": WORDS | {"ill": [0, 5]}}, "/benefits/ill", "a row is an object"),
         ({"benefits": WORDS, "actions": ["wait", "go"]}, "/benefits/healthy/treat", "unknown action 'treat'"),
         ({"benefits": WORDS, "square": True}, "/benefits/healthy/wait", "unknown action 'wait'"),
+        ({"benefits": {name: {"x" * 201: 1, "y": 0} for name in WORDS}}, "", "201 characters"),
         ({"benefits": {}}, "/benefits", "names no action"),
         ({"benefits": {"healthy": {}, "ill": {}, "3": {}}}, "/benefits", "names no action"),
         ({"benefits": [WORDS, NUMBERS], "n_instances": 2}, "/benefits/1", "one form"),

@@ -47,19 +47,6 @@ def test_far_is_farther_from_the_range_than_it_is_wide(ages, far):
     assert warnings == ([f"{text}, 29 to 77"] if far else [])
 
 
-@pytest.mark.parametrize("value", [125.1, -19.1, np.inf])
-@pytest.mark.parametrize("place", [0, 63, 64, 127, 128, 129])
-def test_the_one_far_value_among_many_rows_is_found(place, value):
-    X = np.full((130, 2), 50.0)
-    X[1::2, 0], X[:, 1] = np.nan, np.nan
-    assert strange_values(model_of(AGE, SEX), X) == []
-    X[place, 0] = value
-
-    (warning,) = strange_values(model_of(AGE, SEX), X)
-
-    assert warning.startswith(f"1 of 130 instances (position {place})")
-
-
 def test_what_was_constant_in_training_is_strange_when_it_differs():
     warnings = strange_values(model_of(AGE, FLAT), np.array([[50.0, 1.0], [50.0, 1.5], [500.0, 2.0]]))
 
