@@ -196,3 +196,40 @@ def test_what_is_not_there_has_a_place_where_the_body_names_it(client, method, p
 
     assert response.status_code == 404
     assert [flaw["loc"] for flaw in response.json().get("errors", [])] == ([place] if place else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/train", TRAINING | {"data": {"features": [1] * 100_000, "rows": [], "labels": []}}),
+        ("/train", TRAINING | {f"f{i}": 1 for i in range(100_000)}),
+        ("/models/ward/benefit", {"benefits": [["x"] * 40_000] * 2}),
+        ("/predict", {f"f{i}": 1 for i in range(100_000)}),
+        ("/predict", {"model": "ward", "instances": [["x", "y", "mild"]] * 100_000, "benefits": BENEFITS}),
+    ],
+    ids=["names", "fields", "benefits", "predict fields", "cells"],
+)
+def test_many_mistakes_get_a_short_answer(client, path, body):
+    response = client.post(path, content=json.dumps(body), headers=JSON)
+
+    assert response.status_code == 422
+    assert len(response.content) < 20_000
+    assert 1 <= len(response.json()["errors"]) <= 20
+
+
+def test_encodings_are_not_guessed(client):
+    response = client.post("/predict", content=b"x", headers={**JSON, "Content-Encoding": "gzip"})
+
+    assert response.status_code == 415
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_the_most_wanted_form_is_sent(client):
+    question = {"model": "ward", "instances": [[50, 70, "mild"]], "rule": "most_probable"}
+    for accept, kind in {
+        "application/x-npy;q=0.5, application/json": "application/json",
+        "text/html, application/x-npy;q=0.5": "application/x-npy",
+        "*/*": "application/json",
+        "application/x-npy;q=x": "application/json",
+    }.items():
+        assert client.post("/predict", json=question, headers={"Accept": accept}).headers["content-type"] == kind

