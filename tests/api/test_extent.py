@@ -1,23 +1,28 @@
-"""Work is estimated before memory is taken for it, and long answers are written in parts."""
+"""What would take more memory or work than there is is refused before it is made; long answers go in parts."""
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import suppress
 
+import httpx
 import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
 
+from app.api.codecs.arrow import table_of_arrow
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import ARROW
+from app.api.codecs.npy import array_of_npy
+from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
-from app.usecases import acquire, benefit, predict
-from tests.api.column_bodies import arrow, npy
+from app.usecases import acquire, benefit, predict, retrieve_request
+from tests.api.column_bodies import arrow, free, npy, rows_of_arrow
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
-WORDS = Schema([Feature("a", "numeric"), Feature("w", "categorical", ("x", "y"))])
-NPY = {"Content-Type": "application/x-npy"}
+NPY = "application/x-npy"
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 60_000, 150_001])
@@ -65,9 +70,9 @@ def small(tmp_path_factory):
 )  # fmt: skip
 def test_what_needs_more_memory_than_there_is_gets_413(small, path, query, body):
     """The same for every route: few bytes can ask for many."""
-    content, headers = (
-        (body, NPY) if isinstance(body, bytes) else (json.dumps(body), {"Content-Type": "application/json"})
-    )
+    is_npy = isinstance(body, bytes)
+    headers = {"Content-Type": NPY if is_npy else "application/json"}
+    content = body if is_npy else json.dumps(body)
     response = small.post(path, params=query, content=content, headers=headers)
 
     assert response.status_code == 413, response.text[:300]
@@ -98,3 +103,89 @@ def test_bounds_on_answers(monkeypatch, small):
         )
     for n, status in ((1, 200), (2, 413)):
         assert small.post("/acquire", json={"model": "wood", "instances": [{}] * n}).status_code == status
+
+
+QUERY = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
+
+
+def retrieved(service: httpx.Client, content: bytes) -> httpx.Response:
+    return service.post("/retrieve", params=QUERY, content=content, headers={"Content-Type": NPY})
+
+
+def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
+    """A .npy file that says what it holds, and holds nothing."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": kind})
+    return file.getvalue()
+
+
+def test_a_header_without_data_allocates_nothing(service):
+    response = retrieved(service, header((10**9, 0)))
+    assert response.status_code == 413
+    assert "1,000,000,000 sets; at most 1,000,000" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("shape", [(10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70])
+def test_a_shape_larger_than_the_body_is_rejected(service, shape):
+    """Neither one that the body is too short for, nor one that no array has."""
+    assert retrieved(service, header(shape)).status_code == 422
+
+
+def test_arrays_are_read_in_their_memory_order():
+    """Both orders, either end first, and only what the header speaks of; the result can be written to."""
+    for array in (
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.arange(3, dtype=">f4"),
+    ):
+        read = array_of_npy(npy(array) + b"more", free)
+        assert read.tolist() == array.tolist()
+        assert read.flags.writeable
+
+
+def test_empty_lists_count_as_sets(service, monkeypatch):
+    monkeypatch.setattr(retrieve_request, "MAX_SETS", 3)
+    monkeypatch.setattr(retrieve_request, "MAX_ITEMS", 6)
+    question = {"setting": "binary", "loss": {"name": "f_beta"}}
+    for given, status in (([[]] * 3, 200), ([[]] * 4, 413), ([0.5] * 6, 200), ([0.5] * 7, 413), ([[0.5] * 4] * 2, 413)):
+        assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
+
+
+def test_null_columns_are_rejected_before_rows_are_allocated():
+    schema = Schema([Feature("x", "numeric")])
+    with pytest.raises(TooLarge, match="values in"):
+        rows_of_arrow(arrow({"x": pa.nulls(2**31 - 1)}), schema)
+
+
+def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypatch):
+    monkeypatch.setattr(retrieve_request, "MAX_ITEMS", 3)
+    question = {"model": ward, "loss": {"name": "f_beta"}, "instances": [[1, 2, "mild"]] * 2}
+    assert service.post("/retrieve", json=question | {"setting": "binary"}).status_code == 200
+    assert service.post("/retrieve", json=question | {"setting": "multiclass"}).status_code == 413
+
+
+def test_compressed_and_delta_dictionaries_are_rejected():
+    words = pa.array(["a" * 999, "b"]).dictionary_encode()
+    with pytest.raises(Invalid, match="compressed"):
+        table_of_arrow(arrow({"w": words}, compression="zstd"), free)
+    more = pa.array(["a" * 999, "b", "c"]).dictionary_encode()
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, pa.schema({"w": words.type}), options=options) as writer:
+        for column in (words, more):
+            writer.write_batch(pa.record_batch({"w": column}))
+    with pytest.raises(Invalid, match="delta"):
+        table_of_arrow(sink.getvalue().to_pybytes(), free)
+    assert table_of_arrow(arrow({"w": words}), free)["w"].to_pylist() == ["a" * 999, "b"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_corrupt_streams_are_rejected_or_read(seed):
+    """Whatever byte is wrong: an Invalid, or a table."""
+    rng = np.random.default_rng(seed)
+    body = bytearray(arrow({"w": pa.array(["a", "b"]).dictionary_encode(), "x": [1.0, 2.0]}))
+    for _ in range(50):
+        spoilt = bytearray(body)
+        spoilt[rng.integers(len(body))] = rng.integers(256)
+        with suppress(Invalid):
+            assert table_of_arrow(bytes(spoilt), free).num_columns in range(3)
