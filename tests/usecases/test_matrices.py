@@ -68,7 +68,7 @@ def without(name):
         ({"benefits": WORDS | {"ill": [0, 5]}}, "/benefits/ill", "a row is an object"),
         ({"benefits": WORDS, "actions": ["wait", "go"]}, "/benefits/healthy/treat", "unknown action 'treat'"),
         ({"benefits": WORDS, "square": True}, "/benefits/healthy/wait", "unknown action 'wait'"),
-        ({"benefits": {name: {"x" * 201: 1, "y": 0} for name in WORDS}}, "", "201 characters"),
+        ({"benefits": {name: {"x" * 201: 1, "y": 0} for name in WORDS}}, "/benefits", "201 characters"),
         ({"benefits": {}}, "/benefits", "names no action"),
         ({"benefits": {"healthy": {}, "ill": {}, "3": {}}}, "/benefits", "names no action"),
         ({"benefits": [WORDS, NUMBERS], "n_instances": 2}, "/benefits/1", "one form"),
