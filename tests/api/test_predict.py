@@ -171,6 +171,7 @@ BAD = {
     "threshold for another rule": ({"benefits": BENEFITS, "threshold": 0.5}, "/threshold"),
     "costs for another rule": ({"benefits": BENEFITS, "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs"),
     "no costs": ({"rule": "beta_delta"}, "/costs"),
+    "cost missing": ({"rule": "beta_delta", "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs/C_DD"),
     "unknown majority": ({"rule": "hierarchical", "costs": {"majority": "x", "C_HD": 1, "C_DH": 1}}, "/costs/majority"),
     "majority that is a boolean": (
         {"rule": "hierarchical", "costs": {"majority": True, "C_HD": 1, "C_DH": 1}},
