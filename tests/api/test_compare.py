@@ -55,19 +55,6 @@ def test_the_table_has_every_learner_with_every_rule(compared):
         assert row["behind"] >= -1e-12
 
 
-def test_the_best_is_the_first_of_the_largest_benefit(compared):
-    result, best = compared["result"], compared["result"]["best"]
-    by_place = {(row["learner"], row["rule"]): row for row in result["table"]}
-    leader = by_place[best["learner"], best["rule"]]
-    second = by_place[best["runner_up"]["learner"], best["runner_up"]["rule"]]
-
-    assert leader["benefit"] == max(row["benefit"] for row in result["table"])
-    assert best["difference"] == pytest.approx(leader["benefit"] - second["benefit"])
-    assert best["interval"] == second["behind_interval"]
-    assert best["significant"] == (best["interval"][0] > 0 and best["differing_rows"] >= 30)
-    assert leader["benefit"] > result["same_for_all"]["benefit"]
-
-
 def test_the_chart_of_a_comparison(service, compared):
     """The table as SVG; what browsers send for pictures asks for it, too."""
     chart = service.get(f"/compare/{compared['id']}", headers=SVG)

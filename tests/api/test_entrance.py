@@ -177,39 +177,6 @@ def test_a_length_with_thousands_of_zeros_is_read(tmp_path):
     asyncio.run(run())
 
 
-def test_an_answer_that_is_too_long_is_not_computed_at_the_entrance(tmp_path, monkeypatch):
-    """Otherwise it would be computed twice, once while no other request is answered."""
-    decided, answered = Counter(), Counter()
-    decide, answer = Prepared.decide, Entrance.answer
-
-    def answer_counted(*question):
-        found = answer(*question)
-        answered[found is not None] += 1
-        return found
-
-    def decide_counted(*question, **more):
-        decided[True] += 1
-        return decide(*question, **more)
-
-    async def run():
-        async with direct(settings_for(tmp_path, workers=0)) as app:
-            await zoo.train(app, [zoo.UNHELD])
-            await received(app, on_the_wire())
-            answered.clear()
-            decided.clear()
-            for rows in (1, 100, 500, 1000):
-                body = json.loads(ROW) | {"instances": [[50, 70, 5, 0]] * rows}
-                content = json.dumps(body, separators=(",", ":")).encode()
-                assert b" 200 OK" in await received(app, on_the_wire(content))
-
-    monkeypatch.setattr(Prepared, "decide", decide_counted)
-    monkeypatch.setattr(Entrance, "answer", answer_counted)
-    asyncio.run(run())
-    assert decided[True] == 4
-    assert answered[True] >= 2
-    assert answered[False] >= 1
-
-
 def test_every_answer_has_its_log_line_after_the_turn(tmp_path, capfdbinary):
     sent = [on_the_wire(ROW, b"X-Request-ID: mine-%d" % i) for i in range(20)]
 

@@ -9,7 +9,7 @@ from app.usecases.evaluation import FEW_ROWS, cross_validated, number_of_folds, 
 from app.usecases.specs import LearnerSpec, TrainSpec
 from tests.conftest import trained, two_class_rows
 from tests.reference.tables import SMALL
-from tests.usecases.test_rare_classes import table_of
+from tests.usecases.test_training_warnings import table_of
 
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 

@@ -1,16 +1,19 @@
-"""Classes of few rows are warned about: in the job, in the card, and by each prediction of the model."""
+"""What training warns of: classes of few rows, rows that occur again, benefits that chose nothing."""
 
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from app.data.dataset import Table
 from app.features import Feature, Schema
-from app.learners.catalogue import resolve
+from app.learners.catalogue import KINDS, resolve
+from app.learners.parameters import request_of
 from app.usecases.evaluation import split_rows
-from app.usecases.training_warnings import rare_classes
+from app.usecases.specs import LearnerSpec, TrainSpec
+from app.usecases.training_warnings import notes, rare_classes, repeated_rows
 from tests.conftest import trained
 from tests.reference.tables import SMALL
 
@@ -83,21 +86,58 @@ def test_job_card_and_every_prediction_have_the_same_sentences(service, counts, 
     assert json.loads(npy.headers["payoff-answer"])["warnings"] == job["warnings"]
 
 
-def test_labels_of_few_rows_are_named_by_the_job_the_card_and_each_set(service):
-    """Just like classes; a label that the hold-out lacks has no F1."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(80, 2))
-    applies = {"often": X[:, 0] > 0, "rare": np.arange(80) < 8, "once": np.arange(80) == 50}
-    labels = [[name for name, rows in applies.items() if rows[i]] for i in range(80)]
-    data = {"features": ["a", "b"], "rows": X.tolist(), "labels": labels}
-    job = trained(service, {"model": "few-labels", "learner": {"kind": "multilabel_logistic"}, "data": data})
-    card = service.get("/models/few-labels/versions/1").json()
-    asked = {"model": "few-labels", "setting": "multilabel", "loss": {"name": "f_beta"}, "instances": [[0.0, 0.0]]}
-    answer = service.post("/retrieve", json=asked).json()
-    (few,) = job["warnings"]
-    assert few.startswith("labels with too few training rows for reliable probabilities: 'once' (1 row), 'rare' (")
-    assert few.endswith(" of 8 rows), the rest was held out; provide at least 27 of each, or merge rare labels")
-    *same, promised = answer["warnings"]
-    assert card["warnings"] == job["warnings"] == same
-    assert promised.endswith("has no 'correction': it takes 200 rows held out, and 20 could be used")
-    assert card["metrics"]["per_label"]["once"]["f1"] is None
+RANDOM = np.random.default_rng(0)
+NUMBERS = RANDOM.normal(size=(100, 3))
+GAPPY = np.where((RANDOM.random((100, 3)) < 0.2) & (np.arange(3) < 2), np.nan, NUMBERS)
+FEW_VALUES = RANDOM.integers(0, 3, size=(100, 4)).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("X", "repeats"),
+    [
+        (NUMBERS, 0),
+        (np.repeat(NUMBERS, 3, axis=0), 200),
+        (np.concatenate([GAPPY, -GAPPY, GAPPY[:20]]), 20),
+        (np.concatenate([NUMBERS, NUMBERS[:3]]), 0),  # too few to matter
+        (FEW_VALUES, 0),
+        (np.repeat(NUMBERS[:, :1], 2, axis=0), 0),
+        (np.zeros((1, 3)), 0),
+        (np.empty((0, 3)), 0),
+    ],
+    ids=["none", "all", "with gaps", "few", "of few values", "one column", "one row", "no rows"],
+)
+def test_copies_are_named(X, repeats):
+    found = repeated_rows(SimpleNamespace(X=X))
+
+    assert len(found) == bool(repeats)
+    assert not repeats or found[0].startswith(f"{repeats} of {len(X)} rows")
+
+
+PRICED = [name for name, kind in KINDS.items() if request_of(kind).takes("feature_costs")]
+UNPRICED = "'benefits' did not choose the tree"
+COSTS = [{"feature": "a", "cost": 2}]
+
+
+def spec_of(kind="logistic", **changes):
+    found = resolve({"kind": kind} | changes.pop("parameters", {}))
+    learner = LearnerSpec(kind=found.kind, parameters=found.parameters)
+    return TrainSpec(model="m", learner=learner, dataset="ds", **changes)
+
+
+@pytest.mark.parametrize("kind", PRICED)
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"benefits": [[1, 0], [0, 1]]}, True),
+        ({}, False),
+        ({"benefits": [[1, 0], [0, 1]], "feature_costs": COSTS}, False),
+    ],
+)
+def test_benefits_that_chose_nothing_are_told(kind, changes, told):
+    """Of the learner whose path has a point for every price; `auto` without prices compares learners by the benefits
+    alone. A `lambda` was chosen by who sent it.
+    """
+    found = notes(SimpleNamespace(), spec_of(kind, **changes))
+    assert [one.startswith(UNPRICED) for one in found] == [True] * (told and kind == "cost_tree")
+    if kind == "cost_tree":
+        assert not notes(SimpleNamespace(), spec_of(kind, parameters={"lambda": 0.1}, **changes))
