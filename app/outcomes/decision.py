@@ -266,8 +266,3 @@ class Cases:
 
     def __len__(self) -> int:
         return len(self.at)
-
-    @property
-    def known_at(self) -> np.ndarray:
-        """(n,): when the truth was known, as the client says, else when it came."""
-        return np.where(np.isnan(self.outcome_at), self.received_at, self.outcome_at)

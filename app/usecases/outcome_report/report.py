@@ -16,6 +16,7 @@ from app.evidence.drift import holm
 from app.evidence.intervals import SIGNIFICANT
 from app.evidence.truths import LEVEL, Arrivals, Maturity
 from app.outcomes.decision import UNKNOWN, Cases, Label, date_of
+from app.registry.index import check_listed
 from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of
@@ -44,7 +45,8 @@ def report(
     wanted = Reference.parse(reference)
     versions: list[int] | None = None
     if wanted.version is None and wanted.alias is None:
-        ports.registry.index.model(wanted.name)
+        with ports.database.reading() as connection:
+            check_listed(connection, wanted.name)
     else:
         versions = [card_of(ports, reference).version]
 
@@ -195,7 +197,8 @@ def matured(days: Iterable[Cases], now: float) -> Maturity:
         known = cases.truth != UNKNOWN
         truth = np.full(len(cases), UNKNOWN)
         truth[known] = np.minimum(table[cases.term[known], cases.truth[known]], _TIMED_CLASSES - 1)
-        arrivals.add(cases.day, cases.at, truth, cases.known_at, min(len(labels), _TIMED_CLASSES))
+        known_at = np.where(np.isnan(cases.outcome_at), cases.received_at, cases.outcome_at)
+        arrivals.add(cases.day, cases.at, truth, known_at, min(len(labels), _TIMED_CLASSES))
         last = float(np.fmax.reduce(cases.received_at, initial=last))
         is_stated = is_stated or not np.isnan(cases.outcome_at).all()
     if is_stated:
