@@ -24,7 +24,7 @@ from app.evidence.drift import holm
 from app.evidence.intervals import FEWEST, SIGNIFICANT
 from app.evidence.truths import Maturity, payoff_range
 from app.jobs.job import Job
-from app.outcomes.decision import UNKNOWN, Cases, Label, Terms, day_of
+from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
 from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs
@@ -200,14 +200,13 @@ def documents(alternatives: Sequence[Alternative], *, selective: bool, late: str
 
 
 class Replay:
-    """The pass over all cases, day by day: limits hold for a day."""
+    """The pass over all cases, day by day."""
 
     def __init__(self, ports: Ports, spec: ReplaySpec) -> None:
         self._archive = ports.archive
         self._spec = spec
         self._models = {name: ports.registry.load(name) for name in spec.models}
         self._trained = cache(partial(trained, ports, spec.model))
-        self._named: dict[frozenset[str], tuple[Label, ...]] = {}  # actions in the order that was seen first
         self._left_out: Counter[str] = Counter()
         self._actions = ActionCounts()
         self._maturity = Maturity()
@@ -277,20 +276,12 @@ class Replay:
         yield from (part for part in slices(cases, self._maturity.since, self._priors) if part.stack.stated)
 
     def _replayed(self, terms: Terms) -> Terms | str:
-        """The terms with the matrix that counts, and their actions in one order; or why their cases are left out."""
+        """The terms with the matrix that counts; or why their cases are left out."""
         spec = self._spec
         if terms.classes != tuple(spec.classes):
             return "other_classes"
         if spec.benefits is None:
-            if terms.benefits is None:
-                return "without_benefits"
-            actions = self._named.setdefault(frozenset(map(str, terms.actions)), terms.actions)
-            if actions == terms.actions:
-                return terms
-            names = list(map(str, terms.actions))
-            order = [names.index(str(name)) for name in actions]
-            benefits = tuple(tuple(row[a] for a in order) for row in terms.benefits)
-            return replace(terms, actions=actions, benefits=benefits)
+            return "without_benefits" if terms.benefits is None else terms
         actions = tuple(spec.actions or spec.classes)
         if sorted(map(str, actions)) != sorted(map(str, terms.actions)):
             return "other_actions"

@@ -143,7 +143,6 @@ class Ways:
         n = self.perfect.count
         if not n:
             return None
-
         ways = {
             "most_probable": ({}, self.most_probable),
             "best_single_action": self._single(n),
