@@ -84,7 +84,7 @@ def test_a_column_of_an_arrow_stream_is_escaped(service, escaped, named, loc):
 
 
 def test_a_field_of_a_form_and_a_column_of_a_file_are_escaped(service):
-    table = b"a/b,y\n1e999,p\n2,q\n"
+    table = b"a/b,y\n1e999,p\n2,q\n3,p\n4,q\n"
     field = service.post("/datasets", files={"file": ("t.csv", table)}, data={"label": "y", "f~/": "1"})
     column = service.post("/datasets", files={"file": ("t.csv", table)}, data={"label": "y"})
 
