@@ -127,9 +127,7 @@ class Chain:
         codes: np.ndarray = self.posterior(X).argmax(axis=1)
         return codes
 
-    def step(
-        self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
-    ) -> States:
+    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
         A case is in the state of the longest prefix of the order that is known or cannot be had; later features that
@@ -154,7 +152,7 @@ class Chain:
         return States(
             waiting, price, order, waiting.sum(axis=1, dtype=np.int32), spent, P, finished.astype(np.int32),
             (finished & missed).astype(np.int32), np.where(finished, prediction, -1), prediction, following,
-            np.full(n, np.nan), 1, limit, stop_when_settled,
+            np.full(n, np.nan), 1, limit,
         )  # fmt: skip
 
     def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
@@ -255,10 +253,11 @@ class ChainExperience(Experience):
         length = np.full(len(y), len(order))
         return cls(asked, missing, length, P.astype(np.float32), y, None, n_features)
 
-    def fitted(self, stake: np.ndarray, now: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
-        """`Experience.fitted`; from the last state to the first, the gain of going on is regressed on the stake and its
-        square. O(n S).
+    def worth(self, B: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
+        """`Experience.worth`; from the last state to the first, the gain of going on is regressed on the stake and its
+        square. O(n S K A).
         """
+        stake, now = self.valued(B)
         price, paid, reached = chained(self.asked, self.missing, prices, limit_of(budget))
         S = self.asked.shape[1]
         lines = np.zeros((5, self.n_features))  # offset, slope, bend, low, high of each column

@@ -148,9 +148,7 @@ class FlatForest:
         leaves(self.nodes, self.orders.apply(X), found)
         return found
 
-    def step(
-        self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
-    ) -> States:
+    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
         Unavailable features and NaN take each node's branch for missing values. Every tree is walked until an unknown
@@ -173,7 +171,7 @@ class FlatForest:
         leader, prediction, following = outcome.T
         return States(
             waiting, price, order, wanted, spent, P, resolved, missed, leader, prediction, following,
-            np.full(n, np.nan), len(self.nodes.roots), limit, stop_when_settled,
+            np.full(n, np.nan), len(self.nodes.roots), limit,
         )  # fmt: skip
 
     def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:

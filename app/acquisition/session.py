@@ -211,7 +211,6 @@ class States:
     value: F64
     trees: int
     budget: float
-    stop_when_settled: bool
 
     def __len__(self) -> int:
         return len(self.spent)
@@ -230,9 +229,7 @@ class StepwiseModel(Protocol):
         """The features that the model may ask for, ascending."""
         ...
 
-    def step(
-        self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
-    ) -> States:
+    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases, and the feature that each should acquire next.
 
         X (n, m) float64, with any number where a feature is unknown; status (n, m): 0 unknown, -1 unavailable, r >= 1

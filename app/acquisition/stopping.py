@@ -93,24 +93,10 @@ class Experience:
         with its answer. What fewer than ten affordable questions cannot tell is as without a budget.
         O(n S (K A + 1)).
         """
-        return self.fitted(*self.valued(B), prices, budget)
-
-    def fitted(self, stake: np.ndarray, now: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
-        """`worth` from what `valued` returns, or a multiple of it."""
+        stake, now = self.valued(B)
         free = self._backward(stake, now, prices, math.inf, None)
         limit = limit_of(budget)
         return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
-
-    def error(self, B: np.ndarray) -> float:
-        """By how much stopping by `worth` may earn less per case than the better of asking for nothing and for all.
-
-        Two standard errors of what all features gain on these n rows, and 3/n times the largest loss: what no row
-        showed may still happen that often (rule of three). In the unit of benefits B (K, A). O(n S K A).
-        """
-        _, now = self.valued(B)
-        gain = now[np.arange(len(self)), self.length] - now[:, 0]
-        unseen = 3.0 / len(self) * float(np.ptp(B, axis=1).max())
-        return 2.0 * float(gain.std()) / math.sqrt(len(self)) + unseen
 
     def _backward(self, stake: np.ndarray, now: np.ndarray, prices: Prices, limit: float, spare: Worth | None) -> Worth:
         price, paid, bought = purchases(self.asked, self.missing, prices, limit)

@@ -1,8 +1,7 @@
-"""Many trees that ask for cheap features first: grown in parallel, rule by rule, and what they cost together."""
+"""Many trees that ask for cheap features first: grown in parallel, and what they cost together."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -71,41 +70,20 @@ class TreeGrower:
         return PathCosts(X, validation.codes, validation.weights, self._prices, len(self.prior))
 
 
-class Walk:
-    """Trees of every rule from every tree grower, rule by rule; joblib's parallel_config says where they grow.
+def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Iterator[list[Nodes]]:
+    """For each grower the trees of the next few seeds, flat; joblib's parallel_config says where they grow.
 
-    Iterated once: (number of the rule, for each grower the trees of the next few seeds, flat). Some are grown ahead of
-    what is asked for; what grows does not depend on where.
+    Some are grown ahead of what is asked for; what grows does not depend on where.
     """
-
-    def __init__(self, growers: Sequence[TreeGrower], rules: Sequence[Rule], seeds: np.ndarray) -> None:
-        self._growers, self._rules, self._seeds = growers, rules, seeds
-        self._left: set[int] = set()
-        self._ordered: deque[int] = deque()
-
-    def leave(self, number: int) -> None:
-        """Grow no more of this rule."""
-        self._left.add(number)
-
-    def __iter__(self) -> Iterator[tuple[int, list[Nodes]]]:
-        orders = (delayed(grow_drawn)(*order) for order in self._orders())
-        grown = Parallel(prefer="threads", return_as="generator")(orders)
-        for first in grown:
-            number = self._ordered.popleft()
-            batches = [first, *(next(grown) for _ in self._growers[1:])]
-            if number not in self._left:
-                yield number, batches
-
-    def _orders(self) -> Iterator[tuple[Any, ...]]:
-        batch = min(tree_grower.batch for tree_grower in self._growers)
-        for number, rule in enumerate(self._rules):
-            for start in range(0, len(self._seeds), batch):
-                if number in self._left:
-                    break
-                self._ordered.append(number)
-                yield from (
-                    tree_grower.order(rule, self._seeds[start : start + batch]) for tree_grower in self._growers
-                )
+    batch = min(grower.batch for grower in growers)
+    work = (
+        delayed(grow_drawn)(*grower.order(rule, seeds[start : start + batch]))
+        for start in range(0, len(seeds), batch)
+        for grower in growers
+    )
+    trees = Parallel(prefer="threads", return_as="generator")(work)
+    for first in trees:
+        yield [first, *(next(trees) for _ in growers[1:])]
 
 
 def grow_drawn(

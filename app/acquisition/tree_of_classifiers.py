@@ -1,4 +1,4 @@
-"""A tree whose nodes are linear classifiers: complete rows, cases acquired feature by feature, and an outline.
+"""A tree whose nodes are linear classifiers: complete rows, and cases acquired feature by feature.
 
 The kernels read `nodes`: upper, lower and needs, as in `TreeOfClassifiers`. `up` (n, N): whether a case goes to
 `upper`; it is valid only if all features that the node needs are known.
@@ -6,9 +6,8 @@ The kernels read `nodes`: upper, lower and needs, as in `TreeOfClassifiers`. `up
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy.special import expit
@@ -93,9 +92,7 @@ class TreeOfClassifiers:
         P /= P.sum(axis=1, keepdims=True)
         return P
 
-    def step(
-        self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
-    ) -> States:
+    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
         A case stays at a node until all features that the node needs are known; then the node sends it up or down. The
@@ -122,7 +119,7 @@ class TreeOfClassifiers:
         return States(
             waiting, by_column, order, wanted, spent, self.probabilities(answers), resolved,
             missed.astype(np.int32), np.where(resolved == 1, prediction, -1), prediction,
-            np.where(affordable, order[:, 0], -1), value, 1, limit, stop_when_settled,
+            np.where(affordable, order[:, 0], -1), value, 1, limit,
         )  # fmt: skip
 
     def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
@@ -157,29 +154,6 @@ class TreeOfClassifiers:
         """The arrays that the compiled kernels read."""
         return self.upper, self.lower, self.needs
 
-    def outline(self, prices: Prices, names: Sequence[str]) -> list[dict[str, Any]]:
-        """The nodes, the root first, ready for JSON. O(nodes m^2).
-
-        Each `asks` for the features that no node above has, cheapest first; `cost` is what all so far have. A case
-        whose score is above `threshold` goes to node `upper`, another to `lower`; None: it ends here.
-        """
-        nodes: list[dict[str, Any]] = [{}] * self.n_nodes
-        waiting: list[tuple[int, tuple[int, ...]]] = [(0, ())]
-        while waiting:
-            node, path = waiting.pop()
-            asks = _in_order(np.flatnonzero(self.needs[node]).tolist(), path, prices)
-            known = (*path, *asks)
-            children = [None if child < 0 else int(child) for child in (self.upper[node], self.lower[node])]
-            nodes[node] = {
-                "asks": [names[j] for j in asks],
-                "cost": sum(prices.paid(known)),
-                "threshold": float(self.thresholds[node]),
-                "upper": children[0],
-                "lower": children[1],
-            }
-            waiting += [(child, known) for child in children if child is not None]
-        return nodes
-
     def _final(self, X: F64) -> np.ndarray:
         Z = self.scorer.scores(X)
         return self.answers(Z, self._leave(Z))
@@ -205,16 +179,6 @@ def _by_column(order: I32, price: F64, wanted: I32) -> tuple[I32, F64]:
     waiting, by_column = np.zeros((n, m), dtype=np.int32), np.zeros((n, m))
     waiting[rows, columns], by_column[rows, columns] = 1, price[rows, places]
     return waiting, by_column
-
-
-def _in_order(needed: list[int], path: tuple[int, ...], prices: Prices) -> tuple[int, ...]:
-    """The columns that are new, as a case is asked for them: the cheapest first, ties to the earlier column."""
-    new = [j for j in needed if j not in path]
-    asked: list[int] = []
-    while new:
-        asked.append(min(new, key=lambda j: (prices.paid([*path, *asked, j])[-1], j)))
-        new.remove(asked[-1])
-    return tuple(asked)
 
 
 @kernel

@@ -200,12 +200,12 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: C
     stakes, prices = ready.stakes(asked), ready.priced(asked.feature_costs)
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, place, asked.unavailable)
-    states = ready.model.step(known.X, known.status, prices, asked.budget, stop_when_settled=stakes is None)
+    states = ready.model.step(known.X, known.status, prices, asked.budget)
     _check_finite(states, place)
     finished = states.resolved == states.trees
     answered = (known.status[:, ready.columns] != 0).sum(axis=1)
     P = ready.probabilities(states.probabilities, answered, finished)
-    reason = _reasons(states)
+    reason = _reasons(states, settles=stakes is None)
     warnings = [*known.warnings, *ready.stale(prices)]
     if stakes is None:
         return CaseStates(ready, prices, states, reason, P, None, None, None, warnings)
@@ -241,12 +241,12 @@ def _check_size(n: int, ready: AcquisitionModel, stakes: Prepared | None) -> Non
         raise TooLarge(f"{n:,} cases; with this model and these actions one call takes up to {most:,}")
 
 
-def _reasons(states: States) -> list[str | None]:
+def _reasons(states: States, *, settles: bool) -> list[str | None]:
     """Why each case stops, None where it goes on. Later lines win: budget, vote_settled, resolved, unavailable."""
     finished = states.resolved == states.trees
     reason = np.full(len(states), None, dtype=object)
     reason[states.following < 0] = "budget"
-    if states.stop_when_settled:
+    if settles:
         reason[states.leader >= 0] = "vote_settled"
     reason[finished] = "resolved"
     reason[finished & (states.missed > 0)] = "unavailable"

@@ -54,8 +54,8 @@ class Simulation:
 
 def step(model: StepwiseModel, *arguments: Any, stop_when_settled: bool = True) -> list[State]:
     """`model.step`, case by case."""
-    states = model.step(*arguments, stop_when_settled=stop_when_settled)
-    return [_state(states, i) for i in range(len(states))]
+    states = model.step(*arguments)
+    return [_state(states, i, stop_when_settled) for i in range(len(states))]
 
 
 def simulate(
@@ -79,11 +79,11 @@ def from_sklearn(model: RandomForestClassifier) -> FlatForest:
     return FlatForest(flatten(trees, prior / prior.sum()), model.n_features_in_)
 
 
-def _state(states: States, i: int) -> State:
+def _state(states: States, i: int, settles: bool) -> State:
     columns = states.order[i, : states.wanted[i]]
     prices, waiting = states.price[i, columns].tolist(), states.waiting[i, columns].tolist()
     frontier = tuple(map(Wanted, columns.tolist(), prices, waiting))
-    reason = _reason(states, i)
+    reason = _reason(states, i, settles)
     following, value = int(states.following[i]), float(states.value[i])
     return State(
         next=None if reason else next(wanted for wanted in frontier if wanted.feature == following),
@@ -99,9 +99,9 @@ def _state(states: States, i: int) -> State:
     )
 
 
-def _reason(states: States, i: int) -> str | None:
+def _reason(states: States, i: int, settles: bool) -> str | None:
     if states.resolved[i] == states.trees:
         return "unavailable" if states.missed[i] else "resolved"
-    if states.stop_when_settled and states.leader[i] >= 0:
+    if settles and states.leader[i] >= 0:
         return "vote_settled"
     return "budget" if states.following[i] < 0 else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes
 from app.acquisition.session import limit_of
-from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, Walk
+from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, batches
 from app.decisions.folds import shuffled_groups
 from app.learners.budget_forest import BudgetForest, Point
 from app.learners.stepwise import VALIDATION
@@ -82,21 +82,27 @@ def _paths(
     growers: list[tuple[TreeGrower, Rows]], weights: np.ndarray, rules: list[Rule], seeds: np.ndarray, budget: float
 ) -> list[list[Point]]:
     """The Points of every rule within the budget, on the validation rows of the growers, averaged by their weights."""
-    paths: list[list[Point]] = [[] for _ in rules]
-    walk = Walk([tree_grower for tree_grower, _ in growers], rules, seeds)
-    for number, batches in walk:
-        path = paths[number]
-        if not path:
-            costs = [tree_grower.costs(outside) for tree_grower, outside in growers]
-        forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(growers, batches, strict=True)]
-        for step in zip(*map(PathCosts.add, costs, forests), strict=True):
+    paths: list[list[Point]] = []
+    for rule in rules:
+        path: list[Point] = []
+        for step in _steps(growers, rule, seeds):
             cost, error = np.average(step, axis=0, weights=weights).tolist()
-            report((number + (len(path) + 1) / len(seeds)) / len(rules))
+            report((len(paths) + (len(path) + 1) / len(seeds)) / len(rules))
             if cost > budget:
-                walk.leave(number)
                 break
-            path.append(Point(rules[number], len(path) + 1, cost, error))
+            path.append(Point(rule, len(path) + 1, cost, error))
+        paths.append(path)
     return paths
+
+
+def _steps(
+    growers: list[tuple[TreeGrower, Rows]], rule: Rule, seeds: np.ndarray
+) -> Iterator[Sequence[Sequence[float]]]:
+    """After each tree, mean cost and error of the forest of each grower on its validation rows."""
+    costs = [tree_grower.costs(outside) for tree_grower, outside in growers]
+    for parts in batches([tree_grower for tree_grower, _ in growers], rule, seeds):
+        forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(growers, parts, strict=True)]
+        yield from zip(*map(PathCosts.add, costs, forests), strict=True)
 
 
 def _rules(learner: BudgetForest) -> list[Rule]:
@@ -109,15 +115,15 @@ def _rules(learner: BudgetForest) -> list[Rule]:
 
 
 def _forest(tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
-    return tree_grower.forest(_grown(Walk([tree_grower], [point.rule], seeds[: point.trees]), point.trees))
+    return tree_grower.forest(_grown(tree_grower, point.rule, seeds[: point.trees]))
 
 
-def _grown(walk: Walk, total: int) -> Iterator[Nodes]:
-    """The trees of one rule and grower, in batches; reports progress."""
-    grown = 0
-    for _, (trees,) in walk:
-        grown += len(trees.roots)
-        report(grown / total, "growing trees")
+def _grown(tree_grower: TreeGrower, rule: Rule, seeds: np.ndarray) -> Iterator[Nodes]:
+    """The trees of one rule, in batches; reports progress."""
+    done = 0
+    for (trees,) in batches([tree_grower], rule, seeds):
+        done += len(trees.roots)
+        report(done / len(seeds), "growing trees")
         yield trees
 
 

@@ -126,9 +126,8 @@ class CostTree(Learner):
     def _check(self) -> None:
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
-    def findings(self, names: Sequence[str]) -> dict[str, Any]:
-        """What the fit chose, `lambda` being None where that is no tree, and what each node asks for and costs."""
+    def findings(self, _names: Sequence[str]) -> dict[str, Any]:
+        """What the fit chose, `lambda` being None where that is no tree."""
         taken = None if np.isinf(self.trade_off_) else self.trade_off_
         earned = {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
-        tree = self.model_.outline(self.prices_, names)
-        return {"lambda": taken, "cost": self.cost_, "error": self.error_, **earned, "nodes": len(tree), "tree": tree}
+        return {"lambda": taken, "cost": self.cost_, "error": self.error_, **earned, "nodes": self.model_.n_nodes}
