@@ -19,7 +19,6 @@ from app.errors import Invalid
 
 _CONNECT_SECONDS = 2  # the least that the client library knows
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
-_INTERVAL_SECONDS = 0.1  # how often a signal is looked for
 _IDLE_SECONDS = 45.0  # a transaction may hold locks while its caller waits for a store, which takes half a minute
 _KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}  # seconds, seconds, times
 
@@ -35,7 +34,7 @@ class Connection(psycopg.Connection[Any]):
 
     timeout: float | None = None
 
-    def wait(self, gen: PQGen[_Result], interval: float = _INTERVAL_SECONDS, timeout: float | None = None) -> _Result:
+    def wait(self, gen: PQGen[_Result], interval: float = 0.1, timeout: float | None = None) -> _Result:
         limit = self.timeout if timeout is None else timeout
         try:
             return super().wait(gen, interval, limit)

@@ -52,8 +52,7 @@ def starting() -> Iterator[None]:
     except PayoffError as error:
         reason = error.detail
     except OSError as error:
-        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}); PAYOFF_HOME and"
-        reason += " PAYOFF_MODELS name the folders"
+        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror}); see PAYOFF_HOME and PAYOFF_MODELS"
     else:
         return
     sys.stderr.write(f"payoff: {reason}\n")

@@ -85,14 +85,6 @@ def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
     assert key.get_secret_value() == "k3y"
 
 
-def test_a_home_that_is_no_folder_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    found = amiss(settings_for(tmp_path, home=tmp_path / "file" / "home", admin_key="a"))
-
-    assert str(tmp_path / "file" / "home") in found["home"][0]
-    assert found["home"][0].startswith("wrong")
-
-
 def test_versions_that_cannot_be_loaded_are_named(ports, settings):
     publish(ports.registry)
     publish(ports.registry, "older", packages={"scikit-learn": "0.1"})

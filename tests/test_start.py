@@ -99,11 +99,3 @@ def test_forests_answer_without_scikit_learn(forests):
     modules, before, after = started(forests, *FORESTS)
     assert before == after == len(FORESTS)
     assert [name for name in LARGE if name in modules] == ["numba"]
-
-
-@pytest.mark.parametrize(("module", "loaded"), [("catalogue", []), ("boosted_trees", ["sklearn"])])
-def test_the_catalogue_knows_all_kinds_without_what_trains_them(module, loaded):
-    """Two modules: one that must not load scikit-learn or the compiler, and one that shows that it could."""
-    code = f"import sys, app.learners.{module}; print([one for one in ('sklearn', 'numba') if one in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == f"{loaded}\n"

@@ -129,12 +129,3 @@ def test_a_misspelt_setting_is_told_at_the_start_with_the_nearest_name(told):
     lines = [json.loads(line)["event"] for line in told.worker_log]
 
     assert "unknown setting 'PAYOFF_METRICS_PROT'; did you mean 'PAYOFF_METRICS_PORT'?" in lines
-
-
-def test_a_worker_tells_its_metrics_at_a_port_of_its_own(told):
-    for name in (
-        "payoff_build_info",
-        "payoff_job_seconds_count",
-        "payoff_worker_turn_age_seconds",
-    ):
-        assert name in told.worker_metrics
