@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.decisions.benefit import (
     LARGEST,
+    Prepared,
     as_benefits,
     confusion,
     decide,
@@ -89,6 +90,8 @@ def test_many_rows_decide_as_each_alone():
 
     assert common.choice.tolist() == [decide(P[[i]], B[0]).choice[0] for i in range(500)]
     assert own.choice.tolist() == [one.choice[0] for one in alone]
+    assert Prepared(B, ()).decide(P).choice.tolist() == own.choice.tolist()
+    assert Prepared(B[0], ()).decide(P).choice.tolist() == common.choice.tolist()
     np.testing.assert_allclose(own.expected_benefits, np.vstack([one.expected_benefits for one in alone]), rtol=1e-12)
     np.testing.assert_allclose(common.expected_benefits, P @ B[0], rtol=1e-12)
 

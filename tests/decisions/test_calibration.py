@@ -157,6 +157,15 @@ def test_a_class_of_few_rows_is_calibrated_and_spoils_no_other(fit, rare):
     assert np.abs(got - expected).mean() < 0.05
 
 
+def test_only_classes_of_few_rows_share_a_curve():
+    P, codes, _ = distorted(300, 4, 9)
+    codes = np.minimum(codes, 1)
+    codes[:4] = [2, 2, 3, 3]
+    heights = fit_isotonic(P, codes, np.ones(300)).heights
+    assert np.array_equal(heights[2], heights[3])
+    assert not any(np.array_equal(heights[k], heights[3]) for k in (0, 1))
+
+
 def test_the_multinomial_form_is_the_optimum_of_its_loss():
     """No small step in slope or offsets makes the smoothed, penalised log loss smaller (slow twin in plain loops)."""
     P, codes, _ = distorted(200, 4, 11)
