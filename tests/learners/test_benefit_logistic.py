@@ -32,14 +32,6 @@ def test_weights_equal_the_sums_term_by_term(K, seed, one_vs_rest):
     np.testing.assert_allclose(rest_weights(B, shares, one_vs_rest), expected, rtol=1e-9)
 
 
-@given(st.floats(0.05, 0.95), st.lists(st.floats(0.1, 9), min_size=4, max_size=4))
-def test_normalised_weights_of_two_classes_are_the_binary_eta(share, b):
-    """The binary eta is (b00 - b01)/(b11 - b10), whatever the shares; the printed sums do not reduce to it."""
-    B = np.array([[b[0], -b[1]], [-b[2], b[3]]])
-    eta = (b[0] + b[1]) / (b[3] + b[2])
-    np.testing.assert_allclose(rest_weights(B, np.array([1 - share, share])), [1 / eta, eta])
-
-
 @pytest.mark.parametrize(
     ("B", "places"),
     [

@@ -25,17 +25,6 @@ def test_defaults_are_filled_in():
     assert asked.parameters == {"C": 2.0, "calibration": "auto"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_defaults_are_the_estimators_own(kind):
-    """What is built without parameters is what the constructor makes."""
-    asked = resolve({"kind": kind})
-    if not asked.estimator.needs_benefits:
-        built, made = asked.build().get_params(), asked.estimator().get_params()
-        assert {name: built[name] for name in made if made[name] is not None} == {
-            name: value for name, value in made.items() if value is not None
-        }
-
-
 @pytest.mark.parametrize("value", ["sqrt", "log2", 0.5, 1.0, 1, 7, None])
 def test_an_amount_is_a_word_a_fraction_or_a_count(value):
     """An integer stays one: 1 is one feature, 1.0 is all of them."""
@@ -143,11 +132,6 @@ def test_a_label_is_the_class_itself_however_it_is_written():
     with pytest.raises(Invalid) as error:
         outer.naming([2, 3])
     assert error.value.flaws[0].loc == "/first/majority"
-
-
-@pytest.mark.parametrize("value", [True, False, 1.0, 0.5, [1], {}])
-def test_a_label_is_a_string_or_an_integer(value):
-    assert "a valid string" in places({"kind": "kernel_logistic", "majority": value})["/majority"]
 
 
 @pytest.mark.parametrize(

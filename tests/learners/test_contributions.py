@@ -89,14 +89,6 @@ def test_the_base_is_the_mean_score_of_training_and_an_unused_feature_contribute
         np.testing.assert_allclose(found.values.mean(axis=0), 0, atol=1e-9)
 
 
-def test_a_coefficient_times_the_distance_from_the_mean():
-    X, y = table(n=100)
-    X = np.nan_to_num(X)
-    model = Logistic(numeric_transform="none", calibration="none").fit(X, y)
-    slopes = (logit(model.posterior(X + np.eye(M)[0])[:, 1]) - logit(model.posterior(X)[:, 1]))[0]
-    np.testing.assert_allclose(model.contributions(X, y).values[:, 0], slopes * (X[:, 0] - X[:, 0].mean()), atol=1e-9)
-
-
 @pytest.mark.parametrize("kind", [RandomForest, BudgetForest])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_forests_give_shapley_values(kind, classes):

@@ -3,7 +3,6 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.naive_bayes import CategoricalNB
 
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from tests.reference.learners import naive_bayes
@@ -28,14 +27,6 @@ def test_equals_the_product_value_by_value(K, seed, shape, alpha, bins):
     model = CostNaiveBayes(alpha=alpha, bins=bins, calibration="none", categorical_features=categorical)
     got = model.fit(X, y, weights).posterior(new)
     np.testing.assert_allclose(got, naive_bayes(X, codes, weights, new, categorical, alpha, bins), rtol=1e-9)
-
-
-def test_categories_alone_equal_scikit_learns():
-    """Complete categories: scikit-learn's CategoricalNB."""
-    rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 4, size=(200, 5)).astype(float), rng.integers(0, 3, size=200)
-    model = CostNaiveBayes(calibration="none", categorical_features=range(5)).fit(X, y)
-    np.testing.assert_allclose(model.predict_proba(X), CategoricalNB().fit(X, y).predict_proba(X), rtol=1e-10)
 
 
 def test_hundreds_of_features_do_not_underflow():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LinearRegression
 
 from app.acquisition.session import Prices
@@ -205,17 +204,6 @@ def test_feeding_rows_equals_the_literal_walk(name, budget):
         np.testing.assert_allclose(run.vote[i, : len(states)], tree.chosen(answers))
 
 
-def test_costs_on_the_path_do_not_depend_on_the_block_size(monkeypatch):
-    """Cost and error of every point are the same for blocks of seven rows."""
-    model, X = fitted("three")
-    y = np.digitize(table(missing=0.1)[1], [-1, 1])
-    points = []
-    for block in (path.BLOCK, 7):
-        monkeypatch.setattr(path, "BLOCK", block)
-        points.append(clone(model).fit(X, y).tradeoff_)
-    assert points[0] == points[1]
-
-
 @pytest.mark.parametrize("name", FITS)
 def test_complete_rows_end_where_feeding_ends(name):
     """`posterior` and `values` give what the last step gives without a budget."""
@@ -353,15 +341,6 @@ def test_a_budget_below_every_tree_leaves_the_prior(task):
         assert model.predict(X[:1])[0] == pytest.approx(score.mean())
     else:
         np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
-
-
-def test_a_task_decides_what_it_is():
-    """Pipelines and searches see a classifier or a regressor; the score fits."""
-    X, score, y = table()
-    assert is_classifier(CostTree())
-    assert is_regressor(CostTree(task="regression"))
-    assert CostTree(trade_off=0.001, depth=2, random_state=0).fit(X, y).score(X, y) > 0.8
-    assert CostTree(task="regression", trade_off=0.1, depth=3, random_state=0).fit(X, score).score(X, score) > 0.5
 
 
 def test_few_rows_of_many_columns_do_not_lead_far_off():

@@ -58,13 +58,6 @@ def test_two_classes_need_no_second_stage():
         np.testing.assert_allclose(model.predict_proba(X), alone, atol=1e-5)
 
 
-def test_the_majority_is_the_most_common_or_as_told():
-    X, y, weights = table()
-    labels = np.array(["a", "b", "c", "d"])[y]
-    assert HierarchicalLogistic().fit(X, labels, weights).model_.majority == 2
-    assert HierarchicalLogistic(majority="d").fit(X, labels, weights).model_.majority == 3
-
-
 def test_benefits_reach_the_first_stage_as_a_matrix_of_two_groups():
     """A true K x K matrix becomes one weight, that of the majority against the minority."""
     X, y, _ = table()

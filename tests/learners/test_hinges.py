@@ -107,15 +107,6 @@ def test_columns_without_values_or_variance_are_harmless(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_far_value_moves_the_others_little(shape):
-    """One value a million times as large as the rest leaves the curve of the rest as it was."""
-    x = np.random.default_rng(3).normal(size=500)
-    far = np.append(x, 1e6)
-    one, other = (fitted(rows, shape).curves(x[:, None]) for rows in (x, far))
-    assert np.abs(one - other).max() < 0.2
-
-
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("x", [ONE_SIDED, -ONE_SIDED, TWO_SIDED])
 def test_the_tail_of_a_feature_that_is_nearly_always_the_same_is_cut(shape, x):
     """Where both quantiles are the common value, a curve is flat beyond the half of the others on each side."""

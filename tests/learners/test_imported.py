@@ -165,9 +165,3 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 def test_classes_that_are_equal_or_written_alike_are_one(names, classes, expected):
     order = class_order(names, classes)
     assert (None if order is None else order.tolist()) == expected
-
-
-def test_other_classes_are_named():
-    with pytest.raises(Invalid) as caught:
-        class_order([0, 1], ("0", "2"))
-    assert says("/dataset", "0, 1", "'0', '2'") in caught.value.flaws

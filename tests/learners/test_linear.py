@@ -1,7 +1,5 @@
 """The folded model gives what scikit-learn's own pipeline gives, for every kind of row."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -65,16 +63,6 @@ def test_many_categories_stay_sparse():
     assert columns.nnz == 3000
 
 
-def test_constant_and_empty_columns_are_harmless():
-    """A column without variance or without any value contributes nothing and breaks nothing."""
-    X = np.column_stack((np.full(20, 0.1 + 0.2), np.full(20, np.nan), np.arange(20.0)))
-    design = Design.fit(X, np.ones(20), [])
-    np.testing.assert_allclose(design.scales[:2], 1)
-    columns = design.matrix(X)
-    np.testing.assert_allclose(columns[:, :2], 0, atol=1e-15)
-    assert np.isfinite(columns).all()
-
-
 def test_numbers_beyond_measure_are_refused_in_training():
     """Squares that would overflow are refused with the column."""
     X = np.array([[0.0, 1.0], [1.0, 1e101]])
@@ -102,14 +90,3 @@ def test_small_probabilities_keep_their_digits():
     design = Design.fit(np.array([[-1.0], [1.0]]), np.ones(2), [])
     scorer = LinearScorer(design.fold(np.array([[1.0]]), np.zeros(1)), converged=True)
     np.testing.assert_allclose(scorer.posterior(np.array([[100.0]]))[0, 0], np.exp(-100), rtol=1e-12)
-
-
-def test_the_folded_model_is_small():
-    """It holds arrays of the size of its coefficients, no training rows."""
-    X, y, categorical = mixed(5000, 3, 6)
-    design = Design.fit(X, np.ones(5000), categorical)
-    model, _ = fit_linear(design.matrix(X), y, np.ones(5000), 1.0)
-    linear = design.fold(model.coef_, model.intercept_)
-    stored = pickle.dumps(linear)
-    assert len(stored) < 4000
-    np.testing.assert_array_equal(pickle.loads(stored).scores(X), linear.scores(X))

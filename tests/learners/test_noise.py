@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from app.decisions.benefit import decide, row_benefits
-from app.decisions.calibration import are_constant
 from app.learners.catalogue import KINDS, resolve
 from app.learners.logistic import Logistic
 from app.learners.parameters import request_of
@@ -58,9 +57,3 @@ def test_scores_without_a_ranking_leave_the_shares_of_the_classes():
             found.append(model.posterior(noise(100, 50)[0]))
     assert found
     np.testing.assert_allclose(np.concatenate(found)[:, 1], 0.25, atol=0.01)
-
-
-def test_models_that_are_constant_in_each_fold_are_told_from_a_poor_ranking():
-    shares = np.array([[0.7, 0.3], [0.6, 0.4]])
-    assert are_constant(shares[np.arange(50) % 2], 5)
-    assert not are_constant(np.random.default_rng(0).dirichlet([1, 1], 50), 5)

@@ -45,9 +45,3 @@ def test_a_given_leaf_is_kept_and_a_refit_keeps_the_chosen_one():
     model = RandomForest(random_state=0).fit(X, y)
     chosen = model.min_samples_leaf_
     assert model.refit(X[:100], y[:100]).min_samples_leaf_ == chosen
-
-
-def test_a_leaf_is_chosen_for_one_tree_with_weights_categories_and_gaps():
-    X, y, categorical = mixed(200, 3, 1)
-    model = RandomForest(n_estimators=1, categorical_features=categorical, random_state=np.random.RandomState(0))
-    assert model.fit(X, y, np.arange(1.0, 201)).min_samples_leaf_ in {1, 2, 5}
