@@ -69,21 +69,6 @@ def test_a_state_is_the_literal_one(seed, budget, T):
 
 @settings(deadline=None)
 @given(seed=seeds)
-def test_the_answer_does_not_depend_on_the_order_of_the_values(seed):
-    """All features given in any order, in one request: resolved, with the class and probabilities of the forest."""
-    forest, _, prices, X, random = random_case(seed)
-    status = np.where(np.isnan(X), UNAVAILABLE, [random.permutation(5) + 1 for _ in X])
-    states = forest.step(X, status, prices)
-    np.testing.assert_array_equal(states.prediction, forest.predict(X))
-    np.testing.assert_array_equal(states.probabilities, forest.posterior(X))
-    for i, now in enumerate(step(forest, X, status, prices)):
-        had = [j for j in np.argsort(status[i]) if not np.isnan(X[i, j])]
-        assert now.spent == pytest.approx(sum(prices.paid(had)), abs=1e-12)
-        assert now.frontier == ()
-
-
-@settings(deadline=None)
-@given(seed=seeds)
 def test_a_batch_is_its_cases_one_by_one(seed):
     """No case depends on the others."""
     forest, _, prices, X, random = random_case(seed)

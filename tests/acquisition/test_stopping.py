@@ -71,17 +71,6 @@ def test_a_useless_question_is_worth_what_follows_it(second, buys):
         assert worth.stops(np.array([0]), np.array([first]), stake)[0] == (gain <= first)
 
 
-def test_a_budget_that_ends_before_the_telling_question_makes_the_first_worthless():
-    worth = perfect().worth(np.eye(2) * 10, Prices.of([1.0, 3.0]), budget=2.0)
-    assert worth.gain(np.array([0]), np.array([5.0])) == 0
-
-
-def test_a_budget_below_the_first_price_does_not_hide_the_questions_it_buys():
-    """The dear first question is passed over; the telling one after it is worth what it gains."""
-    worth = perfect().worth(np.eye(2) * 10, Prices.of([9.0, 1.0]), budget=2.0)
-    assert worth.gain(np.array([1]), np.array([5.0])) == pytest.approx(5)
-
-
 def test_a_budget_that_buys_nothing_leaves_what_is_known_without_one():
     """Not all that is at stake: the useless feature stays useless."""
     useless = experience(np.full((200, 2, 2), 0.5), np.arange(200) % 2)

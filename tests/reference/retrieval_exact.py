@@ -108,8 +108,3 @@ def expectations(p, of_counts):
 def exact_curve(p, loss, empty):
     """L_0 … L_n."""
     return expectations(p, lambda tp, k, positives: exact_loss(loss, tp, k, positives, len(p), empty))
-
-
-def exact_recalls(p):
-    """Expected recalls of the first 0, 1, …, n items."""
-    return expectations(p, lambda tp, _k, positives: ONE * tp // positives if positives else ONE)

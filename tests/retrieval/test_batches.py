@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import Invalid
 from app.retrieval.dynamic_programming import LANES
 from app.retrieval.losses import Terms
 from app.retrieval.selection import BATCH_DP_LIMIT, UNPROVEN_WARNING, select_many
@@ -65,14 +64,6 @@ def test_groups_around_the_limits_of_size_and_lanes(threads, loss):
         + [8] * LANES
     )
     agree(rng.random(sum(sizes)) ** 2, sizes, loss, threads=threads, curve=True)
-
-
-def test_a_loss_that_cannot_be_used_is_refused_by_place():
-    loss = losses.fractional_linear([1, 0, 0, 0], [1, 0, -2, 0])
-    with pytest.raises(Invalid) as refused:
-        select_many([0.1, 0.2, 0.3, 0.4, 0.5], [0, 2, 3, 5], Terms(loss))
-
-    assert refused.value.flaws[0].loc == "/loss/d"
 
 
 def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):

@@ -151,19 +151,11 @@ def test_the_certified_search_finds_the_minimum_of_the_curve(kind, name, n):
 )
 @pytest.mark.parametrize("empty", [0, 1])
 def test_f_and_jaccard_are_fractional_linear_losses(special, general, empty):
-    p = ranked("uniform", 5000)
+    """Also of a hundred thousand items, where no double sum reaches."""
+    p = ranked("uniform", 5000) if empty else ranked("rare", 100_000)
     one, other = expected_losses(p, special, empty=empty), expected_losses(p, general, empty=empty)
 
     np.testing.assert_allclose(one.values, other.values, rtol=0, atol=1e-12)
-
-
-def test_large_curves_stay_within_their_error_of_a_second_method():
-    """At a hundred thousand items, where no double sum reaches, F from its own kernel and as fractional-linear."""
-    p = ranked("rare", 100_000)
-    one = expected_losses(p, losses.f_beta(2))
-    other = expected_losses(p, losses.fractional_linear([0, -5, 1, 4], [0, 0, 1, 4]))
-
-    assert np.abs(one.values - other.values).max() < 1e-12
     assert one.error < 1e-10
 
 

@@ -46,9 +46,3 @@ def test_rows_are_independent_and_ties_keep_the_order_of_the_classes():
         assert many[i].expected_loss == select_class_set(row[None], Terms(losses.f_beta(), k_min=1)).figures[0, 0]
     assert many[1].indices.tolist() == [0]
     assert many[2].indices.tolist() == list(range(many[2].k))
-
-
-def test_rows_in_single_precision_are_accepted():
-    rows = np.random.default_rng(0).dirichlet(np.ones(9), 50).astype(np.float32)
-
-    assert len(select_class_set(rows, Terms(losses.jaccard())).k) == 50

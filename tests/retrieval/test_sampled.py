@@ -61,15 +61,6 @@ def test_a_search_that_ends_early_bounds_what_it_missed(steps, monkeypatch):
     assert max(gaps) > 0.001 or steps > 0
 
 
-def test_labels_that_exclude_one_another_are_not_hedged():
-    """Each of three labels alone: two of them would often be wrong together."""
-    vectors, p = np.eye(3, dtype=np.uint8), np.array([[0.4, 0.35, 0.25]])
-    found, _ = select_sampled([(vectors, np.full(3, 1 / 3))], p, Terms(Loss("jaccard")))
-
-    assert found.selected.tolist() == [0]
-    assert found.figures[0, 0] == pytest.approx(0.6, abs=1e-5)  # raking is not quite done
-
-
 def test_many_rows_are_rows_alone():
     """Each with vectors of its own."""
     rows = [drawn(seed, 4, 6) for seed in range(5)]

@@ -47,11 +47,6 @@ def test_thinning_is_proven_from_its_variance(stride):
     assert 2 * error_of_thinning(variance, stride) < windows.THINNING_ERROR
 
 
-def test_thinning_is_not_proven_below_its_variance():
-    """The remainder is about e^(-variance/2): analyticity ends where a count is zero."""
-    assert error_of_thinning(windows.OBSERVED, 3, degree=25) > windows.THINNING_ERROR
-
-
 def binomial(n, p):
     """Binomial law by integers with BITS binary places: the first value and the entries above 1e-30."""
     one = 1 << BITS
