@@ -79,29 +79,6 @@ def test_train_and_wait(generated):
     assert generated.call("jobs.get_job", job.id).parsed.status == "succeeded"
 
 
-def test_retrieve(generated):
-    body = {"probabilities": [[0.9, 0.4], [0.2, 0.1]], "setting": "multilabel", "loss": {"name": "jaccard"}}
-    response = generated.call("retrieve.retrieve", body=generated.models.RetrieveRequest.from_dict(body))
-
-    assert [each.selected for each in response.parsed.sets] == [[0], []]
-
-
-def test_infer(generated):
-    inputs = [
-        {
-            "name": name,
-            "datatype": "BYTES" if name == "pain" else "FP64",
-            "shape": [4],
-            "data": [row[j] for row in ROWS],
-        }
-        for j, name in enumerate(("age", "pulse", "pain"))
-    ]
-    body = generated.models.InferRequest.from_dict({"inputs": inputs, "outputs": [{"name": "probabilities"}]})
-    response = generated.call("inference_protocol.v2_infer", "ward", body=body)
-
-    assert response.parsed.outputs[0].shape == [4, 2]
-
-
 def test_errors_are_parsed(generated):
     body = generated.models.PredictRequest.from_dict(QUESTION | {"model": "nothing"})
     missing = generated.call("predict.predict", body=body)

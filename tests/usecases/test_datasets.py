@@ -252,17 +252,3 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
     eventually(lambda: there(started) == {young})
     monkeypatch.setattr(job_processes, "_UPKEEP_SECONDS", 3600.0)
     started.database.close()
-
-
-@pytest.mark.parametrize(("days", "removed"), [("inf", 0), ("1e6", 0), ("1", 1)])
-def test_days_to_keep_as_an_environment_variable(tmp_path, monkeypatch, days, removed):
-    """`inf` keeps data sets however old they are."""
-    monkeypatch.setenv("PAYOFF_KEEP_INLINE_DAYS", days)
-    chosen = settings_for(tmp_path)
-    started = make_ports(chosen)
-    keep = 86_400.0 * chosen.keep_inline_days
-    old = DatasetStore(chosen.datasets_url, started.datasets.limits, keep_inline=keep, clock=lambda: 0.0)
-    old.keep(old.draft_inline(DATA["features"], DATA["rows"], DATA["labels"]))
-
-    assert datasets.expire(started) == removed
-    started.database.close()
