@@ -91,6 +91,12 @@ def _is_spared(item):
     return item.get_closest_marker("sampled") is not None and random.Random(item.name).random() > 1 / 3
 
 
+def pytest_make_parametrize_id(config, val):
+    """Of the fields of a request their names, in place of a number."""
+    is_fields = isinstance(val, dict) and 0 < len(val) < 5 and all(str(name).isidentifier() for name in val)
+    return ",".join(val) if is_fields else None
+
+
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
