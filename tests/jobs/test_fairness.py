@@ -42,20 +42,6 @@ def test_a_client_with_many_jobs_delays_another_by_one(queue):
     assert claim(queue, 8) == "ab-abaaa"
 
 
-def test_who_submits_again_as_soon_as_a_job_begins_or_ends_gets_every_second_turn(queue):
-    submit(queue, "b", 40)
-    submit(queue, "a")
-    served = []
-    for _ in range(20):
-        job = queue.claim("ann")
-        served.append(job.client)
-        with queue.database.writing() as connection:
-            queue.succeed(connection, job, {})
-        if job.client == "a":
-            submit(queue, "a")
-    assert Counter(served) == {"a": 10, "b": 10}
-
-
 def test_jobs_that_were_cancelled_cost_a_client_nothing(queue):
     for job in submit(queue, "a", 30):
         queue.cancel(job.id)

@@ -222,16 +222,3 @@ def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answ
     assert soon(lambda: replica.cache.get("triage") is None)
     with pytest.raises(Damaged):
         replica.load("triage")
-
-
-def test_while_the_store_is_away_the_version_before_answers(registry, preloaded, monkeypatch):
-    publish(registry)
-    replica = preloaded()
-    load = replica.files.load
-    monkeypatch.setattr(replica.files, "load", lambda *_: (_ for _ in ()).throw(Unavailable("away")))
-    publish(registry)
-    replica.refresh()
-
-    assert replica.cache.get("triage").version == 1
-    monkeypatch.setattr(replica.files, "load", load)
-    assert soon(lambda: replica.cache.get("triage").version == 2)

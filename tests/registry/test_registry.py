@@ -175,21 +175,6 @@ def test_when_the_database_is_away_the_last_view_stays(tmp_path, another, regist
         view.load("unknown")
 
 
-def test_the_cache_is_bounded_by_the_bytes_of_the_files(registry, another):
-    sizes = [sum(publish(registry, name).sizes.values()) for name in ("a", "b", "c")]
-    view = another(cache_bytes=sum(sizes[:2]) + 1)
-
-    held = view.load("a")
-    view.load("b")
-    view.load("c")
-
-    assert view.cache.get("a") is None
-    assert view.cache.get("b") is not None
-    cache = view.cache
-    assert (len(cache), cache.size, cache.loads, cache.failures, cache.evictions) == (2, sum(sizes[1:]), 3, 0, 1)
-    assert held.estimator.predict([[0.0, 0.0]]).size == 1  # who holds it goes on
-
-
 def test_deleted_models_leave_memory_and_disk_but_not_the_requests_that_hold_them(registry, models):
     publish(registry)
     held = registry.load("triage")

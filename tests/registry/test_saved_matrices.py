@@ -163,11 +163,11 @@ def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(datab
         raise DatabaseAway("it is stopped")
         yield
 
+    with pytest.raises(NotReady):
+        matrices.of(MODEL)
     with monkeypatch.context() as patched:
         patched.setattr(database, "reading", away)
         matrices.start()
-        with pytest.raises(NotReady):
-            matrices.of(MODEL)
     try:
         eventually(lambda: is_known(matrices))
         assert matrices.of(MODEL).keys() == {"autumn", "autumn:1"}

@@ -95,25 +95,6 @@ def test_an_object_is_read_piece_by_piece(store):
     assert pieces.getvalue() == large
 
 
-def test_requests_are_few(store, requests):
-    def made():
-        names = [name for name, _ in requests]
-        requests.clear()
-        return names
-
-    store.publish("a/1", FILES)
-    assert made() == ["get", "put", "put", "list"]
-    store.read("a/1", SEAL)
-    store.read("a/1", "table")
-    assert made() == ["get"] * 2
-    store.write("a/index", b"")
-    assert made() == ["put"]
-    assert store.folders() == ["a"]
-    assert made() == ["list_with_delimiter"]
-    store.remove("a/1")
-    assert made() == ["list", "delete", "delete", "list"]
-
-
 def test_many_are_read_together(store, requests):
     for number in range(20):
         store.write(f"a{number}/seal.json", str(number).encode())
