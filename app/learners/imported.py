@@ -87,7 +87,7 @@ class Imported(Learner):
 
     def __post_init__(self) -> None:
         self.classes_ = np.arange(self.n_classes)
-        self.calibrator_, self.calibration_ = None, "none"
+        self.model_, self.calibrator_, self.calibration_ = self.scorer, None, "none"
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """Probabilities (n, K) of rows (n, m), NaN where missing; Invalid at /instances where the model raises."""
@@ -102,9 +102,6 @@ class Imported(Learner):
                 what = f"the model does not answer these instances: {type(error).__name__}: {str(error)[:_WORDS]}"
                 raise Invalid.at("/instances", what) from error
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
-
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> None:
-        """None: what is inside of the model is its own."""
 
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
         """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,).

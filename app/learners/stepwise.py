@@ -48,10 +48,8 @@ class Stepwise(Learner):
         rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)
         if not rows:
             return self
-        trajectories, seen = (
-            Trajectories.join([trajectory for trajectory, _ in rows]),
-            np.concatenate([truth for _, truth in rows]),
-        )
+        trajectories = Trajectories.join([trajectory for trajectory, _ in rows])
+        seen = np.concatenate([truth for _, truth in rows])
         if not trajectories.length.any() or len(np.unique(seen)) < len(self.classes_):
             return self
         ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
