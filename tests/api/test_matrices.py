@@ -19,12 +19,6 @@ FORMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def forest(service):
-    trained(service, {"model": "grove", "learner": {"kind": "random_forest"}, "data": two_class_rows()})
-    return "grove"
-
-
 def requests(model):
     rows = two_class_rows(40)["rows"]
     known = dict(zip(two_class_rows()["features"], rows[0], strict=True))

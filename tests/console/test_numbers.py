@@ -65,9 +65,7 @@ def test_a_cell_that_cannot_be_read_clears_what_was_computed_and_blocks_sending(
     assert not any("matrices/" in url for url in asked)
 
 
-def test_no_decision_stays_or_is_made_beside_a_matrix_that_cannot_be_read(tab, tmp_path):
-    file = tmp_path / "cases.csv"
-    file.write_text("age\n61\n")
+def test_no_decision_stays_or_is_made_beside_a_matrix_that_cannot_be_read(tab):
     page = tab.open("cases/woods:1")
     page.click("summary:text-is('Benefit matrix')")
     page.fill("form input[inputmode=decimal] >> nth=0", "61,5")
@@ -77,17 +75,10 @@ def test_no_decision_stays_or_is_made_beside_a_matrix_that_cannot_be_read(tab, t
     page.on("request", lambda request: asked.append(request.url))
     page.fill(CELL, "")
     assert page.locator(".decision").count() == 0
-    page.set_input_files("input[type=file]", str(file))
-    for action in ("Decide", "Decide all", "Start"):
+    for action in ("Decide", "Start"):
         page.click(f"button:text-is('{action}')")
         page.wait_for_selector(f"section:has(button:text-is('{action}')) .problem:has-text('Benefit of ')")
     assert asked == []
-    page.fill(CELL, "1")
-    page.fill("thead th:nth-child(2) input", "")
-    page.press("thead th:nth-child(2) input", "Tab")
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector(".problem:has-text('Name of action 1')")
-    assert not any(url.endswith("/predict") for url in asked)
 
 
 def test_an_answer_under_way_is_not_shown_beside_other_values(tab):
