@@ -1,6 +1,6 @@
 """What features cost, and cases that acquire them one at a time: their states, and what they paid on the way.
 
-Nothing is stored between calls: a state follows from the known features.
+A case is not stored between calls: its state follows from the features that are known.
 """
 
 from __future__ import annotations

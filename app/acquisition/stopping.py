@@ -186,9 +186,9 @@ _SMALLEST = 1e-3  # of a forest's share that is told from none; pure leaves have
 class StageCurve:
     """Multinomial logistic curves on the forest's log probabilities, bent by how much is known.
 
-    `weights` (F, K) and `offset` (K,) act on the log probabilities (centred), the same times the share of the usual
-    questions that are answered, and this share; `typical` is the usual number of questions; probabilities stay above
-    `lowest`, as a finite number of rows cannot prove that something never happens.
+    `weights` (F, K) and `offset` (K,) act on three kinds of inputs: the log probabilities (centred), these times the
+    share of the usual questions that are answered, and this share; `typical` is the usual number of questions;
+    probabilities stay above `lowest`, as a finite number of rows cannot prove that something never happens.
     """
 
     weights: np.ndarray

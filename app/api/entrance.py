@@ -29,7 +29,7 @@ from app.usecases.ports import Ports
 from app.usecases.predict import By
 from app.usecases.shadow import ShadowDecider
 
-HELD_SECONDS = 1.0  # that the rest of a short body has
+HELD_SECONDS = 1.0  # that the rest of a short body may take
 _PATH = "/predict"
 _JSON = JSON.encode()
 _ACCEPTED = (None, _JSON, b"*/*")

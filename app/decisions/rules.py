@@ -1,4 +1,6 @@
-"""The decision rules: those that a benefit matrix is enough for, to compare them, and by the costs of rare classes.
+"""Decision rules as functions of arrays: those that `/benefit` and `/compare` try, and those by costs of rare classes.
+
+Which rule a request gets, and its words, are in `app.usecases.rules`.
 
 Source of the last: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
 """

@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 
 from app.evidence.intervals import SIGNIFICANT, SMALLEST, Mean, PromiseSums, Z, judge, unit_for
 
-LEVEL = 0.01
+ALPHA = 0.01  # of the tests of this module
 _HARMLESS = 0.9  # the lowest share of known truths over the highest, above which a difference does no harm
 _Z = 3.0  # one in a hundred series of equal shares has a newest part that is as far below the rest
 _BINS, _OCTAVES = 128, 32  # of lags, from a second to 2**32 seconds
@@ -90,7 +90,7 @@ class Arrivals:
             reason = (
                 "the share of known truths falls over more than a third of the period, so no day can be called mature"
             )
-        if p is not None and p < LEVEL:
+        if p is not None and p < ALPHA:
             total, slow = _longer(lags, _LATE * age)
             enough = total >= np.minimum(_ENOUGH, total[-1] / 2)
             settled = (enough & (slow <= _OPEN * total + 1)).all(axis=1)[:kept]
@@ -194,7 +194,7 @@ def known_shares(groups: Sequence[Group]) -> Selection:
     if not found:
         return Selection(None, selective=False)
     p = min(min(test.p_value for test in found) * len(found), 1.0)
-    return Selection(p, selective=any(test.matters and test.p_value * len(found) < LEVEL for test in found))
+    return Selection(p, selective=any(test.matters and test.p_value * len(found) < ALPHA for test in found))
 
 
 def _in_common(tables: Sequence[_Table], size: int) -> _Found | None:

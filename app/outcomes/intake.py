@@ -54,8 +54,8 @@ def receive(
 ) -> Received:
     """Store outcomes in one transaction.
 
-    `resolve` locates their decisions; it is called again unless the days have the files in which they were looked for,
-    and nothing was erased. Fields that the stored outcome lacks are added. One that contradicts it replaces it with
+    `resolve` locates their decisions; it is called again where a file of their days changed meanwhile, or a decision
+    was erased. Fields that the stored outcome lacks are added. One that contradicts it replaces it with
     `correct`, else it is a conflict. `also` gives what is written in the same transaction. Raises Unavailable where
     decisions keep moving. O(n log n).
     """

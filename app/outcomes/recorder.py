@@ -211,7 +211,7 @@ class RowStore:
             f"INSERT INTO decision_terms (digest, content, used_at) VALUES ({mark}, {mark}, {mark})"  # noqa: S608
             " ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at"
         )
-        # What is erased is erased before a transaction, or with all that this one stored.
+        # An erasure commits before this transaction or after it, never during it.
         lock = f"SELECT pg_advisory_xact_lock_shared({RECORDING_LOCK})"
         self._begin = "BEGIN IMMEDIATE" if database.is_sqlite else f"BEGIN; {lock}"
 

@@ -69,7 +69,7 @@ def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
 
 
 def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = False) -> None:
-    """Until this transaction ends, nobody else seals a day, or erases; nor, unless it is `shared`, stores outcomes.
+    """Keep others from sealing and erasing until this transaction ends, and unless `shared` from storing outcomes.
 
     Who has the lock of recording alone waits for decisions that are being recorded, and these for it. A transaction
     that writes in SQLite has locked all there is.

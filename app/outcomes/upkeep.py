@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 def due(connection: Connection, now: float) -> list[Day]:
     """Models and days to be sealed, or of which enough decisions or outcomes came later.
 
-    A row of SQL costs a reader microseconds, a further file milliseconds. So a sealed day gets files for many outcomes
-    daily, for few a day after the last ones, then two, four, eight: as many as the logarithm of its age.
+    A row of SQL costs a reader microseconds, a further file milliseconds. So a sealed day gets a file daily where many
+    outcomes wait, else 1, 2, 4, 8 … days after its last one: as many as the logarithm of its age.
     """
     over = day_of(now - SETTLED_SECONDS) * DAY
     sealed = sealed_files(connection)

@@ -29,7 +29,6 @@ CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
 SKLEARN = metadata.version("scikit-learn")  # importing it takes 60 MB and 0.7 s, which linear models do not need
-_NAME = re.compile(NAME)
 _NUMBER = re.compile(NUMBER)
 
 _log = logging.getLogger(__name__)
@@ -80,7 +79,7 @@ class Files:
 
     def folders(self) -> Iterator[tuple[str, list[int]]]:
         """Each model's name with the numbers of its folders, sealed or not."""
-        for name in filter(_NAME.fullmatch, self.storage.folders()):
+        for name in filter(re.compile(NAME).fullmatch, self.storage.folders()):
             yield name, self.numbers(name)
 
     def numbers(self, name: str) -> list[int]:

@@ -43,7 +43,8 @@ _MAX_KEPT_CELLS = 1_000  # of a matrix that is kept
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
 _FEW_ROWS = 16  # with more an array is faster
 _HUGE = 1e100  # bounds below it keep sums and products far from overflow
-_KEPT, _RECORDED = 2, 12  # values for each number of an instance that is explained or recorded, and for each decision
+_KEPT = 2  # values in memory for each feature of an instance that is explained or recorded
+_RECORDED = 12  # and for each recorded decision
 _FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain", "explore")
 
 
@@ -313,7 +314,7 @@ class Usual:
 
     def __init__(self, model: Loaded) -> None:
         self._model = model
-        self.matrices: dict[bytes | None, Prepared] = {}  # by what tells the fields from others; need no check again
+        self.matrices: dict[bytes | None, Prepared] = {}  # by `key_of` the fields; need no check again
         self._lock = Lock()
         self._bounds: tuple[list[float], list[float]] | None = None
         numbers = not model.schema.categorical and bool(model.classes) and model.inline

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.evidence.truths import LEVEL, Maturity
+from app.evidence.truths import ALPHA, Maturity
 from app.outcomes.decision import UNKNOWN
 from app.usecases.outcome_report.report import Read, document, matured
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
@@ -109,7 +109,7 @@ def test_lags_are_those_that_clients_state():
     sent = sent_at(now, days)
 
     p = matured([replace(cases, outcome_at=np.full(len(cases), np.nan)) for cases in sent], now).p_value
-    assert p is None or p >= LEVEL
+    assert p is None or p >= ALPHA
     assert matured(sent, now) == matured(days, now)
     assert matured(sent, now).reason
 
@@ -149,7 +149,7 @@ def test_equal_speed_is_called_different_in_one_of_a_hundred_streams_and_leaves_
     for _ in range(60):
         days, now = stream(rng, EQUAL, days=20, each=40)
         found = matured(days, now)
-        differing += found.p_value < LEVEL
+        differing += found.p_value < ALPHA
         assert found.reason is None
         assert found.since is None or found.since > DAY + 5
 

@@ -14,7 +14,7 @@ import numpy as np
 from app.errors import Invalid
 from app.evidence.drift import holm
 from app.evidence.intervals import SIGNIFICANT
-from app.evidence.truths import LEVEL, Arrivals, Maturity
+from app.evidence.truths import ALPHA, Arrivals, Maturity
 from app.outcomes.decision import UNKNOWN, Cases, Label, date_of
 from app.registry.index import check_listed
 from app.registry.snapshot import Reference
@@ -128,7 +128,7 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
     return {
         "since": None if maturity.since is None else date_of(maturity.since).isoformat(),
         "known_left_out": maturity.left_out,
-        "lags_by_class_differ": None if maturity.p_value is None else maturity.p_value < LEVEL,
+        "lags_by_class_differ": None if maturity.p_value is None else maturity.p_value < ALPHA,
         "p_value": maturity.p_value,
         "reason": maturity.reason,
     }
