@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.columns import CELLS, Column, Words, stored_columns
+from app.data.columns import CELLS, DICTIONARY, Column, Words, stored_columns
 from app.data.dataset import ColumnReport, DataLimits, Dataset, id_of
 from app.data.source import Kind, Location, Source
 from app.data.upload_request import UploadRequest
@@ -128,8 +128,7 @@ def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
 
 def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO) -> None:
     """Write the columns in this order, a row group whenever enough cells have come together."""
-    dictionary = pa.dictionary(pa.int32(), pa.string())
-    schema = pa.schema([(source.places[j].name, dictionary if j in words else pa.float64()) for j in order])
+    schema = pa.schema([(source.places[j].name, DICTIONARY if j in words else pa.float64()) for j in order])
     rows_per_group = max(CELLS // len(order), 1)
     waiting: list[Any] = []
 

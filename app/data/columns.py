@@ -29,7 +29,7 @@ CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read toge
 _EXAMPLES = 3
 _FEW = 20  # rows below which distinct words mean nothing
 _FEW_INTEGERS = 100
-_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 
 def is_written(word: str, decimal: str) -> bool:
@@ -58,7 +58,7 @@ class Words:
         """A batch of strings, as it is to be stored: its dictionary has no other words than those that occur."""
         self.missing += array.null_count
         if self.are_too_many:
-            return pa.nulls(len(array), _DICTIONARY)
+            return pa.nulls(len(array), DICTIONARY)
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         used = np.unique(encoded.indices.fill_null(-1).to_numpy())
         used = pa.array(used[used >= 0][: self._most + 1])

@@ -1,6 +1,4 @@
-"""Decision rules as functions of arrays: those that `/benefit` and `/compare` try, and those by costs of rare classes.
-
-Which rule a request gets, and its words, are in `app.usecases.rules`.
+"""Decision rules on arrays, which `app.usecases.rules` gives requests: by a matrix, and by the costs of rare classes.
 
 Source of the last: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
 """

@@ -114,7 +114,7 @@ class Storage:
     def read(self, *path: str) -> bytes:
         """The bytes of one file; NotFound where it is absent."""
         with _found(*path) as whole:
-            return self._ask(lambda: self._get(whole))
+            return self._ask(lambda: bytes(obstore.get(self._store, whole).bytes()))
 
     def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
         """The bytes of the file `name` of those folders that have it, by their names; faster than one by one."""
@@ -232,9 +232,6 @@ class Storage:
         finally:
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, part)
-
-    def _get(self, path: str) -> bytes:
-        return bytes(obstore.get(self._store, path).bytes())
 
     def _drop(self, path: str) -> None:
         with suppress(FileNotFoundError):  # another process removes it, too

@@ -267,18 +267,17 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
         "table": [{"learner": learner, **row} for (learner, _), row in zip(contenders, rows, strict=True)],
         "best": {**name(ranking.best), **lead_of(ranking, name)},
         "same_for_all": {"action": int(constant.choice[0]), "benefit": ranking.standings[-1].mean},
-        "learners": [_outcome(trial, learner) for trial, learner in zip(trials, spec.learners, strict=True)],
+        "learners": [
+            {
+                "name": trial.name,
+                **learner.model_dump(),
+                "fit_seconds": round(float(np.mean(trial.seconds)), 4) if trial.failure is None else None,
+                "converged": (trial.failure is None and trial.converged) or None,
+                "error": None if trial.failure is None else trial.failure.detail,
+            }
+            for trial, learner in zip(trials, spec.learners, strict=True)
+        ],
         "warnings": [*doubts(judged, table.classes, bound, actions=spec.actions), *_about(trials, ranking)],
-    }
-
-
-def _outcome(trial: _Trial, learner: LearnerSpec) -> dict[str, Any]:
-    return {
-        "name": trial.name,
-        **learner.model_dump(),
-        "fit_seconds": round(float(np.mean(trial.seconds)), 4) if trial.failure is None else None,
-        "converged": (trial.failure is None and trial.converged) or None,
-        "error": None if trial.failure is None else trial.failure.detail,
     }
 
 

@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.store import Dataset
+from app.data.dataset import Dataset
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Invalid, NotFound, TooLarge
 from app.outcomes.decision import Cases

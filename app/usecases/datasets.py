@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from app.access.caller import Caller
-from app.data.store import Dataset
+from app.data.dataset import Dataset
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, NotFound
 from app.usecases.ports import Ports

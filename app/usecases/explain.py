@@ -74,13 +74,9 @@ def explanations(
     for i, runner_up in enumerate(found.runner_up.tolist()):
         to = int(found.to[i])
         nearest = {"action": actions[to], "probabilities": dict(zip(names, found.point[i].tolist(), strict=True))}
-        cell = {
-            "class": classes[int(found.cell[i])],
-            "action": actions[runner_up],
-            "change": float(found.change[i]),
-        }
         earned, next_best = expected[i, [choice[i], runner_up]].tolist()
-        words = [f"{actions[choice[i]]}: {_amount(earned)} expected", _compared(actions[runner_up], earned, next_best)]
+        less = "as much" if math.isclose(earned, next_best, rel_tol=_EQUAL) else f"{_amount(earned - next_best)} less"
+        words = [f"{actions[choice[i]]}: {_amount(earned)} expected", f"{actions[runner_up]} would earn {less}"]
         if to >= 0 and earned > next_best:
             words.append(_beyond(actions[to], names, P[i], found.point[i]))
         documents.append(
@@ -89,7 +85,11 @@ def explanations(
                 "runner_up": actions[runner_up],
                 "margin": float(found.margin[i]),
                 "flips_at": None if to < 0 else nearest,
-                "matrix_flip": cell,
+                "matrix_flip": {
+                    "class": classes[int(found.cell[i])],
+                    "action": actions[runner_up],
+                    "change": float(found.change[i]),
+                },
             }
         )
     return documents
@@ -100,30 +100,17 @@ def _amount(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
-def _compared(runner_up: object, earned: float, next_best: float) -> str:
-    if math.isclose(earned, next_best, rel_tol=_EQUAL):
-        return f"{runner_up} would earn as much"
-    return f"{runner_up} would earn {_amount(earned - next_best)} less"
-
-
 def _beyond(action: object, names: Sequence[str], p: np.ndarray, point: np.ndarray) -> str:
     """Where another action becomes better, by the class whose probability has to change most; the last of equals, which
     of two classes is the second.
     """
     change = np.abs(point - p)
     k = int(np.flatnonzero(change >= change.max() * (1 - _EQUAL))[-1])
-    beyond = f"{'falls below' if point[k] < p[k] else 'rises above'} {_percent(point[k], p[k])}"
-    others = "" if len(names) == 2 else " and the others are as in flips_at"
-    return f"{action} becomes better if the probability of {names[k]} {beyond}{others}"
-
-
-def _percent(value: float, other: float) -> str:
-    """With as many digits as it takes to tell the value from the other, and from 100 %."""
-    for digits in (3, 6, 17):
-        text = f"{100 * value:.{digits}g}"
-        if text not in (f"{100 * other:.{digits}g}", "100"):
-            break
-    return f"{text} %"
+    digits = 3 if 0.001 < point[k] < 0.999 else 9  # so that it is neither 0 nor 100 %
+    beyond = f"{'falls below' if point[k] < p[k] else 'rises above'} {100 * point[k]:.{digits}g} %"
+    return f"{action} becomes better if the probability of {names[k]} {beyond}" + (
+        "" if len(names) == 2 else " and the others are as in flips_at"
+    )
 
 
 def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dict[str, Any]], list[str]]:

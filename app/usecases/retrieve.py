@@ -164,8 +164,11 @@ def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
 
 
 def _choose(sets: Sets, asked: RetrieveFields, threshold: float | None) -> Selections:
-    if asked.setting != "multiclass":
-        _check_work(sets.sizes, asked.terms)
+    if asked.setting != "multiclass" and (found := seconds(sets.sizes, asked.terms)) > MOST_SECONDS:
+        raise TooLarge(
+            f"these sets would take some {found:.0f} s of a core with the loss {asked.terms.loss.name!r}; at most"
+            f" {MOST_SECONDS} are allowed: send fewer items at once"
+        )
     if threshold is None:
         choice = _best(sets, asked.setting, asked.terms)
     else:
@@ -192,14 +195,6 @@ def _check(sets: Sets, asked: RetrieveFields) -> None:
         raise Invalid.at(pointer("probabilities", least), message)
     if asked.setting == "multiclass":
         _check_rows(sets, sizes)
-
-
-def _check_work(sizes: np.ndarray, terms: Terms) -> None:
-    if (found := seconds(sizes, terms)) > MOST_SECONDS:
-        raise TooLarge(
-            f"these sets would take some {found:.0f} s of a core with the loss {terms.loss.name!r}; at most"
-            f" {MOST_SECONDS} are allowed: send fewer items at once"
-        )
 
 
 def _check_rows(sets: Sets, sizes: np.ndarray) -> None:

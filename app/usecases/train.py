@@ -122,7 +122,6 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
 
 def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Dataset) -> TrainSpec:
     _check_labels(learner, dataset)
-    _check_task(learner, dataset)
     classes = () if learner.regresses else dataset.classes or ()
     stakes = _stakes(asked, classes, learner)
     B, actions = (None, None) if stakes is None else stakes[:2]
@@ -142,23 +141,21 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
 
 
 def _check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
-    labels = learner.estimator.labels
-    if dataset.multilabel == (labels == "several"):
-        return
-    able = " or ".join(other.name for other in catalogue.KINDS.values() if other.labels != labels)
-    one, there = ("one label", str(len(dataset.labels))) if dataset.multilabel else ("several labels", "one")
-    raise Invalid.at("/learner/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}")
-
-
-def _check_task(learner: LearnerRequest, dataset: Dataset) -> None:
-    """Numbers are regressed on, words are classes, and integers can be either."""
+    """Numbers are regressed on, words are classes, and integers can be either; several labels need their learners."""
+    labels, kinds = learner.estimator.labels, catalogue.KINDS.values()
+    if dataset.multilabel != (labels == "several"):
+        able = " or ".join(other.name for other in kinds if other.labels != labels)
+        one, there = ("one label", str(len(dataset.labels))) if dataset.multilabel else ("several labels", "one")
+        raise Invalid.at(
+            "/learner/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}"
+        )
     if learner.regresses:
         if isinstance((dataset.classes or (0,))[0], str):
             raise Invalid.at("/learner/task", "regression needs numbers, and the labels are words: take classification")
     elif dataset.classes is None and len(learner.estimator.tasks) > 1:
         raise Invalid.at("/learner/task", "the labels of this data set are numbers, not classes: take regression")
     elif dataset.classes is None:
-        able = " or ".join(other.name for other in catalogue.KINDS.values() if "regression" in other.tasks)
+        able = " or ".join(other.name for other in kinds if "regression" in other.tasks)
         what = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
         raise Invalid.at("/learner/kind", f"{what}: choose {able} with task regression")
 

@@ -16,6 +16,7 @@ from app.api.codecs.answers import Column, Words
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.memory import Charge
+from app.data.columns import MAX_SHOWN
 from app.data.csv_text import FIRST_ROW, CsvText
 from app.data.upload_request import Dialect
 from app.data.values import as_numbers, clean, plain
@@ -23,7 +24,6 @@ from app.errors import Invalid, TooLarge, pointer
 
 _ARROW_FILE = b"ARROW1"
 _MAX_COLUMNS = 20_000
-_MAX_SHOWN = 40  # characters of a wrong cell
 
 
 def table_of_arrow(body: bytes, charge: Charge) -> pa.Table:
@@ -144,7 +144,7 @@ def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Arr
         word = column[row].as_py()
         hint = "; send ?decimal=," if "," in word and dialect.decimal == "." and dialect.delimiter != "," else ""
         place = f"in column {name!r} of line {rows + row + FIRST_ROW}"
-        raise Invalid.at(pointer(name), f"{word[:_MAX_SHOWN]!r} {place} is not a number{hint}")
+        raise Invalid.at(pointer(name), f"{word[:MAX_SHOWN]!r} {place} is not a number{hint}")
     return found
 
 

@@ -95,7 +95,8 @@ def read(
 
 def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
     """A column for each feature, by name, in any order, null or empty where missing; and what comes back."""
-    table, carried = read(sheet, _numeric_names(schema), schema.names, _categories_of(schema))
+    categories = {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
+    table, carried = read(sheet, _numeric_names(schema), schema.names, categories)
     return _rows_of_table(table, schema), carried
 
 
@@ -119,11 +120,6 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
 def _numeric_names(schema: Schema) -> set[str]:
     """The features that are numbers."""
     return {feature.name for feature in schema.features if feature.type == "numeric"}
-
-
-def _categories_of(schema: Schema) -> Words:
-    """The categories of the features that have any."""
-    return {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
 
 
 def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator[Flaw]:
