@@ -123,6 +123,13 @@ def shared(name: str) -> Path:
     return path
 
 
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Also after a test whose service, in this process, wrote no warnings."""
+    caplog.set_level("WARNING")
+    return caplog
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database, on each of the two that there are."""
