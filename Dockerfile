@@ -7,14 +7,13 @@ WORKDIR /build
 RUN python3 -m venv /opt/payoff
 ENV PATH=/opt/payoff/bin:$PATH
 COPY requirements-scale.lock ./
-# A third of what arrives is not used here: tests, headers, Arrow's own clients of stores and of Flight, and bytecode of
-# modules that nothing imports.
+# A third of what arrives is not used here: tests, sources in C and C++, Arrow's own clients of stores and of Flight,
+# two of three copies of a library of Arrow, and bytecode of modules that nothing imports.
 RUN pip install --no-cache-dir --no-compile --disable-pip-version-check --require-hashes -r requirements-scale.lock \
  && cd /opt/payoff/lib/python3.*/site-packages \
  && find . -type d -name tests -prune -exec rm -r {} + \
- && find . -type f -name '*.py[ixd]' -delete \
- && find . -type f -name '*.pxd' -delete \
- && rm -r pyarrow/include pyarrow/*flight* pyarrow/*s3*
+ && find . -type f -regex '.*\.\(py[ixd]\|pxd\|[ch]\|[ch]pp\)' -delete \
+ && rm -r pyarrow/include pyarrow/*flight* pyarrow/*s3* pyarrow/libarrow_python.so pyarrow/libarrow_python.so.*.*.*
 COPY pyproject.toml README.md ./
 COPY app app
 COPY clients/python clients/python
