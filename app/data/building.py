@@ -56,7 +56,8 @@ def build(
     flaws = [source.refused[each.place.name] for each in targets if each.place.name in source.refused]
     classes, more = _classes_or_flaws(targets, most, decimal, several=several, numbers=numbers)
     flaws += more
-    of_labels = [target.report(next((f.msg for f in flaws if f.loc == target.place.loc), None)) for target in targets]
+    told = {flaw.loc: flaw.msg for flaw in reversed(flaws)}
+    of_labels = [target.report(told.get(target.place.loc) or target.misread(decimal)) for target in targets]
     read = {place.name for place in source.places}
     unread = {name: flaw for name, flaw in source.refused.items() if name not in read}
     flaws += unread.values()

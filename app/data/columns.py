@@ -21,9 +21,9 @@ from app.text import MAX_CATEGORY, refused_character
 
 MAX_SHOWN = 40  # characters of a word
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
-_WRITTEN = re.compile(  # amounts, and dates
-    r"[+-]?[$€£]?\s?\d[\d.,'\s]*[%$€£]?|\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?"
-)
+_AMOUNT = re.compile(r"[+-]?[$€£]?\s?\d[\d.,'\s]*[%$€£]?")
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
+_IN_THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,]\d{3})+")  # 1,100 may be 1100 or 1.1
 
 CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
 _EXAMPLES = 3
@@ -34,7 +34,7 @@ DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 def is_written(word: str, decimal: str) -> bool:
     """Whether a word is a date, or a number in a way of writing that is not read as one: 2026-01-31, 1,234, 12 %."""
-    return bool(_WRITTEN.fullmatch(word)) and not is_number(word, decimal)
+    return bool(_AMOUNT.fullmatch(word) or _DATE.fullmatch(word)) and not is_number(word, decimal)
 
 
 class Words:
@@ -124,7 +124,7 @@ class Column:
         elif refused := next(filter(None, map(refused_character, words)), None):
             yield self.place.flaw(self._first_row(refused_character), refused)
         elif len(words) > most:
-            advice = self._misread(decimal) or "it looks like an identifier or text: leave it out or group its values"
+            advice = self.misread(decimal) or "it looks like an identifier or text: leave it out or group its values"
             yield Flaw(loc, f"{name!r} has more than {most} distinct values; {advice}")
 
     def wrong(self, bad: np.ndarray, msg: str) -> Iterator[Flaw]:
@@ -139,15 +139,17 @@ class Column:
         name = self.place.name
         if label is not None and self._is_copy(label):
             return f"{name!r} and the label {label.place.name!r} follow from one another; if it is a copy, leave it out"
-        if misread := self._misread(decimal):
+        if misread := self.misread(decimal):
             return misread
+        if any("\n" in word for word in self.words or ()):
+            return f"{name!r} has a value of several lines; is a quotation mark not closed?"
         what, few = ("text", _FEW) if self.words is not None else ("integer", _FEW_INTEGERS)
         is_whole = self.words is not None or ((self.values == np.floor(self.values)) | self.missing).all()
         if is_whole and len(self.values) >= few and len(self.distinct) == np.count_nonzero(~self.missing):
             return f"{name!r} holds a different {what} in every row; if it is an identifier, leave it out"
         return None
 
-    def _misread(self, decimal: str) -> str | None:
+    def misread(self, decimal: str) -> str | None:
         """The first word that keeps a column from being numbers, or dates, and what to do; None for words."""
         words = self.words or []
         written = sum(is_written(word, decimal) for word in words)
@@ -155,13 +157,16 @@ class Column:
         if numbers == len(words) or numbers + written <= _MOST * len(words):
             return None
         row = self._first_row(lambda word: not is_number(word, decimal))
-        word = words[self.values[row]]
-        if is_written(word, decimal):
-            other = "." if decimal == "," else ","
-            advice = f"is read as a word: send decimal={other} or write digits with {decimal!r}, and days for a date"
-        else:
+        word, other = words[self.values[row]], "." if decimal == "," else ","
+        if not is_written(word, decimal):
             order = f'types={{"{self.place.name}": "number"}}'
             advice = f"is not a number, as most values are; fix it, or send {order} to leave it out"
+        elif is_number(word, other) and not _IN_THOUSANDS.fullmatch(word):
+            advice = f"is read as a word: send decimal={other} or write digits with {decimal!r}"
+        elif _DATE.fullmatch(word):
+            advice = "is read as a word: write days since a date as a number"
+        else:
+            advice = f"is read as a word: write digits with {decimal!r} alone, without thousands, currencies and %"
         return self.place.flaw(row, f"{word[:MAX_SHOWN]!r} {advice}").msg
 
     def _first_row(self, chosen: Callable[[str], object]) -> int:

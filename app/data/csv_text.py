@@ -14,12 +14,14 @@ from app.data.dataset import DataLimits
 from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import Dialect
 from app.data.values import as_numbers, clean
-from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
+from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = 1 << 23  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
 # Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
+_MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
+_RAGGED = "there are rows with another number of values than the header"
 _LOOKED_AT = 1024  # bytes: every other format has a NUL among them
 
 
@@ -47,8 +49,6 @@ class CsvText:
             self.names = [name.strip() for name in self._begun.schema.names]
             if self.names == [""]:
                 raise Invalid.at("", "the first line holds spaces alone; it must be the header")
-            if len(self.names) == 1:
-                _check_delimiter(self.names[0])
 
     def blocks(self) -> Iterator[list[Any]]:
         """The columns as strings, to be cleaned by `clean`, a block of rows at a time; again once all were read."""
@@ -67,13 +67,21 @@ class CsvText:
         Its own check of UTF-8 comes too late: it may pass over rows that are of another length, too. It reads ahead in
         a thread: until it is at the end, nothing else may read, move or ask the content.
         """
+        ragged = self._ragged  # with `self` in its handler, the reader would keep itself in memory
 
         def note(row: Any) -> str:
-            if len(self._ragged) < MAX_ERRORS:
-                msg = f"row {row.number}: the header has {row.expected_columns} values, this row {row.actual_columns}"
-                self._ragged.append(Flaw("", msg))
-            return "skip"
+            msg = f"row {row.number}: the header has {row.expected_columns} values, this row {row.actual_columns}"
+            ragged.append(Flaw("", msg))
+            return "skip" if len(ragged) < MAX_ERRORS else "error"
 
+        self._content.seek(0)
+        lines = iter(lambda: self._content.readline(_BLOCK), b"")
+        header = next((line for line in lines if line.strip()), b"")
+        marks = header.count(self._dialect.delimiter.encode())
+        if marks > _MOST_COLUMNS:
+            raise TooLarge(f"the header has more than {_MOST_COLUMNS:,} columns")
+        if not marks:  # before rows that decimal commas make longer
+            _check_delimiter(header.decode(self._codec, errors="ignore"))
         self._content.seek(0)
         content = pa.PythonFile(self._content, mode="r")
         return arrow_csv.open_csv(
@@ -93,9 +101,10 @@ class CsvText:
         except UnicodeError as error:
             raise self._refusal() from error
         except pa.ArrowInvalid as error:
+            reject(self._ragged, _RAGGED)
             hint = f"is there no row, a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
             raise Invalid.at("", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}") from error
-        reject(self._ragged, "there are rows with another number of values than the header")
+        reject(self._ragged, _RAGGED)
 
     def _refusal(self) -> Invalid:
         """The error for text that is not in its encoding."""
@@ -108,9 +117,9 @@ class CsvText:
         return Invalid.at("", f"line {wrong} is not UTF-8; send ?encoding=latin-1, or save the file as UTF-8")
 
 
-def _check_delimiter(name: str) -> None:
-    """Invalid where the only name holds another sign that separates."""
-    other = next((mark for mark in (",", ";", "\t", "|") if mark in name), None)
+def _check_delimiter(header: str) -> None:
+    """Invalid where a header of one name holds another sign that separates."""
+    other = next((mark for mark in (",", ";", "\t", "|") if mark in header), None)
     if other is not None:
         shown = "%09" if other == "\t" else other
         raise Invalid.at("", f"the header is split by {other!r}; send ?delimiter={shown}, or separate by commas")

@@ -30,9 +30,10 @@ __all__ = ["DataLimits", "Dataset", "DatasetStore", "Draft"]
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
 _NAMED = "latest"
+_REPORTED = 200  # columns whose report stays: lists read every record
 _MAX_COLUMNS = 20_000  # of all data sets on a page together
 _ID = re.compile(r"ds_[0-9a-f]{16}")
-_PLACE = rf"[0-9T:.+-]+\|{_ID.pattern}"
+_PLACE = rf"[0-9T:.-]+Z\|{_ID.pattern}"
 
 _log = logging.getLogger(__name__)
 
@@ -186,7 +187,9 @@ class DatasetStore:
         """
         sent = kept = draft.dataset
         try:
-            self.storage.publish(sent.id, {_TABLE: draft.parquet, _RECORD: to_json(sent)})
+            self.storage.publish(
+                sent.id, {_TABLE: draft.parquet, _RECORD: to_json(replace(sent, columns=sent.columns[:_REPORTED]))}
+            )
         except Conflict as conflict:
             try:
                 kept = self.find(sent.id)
@@ -244,4 +247,5 @@ def _folder(owner: str, name: str) -> str:
 
 
 def _age(dataset: Dataset) -> str:
-    return f"{dataset.created_at.isoformat(timespec='microseconds')}|{dataset.id}"
+    at = dataset.created_at.isoformat(timespec="microseconds")
+    return f"{at.removesuffix('+00:00')}Z|{dataset.id}"  # a plus would be a space in an address

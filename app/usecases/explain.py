@@ -106,7 +106,7 @@ def _beyond(action: object, names: Sequence[str], p: np.ndarray, point: np.ndarr
     """
     change = np.abs(point - p)
     k = int(np.flatnonzero(change >= change.max() * (1 - _EQUAL))[-1])
-    digits = 3 if 0.001 < point[k] < 0.999 else 9  # so that it is neither 0 nor 100 %
+    digits = 3 if 0.001 < point[k] < 0.999 else 15  # so that it is neither 0 nor 100 %
     beyond = f"{'falls below' if point[k] < p[k] else 'rises above'} {100 * point[k]:.{digits}g} %"
     return f"{action} becomes better if the probability of {names[k]} {beyond}" + (
         "" if len(names) == 2 else " and the others are as in flips_at"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import weakref
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from app.data import csv_text
 from app.data.building import AS_NUMBER
 from app.data.store import DataLimits, DatasetStore
+from app.data.upload_request import Dialect
 from app.errors import Invalid, TooLarge
 from app.features import Feature
 from tests.data.keeping import kept as keep
@@ -147,6 +149,19 @@ def test_ragged_rows_are_all_named(store):
         says("/file", "row 5", "3", "4"),
     ]
     assert len(flaws(store, b"a,y\n" + b"1\n" * 100)) == 20
+
+
+def test_what_read_a_header_does_not_stay_in_memory():
+    """Arrow's reader holds its handler of rows: an object that both hold would stay for good, with the columns."""
+    text = csv_text.CsvText(io.BytesIO(b"a,y\n1,0\n"), Dialect())
+    gone = weakref.ref(text)
+    del text
+    assert gone() is None
+
+
+def test_a_header_of_very_many_names_is_refused_before_it_is_read(store):
+    with pytest.raises(TooLarge, match="20,000"):
+        keep(store, io.BytesIO(b"a," * 20_001 + b"y\n"), ["y"])
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,26 @@ def test_numbers_with_commas_lead_to_the_setting(store):
     assert store.table(found.id).X[1].tolist() == [2, 1.5]
 
 
+def test_no_setting_is_advised_that_would_read_thousands_as_fractions(store):
+    amounts = [f'"{i % 7 + 1},100"' for i in range(ROWS)]
+    (about,) = kept(store, io.BytesIO(csv(a=amounts)), ["y"]).warnings
+    assert "without thousands" in about
+    assert "decimal=" not in about
+
+
+def test_a_label_that_looks_like_amounts_is_named(store):
+    content = csv(y2=[f'"{i % 5},100.50"' for i in range(ROWS)])
+    found = kept(store, io.BytesIO(content), ["y2"])
+    assert "'y2', row 2: '0,100.50' is read as a word" in found.warnings[-1]
+
+
+def test_rows_that_a_quotation_mark_may_have_swallowed_are_named(store):
+    words = ['"blue\n1.5,red', 'red"', "green", "green"] * (ROWS // 4)
+    found = kept(store, io.BytesIO(csv(a=words)), ["y"])
+    assert found.rows < ROWS
+    assert "'a' has a value of several lines; is a quotation mark not closed?" in found.warnings
+
+
 def test_identifiers_of_integers_are_named_across_batches(store):
     n = 100_000
     table = pa.table({"a": np.arange(n), "b": np.arange(n) % 50_000, "y": np.arange(n) % 2})

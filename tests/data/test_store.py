@@ -89,6 +89,8 @@ def test_pages(tmp_path, limits):
 
     first, token = store.page(3)
     assert [dataset.id for dataset in first] == added[:3:-1]
+    assert token is not None
+    assert "+" not in token, "which is a space in an address"
     store.remove(added[4])
     add(store, CSV.replace(b"4,", b"99,"))
     second, token = store.page(3, token)

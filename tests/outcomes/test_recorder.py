@@ -265,9 +265,19 @@ def test_what_waits_is_bounded(database, recorder, monkeypatch):
     monkeypatch.setattr(module, "MAX_ROWS", 2)
     monkeypatch.setattr(module, "_MAX_PENDING", 3)
 
-    results = record(recorder, batch(["a", "b", "c"]), batch(["a", "b"]), batch(["c", "d"]), batch(["e"]))
+    released = threading.Event()
 
-    assert [type(each) for each in results] == [TooLarge, type(None), Busy, type(None)]
+    async def together():
+        held = asyncio.ensure_future(recorder.record(replace(batch(["a", "b"]), stored=released.wait)))
+        await asyncio.sleep(0)
+        refused = map(recorder.record, (batch(["a", "b", "c"]), batch(["c", "d"])))
+        results = await asyncio.gather(*refused, return_exceptions=True)
+        room = asyncio.ensure_future(recorder.record(batch(["e"])))
+        await asyncio.sleep(0)
+        released.set()
+        return [*results, await held, await room]
+
+    assert [type(each) for each in asyncio.run(together())] == [TooLarge, Busy, type(None), type(None)]
     assert record(recorder, batch(["c", "d"])) == [None]
 
 

@@ -6,6 +6,7 @@ The files hold no data and need no key: the page asks for one, and sends it with
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -48,18 +49,23 @@ async def front(request: Request) -> RedirectResponse:
     return RedirectResponse(f"{request.scope.get('root_path', '')}{place}")
 
 
-@router.get(f"{PATH}/sample.csv")
+@router.api_route(f"{PATH}/sample.csv", methods=["GET", "HEAD"])
 @needs(OPEN)
 def sample(request: Request) -> Response:
     """The table of `payoff demo`, for a start without a file of one's own."""
     if not request.app.state.service.console:
         raise NotFound("the console is turned off")
+    return Response(_sample(), media_type="text/csv")
+
+
+@cache
+def _sample() -> str:
     from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - takes a second, of which a start needs none
 
     found = load_breast_cancer()
     rows = [[*found.feature_names, "diagnosis"]]
     rows += ([*row, found.target_names[y]] for row, y in zip(found.data.tolist(), found.target, strict=True))
-    return Response("".join(f"{','.join(map(str, row))}\n" for row in rows), media_type="text/csv")
+    return "".join(f"{','.join(map(str, row))}\n" for row in rows)
 
 
 class _Files(StaticFiles):

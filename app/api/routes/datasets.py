@@ -114,7 +114,9 @@ class DatasetDocument(BaseModel):
     )
     digest: str = Field(description="SHA-256 of the stored table")
     created_at: datetime
-    columns: list[ColumnDocument] = Field(description="the features, then the labels")
+    columns: list[ColumnDocument] = Field(
+        description="the features, then the labels; later than in the answer to the upload the first 200"
+    )
     warnings: list[str] = Field(description="the first advice about columns")
     ignored: list[str] = Field(description="columns of the file that are left out: by `types`, and pandas' index")
     from_: Lineage | None = Field(
