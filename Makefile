@@ -45,7 +45,7 @@ PYTEST := nice -n 19 $(PY) -m pytest -r fE --dist=loadfile
 
 test: $(VENV)/installed-dev  ## run the tests; all of them with PAYOFF_TESTS=thorough
 	@$(call step,kernels,$(COMPILE))
-	@$(call step,tests,$(PYTEST) --numprocesses=4 --no-loadscope-reorder)
+	@$(call step,tests,$(PYTEST) --numprocesses=4 --no-loadscope-reorder --cov --cov-report=)
 	@$(call step,tests of the client,$(PYTEST) --numprocesses=2 clients/python/tests)
 
 check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, tests: what CI runs
