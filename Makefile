@@ -70,5 +70,5 @@ LOCK := uv pip compile pyproject.toml --extra build --universal --python-version
 lock:  ## renew the lock files (needs uv)
 	$(LOCK) --output-file requirements.lock
 	$(LOCK) --extra scale --constraint requirements.lock --output-file requirements-scale.lock
-	$(LOCK) --extra scale --extra dev --constraint requirements-scale.lock --output-file requirements-dev.lock
+	$(LOCK) --no-strip-extras --extra scale --extra dev --constraint requirements-scale.lock --output-file requirements-dev.lock
 	echo "pandas>=3.0" | $(subst pyproject.toml --extra build,- --no-deps,$(LOCK)) --output-file clients/python/tests/requirements.lock
