@@ -69,7 +69,11 @@ function one(ref, found, body, stated, changed) {
       // the reference itself, whose challengers decide, too; by names, as it may mean another version by now
       if (json.benefits) Object.assign(json, { model: ref, ids, explain: true }, json.actions && worded(json, found.classes));
       return explained(await get("predict", { json }), found, words, missing);
-    }).then(() => { result.focus(); result.scrollIntoView({ block: "nearest" }); });
+    }).then(() => {
+      if (!result.hasChildNodes()) return; // whoever changed the case meanwhile keeps the focus
+      result.focus();
+      result.scrollIntoView({ block: "nearest" });
+    });
   };
   const clear = () => cleared(result);
   changed.addEventListener("change", clear);

@@ -24,10 +24,15 @@ export async function headOf(file, encoding) {
   return { delimiter, names: names.map((one) => one.trim()), header: file.slice(0, from + end) };
 }
 
+/** @param {Blob} file @param {string} [encoding] */
+async function beginning(file, encoding) {
+  return read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
+}
+
 /** The names of the columns of a file and its first rows. @param {Blob} file @param {string} [encoding] */
 export async function sampleOf(file, encoding) {
   const { delimiter, names } = await headOf(file, encoding);
-  const text = read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
+  const text = await beginning(file, encoding);
   const [, ...rows] = [...records(text, delimiter)].filter((row) => row.length > 1 || row[0] !== "");
   if (file.size > CHUNK) rows.pop(); // which is cut
   return { delimiter, names, rows };
@@ -59,7 +64,7 @@ export class Dialect {
   /** @param {Blob} file @param {string} encoding */
   async #guess(file, encoding) {
     const { delimiter } = await headOf(file, encoding);
-    const text = read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
+    const text = await beginning(file, encoding);
     const words = delimiter === "," ? [] : text.split(new RegExp(`[\\s"${delimiter}]+`));
     const [comma, point] = [",", "."].map((mark) => {
       const found = words.filter((one) => new RegExp(`^[+-]?\\d*[${mark}]\\d+$`).test(one));

@@ -7,6 +7,7 @@ import { link } from "./models.js";
 import { within } from "./problems.js";
 
 const SHOWN = 5, MOST_COLUMNS = 200;
+/** As the service has them. */
 const MISSING = new Set(["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]);
 
 export async function view() {
@@ -99,8 +100,8 @@ async function chosen(file, uploaded) {
 
 /** How often the first rows have each value. @param {{names: string[], rows: string[][]}} sample @param {string} label */
 function classCounts({ names, rows }, label) {
-  const counts = new Map();
-  for (const row of rows) counts.set(row[names.indexOf(label)], (counts.get(row[names.indexOf(label)]) ?? 0) + 1);
+  const counts = new Map(), j = names.indexOf(label);
+  for (const row of rows) counts.set(row[j], (counts.get(row[j]) ?? 0) + 1);
   const found = [...counts].sort(([, a], [, b]) => b - a).map(([value, count]) => `${value || "(empty)"}: ${count}`);
   return found.length ? `In the first ${rows.length} rows: ${some(found, SHOWN)}` : null;
 }

@@ -89,9 +89,9 @@ class AcquisitionModel:
         if stakes is None:
             refuse_actions(sent)
             return None
-        B, actions, doubts = stakes
+        B, actions, like_costs = stakes
         check_few_actions(sent, B.shape[1])
-        return Prepared(B, actions or classes, actions is not None, classes, like_costs=doubts)
+        return Prepared(B, actions or classes, actions is not None, classes, like_costs=like_costs)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from app.decisions.benefit import decide
+from app.decisions.benefit import Decision
 from app.decisions.explanations import flips
 from app.errors import Invalid, TooLarge
 from app.registry.loaded import Loaded
@@ -59,9 +59,9 @@ class Explanation(BaseModel):
 
 
 def explanations(
-    P: np.ndarray, B: np.ndarray, choice: np.ndarray, classes: Sequence[object], actions: Sequence[object]
+    P: np.ndarray, B: np.ndarray, decision: Decision, classes: Sequence[object], actions: Sequence[object]
 ) -> list[dict[str, Any]]:
-    """One for each decision `choice` (n,) made with probabilities P (n, K) and benefits B, (K, A) or (n, K, A).
+    """One for each `decision` of n, made by expected benefit with probabilities P (n, K) and B, (K, A) or (n, K, A).
 
     Raises Invalid at /explain where there is but one action.
     """
@@ -69,8 +69,8 @@ def explanations(
         raise Invalid.at("/explain", "there is one action: nothing could change the decision")
     if not len(P):
         return []
+    choice, expected = decision
     found, names, documents = flips(P, B, choice), [str(name) for name in classes], []
-    expected = decide(P, B).expected_benefits
     for i, runner_up in enumerate(found.runner_up.tolist()):
         to = int(found.to[i])
         nearest = {"action": actions[to], "probabilities": dict(zip(names, found.point[i].tolist(), strict=True))}

@@ -175,8 +175,8 @@ def decide_by(
     case = _Case(model, classes, asked, scores, priors, P, matrix, actions, decision)
     choice, more, figures = _RULES[asked.rule](case)
     explained = None
-    if asked.explain and matrix is not None:
-        explained = explanations(P, matrix.benefits, choice, classes, actions)
+    if asked.explain and matrix is not None and decision is not None:
+        explained = explanations(P, matrix.benefits, decision, classes, actions)
     expected = None if decision is None else decision.expected_benefits
     told = [*warnings, *notes, *more]
     return Answer(asked.rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
@@ -186,9 +186,9 @@ def _matrix(asked: RuleFields, classes: Sequence[int | str], n: int, model: Load
     stakes = read_matrix(asked, classes, n_instances=n, named=True)
     if stakes is None:
         return None
-    B, actions, doubts = stakes
+    B, actions, like_costs = stakes
     before = () if model is None else model.once(best_in_training)
-    return Prepared(B, classes if actions is None else tuple(actions), actions is not None, classes, before, doubts)
+    return Prepared(B, classes if actions is None else tuple(actions), actions is not None, classes, before, like_costs)
 
 
 def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:

@@ -124,7 +124,7 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
     _check_labels(learner, dataset)
     classes = () if learner.regresses else dataset.classes or ()
     stakes = _stakes(asked, classes, learner)
-    B, actions = (None, None) if stakes is None else stakes[:2]
+    B, actions = (None, None) if stakes is None else (stakes.benefits, stakes.actions)
     with placed():
         named = built(learner, B, classes)
     return TrainSpec(

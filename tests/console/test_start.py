@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 
+from app.text import MISSING
 from tests.console.conftest import ADMIN_KEY
 from tests.console.tab import Tab
+from tests.console.test_console import FOLDER
 
 
 def test_sample_data_leads_to_training(browser, demo):
@@ -47,6 +50,11 @@ def test_a_file_is_shown_before_it_is_uploaded_and_read_as_chosen(tab, tmp_path)
     page.click("summary:text-is('Columns')")
     read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
     assert [one.split() for one in read.all_inner_texts()] == [["age", "numeric"], ["zone", "categorical"]]
+
+
+def test_missing_values_are_those_of_the_service():
+    [listed] = re.findall(r"MISSING = new Set\((\[.*?\])\)", (FOLDER / "data.js").read_text())
+    assert tuple(json.loads(listed)) == MISSING
 
 
 def test_the_answer_has_the_focus_and_a_sentence(tab):

@@ -98,6 +98,13 @@ def test_pages(tmp_path, limits):
     assert store.page(3, token) == ([store.find(added[0])], None)
 
 
+def test_of_a_wide_data_set_the_answer_has_every_column_and_the_record_the_first(store, monkeypatch):
+    monkeypatch.setattr(store_module, "_REPORTED", 1)
+    made = add(store)
+    assert [each.name for each in made.columns][-1] == "y"
+    assert store.find(made.id).columns == made.columns[:1]
+
+
 def test_pages_of_wide_data_sets_are_short(store, monkeypatch):
     monkeypatch.setattr(store_module, "_MAX_COLUMNS", 4)
     added = [add(store, CSV.replace(b"4,", b"%d," % i)).id for i in range(5)]
