@@ -73,17 +73,26 @@ class TreeGrower:
 def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Iterator[list[Nodes]]:
     """For each grower the trees of the next few seeds, flat; joblib's parallel_config says where they grow.
 
-    Some are grown ahead of what is asked for; what grows does not depend on where.
+    Some are grown ahead of what is asked for; what grows does not depend on where. Whoever asks for no more has none
+    grown, and waits for those that are growing: joblib warns of work that nobody takes.
     """
     batch = min(grower.batch for grower in growers)
-    work = (
-        delayed(grow_drawn)(*grower.order(rule, seeds[start : start + batch]))
-        for start in range(0, len(seeds), batch)
-        for grower in growers
-    )
-    trees = Parallel(prefer="threads", return_as="generator")(work)
-    for first in trees:
-        yield [first, *(next(trees) for _ in growers[1:])]
+    is_over = False
+
+    def work() -> Iterator[Any]:
+        for start in range(0, len(seeds), batch):
+            if is_over:
+                return
+            yield from (delayed(grow_drawn)(*grower.order(rule, seeds[start : start + batch])) for grower in growers)
+
+    trees = Parallel(prefer="threads", return_as="generator")(work())
+    try:
+        for first in trees:
+            yield [first, *(next(trees) for _ in growers[1:])]
+    finally:
+        is_over = True
+        for _ in trees:
+            pass
 
 
 def grow_drawn(
