@@ -81,54 +81,6 @@ def test_simulating_on_the_training_data_is_warned_about(service, clinic):
     assert "benefit" not in told["nothing"] or told["nothing"]["benefit"] is None
 
 
-BAD = {
-    "word for a number": ({"known": {"age": "old"}}, "/known/age"),
-    "both known and instances": ({"known": {}, "instances": [{}]}, "/known"),
-    "instances that are no list": ({"instances": {"age": 1}}, "/instances"),
-    "an instance that is a row": ({"instances": [{}, [1, 2, 3]]}, "/instances/1"),
-    "unknown feature in a batch": ({"instances": [{}, {"x/y": 1}]}, "/instances/1/x~1y"),
-    "budget below zero": ({"known": {}, "budget": -1}, "/budget"),
-    "price for no feature": ({"known": {}, "feature_costs": {"height": 1}}, "/feature_costs/height"),
-    "priced twice": (
-        {"known": {}, "feature_costs": [{"feature": "age", "cost": 1}, {"feature": "age", "cost": 2}]},
-        "/feature_costs/1/feature",
-    ),
-    "unavailable that is unknown": ({"known": {}, "unavailable": ["pain", "height"]}, "/unavailable/1"),
-    "unavailable that is known": ({"known": {"age": 1}, "unavailable": ["age"]}, "/unavailable/0"),
-    "unavailable twice": ({"known": {}, "unavailable": ["age", "pain", "age"]}, "/unavailable/2"),
-    "actions without benefits": ({"known": {}, "actions": ["a", "b"]}, "/actions"),
-    "a model that is no forest": ({"model": "ward", "known": {}}, "/model"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_names_the_place(service, clinic, ward, name):
-    """Each mistake is answered with 422 and a pointer to where it was made."""
-    question, place = BAD[name]
-    response = ask(service, **question)
-    assert response.status_code == 422, response.text
-    assert place in [flaw["loc"] for flaw in response.json()["errors"]], response.text
-
-
-BAD_SIMULATIONS = {
-    "no rows": ({}, ""),
-    "rows and a data set": ({"dataset": "ds_0000000000000000"}, ""),
-    "labels too few": ({"rows": DATA["rows"][:2], "labels": ["ill"]}, "/labels"),
-    "label that is no class": ({"rows": DATA["rows"][:2], "labels": ["ill", "dead"]}, "/labels/1"),
-    "budget below zero": ({"rows": DATA["rows"][:1], "labels": ["ill"], "budgets": [1, -2]}, "/budgets/1"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_SIMULATIONS)
-def test_bad_simulations_name_the_place(service, clinic, name):
-    question, place = BAD_SIMULATIONS[name]
-    if name == "rows and a data set":
-        question = {**question, "rows": DATA["rows"][:1], "labels": ["ill"]}
-    response = service.post("/acquire/simulate", json={"model": clinic, **question})
-    assert response.status_code == 422, response.text
-    assert place in [flaw["loc"] for flaw in response.json()["errors"]], response.text
-
-
 def test_data_of_other_features_cannot_be_simulated(service, clinic):
     content = "age,label\n1,a\n2,b\n3,a\n4,b\n"
     files = {"file": ("narrow.csv", content)}

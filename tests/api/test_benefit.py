@@ -10,23 +10,6 @@ from tests.conftest import trained
 BENEFITS = [[0, -1], [-10, 5]]
 
 
-@pytest.mark.parametrize(
-    ("body", "place"),
-    [
-        ({"benefits": [[1, 2]]}, "/benefits"),
-        ({"benefits": [[1, 2], [3]]}, "/benefits/1"),
-        ({"benefits": [BENEFITS]}, "/benefits"),
-        ({}, "/benefits"),
-        ({"benefits": BENEFITS, "priors": {"ill": 1}}, "/priors"),
-    ],
-)
-def test_bad_input(service, ward, body, place):
-    response = service.post(f"/models/{ward}/benefit", json=body)
-
-    assert response.status_code == 422
-    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
-
-
 def by_name(report):
     return {row["rule"]: row for row in report["rules"]}
 

@@ -90,37 +90,3 @@ def test_scores_that_rank_well_are_taken_whatever_their_means(service):
     assert (answer["classes"], answer["decisions"][:2]) == ([0, 1], [0, 1])
     unclear = order(model="unclear", scores=[1, 2, 3, 4, 1, 2, 4, 3], labels=["spam", "clean"] * 4, holdout=0)
     assert any("hardly rank" in warning for warning in calibrated(service, unclear)["warnings"])
-
-
-LABELS = order()["labels"]
-SCORES = order()["scores"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "place"),
-    [
-        ({"scores": ...}, "/scores"),
-        ({"probabilities": [[0.5, 0.5]] * N}, "/probabilities"),
-        ({"scores": [1.0] * N}, "/scores"),
-        ({"scores": [-s for s in SCORES]}, "/scores"),
-        ({"scores": [*SCORES[:-1], None]}, f"/scores/{N - 1}"),
-        ({"scores": [*SCORES[:-1], [1.0]]}, f"/scores/{N - 1}"),
-        ({"scores": [[s, 0] for s in SCORES[:-1]] + [[1, 2, 3]]}, f"/scores/{N - 1}"),
-        ({"scores": [[s, 0] for s in SCORES[:-1]] + [[1, None]]}, f"/scores/{N - 1}/1"),
-        ({"scores": SCORES, "classes": ["spam", "clean", "other"]}, "/scores/0"),
-        ({"scores": [], "labels": []}, "/scores"),
-        ({"scores": ..., "probabilities": [[0.5, 0.6]] * N}, "/probabilities/0"),
-        ({"scores": ..., "probabilities": [[0.5, 0.5]] * N}, "/probabilities"),
-        ({"labels": LABELS[:-1]}, "/labels"),
-        ({"labels": [*LABELS[:-1], "ham"]}, f"/labels/{N - 1}"),
-        ({"labels": ["clean"] * N}, "/labels"),
-        ({"labels": ["clean"] * (N - 1) + ["spam"], "scores": [1.0] * (N - 1) + [0.0]}, "/labels"),
-        ({"scores": [-s for s in SCORES[:-1]] + [1e30]}, "/scores"),
-        ({"classes": [0, False]}, "/classes"),
-        ({"classes": ["spam", "clean", "x"], "scores": [[s, 0, 1] for s in SCORES]}, "/classes/2"),
-    ],
-)
-def test_what_cannot_be_calibrated(service, changes, place):
-    response = service.post("/calibrate", json=order(**changes))
-    assert response.status_code == 422, response.text
-    assert response.json()["errors"][0]["loc"] == place

@@ -82,19 +82,6 @@ def test_a_majority_is_one_class_however_it_is_written(service):
     assert accepted["result"]["learners"][0]["parameters"]["majority"] == 1
 
 
-BAD = {
-    "no such kind": ({"learners": [{"kind": "logistic"}, {"kind": "oracle"}]}, "/learners/1/kind"),
-    "no such parameter": ({"learners": [{"kind": "logistic", "c": 1}]}, "/learners/0/c"),
-    "a learner of several labels": ({"learners": [{"kind": "multilabel_logistic"}]}, "/learners/0/kind"),
-    "a majority that is no class": (
-        {"learners": [{"kind": "kernel_logistic", "majority": "well"}]},
-        "/learners/0/majority",
-    ),
-    "the same twice": ({"learners": [{"kind": "logistic"}, {"kind": "logistic", "C": 1.0}]}, "/learners/1"),
-    "actions that are no classes": ({"benefits": [[1, 2, 3], [1, 2, 3]]}, "/benefits/0"),
-}
-
-
 def test_a_learner_that_cannot_be_fitted_is_listed_and_alone_fails_the_job(service):
     """The others are compared all the same, and drawn."""
     dataset = uploaded(service, two_class_rows(60), "sixty.csv")
@@ -106,12 +93,3 @@ def test_a_learner_that_cannot_be_fitted_is_listed_and_alone_fails_the_job(servi
         assert job["status"] == status, job
         assert "benefit_logistic" in str(job["error"] or job["result"]["warnings"])
         assert service.get(f"/compare/{job['id']}", headers=SVG).status_code == drawn
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_orders_are_refused_before_anything_is_queued(service, dataset, name):
-    changes, place = BAD[name]
-    response = service.post("/compare", json=order(dataset, **changes))
-
-    assert response.status_code == 422, response.text
-    assert place in [flaw["loc"] for flaw in response.json()["errors"]]

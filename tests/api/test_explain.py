@@ -59,20 +59,6 @@ def test_a_model_explains_as_its_probabilities_do(service, ward):
     assert "explanations" not in service.post("/predict", json=asked | given | {"explain": False}).json()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"rule": "most_probable", "benefits": None},
-        {"benefits": {name: {"go": 1.0} for name in CLASSES}},
-        {"explain": 1},
-    ],
-)
-def test_what_cannot_be_explained_is_refused(service, change):
-    answer = ask(service, **change)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["loc"] == "/explain"
-
-
 def test_too_many_explanations_are_too_large(service):
     assert ask(service, ROWS * 30_000).status_code == 413
 

@@ -44,29 +44,6 @@ def test_rows_are_normalized_on_request_alone(service):
     assert nothing.json()["errors"][0]["loc"] == "/probabilities/0"
 
 
-@pytest.mark.parametrize(
-    ("change", "loc"),
-    [
-        ({"probabilities": [[0.5, 0.5], [1.2, -0.2]]}, "/probabilities/1/1"),
-        ({"probabilities": [[0.5, "0.5"]]}, "/probabilities/0/1"),
-        ({"probabilities": [0.5, 0.5]}, "/probabilities/0"),
-        ({"probabilities": {"ill": 1}}, "/probabilities"),
-        ({"classes": None}, "/classes"),
-        ({"classes": ["ill", "ill"]}, "/classes"),
-        ({"model": "ward"}, "/model"),
-        ({"instances": [[1, 2, "mild"]]}, "/instances"),
-        ({"probabilities": None}, "/model"),
-        ({"probabilities": None, "model": "ward", "instances": []}, "/classes"),
-        ({"priors": {"healthy": 0.5, "ill": 0.5}}, "/priors"),
-        ({"rule": "threshold", "threshold": "holdout"}, "/threshold"),
-    ],
-)
-def test_what_does_not_fit_is_named(service, ward, change, loc):
-    answer = service.post("/predict", json=ASKED | change)
-    assert answer.status_code == 422
-    assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
-
-
 def test_the_report_judges_the_rows_that_were_sent(service):
     rng = np.random.default_rng(2)
     p = rng.random(400)
@@ -93,23 +70,6 @@ def test_the_report_judges_the_rows_that_were_sent(service):
     chart = service.post("/benefit", json=asked | {"benefits": BENEFITS}, headers={"Accept": "image/svg+xml"})
     assert chart.text.startswith("<svg")
     assert "the probabilities sent" in chart.text
-
-
-@pytest.mark.parametrize(
-    ("change", "loc"),
-    [
-        ({"labels": ["ill"]}, "/labels"),
-        ({"labels": ["ill", "healthy", "il"]}, "/labels/2"),
-        ({"labels": [], "probabilities": []}, "/labels"),
-        ({"probabilities": [[0.5, 0.4]] * 3}, "/probabilities/0"),
-        ({"benefits": None}, "/benefits"),
-    ],
-)
-def test_rows_without_a_truth_are_refused(service, change, loc):
-    asked = {"probabilities": P, "classes": CLASSES, "labels": ["ill", "ill", "healthy"], "benefits": BENEFITS}
-    answer = service.post("/benefit", json=asked | change)
-    assert answer.status_code == 422
-    assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
 
 
 def test_text_in_the_query_is_checked_as_in_a_body(service):

@@ -19,7 +19,6 @@ ASKED = {
 }
 RESOURCES = [{"name": "bed hours", "use": {"treat": 3, "refer": 1}, "at_most": 7}]
 FIGURES = ("limits", "total", "unlimited_total", "gap")
-MANY = [RESOURCES[0] | {"name": f"r{i}"} for i in range(100)]
 
 
 def ask(service, **more):
@@ -68,49 +67,6 @@ def test_other_forms_of_body_and_answer_have_the_same_decisions(service):
     assert table.column("decision").to_pylist() == plain["decisions"]
     rest = json.loads(table.schema.metadata[b"payoff"])
     assert {name: rest[name] for name in FIGURES} == {name: plain[name] for name in FIGURES}
-
-
-@pytest.mark.parametrize(
-    ("more", "loc", "words"),
-    [
-        ({"limits": {"tread": 1}}, "/limits/tread", ("action", "tread", "treat")),
-        ({"resources": [RESOURCES[0] | {"use": {"tread": 1}}]}, "/resources/0/use/tread", ("tread", "treat")),
-        ({"limits": {"treat": 1.5}}, "/limits/treat", ("integer",)),
-        ({"limits": {"treat": {}}}, "/limits/treat", ("at_least", "at_most")),
-        ({"limits": {"treat": {"at_least": 3, "at_most": 2}}}, "/limits/treat", ("at_least", "at_most")),
-        ({"limits": {}}, "/limits", ()),
-        ({"limits": {f"a{i}": 1 for i in range(101)}}, "/limits", ("101", "100")),
-        ({"limits": {"treat": 1}, "resources": MANY}, "/limits", ("100",)),
-        ({"resources": RESOURCES * 2}, "/resources/1/name", ("same name",)),
-        ({"resources": [RESOURCES[0] | {"at_most": -1}]}, "/resources/0/at_most", ("0",)),
-        ({"resources": [RESOURCES[0] | {"use": {"treat": -3}}]}, "/resources/0/use/treat", ("0",)),
-        ({"resources": [RESOURCES[0] | {"use": {"treat": 1e200}}]}, "/resources/0/use/treat", (f"{10**150}"[:20],)),
-        ({"rule": "most_probable", "benefits": None, "limits": {"ill": 1}}, "/limits", ("expected_benefit",)),
-        ({"explain": True, "limits": {"treat": 1}}, "/explain", ("batch",)),
-        ({"rule": "threshold", "threshold": 0.5, "resources": RESOURCES}, "/resources", ("expected_benefit",)),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_named(service, more, loc, words):
-    answer = ask(service, **more)
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["errors"][0]["loc"] == loc
-    assert all(word in answer.text for word in words), answer.text
-
-
-@pytest.mark.parametrize(
-    ("more", "loc"),
-    [
-        ({"limits": {"treat": {"at_least": 6}, "wait": 3}}, "/limits"),
-        ({"limits": {"treat": 1, "refer": {"at_least": 2, "at_most": 2}, "wait": 1}}, "/limits"),
-        ({"limits": {"wait": {"at_most": 9}, "treat": {"at_least": 3}}, "resources": RESOURCES}, "/resources"),
-    ],
-)
-def test_limits_that_cannot_be_met_together_are_refused(service, more, loc):
-    answer = ask(service, **more)
-    assert answer.status_code == 422, answer.text
-    (error,) = answer.json()["errors"]
-    assert error["loc"] == loc
-    assert "5 instances" in error["msg"]
 
 
 def test_limits_for_which_no_decisions_are_found_in_time_are_refused(service, monkeypatch):

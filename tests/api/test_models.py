@@ -110,22 +110,6 @@ def test_an_alias_comes_moves_and_goes(ports, ask):
     refusal(ask("DELETE", "/models/triage/aliases/champion"), 404)
 
 
-@pytest.mark.parametrize(
-    ("body", "loc"),
-    [
-        ({"version": 0}, "/version"),
-        ({"version": 2**31}, "/version"),
-        ({"version": 1, "verson": 2}, "/verson"),
-    ],
-)
-def test_a_bad_alias_target_is_refused_by_place(ports, ask, body, loc):
-    publish(ports.registry)
-
-    problem = refusal(ask("PUT", "/models/triage/aliases/champion", json=body), 422)
-
-    assert [error["loc"] for error in problem["errors"]] == [loc]
-
-
 def test_deleting_obeys_the_aliases(ports, ask):
     publish(ports.registry)
     publish(ports.registry)

@@ -164,50 +164,6 @@ def test_numpy_and_arrow_say_the_same_as_json(service, plain):
     assert json.loads(table.schema.metadata[b"payoff"])["model"] == {"name": "plain-predict", "version": 1}
 
 
-BAD = {
-    "no matrix": ({}, "/benefits"),
-    "ragged matrix": ({"benefits": [[1, 2], [3]]}, "/benefits/1"),
-    "matrices for other instances": ({"benefits": [BENEFITS]}, "/benefits"),
-    "threshold for another rule": ({"benefits": BENEFITS, "threshold": 0.5}, "/threshold"),
-    "costs for another rule": ({"benefits": BENEFITS, "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs"),
-    "no costs": ({"rule": "beta_delta"}, "/costs"),
-    "cost missing": ({"rule": "beta_delta", "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs/C_DD"),
-    "unknown majority": ({"rule": "hierarchical", "costs": {"majority": "x", "C_HD": 1, "C_DH": 1}}, "/costs/majority"),
-    "majority that is a boolean": (
-        {"rule": "hierarchical", "costs": {"majority": True, "C_HD": 1, "C_DH": 1}},
-        "/costs/majority",
-    ),
-    "matrices in matrices": ({"benefits": json.loads("[" * 500 + "]" * 500)}, "/benefits"),
-    "a list in a cell": ({"benefits": BENEFITS, "instances": [[[], 1, "mild"]]}, "/instances/0/0"),
-    "priors that lack a class": ({"benefits": BENEFITS, "priors": {"ill": 1}}, "/priors"),
-    "short row": ({"benefits": BENEFITS, "instances": [[1, 2]]}, "/instances/0"),
-    "word for a number": ({"benefits": BENEFITS, "instances": [[1, "2", "mild"]]}, "/instances/0/1"),
-    "number for a word": ({"benefits": BENEFITS, "instances": [ROWS[0], [1, 2, 3]]}, "/instances/1/2"),
-    "unknown name": (
-        {"benefits": BENEFITS, "instances": [{"age": 1, "pulse": 2, "pain": "mild", "x": 1}]},
-        "/instances/0/x",
-    ),
-    "missing name": ({"benefits": BENEFITS, "instances": [{"age": 1, "pulse": 2}]}, "/instances/0"),
-    "lists and objects mixed in a long body": (
-        {"benefits": BENEFITS, "instances": [ROWS[0]] * 5000 + [{"age": 1, "pulse": 2, "pain": None}]},
-        "/instances/5000",
-    ),
-    "an instance that is a number": ({"benefits": BENEFITS, "instances": [5]}, "/instances/0"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_names_the_place(service, ward, name):
-    """Each mistake is answered with 422 and a pointer to where it was made."""
-    question, place = BAD[name]
-
-    response = ask(service, **question)
-
-    assert response.status_code == 422, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
-
-
 @pytest.mark.parametrize("content", [b"", np.lib.format.MAGIC_PREFIX + b"\x01\x00\xff\xff{}"], ids=["empty", "header"])
 def test_arrays_that_are_none(service, plain, content):
     query = {"model": plain, "rule": "most_probable"}

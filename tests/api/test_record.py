@@ -172,45 +172,6 @@ def test_terms_hold_what_the_rule_used(client, database, fields, figures):
         assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
 
 
-@pytest.mark.parametrize(
-    ("fields", "loc"),
-    [
-        ({"record": 1}, "/record"),
-        ({"record": "yes"}, "/record"),
-        ({"record": {"id": ["a"]}}, "/record/id"),
-        ({"record": {"instances": 1}}, "/record/instances"),
-        ({"record": {"ids": "a"}}, "/record/ids"),
-        ({"record": {"ids": []}}, "/record/ids"),
-        ({"record": {"ids": ["a", "b"]}}, "/record/ids"),
-        ({"record": {"ids": [7]}}, "/record/ids/0"),
-        ({"record": {"ids": [""]}}, "/record/ids/0"),
-        ({"record": {"ids": ["x" * 129]}}, "/record/ids/0"),
-        ({"record": {"ids": ["a\u0000"]}}, "/record/ids/0"),
-        ({"record": {"ids": ["same", "same"]}, "instances": [ROW, ROW]}, "/record/ids"),
-        ({"record": {"ids": ["a"]}, "ids": ["b"]}, "/record/ids"),
-        ({"record": True, "ids": ["x" * 129]}, "/ids/0"),
-        (
-            {"record": True, "model": None, "instances": None, "probabilities": [[0.5, 0.5]], "classes": ["a", "b"]},
-            "/record",
-        ),
-        *(({"record": {"at": at}}, "/record/at") for at in ("soon", 1e12, -1, [1], "2999-01-01", True)),
-        *(({"record": True, "explore": share}, "/explore") for share in (0, 0.6, True)),
-        ({"explore": 0.1}, "/explore"),
-        ({"explore": 0.1, "record": False}, "/explore"),
-        ({"explore": 0.1, "record": True, "limits": {"treat": 1}}, "/explore"),
-        ({"explore": 0.1, "record": True, "explain": True}, "/explore"),
-        ({"explore": 0.1, "record": True, "rule": "threshold", "threshold": 0.5}, "/explore"),
-    ],
-)
-def test_what_cannot_be_recorded_is_refused_at_its_place(client, database, fields, loc):
-    before = count(database)
-
-    problem = predict(client, 422, **fields)
-
-    assert [error["loc"] for error in problem["errors"]] == [loc], problem
-    assert count(database) == before
-
-
 def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, database):
     rows = [ROW[:2], [30.0, 60.0]] * 1_000
     body = {"model": "plain", "instances": rows, "benefits": [[0, -1, -2], [-10, 5, 1]], "actions": ["a", "b", "c"]}

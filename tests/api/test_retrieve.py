@@ -163,45 +163,6 @@ def test_predict_and_benefit_reject_a_model_of_several_labels(service, topics):
         assert "/retrieve" in response.json()["detail"]
 
 
-def test_learners_reject_data_with_another_kind_of_labels(service):
-    """One label for a learner of several, several for a learner of one, and a matrix where none is used: 422."""
-    rows = {"features": ["x"], "rows": [[i] for i in range(8)]}
-    one, several = rows | {"labels": ["a", "b"] * 4}, rows | {"labels": [["a"], ["b"]] * 4}
-    for kind, data, extra, place in (
-        ("multilabel_logistic", one, {}, "/learner/kind"),
-        ("logistic", several, {}, "/learner/kind"),
-        ("multilabel_logistic", several, {"benefits": [[1, 0], [0, 1]]}, "/benefits"),
-    ):
-        response = service.post("/train", json={"model": "x", "learner": {"kind": kind}, "data": data, **extra})
-        assert response.status_code == 422
-        assert [flaw["loc"] for flaw in response.json()["errors"]] == [place]
-
-
-BAD = {
-    "no setting": ({"probabilities": [0.5], "setting": None}, "/setting"),
-    "a boolean class": ({"model": "ward", "instances": [], "positive": True}, "/positive"),
-    "null": ({"probabilities": [0.5, None]}, "/probabilities/1"),
-    "a boolean": ({"probabilities": [[True]]}, "/probabilities/0/0"),
-    "a number among lists": ({"probabilities": [[0.5], 0.5]}, "/probabilities/1"),
-    "a list among numbers": ({"probabilities": [0.5, [0.5]]}, "/probabilities/1"),
-    "a number": ({"probabilities": 0.5}, "/probabilities"),
-    "instances without a model": ({"instances": [[1]]}, "/probabilities"),
-    "probabilities and instances": ({"probabilities": [0.5], "instances": [[1]]}, "/model"),
-    "probabilities and a model": ({"probabilities": [0.5], "model": "ward"}, "/probabilities"),
-    "a model without instances": ({"model": "ward"}, "/instances"),
-    "an instance that does not fit": ({"model": "ward", "instances": [[1, 2]]}, "/instances/0"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_invalid_input_is_rejected_with_its_place(service, ward, name):
-    """Each mistake is answered with 422 and a pointer to where it was made."""
-    question, place = BAD[name]
-    response = ask(service, **question)
-    assert response.status_code == 422, response.text
-    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
-
-
 def test_no_rows_of_classes_give_no_sets(service):
     """In every form alike; of independent items an empty list is a set."""
     assert sets(service, setting="multiclass", probabilities=[]) == []

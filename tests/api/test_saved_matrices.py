@@ -155,21 +155,6 @@ def test_only_requests_to_a_model_may_name_one(client, path, sent):
     assert [error["loc"] for error in answer.json()["errors"]] == ["/benefits"]
 
 
-@pytest.mark.parametrize(
-    ("stated", "place"),
-    [
-        ({}, "/benefits"),
-        ({"benefits": {"ill": {"a": 1}, "healthy": {"a": 1}, "dead": {"a": 1}}}, "/benefits/dead"),
-        ({"benefits": [[0, 1], [2, 3]], "actions": ["a", "a"]}, "/actions"),
-    ],
-)
-def test_what_requests_refuse_is_not_saved(client, stated, place):
-    answer = client.put("/models/woods/matrices/refused", json=stated)
-    assert answer.status_code == 422
-    assert place in [error["loc"] for error in answer.json()["errors"]]
-    assert client.get("/models/woods/matrices/refused").status_code == 404
-
-
 def test_a_short_request_has_no_long_answer(client):
     """By a matrix of many actions with long names: the entrance leaves it to the route."""
     sent = {"benefits": [[0.1] * 1_000, [0.2] * 1_000], "actions": [f"{i:070}" for i in range(1_000)]}

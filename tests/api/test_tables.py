@@ -59,24 +59,6 @@ def test_ids_and_columns_come_back(service, ward):
     assert pa.ipc.open_stream(arrow_answer).read_all()["id"].to_pylist() == ["a", "2", "c", "4", "e", "6"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "loc"),
-    [
-        ({"ids": [1, 2]}, "/ids"),
-        ({"ids": [1, 2, 3, 4, 5, None]}, "/ids/5"),
-        ({"ids": "abcdef"}, "/ids"),
-        ({"ids": ["x" * 129, 2, 3, 4, 5, 6]}, "/ids/0"),
-        ({"id": "patient"}, "/id"),
-        ({"keep": ["ward"]}, "/keep"),
-    ],
-)
-def test_what_cannot_come_back_is_refused_at_its_place(service, ward, changes, loc):
-    stakes = {name: json.loads(text) for name, text in STAKES.items()}
-    rows = [{**each} for each in objects()]
-    answer = service.post("/predict", json={"model": ward, "instances": rows, **stakes, **changes})
-    assert loc in [place for place, _ in errors(answer)], answer.text
-
-
 def test_an_array_of_numbers_has_no_place_for_ids(service, ward):
     body = {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"], "benefits": [[0, -1], [-10, 5]], "ids": [1]}
     assert errors(service.post("/predict", json=body, headers={"Accept": NPY}))[0][0] == "/ids"

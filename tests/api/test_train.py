@@ -108,39 +108,6 @@ def test_the_card_says_what_was_done(service):
     assert card["fitted"] == {"calibration": "none", "converged": True, "numeric_transform": "clip"}
 
 
-BAD = {
-    "no such kind": ({"learner": {"kind": "oracle"}}, "/learner/kind"),
-    "no such parameter": ({"learner": {"kind": "logistic", "c": 1}}, "/learner/c"),
-    "parameter out of range": ({"learner": {"kind": "logistic", "C": 0}}, "/learner/C"),
-    "parameter of a wrong type": ({"learner": {"kind": "logistic", "C": "1"}}, "/learner/C"),
-    "a majority that is no class": ({"learner": {"kind": "kernel_logistic", "majority": 0}}, "/learner/majority"),
-    "bad name": ({"model": "Trial"}, "/model"),
-    "benefits missing": ({"learner": {"kind": "benefit_logistic"}}, "/benefits"),
-    "benefits of a wrong shape": ({"benefits": [[1, 2, 3]]}, "/benefits"),
-    "price for no feature": ({"feature_costs": {"height": 1}}, "/feature_costs/height"),
-    "negative price": ({"feature_costs": {"age": -1}}, "/feature_costs/age"),
-    "holdout too large": ({"holdout": 1}, "/holdout"),
-    "one class": ({"data": two_class_rows(10) | {"labels": ["ill"] * 10}}, None),
-    "labels too few": ({"data": two_class_rows(10) | {"labels": ["ill"]}}, None),
-    "data of neither form": ({"data": {"url": "x"}}, None),
-    "unknown field": ({"modle": 1}, "/modle"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_orders_are_refused_before_anything_is_queued(service, name):
-    changes, place = BAD[name]
-    before = service.get("/train").json()["jobs"][:1]
-
-    response = service.post("/train", json=order(**changes))
-
-    assert response.status_code == 422, response.text
-    places = [flaw["loc"] for flaw in response.json()["errors"]]
-    assert places
-    assert place is None or place in places
-    assert service.get("/train").json()["jobs"][:1] == before
-
-
 def test_a_job_contains_what_was_ordered_from_the_beginning(service):
     """Model, learner with its defaults and data set, before anything is published; in the list, too."""
     stored = service.post("/datasets", files={"file": CSV}, data={"label": "label"}).json()["id"]
