@@ -28,7 +28,7 @@ const RIGHT = { people: "People were right: the other actions earned more.", dec
 const SECTIONS = [
   [["verdict", "promised", "realised", "difference", "decisions", "known", "coverage", "expected", "without_terms", "advice", "model",
     "since", "until", "by", "matrices", "warnings"], summary],
-  [["maturing"], maturing], [["selective"], selective], [["bounds"], bounds], [["deciles"], deciles], [["alternatives"], alternatives],
+  [["maturing"], maturing], [["selective"], selective], [["bounds"], bounds], [["alternatives"], alternatives],
   [["overrides", "told_benefits"], overrides], [["exploration"], exploration], [["priors"], priors], [["drift"], drift],
   [["shadow"], challengers], [["groups"], groups],
 ];
@@ -143,14 +143,6 @@ function bounds({ bounds: found }) {
 }
 
 /** @param {any} report */
-function deciles({ deciles: found }) {
-  if (!found.length) return null;
-  return card("By expected benefit", table(`Parts of equal size; means per decision; ${about(found)}`,
-    ["expected from", "to", "cases", "expected", "realised"], found.map((/** @type {any} */ one) =>
-      [short(one.from), short(one.to), short(one.cases, 9), short(one.expected), short(one.realised)])));
-}
-
-/** @param {any} report */
 function alternatives({ alternatives: found }) {
   if (!found) return null;
   const rows = Object.entries(found).filter(([, one]) => one);
@@ -200,9 +192,9 @@ function drift({ drift: { scores, features, not_compared: others } }) {
   const all = [...scores, ...features], drifted = all.filter((one) => one.drifted);
   if (!all.length && !others.length) return null;
   const line = (/** @type {any} */ one) => [one.feature === undefined ? `probability of ${one.class}, version ${one.version}`
-    : `${one.feature}, ${one.of}`, one.against ?? "earlier days",
+    : `${one.feature}, ${one.of}`,
   short(one.psi, 3), short(one.ks, 3), short(one.adjusted_p_value, 2), one.drifted ? "yes" : "no"];
-  const head = ["of", "against", "PSI", "KS distance", "corrected p", "drifted"];
+  const head = ["of", "PSI", "KS distance", "corrected p", "drifted"];
   return card("Scores and features", drifted.length ? table("Drifted", head, drifted.map(line))
     : all.length ? h("p", null, "None of those compared has drifted.") : null,
   others.length ? h("p", null, `Not compared, for too few values or numbers beside text: ${others.map((/** @type {any} */ one) => one.feature).join(", ")}.`) : null,

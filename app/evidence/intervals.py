@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 FEWEST = 30  # cases that differ: as in `app.decisions.ranking`
-SMALLEST = float(np.finfo(np.float64).tiny)
+UNIT = 2.0**120  # of sums: fourth powers of amounts from 1e-37 to 1e100 neither vanish nor overflow; division is exact
 ROUNDING = 1e-12  # relative: differences below it are those of rounding alone
 LEVEL, SIGNIFICANT = 0.95, 0.05  # of all intervals, and of all tests of changes and differences
 Z = 1.959963984540054
@@ -54,46 +54,34 @@ class Mean:
 @dataclass
 class MeanSums:
     """Sums of the first three powers of values, how many differ from 0, and the sums of days; `+=` adds those of
-    others.
+    others. Powers and days are of multiples of `UNIT`.
     """
 
     count: int = 0
     nonzero: int = 0
-    unit: float = SMALLEST
-    powers: np.ndarray = field(default_factory=lambda: np.zeros(3))  # of multiples of the unit
+    total: float = 0.0
+    powers: np.ndarray = field(default_factory=lambda: np.zeros(3))
     days: dict[int, np.ndarray] = field(default_factory=dict)  # cases, and the sum of their values
-
-    @property
-    def total(self) -> float:
-        return float(self.powers[0]) * self.unit
 
     def add(self, values: np.ndarray, day: int = 0) -> None:
         """Values (n,) of cases of one day."""
-        self._use(unit_for(self.unit, values))
         self.count += len(values)
         self.nonzero += int(np.count_nonzero(values))
-        values = values / self.unit
+        self.total += float(values.sum())
+        values = values / UNIT
         square = values * values
         self.powers += (values.sum(), square.sum(), (square * values).sum())
         if len(values):
             self.days[day] = self.days.get(day, np.zeros(2)) + np.array((len(values), values.sum()))
 
     def __iadd__(self, other: MeanSums) -> Self:
-        self._use(max(self.unit, other.unit))
         self.count += other.count
         self.nonzero += other.nonzero
-        factor = other.unit / self.unit
-        self.powers += other.powers * factor ** np.arange(1, 4)
+        self.total += other.total
+        self.powers += other.powers
         for day, own in other.days.items():
-            self.days[day] = self.days.get(day, np.zeros(2)) + own * (1, factor)
+            self.days[day] = self.days.get(day, np.zeros(2)) + own
         return self
-
-    def _use(self, unit: float) -> None:
-        if unit == self.unit:
-            return
-        factor, self.unit = self.unit / unit, unit
-        self.powers *= factor ** np.arange(1, 4)
-        self.days = {day: own * (1, factor) for day, own in self.days.items()}
 
     def mean(self) -> Mean:
         """Johnson's (1978) modified t: the interval's centre is moved by the skewness.
@@ -102,18 +90,18 @@ class MeanSums:
         """
         if not self.count:
             return Mean(None)
-        n, unit = self.count, self.unit
+        n, value = self.count, self.total / self.count
         mean, square, cube = (self.powers / n).tolist()
         if self.nonzero < FEWEST or n < 2:
-            return Mean(mean * unit)
+            return Mean(value)
         second = square - mean**2
         if second <= ROUNDING * square:
-            return Mean(mean * unit, mean * unit, mean * unit)
+            return Mean(value, value, value)
         centre = mean + (cube - 3 * mean * square + 2 * mean**3) / (6 * second * n)
         cases, total = np.array(list(self.days.values())).T
         inflation, freedom = day_inflation(total, cases / n, n * second)
         reach = student(n - 1) * float(np.sqrt(second * widening(inflation, freedom) / (n - 1)))
-        return Mean(mean * unit, (centre - reach) * unit, (centre + reach) * unit, freedom)
+        return Mean(value, (centre - reach) * UNIT, (centre + reach) * UNIT, freedom)
 
 
 def day_inflation(totals: np.ndarray, share: np.ndarray, variance: float) -> tuple[float | None, float]:
@@ -135,16 +123,6 @@ def day_inflation(totals: np.ndarray, share: np.ndarray, variance: float) -> tup
 def widening(inflation: float | None, freedom: float) -> float:
     """By how much a variance grows, at least 1, so that a normal interval becomes Student's over days."""
     return 1.0 if inflation is None else max(inflation * (student(freedom) / Z) ** 2, 1.0)
-
-
-def unit_for(unit: float, *amounts: np.ndarray) -> float:
-    """The unit, or the least power of two that none of the amounts exceeds, whichever is larger: powers of money in it
-    neither overflow nor vanish.
-
-    Multiplication by a power of two is exact.
-    """
-    largest = max(float(np.abs(own).max(initial=0.0)) for own in amounts)
-    return max(unit, float(np.ldexp(1.0, np.frexp(largest)[1]))) if largest > unit else unit
 
 
 def student(freedom: float) -> float:
@@ -193,10 +171,9 @@ class PromiseSums(MeanSums):
         logit, width = risks
         if not (varies := width > 0).all():
             differences, logit, width = np.where(varies, differences, 0.0), logit[varies], width[varies]
-        self._use(unit_for(self.unit, width))
         self.add(differences, day)
         share = 1 / (1 + np.exp(-logit))
-        variance = share * (1 - share) * (width / self.unit) ** 2
+        variance = share * (1 - share) * (width / UNIT) ** 2
         self._promised[day] = self._promised.get(day, 0.0) + float(variance.sum())
         cell = np.rint((np.clip(logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
         scale = np.rint((np.clip(np.log2(width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE)))
@@ -205,15 +182,6 @@ class PromiseSums(MeanSums):
             self._cells.append(_summed(code, np.stack((np.ones(len(code)), logit, variance))))
         if len(self._cells) > 64:
             self._cells = [self._merged()]
-
-    def _use(self, unit: float) -> None:
-        if unit == self.unit:
-            return
-        square = (self.unit / unit) ** 2
-        super()._use(unit)
-        self._promised = {day: own * square for day, own in self._promised.items()}
-        for cells in self._cells:
-            cells[3] *= square
 
     def _merged(self) -> np.ndarray:
         cells = np.concatenate(self._cells, axis=1) if self._cells else np.zeros((4, 0))
@@ -273,14 +241,13 @@ def judge(sums: PromiseSums) -> Judged:
     """
     n, total = sums.count, float(sums.powers[0])
     if n < FEWEST:
-        own = total / n * sums.unit if n else None
-        return Judged(own, reason=f"fewer than {FEWEST} cases with known truth")
-    mean, unit, cumulants = total / n, sums.unit, partial(_cumulants, *sums.points(), n)
+        return Judged(sums.total / n if n else None, reason=f"fewer than {FEWEST} cases with known truth")
+    mean, value, cumulants = total / n, sums.total / n, partial(_cumulants, *sums.points(), n)
     _, second, third, _, _ = cumulants(0.0)
     if second <= 0:
-        return Judged(mean * unit, mean * unit, mean * unit)
+        return Judged(value, value, value)
     if abs(third) > _FEW * second**1.5:
-        return Judged(mean * unit, reason="too few cases for outcomes as rare and as large as these")
+        return Judged(value, reason="too few cases for outcomes as rare and as large as these")
     fitted = _root(lambda shift: total - cumulants(shift)[0], -_FAR, _FAR)
     ratio, dispersion = _dispersion(sums, cumulants(fitted))
     inflation, freedom = sums.by_days()
@@ -295,7 +262,7 @@ def judge(sums: PromiseSums) -> Judged:
     if ratio > _UNPROMISED:
         reach = Z * float(np.sqrt(sums.variance * widened / n))
         ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
-    return Judged(mean * unit, ends[0] * unit, ends[1] * unit, freedom, None, ratio, inflation)
+    return Judged(value, ends[0] * UNIT, ends[1] * UNIT, freedom, None, ratio, inflation)
 
 
 def _cumulants(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from app.evidence.intervals import SIGNIFICANT, SMALLEST, Mean, PromiseSums, Z, judge, unit_for
+from app.evidence.intervals import SIGNIFICANT, UNIT, Mean, PromiseSums, Z, judge
 
 ALPHA = 0.01  # of the tests of this module
 _HARMLESS = 0.9  # the lowest share of known truths over the highest, above which a difference does no harm
@@ -294,11 +294,10 @@ def weighted(
     sums = PromiseSums()
     sums.compare(errors, np.stack((risks[0], risks[1] * weight)), 0)
     judged, n = judge(sums), len(known)
-    unit = unit_for(SMALLEST, model)
-    design = (weight - 1) * (model / unit)
+    design = (weight - 1) * (model / UNIT)
     ips = float((weight * np.where(known, earned, 0.0)).mean())
     dr = float((model + errors).mean())
-    spread = Z * float(design.std()) / np.sqrt(n) * unit
+    spread = Z * float(design.std()) / np.sqrt(n) * UNIT
     means = Mean(ips), Mean(dr)
     if judged.mean is not None and judged.low is not None and judged.high is not None:
         down, up = judged.mean - judged.low, judged.high - judged.mean

@@ -110,7 +110,6 @@ class OutcomeReport(Earnings):
     selective: Selective
     bounds: dict[str, Any] = Field(description="of all decisions, known or not")
     exploration: dict[str, Any] | None = Field(description="estimates by recorded propensities; null without any")
-    deciles: list[dict[str, Any]] = Field(description="expected and realised benefit by expected benefit")
     alternatives: dict[str, Any] | None = Field(description="what else would have been earned on the same cases")
     overrides: Overrides
     told_benefits: Gain = Field(description="benefits told, less those of the matrix")

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from app.errors import NotFound, PayoffError
+from app.errors import NotFound
 from app.evidence.drift import Change, category_change, drifted, histogram_change, holm, odds_change
 from app.evidence.intervals import SIGNIFICANT
 from app.outcomes.decision import Cases, Label
-from app.registry.loaded import Loaded
 from app.usecases.outcome_report.slices import Slice
 from app.usecases.ports import Ports
 
@@ -137,54 +136,22 @@ class Scores:
 
     def add(self, part: Slice) -> None:
         plain = part.probabilities[part.stack.plain[part.term]]
+        places = np.minimum((plain * _BINS).astype(np.intp), _BINS - 1)
+        counts = np.array([np.bincount(column, minlength=_BINS) for column in places.T])
         days = self.by_day.setdefault(part.stack.version, {})
-        days[part.day] = days.get(part.day, 0) + histograms(plain)
+        days[part.day] = days.get(part.day, 0) + counts
 
-    def changes(self, ports: Ports, model: str, classes: Mapping[int, Sequence[Label]]) -> Iterator[Changed]:
-        """The probabilities of each class against those of the version's hold-out, else of earlier days.
-
-        A version that was fitted again on all rows has no hold-out of its own.
-        """
+    def changes(self, classes: Mapping[int, Sequence[Label]]) -> Iterator[Changed]:
+        """The probabilities of each class on the earlier days against the later ones, each about half of the cases."""
         for version, days in sorted(self.by_day.items()):
-            K = len(next(iter(days.values())))
-            labels = classes.get(version, ())
-            if len(labels) != K:
-                continue
-            held_out = _held_out(ports, f"{model}:{version}", K)
             listed = np.array([days[day] for day in sorted(days)])  # (D, K, bins)
-            if held_out is not None:
-                before, after, against = held_out, listed.sum(axis=0), "hold-out"
-            else:  # the earlier days against the later ones, each about half of the cases
-                sizes = np.cumsum(listed[:, 0].sum(axis=1))
-                cut = min(int(np.searchsorted(sizes, sizes[-1] / 2)) + 1, len(listed) - 1)
-                before, after, against = listed[:cut].sum(axis=0), listed[cut:].sum(axis=0), "earlier days"
+            K = listed.shape[1]
+            sizes = np.cumsum(listed[:, 0].sum(axis=1))
+            cut = min(int(np.searchsorted(sizes, sizes[-1] / 2)) + 1, len(listed) - 1)
+            before, after = listed[:cut].sum(axis=0), listed[cut:].sum(axis=0)
             for k in range(1 if K == 2 else 0, K):  # of two classes one has it all
                 if min(before[k].sum(), after[k].sum()) >= _FEWEST:
-                    change = histogram_change(before[k], after[k])
-                    yield {"version": version, "class": labels[k], "against": against}, change
-
-
-def histograms(P: np.ndarray) -> np.ndarray:
-    """Counts (K, bins) of the probabilities (n, K) of each class."""
-    places = np.minimum((P * _BINS).astype(np.intp), _BINS - 1)
-    return np.array([np.bincount(column, minlength=_BINS) for column in places.T])
-
-
-def _held_out(ports: Ports, reference: str, K: int) -> np.ndarray | None:
-    """Histograms (K, bins) of the scores of a version's hold-out; None without, or where it cannot be loaded."""
-    try:
-        model = ports.registry.load(reference)
-    except PayoffError:
-        return None
-    return model.once(_histograms) if len(model.classes) == K else None
-
-
-def _histograms(model: Loaded) -> np.ndarray | None:
-    """None where another fit, on fewer rows, made the scores: they differ by themselves from those published."""
-    other_fit = model.card.data.refit or model.evaluation == "cross-validation"
-    if model.holdout is None or other_fit or model.regression or model.multilabel:
-        return None
-    return histograms(model.holdout.scores)
+                    yield {"version": version, "class": classes[version][k]}, histogram_change(before[k], after[k])
 
 
 def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:

@@ -1,5 +1,5 @@
-"""What the decisions earned against what was expected of them, and what is known of that: the verdict on the model, by
-size of the promise, whether truth depends on the action, and the bounds that leaves.
+"""What the decisions earned against what was expected of them, and what is known of that: the verdict on the
+model, whether truth depends on the action, and the bounds that leaves.
 
 Every object with an amount of money has `basis`: which cases it is about, and what it takes for granted.
 """
@@ -23,9 +23,6 @@ KNOWN = "decisions with known truth"
 ASSUMING = "decisions with known truth, as if whether the truth is known did not depend on it"
 SELECTED = "only decisions with known truth, which depends on the action; not an estimate for all decisions"
 _TOLERANCE = 0.1  # of the mean absolute expected benefit
-_DECILES = 10
-_KEPT = 1_000_000  # cases of which single values are kept; of more every second, fourth …
-_ROUNDING = 1e-12  # of the largest expected benefit: values that are closer are equal
 UNEQUAL = "truth is known more often after some actions than after others"
 WHATEVER = "all decisions; for those without known truth the worst and the best class"
 _EXPECTED = "all decisions; for those without known truth what the model expects, which nothing here confirms"
@@ -152,61 +149,6 @@ def basis(known: int, decisions: int, *, selective: bool, reason: str | None) ->
     """What an amount about the cases with known truth takes for granted; `reason`: why no day is mature."""
     about = SELECTED if selective else ASSUMING if known < decisions else KNOWN
     return about if reason is None else f"{about}; {reason}"
-
-
-@dataclass
-class Kept:
-    """Columns of single values of bounded number: every case, then every second, every fourth …"""
-
-    most: int = _KEPT
-    stride: int = 1
-    _blocks: list[np.ndarray] = field(default_factory=list)
-    _seen: int = 0
-
-    def add(self, columns: np.ndarray) -> None:
-        """Columns (c, n)."""
-        first = -self._seen % self.stride
-        self._seen += columns.shape[1]
-        self._blocks.append(columns[:, first :: self.stride])
-        while sum(block.shape[1] for block in self._blocks) > self.most:
-            self._blocks, self.stride = [self.columns()[:, ::2]], self.stride * 2
-
-    def columns(self) -> np.ndarray:
-        """(c, kept); (0, 0) without any."""
-        return np.concatenate(self._blocks, axis=1) if self._blocks else np.zeros((0, 0))
-
-
-def deciles(values: Kept, basis: str) -> list[dict[str, Any]]:
-    """Promised against decided benefit, the columns of `values`, in ten parts by the first, as equal in size as ties
-    permit.
-
-    Cases of equal expected benefit are in one part, so there may be fewer.
-    """
-    kept = values.columns()
-    if not kept.size:
-        return []
-    order = np.argsort(kept[0])
-    promised, decided = kept[:, order]
-    changes = np.diff(promised) > _ROUNDING * np.abs(promised).max()
-    edges = np.concatenate(([0], np.flatnonzero(changes) + 1, [len(order)]))
-    cuts = np.arange(1, _DECILES) * len(order) / _DECILES
-    right = np.searchsorted(edges, cuts)
-    nearest = np.where(cuts - edges[right - 1] <= edges[right] - cuts, edges[right - 1], edges[right])
-    starts = np.unique(np.append(0, nearest[nearest < len(order)]))
-    size = np.diff(np.append(starts, len(order)))
-    expected, realised = (np.add.reduceat(column, starts) for column in (promised, decided))
-    low, high = promised[starts], promised[starts + size - 1]
-    return [
-        {
-            "from": float(low[i]),
-            "to": float(high[i]),
-            "cases": int(size[i]) * values.stride,
-            "expected": float(expected[i] / size[i]),
-            "realised": float(realised[i] / size[i]),
-            "basis": basis,
-        }
-        for i in range(len(size))
-    ]
 
 
 @dataclass

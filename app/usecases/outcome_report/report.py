@@ -21,7 +21,7 @@ from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes, trained
-from app.usecases.outcome_report.earned import UNEQUAL, Account, ActionCounts, Kept, basis, deciles
+from app.usecases.outcome_report.earned import UNEQUAL, Account, ActionCounts, basis
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Exploration, Ways, gain
 from app.usecases.ports import Ports
@@ -55,7 +55,7 @@ def report(
     read = Read(cache(partial(trained, ports, wanted.name)), by, maturity)
     for cases in recorded():
         read.add(cases)
-    scores = read.scores.changes(ports, wanted.name, read.classes)
+    scores = read.scores.changes(read.classes)
     features = feature_changes(recorded(arrivals_only=True, with_instances=True))
     found = document(read, [*scores, *features])
     if not found["decisions"]:
@@ -80,7 +80,6 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "selective": selective,
         "bounds": total.bounds(),
         "exploration": read.exploration.document(maturity.reason),
-        "deciles": deciles(read.values, about),
         "alternatives": read.ways.alternatives(about),
         "overrides": read.ways.overriding(about, doubt),
         "told_benefits": gain(read.ways.told, about),
@@ -180,8 +179,8 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
         yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"
     if len(read.matrices) > 1:
         yield "the decisions have different benefit matrices; amounts are added as they are"
-    if read.values.stride > 1 or read.exploration.cases.stride > 1:
-        yield "deciles and exploration are of evenly spaced cases, as there are many"
+    if read.exploration.cases.stride > 1:
+        yield "exploration is of evenly spaced cases, as there are many"
 
 
 def matured(days: Iterable[Cases], now: float) -> Maturity:
@@ -219,7 +218,6 @@ class Read:
     exploration: Exploration = field(default_factory=Exploration)
     shares: ClassShares = field(default_factory=ClassShares)
     scores: Scores = field(default_factory=Scores)
-    values: Kept = field(default_factory=Kept)  # promised and decided
     groups: dict[Any, Account] = field(default_factory=dict)
     classes: dict[int, tuple[Label, ...]] = field(default_factory=dict)
     without_terms: int = 0
@@ -233,7 +231,6 @@ class Read:
             for section in sections:
                 section.add(part)
             self.shares.add(part, self.trained)
-            self.values.add(np.stack((part.money.promised, part.money.decided)))
             if self.by is not None:
                 self._group(part, self.by)
         for term in cases.terms:

@@ -18,11 +18,11 @@ from app.evidence.intervals import FEWEST, Mean, MeanSums, risk
 from app.evidence.sequence import Sequence as Betting
 from app.evidence.truths import payoff_range, weighted
 from app.outcomes.decision import UNKNOWN, Label
-from app.usecases.outcome_report.earned import OFTEN, Kept, amount, total
+from app.usecases.outcome_report.earned import OFTEN, amount, total
 from app.usecases.outcome_report.slices import Slice
 
 THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
-_KEPT = 100_000  # cases
+_KEPT = 100_000  # cases of which single values are kept; of more every second, fourth …
 _EFFECTIVE = 10  # cases of equal weight after a best action that are enough
 _IPS = "all decisions with a propensity, weighted by how probable it was that the truth became known"
 _DR = "the same, with the model's expectation where the truth is unknown"
@@ -209,10 +209,31 @@ def gain(sums: MeanSums, basis: str) -> dict[str, Any]:
 
 
 @dataclass
+class Kept:
+    """Columns of single values of bounded number: every case, then every second, every fourth …"""
+
+    stride: int = 1
+    _blocks: list[np.ndarray] = field(default_factory=list)
+    _seen: int = 0
+
+    def add(self, columns: np.ndarray) -> None:
+        """Columns (c, n)."""
+        first = -self._seen % self.stride
+        self._seen += columns.shape[1]
+        self._blocks.append(columns[:, first :: self.stride])
+        while sum(block.shape[1] for block in self._blocks) > _KEPT:
+            self._blocks, self.stride = [self.columns()[:, ::2]], self.stride * 2
+
+    def columns(self) -> np.ndarray:
+        """(c, kept); (0, 0) without any."""
+        return np.concatenate(self._blocks, axis=1) if self._blocks else np.zeros((0, 0))
+
+
+@dataclass
 class Exploration:
     """Cases of which some were drawn, with the share that was; `labels` and `action_sets` are coded."""
 
-    cases: Kept = field(default_factory=lambda: Kept(_KEPT))
+    cases: Kept = field(default_factory=Kept)
     action_sets: dict[tuple[Label, ...], int] = field(default_factory=dict)
     labels: dict[Label, int] = field(default_factory=dict)
 
