@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 from uuid import uuid4
 
 import httpx
@@ -18,9 +18,14 @@ from payoff_client.documents import (
     BenefitOptions,
     Benefits,
     CompareOptions,
+    Counts,
+    Data,
+    Fields,
     Job,
+    Name,
     Object,
     Period,
+    Probabilities,
     Report,
     RetrieveOptions,
     Stored,
@@ -57,7 +62,7 @@ class Datasets(Linked[Mode]):
     @shared
     async def upload(
         self,
-        data: Any,
+        data: Data,
         /,
         *,
         label: str | Sequence[str],
@@ -93,7 +98,7 @@ class Datasets(Linked[Mode]):
         await self._link.request(delete(f"/datasets/{step(dataset_id)}"))
 
 
-async def upload(link: Link, data: Any, label: str | Sequence[str], **options: Any) -> Stored:
+async def upload(link: Link, data: Data, label: str | Sequence[str], **options: Any) -> Stored:
     """The description of what is stored; `options` are the other query parameters, left out where they are None."""
     if isinstance(data, str | Path):
         kind, content = kind_of(Path(data)), Path(data).read_bytes()
@@ -125,13 +130,13 @@ class Service(Linked[Mode]):
         timeout: float = 60.0,
         retry_seconds: float = 60.0,
         progress: bool | None = None,
-        transport: Any = None,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        client = self._client(**_settings(url, key), timeout=timeout, transport=transport)
+        client = self._client(**_settings(url, key), timeout=timeout, transport=cast(Any, transport))
         super().__init__(Link(client, retry_seconds, progress))
         self.datasets: Datasets[Mode] = Datasets(self._link)
-        options = {"timeout": timeout, "retry_seconds": retry_seconds, "progress": progress, "transport": transport}
-        self._made_with = partial(type(self), url, key, **options)
+        own = partial(type(self), url, key, timeout=timeout, retry_seconds=retry_seconds)
+        self._made_with = partial(own, progress=progress, transport=transport)
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
         return self  # copies of an estimator share it
@@ -151,11 +156,11 @@ class Service(Linked[Mode]):
     @shared
     async def train(
         self,
-        data: Any,
+        data: Data,
         /,
         *,
         label: str | Sequence[str] | None = None,
-        learner: str | Mapping[str, Any] = "auto",
+        learner: str | Fields = "auto",
         name: str,
         **options: Unpack[TrainOptions],
     ) -> Model[Mode]:
@@ -164,21 +169,24 @@ class Service(Linked[Mode]):
         `data` is a frame, a list of objects, the path of a file, or without `label` the id or name of a data set.
         `learner` is a kind, or an object of `kind` and its parameters. `options` are the other fields of `/train`:
         `benefits`, `actions`, `feature_costs`, `holdout`, `refit`, `seed`; and `delimiter`, `decimal`,
-        `encoding` of a CSV file, `types` by column. Raises JobFailed where the training does.
+        `encoding` of a CSV file, `types` by column. The model's `dataset` describes what was uploaded, with a report
+        on its columns. Raises Invalid, whose `columns` have that report, and JobFailed where the training fails.
         """
-        fields, dataset = await self._stored(data, label, name, options)
+        fields, dataset, uploaded = await self._stored(data, label, name, options)
         order = {"model": name, "learner": named(learner, "kind"), "data": {"dataset": dataset}, **fields}
         job = await self._ordered("/train", order, f"training {name}")
         warn(job.get("warnings"))
-        return self.model(f"{name}:{job['model']['version']}")
+        model = self.model(f"{name}:{job['model']['version']}")
+        model.dataset = uploaded
+        return model
 
     @shared
     async def compare(
         self,
-        data: Any,
+        data: Data,
         /,
         *,
-        learners: Sequence[str | Mapping[str, Any]],
+        learners: Sequence[str | Fields],
         benefits: Benefits,
         label: str | Sequence[str] | None = None,
         chart: bool | None = None,
@@ -190,26 +198,28 @@ class Service(Linked[Mode]):
         file. Amounts are in the unit of `benefits`, per row.
         Raises JobFailed where the comparison does.
         """
-        fields, dataset = await self._stored(data, label, None, options)
+        fields, dataset, uploaded = await self._stored(data, label, None, options)
         kinds = [named(each, "kind") for each in learners]
         order = {"dataset": dataset, "learners": kinds, **stated(benefits=benefits), **fields}
         job = await self._ordered("/compare", order, "comparing")
-        return await drawn(self._link, Call("GET", f"/jobs/{job['id']}"), Report(job["result"]), chart)
+        report = Report(job["result"])
+        report.dataset = uploaded
+        return await drawn(self._link, Call("GET", f"/jobs/{job['id']}"), report, chart)
 
     async def _stored(
-        self, data: Any, label: str | Sequence[str] | None, name: str | None, options: Mapping[str, Any]
-    ) -> tuple[Object, str]:
-        """The fields of an order among the options, and the id of its data set: of an uploaded one, id or name."""
-        is_file = isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file())
-        if isinstance(data, str) and label is None and not is_file:
-            return stated(**options), data
+        self, data: Data, label: str | Sequence[str] | None, name: str | None, options: Mapping[str, Any]
+    ) -> tuple[Object, str, Stored | None]:
+        """The fields of an order among the options, the id or name of its data set, and what was uploaded."""
+        file = Path(data) if isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file()) else None
+        if isinstance(data, str) and label is None and not file:
+            return stated(**options), data, None
         if label is None:
-            columns = f", one of {', '.join(columns_of(Path(data), options))}" if is_file else ""
+            columns = f", one of {', '.join(columns_of(file, options))}" if file else ""
             raise TypeError(f"label is required: the name of the column to predict{columns}")
         of_file = {key: value for key, value in options.items() if key in UploadOptions.__annotations__}
         found = await upload(self._link, data, label, name=name, **of_file)
         warn(found.get("warnings"))
-        return stated(**{key: value for key, value in options.items() if key not in of_file}), found["id"]
+        return stated(**{key: value for key, value in options.items() if key not in of_file}), found["id"], found
 
     async def _ordered(self, path: str, order: Object, title: str) -> Object:
         """The job of an order, once it has succeeded; JobFailed where it fails or is cancelled.
@@ -232,11 +242,11 @@ class Service(Linked[Mode]):
     @shared
     async def benefit(
         self,
-        probabilities: Any,
+        probabilities: Probabilities,
         /,
         *,
-        classes: Sequence[Any],
-        labels: Sequence[Any],
+        classes: Sequence[Name],
+        labels: Sequence[Name] | np.ndarray,
         benefits: Benefits,
         chart: bool | None = None,
         **options: Unpack[BenefitOptions],
@@ -253,10 +263,10 @@ class Service(Linked[Mode]):
     @shared
     async def retrieve(
         self,
-        probabilities: Any,
+        probabilities: Probabilities,
         /,
         *,
-        loss: str | Mapping[str, Any] = "f_beta",
+        loss: str | Fields = "f_beta",
         setting: str = "binary",
         **options: Unpack[RetrieveOptions],
     ) -> Report:
@@ -274,7 +284,7 @@ class Service(Linked[Mode]):
         return Report(await self._link.document(call, Object))
 
     @shared
-    async def send_outcomes(self, outcomes: Any, *, correct: bool = False, **written: Unpack[Written]) -> Object:
+    async def send_outcomes(self, outcomes: Data, *, correct: bool = False, **written: Unpack[Written]) -> Counts:
         """What became of recorded decisions, by `id` and `truth`, perhaps `action`, `benefit`, `at`.
 
         `outcomes` are objects, a frame, or the path of a file; `delimiter`, `decimal` and `encoding` are those of CSV.

@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,8 @@ from typing import Any
 from payoff_client import errors, terminal
 from payoff_client.client import Payoff
 from payoff_client.documents import Written, warn
-from payoff_client.terminal import figures_text, say, show, stakes_of, table_text
+from payoff_client.showing import columns_text, figures_text, table_text
+from payoff_client.terminal import say, show, stakes_of
 from payoff_client.transport import LOG, __version__
 
 _EXIT: dict[int, tuple[type[Exception], ...]] = {  # the first that fits
@@ -31,6 +33,7 @@ _CODES = (
     "Exit codes: 1 job failed, 2 arguments or files, 3 refused by the service, 4 unavailable, 5 key, 130 interrupted."
 )
 
+_MAX_COLUMNS = 20  # of a report
 _WRITTEN = tuple(Written.__annotations__)  # how a CSV file is written
 Argument = tuple[str, dict[str, Any]]
 Run = Callable[[Payoff, argparse.Namespace], None]
@@ -84,7 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except tuple(kind for kinds in _EXIT.values() for kind in kinds) as error:
-        say("\n".join([f"payoff-client: {error}", *getattr(error, "__notes__", ())]))
+        text = re.sub(r"send \?(delimiter|decimal|encoding)=", r"give --\1 ", str(error))
+        say("\n".join([f"payoff-client: {text}", *getattr(error, "__notes__", ())]))
         return next(code for code, kinds in _EXIT.items() if isinstance(error, kinds))
     finally:
         LOG.removeHandler(retries)
@@ -190,8 +194,10 @@ def train(client: Payoff, chosen: argparse.Namespace) -> None:
     model = client.train(chosen.data, label=chosen.label, learner=learner, name=chosen.name, **options)
     card = model.card()
     metrics = card.get("metrics") or {}
-    document = {"model": {"name": card["name"], "version": card["version"]}, "metrics": metrics}
-    show(chosen, document, f"{model.reference}\n{figures_text(metrics)}")
+    columns = model.dataset.get("columns", []) if model.dataset else []
+    document = {"model": {"name": card["name"], "version": card["version"]}, "metrics": metrics, "columns": columns}
+    read = f"\n{columns_text(columns, _MAX_COLUMNS)}" if columns else ""
+    show(chosen, document, f"{model.reference}{read}\n{figures_text(metrics)}")
 
 
 @command(

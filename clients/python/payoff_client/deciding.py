@@ -16,8 +16,10 @@ import numpy as np
 
 from payoff_client.documents import Decided, adapter
 from payoff_client.rows import Table, arrow_tools, has_pyarrow, plain, whole
+from payoff_client.showing import html_of
 from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
+SHOWN = 10  # rows in notebooks
 SMALL = 2_000  # values: JSON of fewer is as fast as the formats for many
 PART_BYTES = 8 * 2**20  # of a part's numbers; the service takes bodies up to 64 MB unless it is set otherwise
 PART_VALUES = 200_000  # of a part in JSON, of which the service takes 1,000,000
@@ -52,6 +54,11 @@ class Decisions:
     ids: list[Any] | None = None
     explanations: list[dict[str, Any]] | None = None
     propensities: list[float] | None = None
+
+    def _repr_html_(self) -> str:
+        columns = {name: column[:SHOWN].tolist() for name, column in self.columns().items()}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return html_of(f"{len(self.choice):,} decisions", {**self.figures, "warnings": self.warnings, "rows": rows})
 
     @property
     def decisions(self) -> np.ndarray:
@@ -155,14 +162,15 @@ class Features:
         classes = card.get("classes")
         return cls(f"{card['name']}:{card['version']}", names, texts, None if classes is None else tuple(classes))
 
-    def kept(self, table: Table, others: Iterable[str]) -> list[str]:
-        """The columns that the model does not use, which come back; ValueError where one has a name of the result.
+    def kept(self, table: Table, others: Iterable[str], *, whole: bool = False) -> list[str]:
+        """The columns that come back, those that the model does not use or the `whole` table; ValueError where one has
+        a name of the result.
 
         `others` are names that the result has beside the usual ones; one that ends with a colon begins names.
         """
         usual = ["value"] if self.classes is None else ["decision", "benefit:", *(f"p:{one}" for one in self.classes)]
         own = {*usual, *others}
-        kept = [name for name in table.names or () if name not in self.names]
+        kept = [name for name in table.names or () if whole or name not in self.names]
         for name in kept:
             if not own.isdisjoint((name, "".join(name.partition(":")[:2]))):
                 raise ValueError(f"the result has a column {name!r} of its own; rename that of the frame")

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NotRequired, Protocol, cast
 
 import numpy as np
@@ -13,22 +14,31 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from payoff_client.errors import PayoffWarning
+from payoff_client.showing import html_of
 
 
-class Frame(Protocol):
-    """A frame of pandas; of benefits with a row per class and a column per action."""
-
-    @property
-    def index(self) -> Any: ...
+class Tabular(Protocol):
+    """A frame of pandas, polars or pyarrow."""
 
     @property
     def columns(self) -> Any: ...
 
 
+class Frame(Tabular, Protocol):
+    """A frame of pandas; of benefits with a row per class and a column per action."""
+
+    @property
+    def index(self) -> Any: ...
+
+
+Fields = Mapping[str, object]  # a JSON object
+Cases = Tabular | Fields | Sequence[Fields] | Sequence[Sequence[object]] | np.ndarray
+Data = Cases | Path | str  # also a file, or the id or name of a data set
 Words = Mapping[Any, Mapping[Any, float]]  # {class: {action: number}}
 Rows = Sequence[Sequence[float]]
 Benefits = Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]  # a name is that of a saved matrix
-Record = bool | str | Mapping[str, Any] | None
+Record = bool | str | Fields | None
+Probabilities = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
 
 class Written(TypedDict, total=False):
@@ -59,10 +69,10 @@ class Stakes(MatrixOptions, total=False):
 
     rule: str
     threshold: str | float
-    costs: Mapping[str, Any]
+    costs: Fields
     priors: Mapping[str, float]  # by class
-    limits: Mapping[str, Any]
-    resources: Sequence[Mapping[str, Any]]
+    limits: Fields
+    resources: Sequence[Fields]
     explore: float
 
 
@@ -73,7 +83,7 @@ class FileStakes(Stakes, Written, total=False):
 class PricedMatrix(MatrixOptions, total=False):
     """A matrix, and what features cost."""
 
-    feature_costs: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    feature_costs: Fields | Sequence[Fields]
 
 
 class TrainOptions(PricedMatrix, UploadOptions, total=False):
@@ -149,6 +159,12 @@ class Card(Document):
     classes: NotRequired[list[Name] | None]
     metrics: NotRequired[Object | None]
     features: list[Feature]
+    learner: NotRequired[Object]
+    labels: NotRequired[list[str]]
+    data: NotRequired[Object]
+    benefits: NotRequired[list[list[float]] | None]
+    actions: NotRequired[list[Name] | None]
+    created_at: NotRequired[str]
 
 
 class Description(Document):
@@ -171,9 +187,13 @@ class Decided(Document):
 
 
 class Stored(Document):
-    """A data set."""
+    """A data set; `columns` say how each was read, with `advice` on what to change."""
 
     id: str
+    rows: NotRequired[int]
+    labels: NotRequired[list[str]]
+    classes: NotRequired[list[Name] | None]
+    columns: NotRequired[list[Object]]
 
 
 class Case(Document):
@@ -183,14 +203,25 @@ class Case(Document):
     next: NotRequired[Object | None]
 
 
+class FileDecisions(Document):
+    """What was decided for a file; the figures of limits, too."""
+
+    rows: int
+    model: str
+    limits: NotRequired[list[Object]]
+    total: NotRequired[float]
+    unlimited_total: NotRequired[float]
+    gap: NotRequired[float]
+
+
 class Counts(Document):
     """What became of outcomes that were sent."""
 
     accepted: int
     unchanged: int
     open: int
-    unknown: list[Any]
-    conflicts: list[Any]
+    unknown: list[Name]
+    conflicts: list[Object]
 
 
 class Matrix(Document):
@@ -220,12 +251,19 @@ def warn(notes: Sequence[str] | None) -> None:
 
 
 class Report(dict[str, Any]):
-    """A JSON document of the service, with its chart (`svg`) where that was asked for; notebooks draw it."""
+    """A JSON document of the service, with its chart (`svg`) where that was asked for; notebooks show them.
+
+    `dataset` describes what a comparison uploaded, with a report on its columns.
+    """
 
     svg: str | None = None
+    dataset: Stored | None = None
 
     def _repr_svg_(self) -> str | None:
         return self.svg
+
+    def _repr_html_(self) -> str | None:
+        return None if self.svg else html_of("Report", self)  # of both a notebook would show this alone
 
     @property
     def table(self) -> list[dict[str, Any]]:

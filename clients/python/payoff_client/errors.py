@@ -9,8 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from payoff_client.showing import columns_text
+
 MAX_FLAWS = 20  # of what the client finds itself
 _MAX_SHOWN = 5  # flaws in the text of an exception
+_MAX_COLUMNS = 40
 _POSITION = re.compile(r"\d{1,15}", re.ASCII)
 _LISTS = frozenset({"instances", "probabilities", "ids", "outcomes", "rows", "labels"})  # fields with an item a row
 
@@ -35,7 +38,10 @@ class Flaw:
 
 
 class PayoffError(Exception):
-    """What the service answered in place of a result (RFC 9457), or why there was no answer (`status` None)."""
+    """What the service answered in place of a result (RFC 9457), or why there was no answer (`status` None).
+
+    `columns` say of a refused table how each column was read, and what to change.
+    """
 
     def __init__(
         self,
@@ -44,6 +50,7 @@ class PayoffError(Exception):
         status: int | None = None,
         title: str = "",
         errors: Sequence[Flaw] = (),
+        columns: Sequence[Mapping[str, Any]] = (),
         retry_after: float | None = None,
     ) -> None:
         super().__init__(detail)
@@ -51,9 +58,12 @@ class PayoffError(Exception):
         self.status = status
         self.title = title
         self.errors = tuple(errors)
+        self.columns = tuple(columns)
         self.retry_after = retry_after
 
     def __str__(self) -> str:
+        if self.columns:
+            return f"{self.detail}\n{columns_text(self.columns, _MAX_COLUMNS)}"
         lines = [str(flaw) for flaw in self.errors[:_MAX_SHOWN]]
         if self.errors and self.errors[0].msg != self.detail:
             lines.insert(0, self.detail)
@@ -134,6 +144,7 @@ class _Problem(BaseModel):
     detail: str = ""
     status: int | None = None
     errors: tuple[Flaw, ...] = ()
+    columns: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of(cls, content: Any, otherwise: str) -> dict[str, Any]:

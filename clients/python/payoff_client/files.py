@@ -10,12 +10,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, cast
 from uuid import uuid4
 
 import httpx
 
-from payoff_client.documents import Counts, Decided, Object, adapter
+from payoff_client.documents import Counts, Data, Decided, Object, adapter
 from payoff_client.errors import PayoffError, located
 from payoff_client.rows import Table, arrow_tools, table_of, whole
 from payoff_client.transport import ARROW, CSV, GZIP, JSON, PARQUET, Call, Link, json_of, query
@@ -168,15 +168,15 @@ def rest_of(answer: httpx.Response) -> Object:
     return found
 
 
-async def send_outcomes(link: Link, outcomes: Any, fields: Mapping[str, Any]) -> Object:
+async def send_outcomes(link: Link, outcomes: Data, fields: Mapping[str, Any]) -> Counts:
     """Send a file of outcomes, which the service reads, or a table of them; the counts of all parts."""
     total: Object = {"accepted": 0, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}
     before = 0
-    is_file = isinstance(outcomes, str | Path)
-    table = table_of([] if is_file else outcomes)
+    file = Path(outcomes) if isinstance(outcomes, str | Path) else None
+    table = table_of([] if file else outcomes)
     source: AbstractContextManager[tuple[str, list[str], Iterator[Part]]] = (
-        opened(Path(outcomes), fields, OUTCOMES_SIZE)
-        if is_file
+        opened(file, fields, OUTCOMES_SIZE)
+        if file
         else nullcontext((JSON, table.header(), _parts_of_table(table, fields)))
     )
     with source as (kind, names, parts):
@@ -186,10 +186,10 @@ async def send_outcomes(link: Link, outcomes: Any, fields: Mapping[str, Any]) ->
             try:
                 counts = await link.document(call, Counts)
             except PayoffError as error:
-                raise located(error, int if is_file else table.label, names, before) from None
+                raise located(error, int if file else table.label, names, before) from None
             total |= {name: total[name] + value if name in total else value for name, value in counts.items()}
             before += part.rows
-    return total
+    return cast(Counts, total)
 
 
 def _parts_of_table(table: Table, fields: Mapping[str, Any]) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from payoff_client.deciding import (
     Decisions,
@@ -32,8 +32,11 @@ from payoff_client.documents import (
     Benefits,
     Card,
     Case,
+    Cases,
     Description,
     Document,
+    Fields,
+    FileDecisions,
     FileStakes,
     Matrix,
     Object,
@@ -42,14 +45,17 @@ from payoff_client.documents import (
     Report,
     RetrieveOptions,
     Stakes,
+    Stored,
     warn,
 )
 from payoff_client.errors import Invalid, InvalidAnswer, PayoffError, located
 from payoff_client.files import PART_SIZE, of_parts, opened, rest_of, written
 from payoff_client.rows import Rows, Table, plain, table_of
+from payoff_client.showing import html_of
 from payoff_client.terminal import Bar, in_notebook
-from payoff_client.transport import SVG, Call, Link, Linked, Mode, T, delete, post, put, query, shared, step
+from payoff_client.transport import SVG, Call, Link, Linked, Mode, delete, post, put, query, shared, step
 
+C = TypeVar("C", bound=Cases)
 _FIGURES = ("limits", "total", "unlimited_total", "gap")  # of all rows of a file together
 
 
@@ -107,10 +113,14 @@ class Model(Linked[Mode]):
         self._path = f"/models/{step(self.name)}"
         self._version_path = f"/models/{step(reference, safe=':@')}"
         self._known: Features | None = None  # of the version that answered last
+        self.dataset: Stored | None = None  # that it was trained on, where `train` uploaded it
         self.matrices: Matrices[Mode] = Matrices(link, self._path)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reference!r})"
+
+    def _repr_html_(self) -> str:
+        return html_of(f"Model {self.reference}", self.dataset or {})
 
     @shared
     async def card(self) -> Card:
@@ -135,36 +145,38 @@ class Model(Linked[Mode]):
 
     @shared
     async def answer(
-        self, data: Any, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]
+        self, data: Cases, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]
     ) -> Decisions:
         """Decisions as arrays, with all that the service answers beside them: see `decide`."""
         table = table_of(data)
         return await self._decide(table, _fields(table, stakes, explain=explain, record=record))
 
     @shared
-    async def decide(self, data: T, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]) -> T:
+    async def decide(
+        self, data: C, *, explain: bool = False, record: Record = None, keep: bool = False, **stakes: Unpack[Stakes]
+    ) -> C:
         """The action with the largest expected benefit for each row.
 
         `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array with the features in
         the model's order. The result has the same type (an array gives an object of columns) and the frame's index:
-        columns that the model does not use, then `decision`, `p:<class>` and `benefit:<action>`; `value` from a model
-        of numbers. `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved one (see
-        `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`, `resources` and `explore` are
-        those of `/predict`. `record` is True, the name of a column of ids, or `{"ids": […], "instances": bool}`.
-        Warnings of the service are PayoffWarnings.
+        columns that the model does not use (with `keep` all), then `decision`, `p:<class>` and `benefit:<action>`;
+        `value` from a model of numbers. `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the
+        name of a saved one (see `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`,
+        `resources` and `explore` are those of `/predict`. `record` is True, the name of a column of ids, or `{"ids":
+        […], "instances": bool}`. Warnings of the service are PayoffWarnings.
 
         Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with `limits` in one.
         Raises Invalid, whose `errors` name row and column of `data`, and ValueError where a column of `data` has a name
         of the result; nothing is sent then.
         """
-        return await self._table(data, stakes, explain=explain, record=record)
+        return await self._table(data, stakes, explain=explain, record=record, keep=keep)
 
     @shared
-    async def explain(self, data: T, *, record: Record = None, **stakes: Unpack[Stakes]) -> T:
+    async def explain(self, data: C, *, record: Record = None, keep: bool = False, **stakes: Unpack[Stakes]) -> C:
         """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
-        return await self._table(data, stakes, explain=True, record=record)
+        return await self._table(data, stakes, explain=True, record=record, keep=keep)
 
-    async def _table(self, data: T, stakes: Stakes, *, explain: bool, record: Record) -> T:
+    async def _table(self, data: C, stakes: Stakes, *, explain: bool, record: Record, keep: bool) -> C:
         table = table_of(data)
         fields = _fields(table, stakes, explain=explain, record=record)
         others = ["runner_up", "margin", "contribution:"] if explain else []
@@ -172,14 +184,14 @@ class Model(Linked[Mode]):
         if record and not isinstance(record, str):
             others += ["id"]
         if table.names is not None:  # refused before anything is sent, because what is recorded stays recorded
-            (await self._features(fresh=False)).kept(table, others)
+            (await self._features(fresh=False)).kept(table, others, whole=keep)
         answer = await self._decide(table, fields)
         warn(answer.warnings)
         columns = answer.columns()
         if isinstance(record, str):
             columns.pop("id", None)  # the frame has them
-        kept = [] if table.names is None else (await self._features(fresh=False)).kept(table, others)
-        return cast(T, table.result(kept, columns))
+        kept = [] if table.names is None else (await self._features(fresh=False)).kept(table, others, whole=keep)
+        return cast(C, table.result(kept, columns))
 
     @shared
     async def decide_file(
@@ -189,7 +201,7 @@ class Model(Linked[Mode]):
         *,
         record: bool | str | None = None,
         **stakes: Unpack[FileStakes],
-    ) -> dict[str, Any]:
+    ) -> FileDecisions:
         """Decide for a file of any length, in bounded memory: CSV (also .gz) or Parquet by its suffix.
 
         The target has the columns that the model does not use, then those of `decide`; it appears when it is complete.
@@ -228,15 +240,16 @@ class Model(Linked[Mode]):
                 writer.write(rows)
                 bar.show(part.share, f"{done:,} rows")
         figures = {name: rest[name] for name in _FIGURES if name in rest}
-        return {"rows": done, "model": features.model, "warnings": notes_of(notes), **figures}
+        found = {"rows": done, "model": features.model, "warnings": notes_of(notes), **figures}
+        return cast(FileDecisions, found)
 
     @shared
     async def retrieve(
         self,
-        data: Any,
+        data: Cases,
         /,
         *,
-        loss: str | Mapping[str, Any] = "f_beta",
+        loss: str | Fields = "f_beta",
         setting: str = "binary",
         **options: Unpack[RetrieveOptions],
     ) -> Report:
@@ -256,9 +269,9 @@ class Model(Linked[Mode]):
     @shared
     async def acquire(
         self,
-        known: Any,
+        known: Cases,
         /,
-        ask: Callable[[str], Any] | None = None,
+        ask: Callable[[str], object] | None = None,
         *,
         unavailable: Sequence[str] = (),
         record: Record = None,

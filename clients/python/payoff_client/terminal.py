@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from payoff_client.documents import warn
+from payoff_client.showing import printable
 
 
 def in_notebook() -> bool:
@@ -42,11 +43,6 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         if self._last:
             self._out.write("\n")
-
-
-def printable(text: str) -> str:
-    """The text without what would move the cursor of a terminal."""
-    return "".join(sign for sign in text if sign.isprintable())
 
 
 def document_of(path: str) -> Any:
@@ -109,40 +105,6 @@ def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
             return value_of(feature, answer)
         except ValueError as error:
             say(str(error))
-
-
-def table_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """Rows in columns, numbers to the right."""
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
-
-    def line(values: Sequence[str]) -> str:
-        padded = zip(values, widths, numeric, strict=True)
-        return "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in padded).rstrip()
-
-    return "\n".join(map(line, [names, *cells]))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_cell, value))
-    return printable(str(value))
-
-
-def figures_text(document: Mapping[str, Any]) -> str:
-    """The single values of a document, one a line."""
-    shown = {
-        name: value for name, value in document.items() if not isinstance(value, list | dict) and value is not None
-    }
-    width = max(map(len, shown), default=0)
-    return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items())
 
 
 def show(chosen: argparse.Namespace, document: Any, text: str) -> None:

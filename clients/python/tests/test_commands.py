@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from payoff_client import commands
+from payoff_client import Invalid, commands
 
 from tests.conftest import two_class_rows
 
@@ -66,6 +67,7 @@ def test_a_model_is_trained_compared_and_moved(run):
         )
     order = "train sick.parquet --label state --name unaged --learner logistic --type age=ignore --json"
     assert run(order)[0] == 0
+    assert re.search("^pulse +numeric", run(order.removesuffix("--json"))[1], re.MULTILINE)
     code, output, _ = run("models unaged:1 --json")
     assert [one["name"] for one in json.loads(output)["features"]] == ["pulse", "pain"]
     assert "'best': 1" in run("models typed")[1]
@@ -75,6 +77,24 @@ def test_a_model_is_trained_compared_and_moved(run):
     code, output, _ = run(f"{order} --folds 2 --chart chart.svg")
     assert code == 0
     assert "expected_benefit" in output
+
+
+def test_of_a_refused_file_each_column_is_reported(run, client):
+    lines = ["age;visit;state", *(f"{40 + i};v{i % 3};{'ill' if i % 2 else ''}" for i in range(40))]
+    Path("messy.csv").write_text("\n".join(lines))
+    with pytest.raises(Invalid) as caught:
+        client.train("messy.csv", label="state", name="messy", delimiter=";")
+    named = {each["name"]: each["advice"] for each in caught.value.columns}
+    assert (named["age"], "label is missing" in named["state"]) == (None, True)
+    code, _, errors = run("train messy.csv --label state --name messy --delimiter ;")
+    assert (code, str(caught.value) in errors) == (3, True)
+    head, state, *others = [line.split() for line in errors.splitlines()[1:]]
+    assert head[:3] == ["column", "read", "as"]
+    assert state[:4] == ["state", "categorical", "ill", "20"]
+    assert others == [
+        ["age", "numeric", "40,", "60,", "79", "0", "40"],
+        ["visit", "categorical", "v0,", "v1,", "v2", "0", "3"],
+    ]
 
 
 def test_questions_are_asked_in_the_terminal(run, forest, monkeypatch, capsys):
@@ -105,6 +125,7 @@ WRONG = [
     ("predict ward cases.csv --benefits cases.csv", 2, "is not JSON"),
     ("predict ward cases.csv --delimiter |", 3, "delimiter"),
     ("train sick.parquet --label bed --name n", 3, "bed"),
+    ("train semi.csv --label state --name n", 3, "give --delimiter ;"),
     ("train sick.parquet --label state --name n --learner {", 2, "--learner"),
     ("train sick.parquet --label state --name n --benefits winter", 3, "send the matrix"),
     ("train - --label state --name n", 2, "none of the supported files"),
@@ -125,6 +146,7 @@ def test_what_goes_wrong_has_an_exit_code_and_one_line(run, ward, forest, monkey
     monkeypatch.setattr("payoff_client.transport.FIRST_DELAY", 1000)
     monkeypatch.setattr("payoff_client.transport.LONGEST_DELAY", 1000)
     Path("empty.npy").touch()
+    Path("semi.csv").write_text("age;state\n1;ill\n2;healthy\n")
     found, output, errors = run(line.replace("{url}", os.environ["PAYOFF_URL"]))
     assert (found, output) == (code, "")
     assert words in errors

@@ -34,6 +34,7 @@ from payoff_client import (
     deciding,
 )
 from payoff_client.estimator import BenefitClassifier
+from payoff_client.rows import table_of
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -170,6 +171,9 @@ def test_every_library_gets_its_own_frame_with_the_decisions(client, ward, expec
     assert table["decision"].tolist() == expected["decisions"]
     together = np.hstack([expected["probabilities"], expected["expected_benefits"]])
     np.testing.assert_array_equal(table[COLUMNS].to_numpy(), together)
+    whole = table_of(client.model(ward).decide(sent, keep=True, **STAKES))
+    assert whole.header() == [*table_of(sent).header(), "decision", *COLUMNS]
+    assert whole.column("pulse") == table_of(sent).column("pulse")
 
 
 def test_an_array_is_in_the_order_of_the_model(client, numbers, monkeypatch):

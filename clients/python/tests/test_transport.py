@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -259,6 +261,39 @@ def test_reports_have_a_chart_in_notebooks(monkeypatch, capsys):
     with terminal.Bar("title", None) as bar:
         bar.show(0.5)
     assert "title  50%" in capsys.readouterr().out
+
+
+def test_in_notebooks_all_text_is_escaped(monkeypatch):
+    bad = "<img src=x onerror=alert(1)>"
+    rules = {"rules": [{"rule": bad, "benefit": 0.5}] * 30, bad: {bad: bad}}
+    decided = {"classes": ["a"], "actions": [bad], "decisions": [bad], "probabilities": [[1]], "warnings": [bad]}
+    answers = (rules, {"versions": [], "latest": 1, "aliases": {}}, CARD, decided)
+    model = Service(monkeypatch, *[httpx.Response(200, json=each) for each in answers]).client().model("m")
+    model.dataset = {"id": bad, "columns": [{"name": bad, "examples": [bad]}]}
+    for found in (model.benefit([[1, 0], [0, 1]]), model.answer([{"income": 1}]), model):
+        shown = found._repr_html_()
+        assert "<img" not in shown
+        assert "&lt;img src=x" in shown
+        assert ET.fromstring(f"<div>{shown}</div>").findall(".//td")
+
+
+TYPES = """\
+from payoff_client import Payoff
+
+model = Payoff().train([{"age": 61, "ill": "yes"}], label="ill", name="triage")
+decided = model.decide([{"age": 61}], benefits={"yes": {"treat": 5}})
+decided[0]["age"] + model.card()["version"]
+model.decide([{"age": 61}], benefits=3)
+model.decide(3)
+model.card()["versoin"]
+"""
+
+
+def test_types_of_calls_are_checked(tmp_path):
+    (tmp_path / "calls.py").write_text(TYPES)
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", tmp_path / "calls.py"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+    assert re.findall(r"calls.py:(\d+): error", found.stdout) == ["6", "7", "8"], found.stdout
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])

@@ -1,0 +1,79 @@
+"""Values as people read them: in columns in a terminal, and as HTML in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+_MOST_ROWS = 20
+_LONGEST = 200  # characters of a value in HTML
+
+
+def printable(text: str) -> str:
+    """The text without what would move the cursor of a terminal."""
+    return "".join(sign for sign in text if sign.isprintable())
+
+
+def table_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Rows in columns, numbers to the right."""
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
+
+    def line(values: Sequence[str]) -> str:
+        padded = zip(values, widths, numeric, strict=True)
+        return "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in padded).rstrip()
+
+    return "\n".join(map(line, [names, *cells]))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return printable(str(value))
+
+
+def figures_text(document: Mapping[str, Any]) -> str:
+    """The single values of a document, one a line."""
+    shown = {
+        name: value for name, value in document.items() if not isinstance(value, list | dict) and value is not None
+    }
+    width = max(map(len, shown), default=0)
+    return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items())
+
+
+def columns_text(columns: Sequence[Mapping[str, Any]], most: int) -> str:
+    """How the columns of a table were read; those first where something is to be changed."""
+    named = {"name": "column", "type": "read as", "advice": "what to change"}
+    rows = [{named.get(name, name): value for name, value in each.items()} for each in columns]
+    rows.sort(key=lambda row: not row.get("what to change"))
+    text = table_text(rows[:most], ["column", "read as", "examples", "missing", "distinct", "what to change"])
+    return f"{text}\nand {len(rows) - most} more columns" if len(rows) > most else text
+
+
+def html_of(title: str, document: Mapping[str, Any]) -> str:
+    """The title, then the single values, and the first rows of each list of objects, as tables; all text is escaped."""
+    single: list[Mapping[str, Any]] = []
+    tables = {"": single}
+    for name, value in document.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            tables[name] = value
+        elif value is not None:
+            single.append({"": name, " ": value})
+    shown = [_rows_html(name, rows) for name, rows in tables.items() if rows]
+    return "\n".join([f"<strong>{escape(title)}</strong>", *shown])
+
+
+def _rows_html(caption: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows[:_MOST_ROWS] for name in row))
+    lines = [[_cell(row.get(name))[:_LONGEST] for name in names] for row in rows[:_MOST_ROWS]]
+    head, *body = ["".join(f"<td>{escape(text)}</td>" for text in line) for line in [names, *lines]]
+    more = f" (the first {_MOST_ROWS} of {len(rows):,})" if len(rows) > _MOST_ROWS else ""
+    return f"<table><caption>{escape(caption)}{more}</caption><tr>{head}</tr><tr>{'</tr><tr>'.join(body)}</tr></table>"
