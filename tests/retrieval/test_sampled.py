@@ -9,7 +9,7 @@ from app.errors import Invalid
 from app.retrieval import sampled
 from app.retrieval.losses import LOSSES, Loss, Terms
 from app.retrieval.sampled import select_sampled
-from tests.reference.retrieval import expected_losses_on_vectors, raked
+from tests.reference.retrieval import expected_of_all_sets, raked
 
 NAMES = st.sampled_from(sampled.WITH_SAMPLES)
 
@@ -31,7 +31,7 @@ def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
     loss = Loss(name, 2.0 if name == "f_beta" else None)
     found, marginals = select_sampled([(vectors, weights)], p[None], Terms(loss, empty, k_min=low, k_max=high))
     law = raked(vectors, weights, p, sampled.PASSES)
-    every, losses, recalls, precisions = expected_losses_on_vectors(vectors, law, loss, empty=empty)
+    every, losses, recalls, precisions = expected_of_all_sets(vectors, law, loss, empty=empty)
     sizes = every.sum(axis=1)
     row = np.flatnonzero((every == np.isin(np.arange(L), found.selected)).all(axis=1))[0]
 
@@ -53,9 +53,8 @@ def test_a_search_that_ends_early_bounds_what_it_missed(steps, monkeypatch):
     for seed in range(15):
         vectors, weights, p = drawn(seed, 6, 10)
         found, _ = select_sampled([(vectors, weights)], p[None], Terms(Loss("jaccard")))
-        _, losses, _, _ = expected_losses_on_vectors(
-            vectors, raked(vectors, weights, p, sampled.PASSES), Loss("jaccard")
-        )
+        law = raked(vectors, weights, p, sampled.PASSES)
+        losses = expected_of_all_sets(vectors, law, Loss("jaccard"))[1]
         gaps.append(found.figures[4, 0])
         assert -1e-12 <= found.figures[0, 0] - losses.min() <= gaps[-1] + 1e-12
     assert max(gaps) > 0.001 or steps > 0

@@ -1,66 +1,110 @@
-"""The best set: against all 2^n sets and 2^n outcomes, under bounds, and at its edges."""
+"""The best set: against all 2^n sets and 2^n outcomes, under bounds, many at once, and of classes."""
+
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval.losses import AUC_WARNING, Loss, Terms
-from app.retrieval.selection import DP_LIMIT, UNPROVEN_WARNING, select_class_set, select_many
+from app.retrieval.dynamic_programming import LANES
+from app.retrieval.losses import AUC_WARNING, Terms
+from app.retrieval.selection import (
+    BATCH_DP_LIMIT,
+    DP_LIMIT,
+    UNPROVEN_WARNING,
+    descending,
+    select,
+    select_class_set,
+    select_many,
+)
 from tests.reference import losses
-from tests.reference.retrieval import expected_losses_of_all_sets, expected_rates_of_all_sets
-from tests.retrieval.sets import best
+from tests.reference.losses import LOSSES
+from tests.reference.retrieval import expected_of_all_sets, outcomes
 
-LOSSES = [
-    losses.f_beta(1),
-    losses.f_beta(0.37),
-    losses.f_beta(20),
-    *losses.PLAIN,
-    losses.fractional_linear([0, -2, 1, 1], [0, -1, 1, 1]),
-    losses.fractional_linear([0, -1, 0, 1], [0, 0, 0, 1]),
-    losses.fractional_linear([0.5, -1, 0.2, 0.1], [1, 0.3, -0.9, -0.2]),
-]
 ONE = st.sampled_from([0.0, 1.0, 0.25, 0.5, 0.75, 1e-300]) | st.floats(0, 1)
 PROBABILITIES = st.lists(ONE, max_size=6)
-LOSS = st.sampled_from(LOSSES)
+LOSS = st.sampled_from([*LOSSES.values(), losses.f_beta(0.37), losses.f_beta(20)])
+OF_MANY = [LOSSES[name] for name in ("f_large", "jaccard", "g_mean", "auc")]
+OF_MANY += [losses.fractional_linear([0, -2, 1, 1], [0, 0, 1, 1])]
 BOTH_WAYS = pytest.mark.parametrize("limit", [DP_LIMIT, 0], ids=["dynamic programming", "large-n methods"])
 
 
-def allowed_sizes(loss, n):
-    return (min(1, n), max(min(1, n), n - 1)) if loss.name == "auc" else (0, n)
+class One(NamedTuple):
+    expected_loss: float
+    expected_precision: float
+    expected_recall: float
+    error_bound: float
+    k: int
+    indices: np.ndarray
+    curve: np.ndarray | None
+    warnings: tuple[str, ...]
 
 
-def agrees_with_enumeration(p, loss, empty):
-    sets, values = expected_losses_of_all_sets(p, loss, empty=empty)
-    low, high = allowed_sizes(loss, len(p))
-    sizes = sets.sum(axis=1)
-    least = values[(sizes >= low) & (sizes <= high)].min()
-    found = best(p, Terms(loss, empty=empty, curve=True))
-    chosen = np.zeros(len(p), dtype=int)
-    chosen[found.indices] = 1
-    at = np.flatnonzero((sets == chosen).all(axis=1))[0]
-    own = values[at]
+def sets_of(many):
+    """Selected sets, one by one."""
+    ends = np.cumsum(many.k)[:-1], np.cumsum(many.lengths)[:-1]
+    indices = np.split(many.selected, ends[0])
+    curves = [None] * len(many.k) if many.curves is None else np.split(many.curves, ends[1])
+    columns = (*many.figures.tolist(), many.k.tolist(), indices, curves)
+    return [One(*one, many.warnings) for one in zip(*columns, strict=False)]
+
+
+def best(p, terms):
+    (found,) = sets_of(select(p, terms))
+    return found
+
+
+def is_best_of_all(found, vectors, weights, terms):
+    """Its figures are those of the set by enumeration, no set is better, and none of k items is better than its curve.
+
+    Where the AUC has a choice, it takes neither no item nor all.
+    """
+    n, loss = vectors.shape[1], terms.loss
+    sets, *expected = expected_of_all_sets(vectors, weights, loss, empty=terms.empty)
+    values, sizes = expected[0], sets.sum(axis=1)
+    low, high = (min(1, n), max(min(1, n), n - 1)) if loss.name == "auc" else (0, n)
+    at = (sets == np.isin(np.arange(n), found.indices)).all(axis=1).argmax()
     largest = max(1.0, np.abs(values).max())
 
-    assert found.expected_loss == pytest.approx(least, abs=1e-13 * largest)
-    assert found.expected_loss == pytest.approx(own, abs=1e-13 * largest)
+    assert low <= found.k <= high
+    assert found.expected_loss == pytest.approx(values[(sizes >= low) & (sizes <= high)].min(), abs=1e-13 * largest)
+    figures = found.expected_loss, found.expected_recall, found.expected_precision
+    assert figures == pytest.approx([one[at] for one in expected], abs=1e-13 * largest)
     assert found.error_bound < 1e-12 * largest * 1e3
-    _, recalls, precisions = expected_rates_of_all_sets(p)
-    assert found.expected_recall == pytest.approx(recalls[at], abs=1e-13)
-    assert found.expected_precision == pytest.approx(precisions[at], abs=1e-13)
-    for k in range(len(p) + 1):
-        assert found.curve[k] == pytest.approx(values[sizes == k].min(), abs=1e-13 * largest)
+    assert found.curve == pytest.approx([values[sizes == k].min() for k in range(n + 1)], abs=1e-13 * largest)
 
 
 @BOTH_WAYS
 @given(p=PROBABILITIES, loss=LOSS, empty=st.sampled_from([0, 1]))
 def test_no_set_is_better_than_the_one_selected(limit, p, loss, empty):
-    """And no set of k items is better than the first k, which is what the whole curve says."""
+    terms = Terms(loss, empty=empty, curve=True)
     with pytest.MonkeyPatch.context() as patch:
         if p:
             patch.setattr("app.retrieval.selection.DP_LIMIT", limit)
-        agrees_with_enumeration(p, loss, empty)
+        is_best_of_all(best(p, terms), *outcomes(p), terms)
+
+
+@given(
+    weights=st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any), loss=LOSS, empty=st.sampled_from([0, 1])
+)
+def test_no_set_of_classes_is_better_than_the_one_selected(weights, loss, empty):
+    """One of the classes is true."""
+    p, terms = np.array(weights) / sum(weights), Terms(loss, empty=empty, curve=True)
+    (found,) = sets_of(select_class_set(p[None], terms))
+    is_best_of_all(found, np.eye(len(p), dtype=int), p, terms)
+
+
+def test_classes_of_many_rows_are_independent_and_ties_keep_their_order():
+    rows = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    terms = Terms(losses.f_beta(), k_min=1, k_max=99)
+    many = sets_of(select_class_set(rows, terms))
+
+    for i, row in enumerate(rows):
+        assert many[i].expected_loss == select_class_set(row[None], Terms(losses.f_beta(), k_min=1)).figures[0, 0]
+    assert many[1].indices.tolist() == [0]
+    assert many[2].indices.tolist() == list(range(many[2].k))
 
 
 @given(p=st.lists(ONE, min_size=1, max_size=80), loss=LOSS, data=st.data())
@@ -109,25 +153,6 @@ def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, mo
         np.testing.assert_allclose(found.curve, proven.curve, rtol=0, atol=2e-14)
 
 
-def test_auc_excludes_empty_and_whole_sets_with_a_warning():
-    found = best([0.9, 0.8, 0.1], Terms(losses.auc()))
-
-    assert 1 <= found.k <= 2
-    assert len(found.warnings) == 1
-    assert best([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=3)).k == 3
-    assert best([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=0)).k == 0
-    assert best([0.9, 0.8, 0.1], Terms(losses.auc(), k_min=3)).k == 3
-
-
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
-def test_no_items_and_one_item_have_a_selection(loss):
-    nothing = best([], Terms(loss, curve=True))
-
-    assert (nothing.k, len(nothing.indices), len(nothing.curve)) == (0, 0, 1)
-    assert (nothing.expected_recall, nothing.expected_precision) == (1.0, 1.0)
-    assert best([1.0], Terms(loss)).k in (0, 1)
-
-
 @pytest.mark.parametrize(("bounds", "place"), [({"k_min": 3}, "/k_min"), ({"k_min": 2, "k_max": 1}, "/k_min")])
 def test_bounds_that_exclude_every_size_are_refused_by_place(bounds, place):
     with pytest.raises(Invalid) as refused:
@@ -136,15 +161,81 @@ def test_bounds_that_exclude_every_size_are_refused_by_place(bounds, place):
     assert [flaw.loc for flaw in refused.value.flaws] == [place]
 
 
-@pytest.mark.parametrize("name", ["auc", "f_beta", "am"])
-def test_a_k_max_above_the_number_of_items_is_no_bound(name):
-    """For one set, for many of different sizes, and for rows of classes."""
-    loss = Loss(name)
-    p = np.array([0.5, 0.3, 0.2])
-    offsets = np.array([0, 1, 3])
+def agree(p, sizes, loss, threads=None, **terms):
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+    many = sets_of(select_many(p, offsets, Terms(loss, **terms), threads=threads))
 
-    assert best(p, Terms(loss, k_max=99)).k == best(p, Terms(loss)).k
-    assert best(p, Terms(loss, k_max=99, k_min=1)).warnings == best(p, Terms(loss, k_min=1)).warnings
-    assert select_many(p, offsets, Terms(loss, k_max=99)).k.tolist() == select_many(p, offsets, Terms(loss)).k.tolist()
-    rows = select_class_set(p[None, :], Terms(loss, k_max=99))
-    assert rows.k.tolist() == select_class_set(p[None, :], Terms(loss)).k.tolist()
+    assert len(many) == len(sizes)
+    for i in range(len(sizes)):
+        one, found = best(p[offsets[i] : offsets[i + 1]], Terms(loss, **terms)), many[i]
+        assert found.expected_loss == pytest.approx(one.expected_loss, abs=1e-13)
+        if found.k == one.k:  # else two sizes that tie but for rounding
+            assert np.array_equal(found.indices, one.indices)
+            assert found.expected_recall == pytest.approx(one.expected_recall, abs=1e-13)
+            assert found.expected_precision == pytest.approx(one.expected_precision, abs=1e-13)
+        assert found.error_bound < 3e-12
+        if terms.get("curve"):
+            np.testing.assert_allclose(found.curve, one.curve, rtol=0, atol=1e-13)
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 2, 3, 7, 20]), max_size=12),
+    loss=st.sampled_from(OF_MANY),
+    seed=st.integers(0, 1000),
+    curve=st.booleans(),
+    empty=st.integers(0, 1),
+    k_max=st.sampled_from([None, 2, 99]),
+)
+def test_groups_get_the_same_sets_as_alone(sizes, loss, seed, curve, empty, k_max):
+    rng = np.random.default_rng(seed)
+    p = np.where(rng.random(sum(sizes)) < 0.3, rng.integers(0, 3, sum(sizes)) / 2, rng.random(sum(sizes)))
+    agree(p, sizes, loss, curve=curve, empty=empty, k_max=k_max)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("loss", OF_MANY, ids=lambda loss: loss.name)
+def test_groups_around_the_limits_of_size_and_lanes(threads, loss):
+    rng = np.random.default_rng(3)
+    sizes = (
+        [5] * (LANES + 1)
+        + [BATCH_DP_LIMIT, BATCH_DP_LIMIT + 1, 200, 1, BATCH_DP_LIMIT - 1]
+        + [6] * (LANES - 1)
+        + [8] * LANES
+    )
+    agree(rng.random(sum(sizes)) ** 2, sizes, loss, threads=threads, curve=True)
+
+
+def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
+    """Whichever of several threads searches it."""
+    monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
+    p, offsets = np.full(2170, 0.05), [0, 2000, 2070, 2170]
+    for threads in 1, 2:
+        assert select_many(p, offsets, Terms(losses.g_mean()), threads=threads).warnings == (UNPROVEN_WARNING,)
+
+
+N = 20_000
+RANDOM = np.random.default_rng(0)
+CASES = {
+    "uniform": RANDOM.random(N),
+    "of all sizes": 10.0 ** RANDOM.uniform(-320, 0, N),
+    "ties": RANDOM.integers(0, 50, N) / 49,
+    "zeros and ones": RANDOM.integers(0, 2, N).astype(float),
+    "both zeros": np.where(RANDOM.random(N) < 0.5, RANDOM.choice([0.0, -0.0], N), RANDOM.random(N)),
+    "all equal": np.full(N, 0.3),
+    "falling": np.sort(RANDOM.random(N))[::-1].copy(),
+    "rising": np.sort(RANDOM.random(N)),
+    "neighbouring numbers": 0.5 + RANDOM.integers(0, 2**20, N) * 2.0**-53,
+    "few": RANDOM.random(30),
+    "one": np.array([0.4]),
+    "none": np.array([]),
+}
+
+
+@pytest.mark.parametrize("p", CASES.values(), ids=CASES)
+def test_the_order_is_that_of_a_stable_sort(p):
+    order, ranked = descending(p)
+    expected = np.argsort(-p, kind="stable")
+
+    assert (order == expected).all()
+    assert (ranked == p[expected]).all()

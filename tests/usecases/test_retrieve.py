@@ -24,11 +24,7 @@ from app.usecases.retrieve import retrieve, retrieve_with, tuned_cut
 from app.usecases.retrieve_request import FIGURES, SAMPLED, RetrieveFields, Sets
 from tests.messages import says
 from tests.reference.losses import f_beta
-from tests.reference.retrieval import (
-    expected_losses_of_all_sets,
-    expected_rates_of_all_sets,
-    multinomial_losses_of_all_sets,
-)
+from tests.reference.retrieval import expected_of_all_sets, outcomes
 from tests.registry.making import make_card
 
 LOSSES = [name for name in TABLE if name not in ("auc", "fractional_linear")]
@@ -64,8 +60,7 @@ def test_every_set_equals_enumeration(lists, name, method, empty):
     answer = retrieve(sets, ask(loss={"name": name}, method=method, empty=empty, curve=True))
     choice, at = answer.choice, 0
     for i, (p, selected) in enumerate(zip(lists, split(choice), strict=True)):
-        every, losses = expected_losses_of_all_sets(np.array(p), Loss(name), empty=empty)
-        _, recall, precision = expected_rates_of_all_sets(np.array(p))
+        every, losses, recall, precision = expected_of_all_sets(*outcomes(p), Loss(name), empty=empty)
         row = row_of(every, selected)
         assert figure(choice, "expected_loss")[i] == pytest.approx(losses[row], abs=1e-12)
         assert figure(choice, "expected_recall")[i] == pytest.approx(recall[row], abs=1e-12)
@@ -100,7 +95,7 @@ def test_classes_equal_enumeration(method):
     sets = Sets(P.ravel(), np.array([0, 3, 6, 9]))
     choice = retrieve(sets, ask(setting="multiclass", method=method)).choice
     for p, selected, said in zip(P, split(choice), figure(choice, "expected_loss"), strict=True):
-        every, losses = multinomial_losses_of_all_sets(p, f_beta())
+        every, losses, _, _ = expected_of_all_sets(np.eye(3), p, f_beta())
         assert said == pytest.approx(losses[row_of(every, selected)], abs=1e-12)
         if method == "expected_loss":
             assert said <= losses.min() + 1e-12
