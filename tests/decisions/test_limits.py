@@ -10,8 +10,6 @@ from app.decisions.limits import Limits, decide_within, move_first
 from app.errors import Invalid
 from tests.reference import decisions as twin
 
-SIZES = [(n, A) for n in range(1, 6) for A in range(1, 5)]
-
 
 def members(limits: Limits) -> list[tuple[str, int]]:
     most = np.iinfo(np.int64).max
@@ -63,12 +61,13 @@ def check_within(choice, limits):
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize(("n", "A"), SIZES)
 @pytest.mark.parametrize("resources", [0, 1, 2])
-def test_small_batches_earn_what_the_best_of_all_decisions_earn(n, A, resources):
-    """2,000 problems, those without a solution among them."""
-    rng = np.random.default_rng([n, A, resources])
-    for trial in range(34):
+@pytest.mark.parametrize(("largest", "trials"), [(3, 50), (5, 100), (12, 100), (120, 70)])
+def test_batches_earn_what_the_whole_integer_program_earns(largest, trials, resources):
+    """Also where rows tie; where there is no solution, none is found."""
+    rng = np.random.default_rng([largest, resources])
+    for trial in range(trials):
+        n, A = int(rng.integers(1, largest + 1)), int(rng.integers(1, 5 if largest <= 5 else 7))
         P, B, limits = problem(rng, n, A, resources=resources, tied=trial % 3 == 0)
         answer = decided(P, B, limits)
         best = twin.best_total(decide(P, B).expected_benefits, *limits)
@@ -79,20 +78,6 @@ def test_small_batches_earn_what_the_best_of_all_decisions_earn(n, A, resources)
         check_within(found.choice, limits)
         assert total(V, found.choice) == pytest.approx(best, abs=1e-9)
         assert found.gap == 0.0
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize("seed", range(10))
-def test_larger_batches_earn_what_the_whole_integer_program_earns(seed):
-    """200 problems."""
-    rng = np.random.default_rng(seed)
-    for trial in range(20):
-        (_, _, limits), V, found = feasible_problem(rng, 120, resources=trial % 3)
-        check_within(found.choice, limits)
-        other = twin.solved(V, *limits)
-        assert other.status == 0
-        assert found.gap == 0.0
-        assert total(V, found.choice) == pytest.approx(-other.fun / 1e3, abs=1e-8)
 
 
 def with_one_more(limits, member):
@@ -153,7 +138,7 @@ def test_a_batch_too_large_for_proof_still_has_a_bound(monkeypatch):
         P, B, limits, decision = scarce(seed)
         found = decide_within(P, B, decision.choice, limits)
         check_within(found.choice, limits)
-        best = -twin.solved(decision.expected_benefits, *limits).fun / 1e3
+        best = twin.best_total(decision.expected_benefits, *limits)
         earned = total(decision.expected_benefits, found.choice)
         gaps.append(found.gap)
         assert earned - 1e-8 <= best <= earned + found.gap + 1e-8
@@ -189,15 +174,12 @@ def test_of_tied_rows_the_first_keep_their_action():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_limits_that_do_not_bind_change_nothing(seed):
-    rng = np.random.default_rng(seed)
-    P, B, _ = problem(rng, 30, 4, resources=0, tied=seed % 2 == 0)
-    decision = decide(P, B)
-    counts = np.bincount(decision.choice, minlength=4)
-    limits = Limits.none(4, 1)
-    limits.lower[:], limits.upper[:], limits.uses[:], limits.most[:] = counts // 2, counts, 1.5, 45
+    P, B, _ = problem(np.random.default_rng(seed), 30, 4, resources=0, tied=seed % 2 == 0)
+    choice = decide(P, B).choice
+    counts = np.bincount(choice, minlength=4)
+    limits = Limits(counts // 2, counts, np.full((1, 4), 1.5), np.array([45.0]))
     for each in (limits, limits._replace(uses=np.zeros((0, 4)), most=np.zeros(0))):
-        found = decide_within(P, B, decision.choice, each)
-        assert found.choice.tolist() == decision.choice.tolist()
+        assert decide_within(P, B, choice, each).choice.tolist() == choice.tolist()
 
 
 def test_a_cell_that_forbids_an_action_does_not_blur_the_others():

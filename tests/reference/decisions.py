@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise, product
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_matrix, eye, kron, vstack
 
 SLACK = 1e-9  # of a resource
@@ -30,41 +29,22 @@ def upper_bound(priors: Sequence[float], B: Sequence[Sequence[float]]) -> float:
     return float(sum(Fraction(pi) * max(map(Fraction, row)) for pi, row in zip(priors, B, strict=True)))
 
 
-def mean_benefit(
-    scores: Sequence[float], y: Sequence[int], B: np.ndarray, cut: tuple[float, int, int], priors: Sequence[float]
-) -> float:
-    """Row by row: the action of each score under cut (value, above, below), ties to action 0, classes weighted."""
-    value, above, below = cut
-    total = 0.0
-    for k in (0, 1):
-        earned = []
-        for score, label in zip(scores, y, strict=True):
-            if label == k:
-                action = above if score > value else below if score < value else min(above, below)
-                earned.append(B[k, action])
-        total += priors[k] * sum(earned) / len(earned)
-    return total
-
-
-def best_mean_benefit(
-    scores: Sequence[float], y: Sequence[int], B: np.ndarray, above: int, priors: Sequence[float]
-) -> float:
-    """The best of all cuts: outside and between all distinct scores."""
-    distinct = sorted(set(scores))
-    cuts = [distinct[0] - 1, distinct[-1] + 1, *((a + b) / 2 for a, b in pairwise(distinct))]
-    return max(mean_benefit(scores, y, B, (cut, above, 1 - above), priors) for cut in cuts)
-
-
-def best_decisions(scores: Sequence[float], y: Sequence[int], B: np.ndarray, above: int) -> list[int]:
-    """What the best of all cuts decides, in exact arithmetic: of equal ones the one with most actions 0."""
+def best_decisions(
+    scores: Sequence[float], y: Sequence[int], B: np.ndarray, priors: Sequence[float] | None
+) -> tuple[Fraction, list[int]]:
+    """What the best of all cuts earns and decides, in exact arithmetic: of equal ones the one with most actions 0."""
+    above = int(B[1, 1] - B[1, 0] + B[0, 0] - B[0, 1] >= 0)
+    shares = [Fraction(y.count(k), len(y)) if priors is None else Fraction(priors[k]) for k in (0, 1)]
     distinct = sorted(set(scores))
     found = []
     for j in range(len(distinct) + 1):
         before = set(distinct[:j])
         decisions = [1 - above if score in before else above for score in scores]
-        earned = sum(Fraction(B[k, action]) for k, action in zip(y, decisions, strict=True))
+        each = zip(y, decisions, strict=True)
+        earned = sum((shares[k] / y.count(k) * Fraction(B[k, action]) for k, action in each), Fraction(0))
         found.append((earned, -sum(decisions), decisions))
-    return max(found)[2]
+    earned, _, decisions = max(found)
+    return earned, decisions
 
 
 def expected_costs(P: np.ndarray, majority: int, C_DD: np.ndarray, C_HD: np.ndarray, C_DH: np.ndarray) -> np.ndarray:
@@ -117,38 +97,15 @@ def allowed(counts: np.ndarray, lower, upper, uses, most) -> bool:
 
 
 def best_total(V: np.ndarray, lower, upper, uses, most) -> float:
-    """The largest total benefit of all decisions within limits, -inf where there are none: V (n, A)."""
-    n, A = V.shape
-    best = -np.inf
-    for counts in product(range(n + 1), repeat=A):
-        if sum(counts) == n and allowed(np.array(counts), lower, upper, uses, most):
-            best = max(best, _best_with(V, counts))
-    return best
-
-
-def _best_with(V: np.ndarray, counts: tuple[int, ...]) -> float:
-    """The largest total with exactly these counts: by row, over the counts that are left."""
-    totals = {counts: 0.0}
-    for row in V:
-        following: dict[tuple[int, ...], float] = {}
-        for left, total in totals.items():
-            for a, benefit in enumerate(row):
-                if left[a]:
-                    rest = (*left[:a], left[a] - 1, *left[a + 1 :])
-                    following[rest] = max(following.get(rest, -np.inf), total + benefit)
-        totals = following
-    return max(totals.values())
-
-
-def solved(V: np.ndarray, lower, upper, uses, most) -> OptimizeResult:
-    """HiGHS on the whole integer program; benefits of magnitude 1."""
+    """The largest total benefit of decisions within limits by HiGHS, -inf where there are none; V of magnitude 1."""
     each, sums, resources = _rows(V, uses)
     constraints = [LinearConstraint(each, 1, 1), LinearConstraint(sums, lower, np.minimum(upper, len(V)))]
     if len(most):
         constraints.append(LinearConstraint(resources, -np.inf, most))
-    return milp(
+    found = milp(
         -1e3 * V.ravel(), integrality=1, bounds=Bounds(0, 1), constraints=constraints, options={"mip_rel_gap": 0}
     )
+    return -np.inf if found.x is None else float(np.round(found.x) @ V.ravel())
 
 
 def relaxed_total(V: np.ndarray, lower, upper, uses, most) -> float:

@@ -77,6 +77,7 @@ def is_best_of_all(found, vectors, weights, terms):
 
 
 @BOTH_WAYS
+@example(p=[0.9, 0.8, 0.1], loss=losses.auc(), empty=0)
 @given(p=PROBABILITIES, loss=LOSS, empty=st.sampled_from([0, 1]))
 def test_no_set_is_better_than_the_one_selected(limit, p, loss, empty):
     terms = Terms(loss, empty=empty, curve=True)
@@ -98,11 +99,11 @@ def test_no_set_of_classes_is_better_than_the_one_selected(weights, loss, empty)
 
 def test_classes_of_many_rows_are_independent_and_ties_keep_their_order():
     rows = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
-    terms = Terms(losses.f_beta(), k_min=1, k_max=99)
-    many = sets_of(select_class_set(rows, terms))
+    many = sets_of(select_class_set(rows, Terms(losses.f_beta(), k_min=1, k_max=99, curve=True)))
 
     for i, row in enumerate(rows):
-        assert many[i].expected_loss == select_class_set(row[None], Terms(losses.f_beta(), k_min=1)).figures[0, 0]
+        [alone] = sets_of(select_class_set(row[None], Terms(losses.f_beta(), k_min=1, curve=True)))
+        assert (many[i].expected_loss, many[i].curve.tolist()) == (alone.expected_loss, alone.curve.tolist())
     assert many[1].indices.tolist() == [0]
     assert many[2].indices.tolist() == list(range(many[2].k))
 
@@ -117,6 +118,8 @@ def test_reordering_the_items_reorders_the_selection(p, loss, data):
 
 
 @example(p=[0.0], loss=losses.auc(), bounds=(1, 2))
+@example(p=[0.9, 0.8, 0.1], loss=losses.auc(), bounds=(1, 70))
+@example(p=[0.9, 0.8, 0.1], loss=losses.auc(), bounds=(1, 3))
 @given(p=st.lists(ONE, min_size=1, max_size=60), loss=LOSS, bounds=st.tuples(st.integers(0, 60), st.integers(0, 70)))
 def test_the_best_size_within_the_bounds_is_selected(p, loss, bounds):
     low, high = min(*bounds, len(p)), max(*bounds, 1)
