@@ -74,13 +74,6 @@ def test_a_data_set_with_other_categories_is_read_by_its_words(service, clinic):
     assert stored["everything"] == sent["everything"]
 
 
-def test_simulating_on_the_training_data_is_warned_about(service, clinic):
-    dataset = service.get("/models/clinic/versions/1").json()["data"]["dataset"]
-    told = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset}).json()
-    assert "were fitted" in told["warnings"][0]
-    assert "benefit" not in told["nothing"] or told["nothing"]["benefit"] is None
-
-
 def test_data_of_other_features_cannot_be_simulated(service, clinic):
     content = "age,label\n1,a\n2,b\n3,a\n4,b\n"
     files = {"file": ("narrow.csv", content)}

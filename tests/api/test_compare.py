@@ -80,16 +80,3 @@ def test_a_majority_is_one_class_however_it_is_written(service):
         assert [flaw["loc"] for flaw in response.json()["errors"]] == places
     accepted = service.post("/compare", json=order(dataset, learners=twice[1:]), headers={"Prefer": "wait=60"}).json()
     assert accepted["result"]["learners"][0]["parameters"]["majority"] == 1
-
-
-def test_a_learner_that_cannot_be_fitted_is_listed_and_alone_fails_the_job(service):
-    """The others are compared all the same, and drawn."""
-    dataset = uploaded(service, two_class_rows(60), "sixty.csv")
-    alone = [{"kind": "benefit_logistic"}]
-    for learners, status, drawn in ((alone, "failed", 409), ([*alone, {"kind": "logistic"}], "succeeded", 200)):
-        body = order(dataset, benefits=[[0, 1], [1, 0]], learners=learners)
-        job = service.post("/compare", json=body, headers={"Prefer": "wait=60"}).json()
-
-        assert job["status"] == status, job
-        assert "benefit_logistic" in str(job["error"] or job["result"]["warnings"])
-        assert service.get(f"/compare/{job['id']}", headers=SVG).status_code == drawn

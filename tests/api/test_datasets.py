@@ -5,59 +5,35 @@ from __future__ import annotations
 import asyncio
 import gzip
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
-from app.access.audit import AuditLog
-from app.api import errors
+from app.api.app import create_app
 from app.api.codecs.uploads import run_while_connected
-from app.api.routes import datasets
 from app.api.routing import Limiters
-from app.data.store import DataLimits, DatasetStore
-from app.database import Database
-from app.migrations import migrate
-from tests.api.callers import called_by
+from app.data.store import DataLimits
+from app.wiring import wire
+from tests.api.callers import ask, called_by
 from tests.api.column_bodies import parquet
+from tests.conftest import settings_for
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
 
 
-class Client:
-    """Calls the application without a server, one request at a time or several at once."""
-
-    def __init__(self, app):
-        self.app = app
-
-    def __call__(self, method, path, **options):
-        return asyncio.run(self._all([(method, path, options)]))[0]
-
-    def together(self, *calls):
-        return asyncio.run(self._all(calls))
-
-    async def _all(self, calls):
-        transport = httpx.ASGITransport(called_by(self.app))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            return await asyncio.gather(*(client.request(method, path, **options) for method, path, options in calls))
+@pytest.fixture
+def app(tmp_path):
+    service = wire(settings_for(tmp_path, workers=0, max_upload_mb=5_000 / 2**20))
+    yield create_app(service)
+    service.ports.database.close()
 
 
 @pytest.fixture
-def client(tmp_path):
-    app = FastAPI()
-    errors.install(app)
-    app.include_router(datasets.router)
-    store = DatasetStore(str(tmp_path), DataLimits(1000, 100, 100, max_upload_bytes=5_000))
-    database = Database(f"sqlite:///{tmp_path / 'audit.db'}")
-    migrate(database)
-    app.state.limiters = Limiters()
-    app.state.ports = SimpleNamespace(
-        datasets=store, queue=SimpleNamespace(uses_dataset=lambda _: False), database=database, audit=AuditLog(database)
-    )
-    yield Client(app)
-    database.close()
+def client(app):
+    return partial(ask, called_by(app))
 
 
 def problem(response, status=422):
@@ -117,27 +93,12 @@ def test_several_labels_and_pages(client):
     problem(client("GET", "/datasets?page_token=x"))
 
 
-def test_example(client):
-    """The documented example is a table that can be learnt from, and its id is the one that other examples use."""
-    query = {"label": datasets.EXAMPLE_LABEL, "name": datasets.EXAMPLE_NAME}
-    response = client(
-        "POST", "/datasets", params=query, content=datasets.EXAMPLE_CSV, headers={"Content-Type": "text/csv"}
-    )
-
-    found = response.json()
-    assert found["id"] == datasets.EXAMPLE_ID
-    assert found["rows"] == 24
-    documented = datasets.DatasetDocument.model_config["json_schema_extra"]["examples"][0]
-    varying = ("created_at", "digest")
-    assert {key: value for key, value in found.items() if key not in varying} == {
-        key: value for key, value in documented.items() if key not in varying
-    }
-
-
 def test_equal_uploads_at_once(client):
-    call = ("POST", "/datasets?label=y", {"content": CSV, "headers": {"Content-Type": "text/csv"}})
+    def upload(_):
+        return client("POST", "/datasets?label=y", content=CSV, headers={"Content-Type": "text/csv"})
 
-    answers = client.together(*[call] * 6)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(upload, range(6)))
 
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.text for answer in answers}) == 1
@@ -224,7 +185,6 @@ def test_delete(client):
     assert (response.status_code, response.content) == (204, b"")
     problem(client("GET", path), 404)
     problem(client("DELETE", path), 404)
-    problem(client("GET", "/datasets/..%2f..%2fetc"), 404)
 
 
 PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
@@ -234,7 +194,6 @@ PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
     ("kind", "content"),
     [
         ("multipart/form-data; charset=latin-1; boundary=x", PARTS),
-        ("multipart/form-data; boundary=x; charset=utf-8; charset=utf-16", PARTS),
         ("multipart/form-data; boundary=x; charset*=utf-8''latin-1", PARTS),
         ("text/csv; charset=latin-1", CSV),
     ],
@@ -245,9 +204,9 @@ def test_no_charset_but_utf_8_is_decoded(client, kind, content):
     assert problem(response, 415) == []
 
 
-def test_a_form_is_bounded(client):
+def test_a_form_is_bounded(client, app):
     """In its parts and their lengths by Starlette, with what this service allows."""
-    client.app.state.ports.datasets.limits = DataLimits(1000, 100, 100, 10**7)
+    app.state.ports.datasets.limits = DataLimits(1000, 100, 100, 10**7)
     for more in (form("label", b"y" * 801), form("label", b"y") * 1001):
         assert problem(client("POST", "/datasets", content=more + PARTS, headers=BOUNDARY)) == [""]
 

@@ -27,6 +27,16 @@ SCORES = [i / 7 for i in range(N)]
 LABELS = ["clean" if 7 * i % N < i else "spam" for i in range(N)]
 DATA = two_class_rows(60)
 
+RISING = {"name": "fractional_linear", "c": [0.25, 0.5, -0.2, 0], "d": [1, 1, 0, 0]}  # with true positives
+WRONG_LOSSES = [
+    ({"name": "f1"}, "/name"),
+    *(({"name": "f_beta", "beta": beta}, "/beta") for beta in (0, 1e200)),
+    ({"name": "f_beta", "b/~": 1}, "/b~1~0"),
+    ({"name": "fractional_linear", "c": [1, 2, 3, 4]}, "/d"),
+    ({"name": "fractional_linear", "c": [1, 0, 0, 0], "d": [1e308, 0, 0, 0]}, "/d/0"),
+    ({"name": "fractional_linear", "c": [1, 0, 0, 5e-324], "d": [1, 0, 0, 0]}, "/c/3"),
+]
+
 # by route, the fields of a request that is accepted
 ACCEPTED = {
     "/predict": {"model": "ward", "instances": [ROW], "benefits": MATRIX},
@@ -43,6 +53,8 @@ ACCEPTED = {
     "/train": {"model": "refused", "learner": {"kind": "logistic"}, "data": DATA},
     "/compare": {"dataset": "uploaded", "learners": [{"kind": "logistic"}], "benefits": MATRIX, "folds": 3},
     "/calibrate": {"model": "refused", "scores": SCORES, "classes": ["spam", "clean"], "labels": LABELS},
+    "/datasets/from-outcomes": {"model": "ward"},
+    "/models/ward/replay": {"rules": [{}]},
     "PUT /models/ward/aliases/refused": {"version": 1},
     "PUT /models/ward/matrices/refused": {"benefits": MATRIX},
 }  # fmt: skip
@@ -133,6 +145,7 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"known": {}, "unavailable": ["age", "pain", "age"]}, "/unavailable/2"),
         ({"known": {}, "actions": ["a", "b"]}, "/actions"),
         ({"known": {}, "model": "ward"}, "/model"),
+        ({"known": {}, "benefits": [[0] * 1001] * 2, "actions": [f"a{i}" for i in range(1001)]}, "/actions"),
     ],
     "/acquire (escaped)": [
         ({"known": {"a/b": "old"}}, "/known/a~1b"),
@@ -162,7 +175,17 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"model": "ward"}, "/instances"),
         ({"model": "ward", "instances": [[1, 2]]}, "/instances/0"),
         ({"model": "ward", "instances": [], "positive": True}, "/positive"),
-        ({"probabilities": [0.5], "loss": {"name": "f_beta", "b/~": 1}}, "/loss/b~1~0"),
+        ({"probabilities": [0.5, 1.5]}, "/probabilities/1"),
+        ({"probabilities": [[0.5, 0.5], [0.5, 0.4]], "setting": "multiclass"}, "/probabilities/1"),
+        ({"probabilities": [[0.5, 0.5], [1.0]], "setting": "multiclass"}, "/probabilities/1"),
+        ({"probabilities": [[0.5], [0.5, 0.1]], "k_min": 2}, "/probabilities/0"),
+        ({"probabilities": [0.5], "k_min": 2}, "/k_min"),
+        *(({"probabilities": [0.5], "method": way}, "/method") for way in ("tuned_threshold", "sampled")),
+        *(({"probabilities": [0.5], "method": "half", field: 1}, f"/{field}") for field in ("k_min", "k_max")),
+        ({"probabilities": [0.5], "positive": "ill"}, "/positive"),
+        ({"model": "ward", "instances": [], "method": "tuned_threshold", "loss": {"name": "auc"}}, "/loss"),
+        ({"probabilities": [0.9, 0.4], "loss": RISING}, "/loss"),
+        *(({"probabilities": [0.5], "loss": loss}, f"/loss{place}") for loss, place in WRONG_LOSSES),
     ],
     "/benefit": [
         ({"labels": ["ill"]}, "/labels"),
@@ -211,6 +234,15 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"labels": ["clean"] * (N - 1) + ["spam"], "scores": [1.0] * (N - 1) + [0.0]}, "/labels"),
         ({"classes": [0, False]}, "/classes"),
         ({"classes": ["spam", "clean", "x"], "scores": [[s, 0, 1] for s in SCORES]}, "/classes/2"),
+    ],
+    "/datasets/from-outcomes": [({"since": "soon"}, "/since"), ({"name": ""}, "/name"), ({"label": "x"}, "/label")],
+    "/models/ward/replay": [
+        ({"rules": ..., "since": 0}, ""),
+        ({"rules": [{"rule": "beta_delta"}]}, "/rules/0/costs"),
+        ({"rules": [{"threshold": 0.5}]}, "/rules/0/threshold"),
+        ({"rules": [{"priors": {"ill": 1}}]}, "/rules/0/priors"),
+        ({"benefits": [[0, 1]]}, "/benefits"),
+        ({"rules": []}, "/rules"),
     ],
     "PUT /models/ward/aliases/refused": [
         *(({"version": version}, "/version") for version in (0, 2**31)),

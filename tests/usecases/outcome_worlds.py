@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import time
 
 import numpy as np
 
-from app.outcomes.decision import UNKNOWN, Cases, Terms
+from app.outcomes.decision import DAY as DAY_SECONDS
+from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
+from tests.outcomes.records import decided, told
 
 TRIAGE = ((0.0, -1.0), (-20.0, 5.0))
 DAY = 20_000
@@ -73,3 +76,33 @@ def day_of_cases(
         outcome_at=nothing,
         received_at=nothing,
     )
+
+
+def money(node, path=""):
+    """Every object of the report with an amount of money, with its path."""
+    if isinstance(node, dict):
+        if {"mean", "total", "low", "high", "expected", "realised", "mean_low"} & {
+            name for name, value in node.items() if isinstance(value, int | float) and not isinstance(value, bool)
+        }:
+            yield path, node
+        for name, value in node.items():
+            yield from money(value, f"{path}/{name}")
+    elif isinstance(node, list):
+        for i, value in enumerate(node):
+            yield from money(value, f"{path}/{i}")
+
+
+def recorded_with_late_truths(database, terms, instance=None):
+    """How many truths are known of 50 decisions on each of the last 40 days: of the second class within the hour, of
+    the first after three days; so those of the last days are all of the second.
+    """
+    rng, now, known = np.random.default_rng(3), time(), 0
+    for day in range(day_of(now) - 40, day_of(now)):
+        at = DAY_SECONDS * day + 3_600.0
+        truths = (rng.random(50) < 0.4).astype(int)
+        ids = decided(database, 50, terms=terms, at=at, instance=instance)
+        for truth, lag in ((1, 600.0), (0, 3 * DAY_SECONDS)):
+            some = [id_ for id_, own in zip(ids, truths.tolist(), strict=True) if own == truth and at + lag < now]
+            told(database, some, [truth] * len(some), terms=terms, day=day, received_at=at + lag)
+            known += len(some)
+    return known

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.access.caller import ANYBODY
 from app.acquisition.session import Prices
 from app.decisions.benefit import Prepared
-from app.errors import Invalid, TooLarge, pointer
+from app.errors import pointer
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
@@ -23,7 +23,6 @@ from app.usecases import acquire as usecase
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.simulate import SimulateRequest, report
 from app.usecases.simulate import simulate as simulated
-from tests.registry.making import make_card
 
 NAMES = ("a", "b", "c", "d", "word")
 WORDS = ("no", "perhaps", "yes")
@@ -222,17 +221,6 @@ def test_without_experience_benefits_decide_but_do_not_stop():
     assert (now["expected_gain"], now["status"]) == (None, "acquire")
 
 
-def test_too_many_cases_or_actions_are_refused(model):
-    with pytest.raises(TooLarge, match="up to 100,000"):
-        acquire(model, [{}] * 100_001, asked())
-    many = [f"a{i}" for i in range(1001)]
-    with pytest.raises(TooLarge, match="up to 4,965"):  # 5 features, 2 classes, 1000 actions
-        acquire(model, [{}] * 4_966, asked(benefits=np.zeros((2, 1000)).tolist(), actions=many[:1000]))
-    with pytest.raises(Invalid, match="1,001 actions") as error:
-        acquire(model, [{}], asked(benefits=np.zeros((2, 1001)).tolist(), actions=many))
-    assert error.value.flaws[0].loc == "/actions"
-
-
 def test_buying_everything_and_nothing(model):
     """All features in their cheapest order, and none; the last line has no budget."""
     X, y = rows(50, 8)
@@ -245,20 +233,6 @@ def test_buying_everything_and_nothing(model):
     assert told["budgets"][-1]["budget"] is None
     assert told["budgets"][-1]["plain"]["error"] == told["everything"]["error"]
     assert [run["budget"] for run in told["budgets"][:-1]] == sorted(run["budget"] for run in told["budgets"][:-1])
-
-
-@pytest.mark.parametrize(
-    ("kind", "fitted", "advice"),
-    [("auto", {"chosen": "random_forest"}, "train random_forest itself"),
-     ("auto", {"chosen": "logistic"}, "train budget_forest or cost_tree or forest_chain or random_forest"),
-     ("logistic", {}, "train budget_forest or cost_tree or forest_chain or random_forest")],
-)  # fmt: skip
-def test_a_model_that_cannot_be_asked_says_what_to_train(kind, fitted, advice):
-    """Of a comparison the winner, where that can be asked."""
-    card = make_card("m").model_copy(update={"learner": LearnerCard(kind=kind), "fitted": fitted})
-    with pytest.raises(Invalid) as error:
-        asker(Loaded(card, card.schema_of_features(), None, None))
-    assert error.value.flaws[0].msg == f"the learner {kind!r} of 'm' cannot say what to ask next; {advice}"
 
 
 def test_prices_that_make_the_order_stale_are_warned_about():

@@ -10,75 +10,27 @@ from operator import attrgetter
 import pytest
 
 from app import job_processes
-from app.access.audit import AuditLog
 from app.access.caller import ANYBODY
-from app.access.keys import Keys
-from app.data.model_files import ModelFiles
-from app.data.store import DataLimits, DatasetStore
+from app.data.store import DatasetStore
 from app.data.upload_request import UploadRequest
-from app.database import Database
-from app.errors import Conflict
 from app.job_processes import make_worker
-from app.jobs.queue import Queue
-from app.migrations import migrate
-from app.outcomes.archive import Archive
-from app.outcomes.recorder import Recorder
-from app.outcomes.shadows import Shadows
-from app.registry.saved_matrices import SavedMatrices
 from app.stores import make_ports
 from app.usecases import datasets, train
-from app.usecases.ports import Ports
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
-from tests.registry.making import open_registry
 
 
 @pytest.fixture
 def ports(tmp_path):
-    database = Database(f"sqlite:///{tmp_path / 'test.db'}")
-    queue = Queue(database, attempts=1, lease_seconds=10)
-    migrate(database)
-    audit = AuditLog(database)
-    store = DatasetStore(str(tmp_path / "datasets"), DataLimits(1000, 100, 100, 10_000))
-    registry = open_registry(str(tmp_path / "models"), database)
-    yield Ports(
-        database,
-        store,
-        queue,
-        registry,
-        audit,
-        Keys(database, audit),
-        ModelFiles(str(tmp_path / "datasets")),
-        archive=Archive(database, str(tmp_path / "decisions")),
-        recorder=Recorder(database, lambda *_: {}),
-        shadows=Shadows(database),
-        matrices=SavedMatrices(database),
-    )
-    database.close()
-
-
-@pytest.fixture
-def dataset(ports):
-    return upload(ports, b"a,y\n1,0\n2,1\n3,0\n4,1\n", "y", "small")
+    ports = make_ports(settings_for(tmp_path))
+    yield ports
+    ports.database.close()
 
 
 def upload(ports, content, label, name=None):
     with tempfile.TemporaryFile() as file:
         file.write(content)
         return datasets.upload(ports, file, UploadRequest(label=(label,), name=name), ANYBODY)
-
-
-def test_data_that_a_job_needs_stays(ports, dataset):
-    """A queued job's data set cannot be deleted; once the job has ended, it can."""
-    job = ports.queue.submit("train", {}, dataset=dataset.id)
-
-    with pytest.raises(Conflict, match="uses"):
-        datasets.delete(ports, dataset.id, by=ANYBODY)
-    assert datasets.find(ports, dataset.id, ANYBODY) == dataset
-
-    ports.queue.cancel(job.id)
-    datasets.delete(ports, dataset.id, by=ANYBODY)
-    assert ports.datasets.page(10, None, ANYBODY.sees_data_of) == ([], None)
 
 
 KEEP = 1000.0  # seconds that inline data sets are kept here
@@ -110,7 +62,7 @@ def clock():
 @pytest.fixture
 def expiring(ports, clock, tmp_path):
     """The same stores, where inline data sets expire."""
-    store = DatasetStore(str(tmp_path / "datasets"), ports.datasets.limits, keep_inline=KEEP, clock=clock)
+    store = DatasetStore(settings_for(tmp_path).datasets_url, ports.datasets.limits, keep_inline=KEEP, clock=clock)
     return dataclasses.replace(ports, datasets=store)
 
 

@@ -26,10 +26,3 @@ def test_a_label_has_the_type_of_its_class(names):
             with pytest.raises(Invalid) as error:
                 read([classes[0], strange])
             assert error.value.flaws == (says("/labels/1", str(strange)),)
-
-
-@pytest.mark.parametrize("label", [True, 1.0, None, [1], {"a": 1}])
-def test_what_is_neither_a_word_nor_an_integer_is_no_label(label):
-    with pytest.raises(Invalid) as error:
-        class_codes([label], (0, 1), 1)
-    assert error.value.flaws == (says("/labels/0", str(label)),)

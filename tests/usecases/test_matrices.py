@@ -147,20 +147,14 @@ def test_another_version_may_have_other_classes():
         read_matrix(stated, ["healthy", "ill"], named=True)
 
 
+MANY = {f"a{i}": 0 for i in range(1_001)}
+
+
 @pytest.mark.parametrize(
     ("sent", "place", "words"),
     [
-        (matrix_of([[0] * 1_001] * 3, None, [f"a{i}" for i in range(1_001)]), "/actions", ("1,001", "1,000")),
-        (
-            matrix_of({str(name): {f"a{i}": 0 for i in range(1_001)} for name in CLASSES}),
-            "/benefits",
-            ("1,001", "1,000"),
-        ),
-        (
-            matrix_of(None, {str(name): {f"a{i}": 0 for i in range(1_001)} for name in CLASSES}),
-            "/cost_matrix",
-            ("1,001",),
-        ),
+        (matrix_of([[0] * 1_001] * 3, None, [*MANY]), "/actions", ("1,001", "1,000")),
+        (matrix_of(None, {str(name): MANY for name in CLASSES}), "/cost_matrix", ("1,001", "1,000")),
         (matrix_of([[0] * 500] * 3, None, [f"a{i:0198}" for i in range(500)]), "/benefits", ("256,000", "names")),
     ],
 )

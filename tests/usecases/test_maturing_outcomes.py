@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.evidence.truths import ALPHA, Maturity
+from app.evidence.truths import ALPHA
 from app.outcomes.decision import UNKNOWN
 from app.usecases.outcome_report.report import Read, document, matured
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
@@ -75,8 +75,7 @@ def test_days_that_are_old_enough_are_judged_without_the_new_ones(lag):
         days, now = stream(rng, lag, days=60, each=150)
         report = reported(days, now)
         maturing = report["maturing"]
-        assert maturing["reason"] is None
-        assert maturing["lags_by_class_differ"]
+        assert (maturing["reason"], maturing["lags_by_class_differ"]) == (None, True)
         assert maturing["since"] > "2024-10-24"  # 20 days or more are mature
         assert maturing["known_left_out"] + report["known"] == sum((cases.truth >= 0).sum() for cases in days)
         means.append(report["difference"]["mean"])
@@ -86,12 +85,45 @@ def test_days_that_are_old_enough_are_judged_without_the_new_ones(lag):
     assert abs(np.mean(means)) < 3 * np.std(means) / np.sqrt(len(means)) + 0.02
 
 
-def test_a_report_that_ended_long_ago_uses_all_truths():
-    rng = np.random.default_rng(3)
-    days = [told(rng, day_of_cases(rng, 60, DAY + d), np.inf, (late(5), at_once)) for d in range(20)]
+def test_lags_are_those_that_clients_state_and_end_with_the_last_truths_sent():
+    """All was sent today, as an import of old decisions would be; half a year later nothing more is known."""
+    rng = np.random.default_rng(10)
+    days, now = stream(rng, BAD_FIRST)
+    sent = [replace(c, outcome_at=c.received_at, received_at=np.where(c.truth >= 0, now, np.nan)) for c in days]
 
-    assert matured(days, (DAY + 200) * SECONDS).since is None
-    assert matured(days, (DAY + 200) * SECONDS).reason is None
+    p = matured([replace(cases, outcome_at=np.full(len(cases), np.nan)) for cases in sent], now).p_value
+    assert p is None or p >= ALPHA
+    assert matured(sent, now) == matured(sent, now + 180 * SECONDS) == matured(days, now)
+    assert matured(sent, now).reason
+
+
+def sent_at_once(rng, received):
+    days = (day_of_cases(rng, 60, DAY + d, known=0.6) for d in range(20))
+    return [replace(c, received_at=np.where(c.truth >= 0, received * SECONDS, np.nan)) for c in days]
+
+
+def fewer_of_a_new_key(rng):
+    """Truths come within hours, but from a day on half of the decisions get none."""
+    days = (day_of_cases(rng, 100, DAY + d, known=0.9 if d < 20 else 0.45) for d in range(40))
+    return [told(rng, cases, (DAY + 40) * SECONDS, (at_once, at_once)) for cases in days]
+
+
+@pytest.mark.parametrize(
+    ("make", "now"),
+    [
+        (lambda _rng: [], 0),
+        (lambda rng: [day_of_cases(rng, 20, DAY + d, known=0.0) for d in range(3)], DAY + 3),
+        (lambda rng: [told(rng, day_of_cases(rng, 60, DAY + d), np.inf, (late(5), at_once)) for d in range(20)],
+         DAY + 200),
+        (lambda rng: sent_at_once(rng, DAY + 20), DAY + 20),
+        (lambda rng: sent_at_once(rng, DAY + 400), DAY + 400),
+        (fewer_of_a_new_key, DAY + 40),
+    ],
+    ids=["nothing", "nothing known", "long ago", "sent at once", "sent at once later", "fewer"],
+)  # fmt: skip
+def test_nothing_is_left_out_where_no_truths_are_to_come(make, now):
+    found = matured(make(np.random.default_rng(6)), now * SECONDS)
+    assert (found.since, found.reason, found.left_out) == (None, None, 0)
 
 
 def sent_at(now, days):
@@ -102,46 +134,12 @@ def sent_at(now, days):
     ]
 
 
-def test_lags_are_those_that_clients_state():
-    """All was sent today, as an import of old decisions would be; the truths are known for as long as `at` says."""
-    rng = np.random.default_rng(10)
-    days, now = stream(rng, BAD_FIRST)
-    sent = sent_at(now, days)
-
-    p = matured([replace(cases, outcome_at=np.full(len(cases), np.nan)) for cases in sent], now).p_value
-    assert p is None or p >= ALPHA
-    assert matured(sent, now) == matured(days, now)
-    assert matured(sent, now).reason
-
-
-def test_days_are_as_old_as_they_were_when_the_last_truths_were_sent():
-    """Half a year after the last batch nothing more is known, and bad news is still all there is of the last days."""
-    rng = np.random.default_rng(11)
-    days, now = stream(rng, BAD_FIRST)
-    sent = sent_at(now, days)
-
-    assert matured(sent, now + 180 * SECONDS) == matured(sent, now)
-
-
 def test_one_stated_time_does_not_make_the_others_old():
     rng = np.random.default_rng(12)
     days, now = stream(rng, (late(3), at_once), days=60, each=60)
     first = replace(days[0], outcome_at=days[0].received_at)
 
     assert matured([first, *days[1:]], now).since == matured(days, now).since
-
-
-@pytest.mark.parametrize("received", [DAY + 20.0, DAY + 400.0])
-def test_outcomes_of_old_days_that_are_sent_at_once_are_mature(received):
-    rng = np.random.default_rng(4)
-    days = [
-        replace(cases, received_at=np.where(cases.truth >= 0, received * SECONDS, np.nan))
-        for cases in (day_of_cases(rng, 60, DAY + d, known=0.6) for d in range(20))
-    ]
-
-    found = matured(days, received * SECONDS)
-
-    assert (found.since, found.reason, found.left_out) == (None, None, 0)
 
 
 def test_equal_speed_is_called_different_in_one_of_a_hundred_streams_and_leaves_out_new_days_alone():
@@ -156,18 +154,6 @@ def test_equal_speed_is_called_different_in_one_of_a_hundred_streams_and_leaves_
     assert differing <= 4
 
 
-def test_fewer_truths_of_a_new_key_are_not_taken_for_truths_to_come():
-    """Truths come within hours, but from a day on half of the decisions get none."""
-    rng = np.random.default_rng(6)
-    now = (DAY + 40) * SECONDS
-    days = [
-        told(rng, day_of_cases(rng, 100, DAY + d, known=0.9 if d < 20 else 0.45), now, (at_once, at_once))
-        for d in range(40)
-    ]
-
-    assert matured(days, now) == Maturity(None, 0, matured(days, now).p_value, None)
-
-
 def test_no_challenger_nor_exploration_wins_while_truths_are_to_come():
     rng = np.random.default_rng(7)
     days, now = stream(rng, BAD_FIRST, each=100, epsilon=0.2)
@@ -176,13 +162,6 @@ def test_no_challenger_nor_exploration_wins_while_truths_are_to_come():
     assert report["shadow"][0]["verdict"] == "undecided"
     assert report["shadow"][0]["reason"]
     assert not any(way["usable"] for way in report["exploration"]["ways"].values())
-
-
-def test_nothing_and_nothing_known_are_mature():
-    assert matured([], 0.0) == Maturity()
-    rng = np.random.default_rng(8)
-    days = [day_of_cases(rng, 20, DAY + d, known=0.0) for d in range(3)]
-    assert matured(days, (DAY + 3) * SECONDS) == Maturity()
 
 
 def test_no_side_is_called_right_where_truth_depends_on_the_action():
