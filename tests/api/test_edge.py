@@ -14,9 +14,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.access.caller import GUESSES, Scope
+from app.access.caller import GUESSES
 from app.errors import trace_of
-from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import SOON, eventually
 from tests.servers.service import Replica
@@ -165,35 +164,3 @@ def test_rates_of_a_service_without_keys_hold_for_each_client(tmp_path):
         ]
 
     assert seen == [200, 200, 200, 200, 429]
-
-
-@pytest.mark.thorough
-def test_a_service_whose_keys_are_lost_with_its_database_stays_closed(tmp_path):
-    """A SQLite file that is not there is made anew; then the keys that were in it are no reason to let everybody in."""
-    settings = settings_for(tmp_path, workers=0)
-    ports = make_ports(settings)
-    _, key = ports.keys.create("bank", (Scope.PREDICT,))
-    ports.database.close()
-    with serving(settings) as client:
-        assert client.get("/models").status_code == 401
-        assert client.get("/models", headers={"X-API-Key": key}).status_code == 200
-
-    for file in (tmp_path / "home").glob("payoff.db*"):
-        file.unlink()
-
-    with serving(settings) as client:
-        assert client.get("/health/live").status_code == 200
-        for answer in (
-            client.get("/models"),
-            client.post("/train"),
-            client.get("/metrics"),
-            client.get("/health/ready"),
-        ):
-            assert answer.status_code == 503
-            assert "PAYOFF_ADMIN_KEY" in answer.json()["detail"]
-        ports = make_ports(settings)
-        _, key = ports.keys.create("bank", (Scope.PREDICT,))
-        ports.database.close()
-        eventually(lambda: client.get("/models", headers={"X-API-Key": key}).status_code == 200, SOON)
-        assert client.get("/models").status_code == 401
-        assert client.get("/health/ready").status_code == 200

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import operator
-import time
-from pathlib import Path
 
 import httpx
 import joblib
@@ -19,10 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from app.access.caller import Scope
-from app.stores import make_ports
 from tests.conftest import serving, settings_for, two_class_rows
-from tests.jobs.waiting import eventually
 from tests.messages import says
 
 BENEFITS = [[0, -1], [-10, 5]]
@@ -202,21 +196,6 @@ def test_a_joblib_file_is_refused_without_the_setting(tmp_path):
         assert sent(client, "mine", b"x", format="joblib", dataset="ds_0000000000000000").status_code == 403
 
 
-def test_only_keys_with_the_scope_admin_import(tmp_path):
-    """Importing a model is installing software."""
-    settings = settings_for(tmp_path, workers=0, admin_key="a" * 40)
-    with serving(settings) as client:
-        admin = {"X-API-Key": "a" * 40}
-        _, secret = make_ports(settings).keys.create("trainer", (Scope.TRAIN,))
-        key = {"X-API-Key": secret}
-        eventually(lambda: client.get("/access", headers=key).status_code == 204)
-        refused = sent(client, "mine", b"x", headers=key, format="onnx", dataset="ds_0000000000000000")
-        allowed = sent(client, "mine", b"x", headers=admin, format="onnx", dataset="ds_0000000000000000")
-
-    assert refused.status_code == 403
-    assert allowed.status_code == 404
-
-
 def test_a_model_that_stops_to_answer_is_an_error_and_no_decision(service):
     """Here for one value: the request gets a 422 with the model's own words."""
     step = FunctionTransformer(refuse_a_million)
@@ -227,25 +206,3 @@ def test_a_model_that_stops_to_answer_is_an_error_and_no_decision(service):
     assert job["status"] == "succeeded", job
     assert refused.status_code == 422
     assert says("/instances", "ValueError", "a million") in refused.json()["errors"]
-
-
-@pytest.mark.thorough
-def test_a_model_that_hangs_or_exhausts_memory_ends_in_a_failed_job(tmp_path: Path):
-    """Within the limits of a job; the service goes on, and imports the next one."""
-    hanging = FunctionTransformer(np.vectorize(time.sleep, otypes=[float]))
-    greedy = FunctionTransformer(operator.methodcaller("repeat", 2_000_000))
-    models = {"hanging": hanging, "greedy": greedy}
-    limits = {"job_seconds": 10, "job_memory_mb": 600, "workers": 2, "allow_pickles": True}
-    with serving(settings_for(tmp_path, **limits)) as client:
-        dataset, ended = stored(client), {}
-        for name, step in models.items():
-            file = io.BytesIO()
-            joblib.dump(make_pipeline(step, scaled()), file)
-            fields = {"dataset": dataset, "format": "joblib", "headers": {"Prefer": ""}}
-            ended[name] = sent(client, name, file.getvalue(), **fields).headers["location"]
-        found = {name: client.get(location, headers={"Prefer": "wait=60"}).json() for name, location in ended.items()}
-        assert client.get("/health/ready").status_code == 200
-
-    assert {job["status"] for job in found.values()} == {"failed"}
-    assert "10 s" in found["hanging"]["error"]["detail"]
-    assert "memory" in found["greedy"]["error"]["detail"]

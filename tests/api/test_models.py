@@ -127,23 +127,6 @@ def test_deleting_obeys_the_aliases(ports, ask):
     assert ask("GET", "/models").json()["models"] == [{"name": "triage", "latest": None, "versions": [], "aliases": {}}]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/models/other", None),
-        ("GET", "/models/triage/versions/2/artifact", None),
-        ("PUT", "/models/triage/aliases/champion", {"version": 2}),
-        ("DELETE", "/models/other", None),
-        ("DELETE", "/models/triage/versions/2", None),
-        ("DELETE", "/models/triage/aliases/champion", None),
-    ],
-)
-def test_what_is_not_there_is_404(ports, ask, method, path, body):
-    publish(ports.registry)
-
-    refusal(ask(method, path, json=body), 404)
-
-
 @pytest.mark.parametrize("reference", ["triage:1", "triage%3A1", "triage@champion", "triage%40champion"])
 def test_a_reference_to_a_version_is_answered_with_its_card(ports, ask, reference):
     publish(ports.registry)

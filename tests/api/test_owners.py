@@ -251,19 +251,6 @@ def test_tables_sent_with_an_order_are_the_clients(app: FastAPI, path: str, orde
     assert Asking(app, A).train(dataset).status_code == 404
 
 
-def test_a_repeated_order_is_the_first_job_whatever_others_upload(app: FastAPI) -> None:
-    owner, stranger = Asking(app, B), Asking(app, A)
-    owner.upload(8, "weekly")
-    headers = {"Idempotency-Key": "monday"}
-    first = owner.train("weekly", **headers)
-    stranger.upload(9, "weekly")
-
-    again = owner.train("weekly", **headers)
-    assert (first.status_code, again.status_code) == (202, 202)
-    assert again.json()["id"] == first.json()["id"]
-    assert stranger.train("weekly", **headers).json()["requested"] != first.json()["requested"]
-
-
 def test_data_sets_of_outcomes_belong_to_who_makes_them(app: FastAPI) -> None:
     database = app.state.ports.database
     for i in range(10):

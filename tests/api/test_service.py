@@ -15,8 +15,6 @@ from fastapi import FastAPI
 from app import wiring
 from app.api import errors
 from app.api.errors import respond, stored_problem
-from app.data.isolated import Abandoned
-from app.database import DatabaseAway
 from app.errors import PayoffError
 from app.jobs.job import Problem
 from app.outcomes.recorder import Recorder
@@ -73,10 +71,6 @@ def test_what_the_machine_lacks_is_a_problem_that_says_when_to_come_again(number
     )
 
 
-def test_an_error_without_a_status_is_answered():
-    assert failing(Abandoned("the client did not wait for the answer")).status_code == 500
-
-
 def failing(error: Exception) -> httpx.Response:
     """The answer of a route that raises `error`."""
     app = FastAPI()
@@ -109,10 +103,3 @@ def test_an_error_of_a_job_has_the_status_and_title_that_it_has_in_a_response(ki
     stored = stored_problem(json.loads(json.dumps(asdict(Problem.of(error)))))
 
     assert stored == json.loads(respond(error).body)
-
-
-def test_an_error_defined_outside_of_the_errors_module_has_the_status_and_title_of_its_family():
-    assert DatabaseAway in KINDS
-    stored = stored_problem(asdict(Problem.of(DatabaseAway("words"))))
-
-    assert (stored["status"], stored["title"]) == (503, "A part of the service cannot be reached")

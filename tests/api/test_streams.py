@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 import httpx
@@ -70,22 +68,3 @@ def test_all_streams_of_a_job_share_one_look_at_the_database(queueing, job):
         looks = list(asked)
 
     assert 3 <= sum(job.rpartition("/")[2] in look for look in looks) <= 6
-
-
-def test_streams_end_with_the_job(queueing, job):
-    with streams(queueing, f"{job}/events", 10) as lines:
-        assert queueing.delete(job).status_code in {200, 202}
-        for stream in lines:
-            data = [line for line in stream if line.startswith("data: ")]
-            assert json.loads(data[-1].removeprefix("data: "))["status"] == "cancelled"
-
-
-def test_a_client_that_waits_is_answered_when_the_job_ends(queueing, job):
-    with ThreadPoolExecutor() as threads, statements() as asked:
-        waiting = threads.submit(queueing.get, job, headers={"Prefer": "wait=30"})
-        eventually(lambda: asked)
-        assert queueing.get(job, headers={"Prefer": "wait=1"}).json()["status"] == "queued"
-        assert not waiting.done()
-        queueing.delete(job)
-
-    assert waiting.result().json()["status"] == "cancelled"

