@@ -2,7 +2,7 @@
 
 import { get, newId } from "./api.js";
 import { inputOf, probabilities, valueOf } from "./cases.js";
-import { button, card, facts, field, h, short, table, warned } from "./dom.js";
+import { button, card, facts, field, h, inUnit, short, table, warned } from "./dom.js";
 import { price } from "./models.js";
 import { numberIn, numberInput } from "./number.js";
 import { within } from "./problems.js";
@@ -73,7 +73,7 @@ export class Acquisition {
         answer.expected_gain !== undefined && ["continuing is worth", short(answer.expected_gain)],
         ["trees with an answer", `${answer.trees_resolved} of ${answer.trees}`],
           ["most probable now", String(answer.prediction)]]),
-      answer.expected_benefits ? table("Expected benefit of each action now", ["action", "benefit"],
+      answer.expected_benefits ? table(inUnit("Expected benefit of each action now"), ["action", "benefit"],
         Object.entries(answer.expected_benefits).map(([name, value]) => [name, short(/** @type {number} */ (value))])) : null,
       probabilities(Object.keys(answer.probabilities ?? {}), Object.values(answer.probabilities ?? {})),
       answer.frontier?.length ? table("What can be asked", ["feature", "price", "trees that wait for it"],

@@ -30,10 +30,11 @@ export class Problem extends Error {
    * @param {Flaw[]} [flaws]
    * @param {unknown} [sent]
    * @param {number} [wait] seconds
+   * @param {any[]} [columns] how those of a refused table were read
    */
-  constructor(status, title, detail, flaws = [], sent = undefined, wait = 0) {
+  constructor(status, title, detail, flaws = [], sent = undefined, wait = 0, columns = []) {
     super(detail || title);
-    this.status = status; this.title = title; this.detail = detail; this.flaws = flaws; this.sent = sent; this.wait = wait;
+    this.status = status; this.title = title; this.detail = detail; this.flaws = flaws; this.sent = sent; this.wait = wait; this.columns = columns;
   }
 
   /** What the user can do about it. */
@@ -133,8 +134,8 @@ async function problem(response, sent) {
   const wait = Number(response.headers.get("Retry-After")) || 0;
   const text = await response.text();
   try {
-    const { title, detail, errors } = JSON.parse(text);
-    return new Problem(response.status, title ?? response.statusText, detail ?? "", errors ?? [], sent, wait);
+    const { title, detail, errors, columns } = JSON.parse(text);
+    return new Problem(response.status, title ?? response.statusText, detail ?? "", errors ?? [], sent, wait, columns);
   } catch {
     return new Problem(response.status, response.statusText || `Status ${response.status}`, text.slice(0, 300), [], sent, wait);
   }

@@ -3,7 +3,7 @@
 import { Acquisition } from "./acquire.js";
 import { ask, cardOf, get, newId, Problem } from "./api.js";
 import { CaseFile, chunks, harmless, headOf, records } from "./csv.js";
-import { button, card, field, h, put, save, select, short, table, warned, words } from "./dom.js";
+import { button, card, field, h, inUnit, put, save, select, short, table, warned, words } from "./dom.js";
 import { BenefitMatrix, inWords, keep, matrixOf, worded } from "./matrix.js";
 import { chooser, link, range } from "./models.js";
 import { numberIn, numberInput } from "./number.js";
@@ -28,7 +28,7 @@ export async function view([ref], signal) {
   editor?.addEventListener("change", () => changed.dispatchEvent(new Event("change")));
   return h("div", null, h("h1", null, "Cases: ", h("a", { href: link("models", found.name, found.version) }, ref)),
     editor ? h("details", { class: "card", open: !found.benefits }, h("summary", null, "Benefit matrix"), saved?.draw(false), editor) : null,
-    editor ? h("p", null, h("label", null, record, " Record decisions"), " ", h("small", null, "each under an id, for POST /outcomes")) : null,
+    editor ? h("p", null, h("label", null, record, " Record decisions"), " ", h("small", null, "each under an id, with which you report under Outcomes what became of it")) : null,
     h("div", { class: "columns" }, one(ref, found, body, stated, changed), found.fitted.acquire === "possible" ? new Acquisition(found, body, changed).draw() : null),
     hasLabels ? null : file(found, body, stated, changed, signal));
 }
@@ -99,7 +99,7 @@ function explained(answer, found, words, missing) {
     why ? h("p", null, why.sentence) : null,
     missing ? h("p", null, `${missing} of ${found.features.length} values are missing.`) : null,
     words ? h("small", null, `Decided with ${words}`) : null,
-    answer.expected_benefits ? table("Expected benefit of each action", ["action", "benefit"],
+    answer.expected_benefits ? table(inUnit("Expected benefit of each action"), ["action", "benefit"],
       answer.actions.map((/** @type {string} */ name, /** @type {number} */ j) => [name,
       short(answer.expected_benefits[0][j])])) : null,
     probabilities(answer.classes ?? answer.labels ?? [], answer.probabilities?.[0] ?? []),

@@ -2,7 +2,7 @@
 
 import { cardOf, get, path } from "./api.js";
 import { Axis, LiveChart, whisker } from "./chart.js";
-import { card, facts, field, figures, h, select, short, table, warned } from "./dom.js";
+import { card, facts, field, figures, h, inUnit, select, short, table, warned } from "./dom.js";
 import { inWords, matrixOf, worded } from "./matrix.js";
 import { within } from "./problems.js";
 
@@ -83,7 +83,7 @@ function drawn(both, words, cards) {
     facts(both.map(([version, one]) => [`version ${version}, by expected benefit`,
       `${written(one.expected_benefit.benefit)} of at most ${written(one.upper_bound)}, ${short(one.rows, 9)} rows`])),
     less(cards, reports),
-    curves(both), table("Benefit per case of each rule, with its 95 % interval", ["rule", "", "benefit", "95 % interval", ""], lines),
+    curves(both), table(`${inUnit("Benefit per case of each rule")}, with its 95 % interval`, ["rule", "", "benefit", "95 % interval", ""], lines),
     warned([...new Set(both.flatMap(([, one]) => one.warnings))]));
 }
 

@@ -1,10 +1,10 @@
 /** Data: uploading a table with a report on its columns, and the tables that are there. */
 
-import { get, list, path } from "./api.js";
+import { get, list, path, Problem } from "./api.js";
 import { Dialect, sampleOf } from "./csv.js";
-import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned } from "./dom.js";
+import { button, card, confirmed, facts, field, h, put, select, short, some, table, time } from "./dom.js";
 import { link } from "./models.js";
-import { within } from "./problems.js";
+import { cleared, within } from "./problems.js";
 
 const SHOWN = 5, MOST_COLUMNS = 200;
 /** As the service has them. */
@@ -20,7 +20,7 @@ export async function view() {
 /** @param {() => void} redraw */
 async function listed(redraw) {
   const found = await list("datasets", "datasets");
-  if (!found.length) return h("p", null, "There are none yet.");
+  if (!found.length) return h("p", null, "There are none yet: choose a file above, or ", h("a", { href: "#/start" }, "try with sample data"), ".");
   const outcome = h("div", null);
   const remove = async (/** @type {any} */ one) => {
     if (!(await confirmed(`Delete the data set ${one.name ?? one.id}? Models made from it stay.`, "Delete"))) return;
@@ -64,8 +64,13 @@ async function chosen(file, uploaded) {
     if (label instanceof HTMLSelectElement) label.selectedIndex = at < 0 ? names.length - 1 : at;
     put(size, `, ${names.length} columns`);
     counted();
-    return h("div", null, table(`The first ${Math.min(rows.length, SHOWN)} rows`, names, rows.slice(0, SHOWN)), types.ofFile(sample));
+    cleared(report);
+    types.ofFile(sample);
+    const first = table(`The first ${Math.min(rows.length, SHOWN)} rows`, names, rows.slice(0, SHOWN));
+    first.classList.add("raw"); // a record of many columns is read across
+    return first;
   };
+  const report = h("div", { tabindex: -1 });
   const name = h("input", { value: file.name.replace(/\.(csv|txt|tsv|gz|parquet)+$/gi, "").slice(0, 200),
     maxlength: 200 });
   if (isText) {
@@ -74,8 +79,8 @@ async function chosen(file, uploaded) {
     put(preview, await look());
   }
   const kind = select([["auto", "words and integers are classes"], ["number", "numbers to predict"]], "auto");
-  const report = h("div", null);
   const send = () => void within(report, async () => {
+    report.focus();
     put(report, h("p", null, "Uploading…"), h("progress", { "aria-label": "Uploading" }));
     const form = new FormData();
     const fields = { label: label.value, name: name.value, label_type: kind.value, delimiter: sample.delimiter,
@@ -84,10 +89,19 @@ async function chosen(file, uploaded) {
       "encoding"].includes(key))) form.append(key, value);
     for (const { value } of more.selectedOptions) if (value !== label.value) form.append("label", value);
     form.append("file", file);
-    const found = await get("datasets", { body: form, patient: true });
-    uploaded();
-    return columns(found, types);
-  });
+    try {
+      const found = await get("datasets", { body: form, patient: true });
+      uploaded();
+      types.ofReport(found.columns, found.ignored);
+      return stored(found);
+    } catch (error) {
+      if (!(error instanceof Problem) || !error.columns.length) throw error;
+      const refused = error.columns.filter(({ name }) => error.flaws.some(({ loc }) => loc.split("/")[2] === name.replaceAll("~", "~0").replaceAll("/", "~1")));
+      types.ofReport([...refused, ...error.columns.filter((one) => !refused.includes(one))]);
+      return h("div", { class: "problem", role: "alert" }, h("strong", null, error.title), h("p", null, error.detail),
+        refused.length ? h("p", null, `The table cannot be stored because of ${some(refused.map((one) => one.name), 20)}. Change what is named below, here or in the file, and upload it again.`) : null);
+    }
+  }).then(() => report.scrollIntoView({ block: "nearest" }));
   return h("form", { onsubmit: send },
     h("p", null, `${file.name}, ${short(file.size / 1000, 3)} kB`, size),
     h("div", { class: "fields" }, field("Column to predict", label), field("Name of the data set", name),
@@ -95,7 +109,7 @@ async function chosen(file, uploaded) {
       isText ? dialect.fields : null), counts,
     isText ? h("details", null, h("summary", null, "Several labels"),
       field("More columns to predict", more, "For models that select a set of labels")) : null,
-    preview, h("button", { class: "main" }, "Upload"), report);
+    preview, report, types.place, h("button", { class: "main" }, "Upload"));
 }
 
 /** How often the first rows have each value. @param {{names: string[], rows: string[][]}} sample @param {string} label */
@@ -106,11 +120,11 @@ function classCounts({ names, rows }, label) {
   return found.length ? `In the first ${rows.length} rows: ${some(found, SHOWN)}` : null;
 }
 
-/** How the columns are to be read. */
+/** How the columns are to be read, to choose in one table: of the file, then of the service's answer. */
 class Types {
   /** @type {Map<string, HTMLSelectElement>} */
   #inputs = new Map();
-  #isOfFile = false;
+  place = h("div", null);
 
   /** @returns {Record<string, string>} */
   get chosen() {
@@ -119,23 +133,21 @@ class Types {
 
   /** What the first rows say of each column, to choose. @param {{names: string[], rows: string[][]}} sample */
   ofFile({ names, rows }) {
-    this.#isOfFile = true;
-    return table(`Columns, by the first ${rows.length} rows`, ["column", "values", "missing", "different", "read as"],
+    put(this.place, table(`Columns, by the first ${rows.length} rows`, ["column", "values", "missing", "different", "read as"],
       names.slice(0, MOST_COLUMNS).map((name, j) => {
         const values = rows.map((row) => (row[j] ?? "").trim()), known = values.filter((one) => !MISSING.has(one));
         const different = [...new Set(known)];
         return [name, some(different, 3), values.length - known.length, different.length, this.#select(name)];
-      }));
+      })));
   }
 
-  /** How the service read them; to choose only where the file itself was not shown. @param {any} found the data set */
-  ofReport(found) {
-    const type = new Map(found.features.map((/** @type {any} */ one) => [one.name, one.type]));
-    const names = [...type.keys(), ...found.ignored];
-    return h("details", null, h("summary", null, "Columns"),
-      table("How each column was read", ["column", "type", this.#isOfFile ? "" : "read as"],
-        names.map((name) => [name, String(type.get(name) ?? "ignored"), this.#isOfFile ? null : this.#select(name)])),
-      this.#isOfFile ? null : h("button", null, "Upload again with these types"));
+  /** How the service read them, those first that are to be changed. @param {any[]} columns @param {string[]} [ignored] */
+  ofReport(columns, ignored = []) {
+    const all = [...columns, ...ignored.map((name) => ({ name, type: "ignored" }))].sort((a, b) => Number(!a.advice) - Number(!b.advice));
+    put(this.place, table(all.length > MOST_COLUMNS ? `The first ${MOST_COLUMNS} of ${all.length} columns` : "How each column was read",
+      ["column", "was read as", "examples", "missing", "different", "what to change", "read as"],
+      all.slice(0, MOST_COLUMNS).map(({ name, type, examples, missing, distinct, advice }) => [name, type ?? "–", examples?.join(", "),
+        missing ?? "–", distinct ?? "–", advice, this.#select(name)])));
   }
 
   /** @param {string} name @returns {HTMLSelectElement} that of the last table takes its place */
@@ -147,12 +159,10 @@ class Types {
   }
 }
 
-/** The report on an upload, in which types can be changed. @param {any} found the data set @param {Types} types */
-function columns(found, types) {
+/** @param {any} found the data set */
+function stored(found) {
   return h("div", { class: "report" }, h("h3", null, "Uploaded"),
     facts([["rows", short(found.rows, 9)], ["target", found.labels.join(", ")],
       ["classes", found.classes ? some(found.classes, 20) : "numbers"]]),
-    warned(found.warnings),
-    h("div", { class: "row" }, h("a", { href: link("jobs", "new", found.id) }, "Train a model on it")),
-    types.ofReport(found));
+    h("div", { class: "row" }, h("a", { href: link("jobs", "new", found.id) }, "Train a model on it")));
 }

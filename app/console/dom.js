@@ -53,9 +53,13 @@ function nodes(children) {
     child === null || child === undefined || child === false ? [] : [child instanceof Node ? child : String(child)]);
 }
 
-/** Replace what an element contains. @param {Element} element @param {...(Child | Child[])} children */
+/** Replace what an element contains; where that had the focus, the element has it then. @param {HTMLElement} element @param {...(Child | Child[])} children */
 export function put(element, ...children) {
+  const hadFocus = element.contains(document.activeElement);
   element.replaceChildren(...nodes(children));
+  if (!hadFocus || element.contains(document.activeElement)) return;
+  element.tabIndex = -1;
+  element.focus({ preventScroll: true });
 }
 
 /**
@@ -67,7 +71,7 @@ export function table(caption, head, rows) {
     h("table", null, h("caption", null, caption),
       h("thead", null, h("tr", null, head.map((cell) => (cell === "" ? h("td") : h("th", { scope: "col" }, cell))))),
       h("tbody", null, rows.map(([first, ...rest]) =>
-        h("tr", null, h("th", { scope: "row" }, first), rest.map((cell) => h("td", null, cell)))))));
+        h("tr", null, h("th", { scope: "row" }, first), rest.map((cell, j) => h("td", { "data-head": head[j + 1] || null }, cell)))))));
 }
 
 let labels = 0;
@@ -153,9 +157,26 @@ function rounded(value, power) {
   return text.replace(/^-(?=[0.]*$)/, "").replaceAll("-", "−");
 }
 
+const UNIT = "payoff-unit"; // that this browser keeps for all amounts
+
+export function unit() {
+  return localStorage.getItem(UNIT) ?? "";
+}
+
+/** @param {string} text */
+export function setUnit(text) {
+  if (text) localStorage.setItem(UNIT, text);
+  else localStorage.removeItem(UNIT);
+}
+
+/** Words about amounts, with their unit. @param {string} words */
+export function inUnit(words) {
+  return unit() ? `${words} in ${unit()}` : words;
+}
+
 /** Amounts, each with the decisions that it is about. @param {string} caption @param {[string, any][]} rows */
 export function amounts(caption, rows) {
-  return table(caption, ["", "per decision (95 % interval)", "total", "cases", "about"], rows.filter(([, one]) => one).map(([name, one]) =>
+  return table(inUnit(caption), ["", "per decision (95 % interval)", "total", "cases", "about"], rows.filter(([, one]) => one).map(([name, one]) =>
     [name, money(one), short(one.total), short(one.cases, 9), about([one])]));
 }
 

@@ -1,8 +1,8 @@
 /** Jobs: training and comparing by forms made from the schemas of learners, live progress, cancelling, and what came of it. */
 
 import { ask, chart, events, get, list, newId, path, Problem } from "./api.js";
-import { button, card, confirmed, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
-import { BenefitMatrix, identity } from "./matrix.js";
+import { button, card, confirmed, facts, field, figures, h, inUnit, put, select, short, table, time, warned, words } from "./dom.js";
+import { BenefitMatrix, keep, keptOf, matrixOf } from "./matrix.js";
 import { link, measures, NAME } from "./models.js";
 import { amountIn, numberIn, numberInput, numbersIn } from "./number.js";
 import { failed, within, worded } from "./problems.js";
@@ -10,6 +10,10 @@ import { failed, within, worded } from "./problems.js";
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);
 const KINDS = ["train", "compare", "calibrate", "replay"];
 const NEWEST = 200; // jobs that are listed
+/** What learners are for; others are offered last. @type {[string, string[]][]} */
+const PURPOSES = [["for most tables", ["auto", "logistic", "gradient_boosting", "random_forest", "kernel_logistic", "cost_naive_bayes"]],
+  ["for a benefit matrix", ["benefit_logistic"]], ["for questions that cost", ["forest_chain", "budget_forest", "cost_tree"]],
+  ["for rare classes", ["hierarchical_logistic"]], ["for several labels", ["multilabel_logistic", "multilabel_forest"]]];
 
 /** @param {string[]} parts @param {AbortSignal} signal */
 export async function view([first, second, third], signal) {
@@ -21,11 +25,10 @@ async function all() {
   const found = (await Promise.all(KINDS.map((kind) => list(kind,
     "jobs", NEWEST).then((jobs) => jobs.map((job) => ({ ...job, path: kind })))))).flat()
     .sort((a, b) => b.created_at.localeCompare(a.created_at));
-  return h("div", null, h("h1", null, "Jobs"), h("p", null, h("a", { href: link("jobs", "new") }, "Train or compare")),
+  return h("div", null, h("h1", null, "Jobs"), h("p", null, found.length ? null : "There are no jobs yet. ", h("a", { href: link("jobs", "new") }, "Train or compare")),
     found.length ? table(found.length > NEWEST ? `The newest ${NEWEST}` : "Newest first", ["job", "what", "status", "stage", "started"], found.slice(0, NEWEST).map((job) => [
       h("a", { href: link("jobs", job.path, job.id) }, job.id), what(job), job.status,
-        job.status === "running" ? `${Math.round(100 * job.progress)} % ${job.stage ?? ""}` : "", time(job.created_at)]))
-      : h("p", null, "There are none yet."));
+        job.status === "running" ? `${Math.round(100 * job.progress)} % ${job.stage ?? ""}` : "", time(job.created_at)])) : null);
 }
 
 /** @param {any} job */
@@ -43,11 +46,18 @@ async function ordering(chosen, learner) {
   const place = h("div", null);
   const redraw = () => {
     const found = sets.find((one) => one.id === data.value) ?? sets[0];
-    const stakes = new Stakes(found);
-    put(place, stakes.draw(), h("div", { class: "columns" }, training(found, kinds, stakes, learner), comparing(found, kinds, stakes)));
+    const stakes = new Stakes(found), fitting = kinds.filter((kind) => fits(found, kind));
+    put(place, stakes.draw(), h("div", { class: "columns" }, training(found, fitting, stakes, learner),
+      stakes.hasClasses ? comparing(found, fitting, stakes) : null));
   };
   redraw();
   return h("div", null, h("h1", null, "Train or compare"), field("Data set", data), place);
+}
+
+/** Whether a kind of learner can learn the labels of a data set. @param {any} found @param {Kind} kind */
+function fits({ labels, classes }, { title, properties }) {
+  const isForSeveral = title.startsWith("multilabel");
+  return labels.length > 1 ? isForSeveral : !isForSeveral && (classes !== null || "task" in properties);
 }
 
 /** Benefits and prices, which training and comparing may use. */
@@ -60,8 +70,13 @@ class Stakes {
   constructor(found) {
     this.found = found;
     this.hasClasses = Boolean(found.classes) && found.labels.length === 1;
-    if (this.hasClasses) this.matrix.of(found.classes, identity(found.classes));
-    this.matrix.addEventListener("change", () => { this.uses.checked = true; });
+    const own = { name: found.id, classes: found.classes }; // it keeps the matrix from comparing to training
+    if (this.hasClasses) this.matrix.of(found.classes, matrixOf(own));
+    this.uses.checked = keptOf(own) !== null;
+    this.matrix.addEventListener("change", () => {
+      this.uses.checked = true;
+      if (!this.matrix.flaw) keep(own, this.matrix.matrix);
+    });
     this.prices = new Map(found.features.slice(0, 200).map((/** @type {any} */ one) => [one.name,
       numberInput({ min: 0 })]));
   }
@@ -88,7 +103,7 @@ class Stakes {
 
 /** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes @param {string} [kind] */
 function training(found, kinds, stakes, kind) {
-  const learner = new LearnerForm(kinds, kind);
+  const learner = new LearnerForm(kinds, kind, found.classes ? {} : { task: "regression" });
   const name = h("input", { required: true, pattern: NAME, value: suggested(found.name ?? "model") });
   const holdout = numberInput({ min: 0, max: 0.9, value: "0.25", needed: true });
   const seed = numberInput({ min: 0, step: 1, value: "0", needed: true });
@@ -192,8 +207,12 @@ function compared(job) {
   const { requested, result } = job;
   const place = h("div", null);
   void within(place, () => chart("Benefit of each learner and rule", path("compare", job.id)));
-  const best = result.best.learner?.split("(")[0]; // none where one action for all is best
-  return card("Comparison", place, best ? h("p", null, h("a", { href: link("jobs", "new", requested.dataset, best) }, `Train ${best}`)) : null);
+  const written = figures(result.table.map((/** @type {any} */ one) => one.interval));
+  const train = (/** @type {string} */ learner, text = `Train ${learner}`) => h("a", { href: link("jobs", "new", requested.dataset, learner.split("(")[0]), "aria-label": `Train ${learner}` }, text);
+  return card("Comparison", place, result.best.learner ? h("p", null, train(result.best.learner)) : null, // none where one action for all is best
+    h("details", null, h("summary", null, "As a table"), table(inUnit("Benefit per row, the best first"), ["learner", "rule", "benefit", "95 % interval", ""],
+      result.table.map((/** @type {any} */ one) => [one.learner ?? "–", words(one.rule), written(one.benefit), one.interval?.map(written).join("\u00a0to\u00a0"),
+        one.learner ? train(one.learner, "Train this one") : null]))));
 }
 
 /** @typedef {{title: string, description: string, properties: Record<string, any>}} Kind */
@@ -216,10 +235,14 @@ class LearnerForm {
   /** @type {Map<string, () => unknown>} */
   #values = new Map();
 
-  /** @param {Kind[]} kinds @param {string} [chosen] */
-  constructor(kinds, chosen = "auto") {
+  /** @param {Kind[]} kinds @param {string} [chosen] @param {object} [given] parameters that are not asked for */
+  constructor(kinds, chosen = "auto", given = {}) {
     this.kinds = kinds;
-    this.#kind = select(kinds.map((one) => one.title), chosen, { onchange: () => this.#draw() });
+    this.given = given;
+    const rest = kinds.map((one) => one.title), known = PURPOSES.flatMap(([, all]) => all);
+    const groups = [...PURPOSES, /** @type {[string, string[]]} */ (["for other uses", rest.filter((one) => !known.includes(one))])];
+    this.#kind = h("select", { onchange: () => this.#draw() }, groups.map(([label, all]) => [label, all.filter((one) => rest.includes(one))])
+      .flatMap(([label, all]) => (all.length ? [h("optgroup", { label }, ...select([...all], chosen, { multiple: true }).options)] : [])));
     this.#draw();
   }
 
@@ -231,14 +254,14 @@ class LearnerForm {
   /** The learner as `/train` takes it. @returns {Record<string, unknown>} */
   get learner() {
     const given = [...this.#values].map(([name, value]) => [name, value()]).filter(([, value]) => value !== undefined);
-    return { kind: this.#kind.value, ...Object.fromEntries(given) };
+    return { kind: this.#kind.value, ...Object.fromEntries(given), ...this.given };
   }
 
   #draw() {
     const kind = this.kinds.find((one) => one.title === this.#kind.value) ?? this.kinds[0];
     put(this.#doc, kind.description.replaceAll("`", ""));
     this.#values.clear();
-    put(this.#parameters, Object.entries(kind.properties).filter(([name]) => name !== "kind").map(([name, schema]) => {
+    put(this.#parameters, Object.entries(kind.properties).filter(([name]) => name !== "kind" && !(name in this.given)).map(([name, schema]) => {
       const [input, value] = parameter(schema);
       this.#values.set(name, value);
       return field(name, input, schema.description?.replaceAll("`", ""));

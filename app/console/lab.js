@@ -4,7 +4,7 @@ import { cardOf, get, list, newest, path, Problem } from "./api.js";
 import { Axis, LiveChart, whisker } from "./chart.js";
 import { CaseFile, first } from "./csv.js";
 import { less, steps, writes } from "./compare.js";
-import { button, card, facts, field, h, put, select, short, table, warned, words } from "./dom.js";
+import { button, card, facts, field, h, inUnit, put, select, short, table, warned, words } from "./dom.js";
 import { BenefitMatrix, keep, matrixOf, matrixOfCard, snippets, worded } from "./matrix.js";
 import { chooser, link } from "./models.js";
 import { numberInput, numbersIn } from "./number.js";
@@ -119,7 +119,7 @@ class Lab {
     const changed = Math.abs(by) < 1e-9 * Math.max(Math.abs(now), Math.abs(now - by), 1) ? "" : ` (${by > 0 ? "+" : ""}${written(by)})`;
     const [other, report2] = rival ?? [];
     put(this.figures, facts([
-      ["benefit per case, by expected benefit", written(now) + changed],
+      [`${inUnit("benefit per case")}, by expected benefit`, written(now) + changed],
       ["by the most probable class", written(report.cost_blind.benefit)], ["upper bound", written(report.upper_bound)],
       ["share of the bound", report.expected_benefit.mu === null ? "–" : `${(100 * report.expected_benefit.mu).toFixed(1)} %`],
       ["rows", `${short(report.rows, 9)} (${report.evaluation})`],
@@ -159,7 +159,7 @@ function curve(report) {
   }
   return {
     words: `Mean benefit at each threshold. ${marks.map((mark) => mark.words).join(". ")}`,
-    x: "threshold t on the probability of the second class", y: "benefit per case, B(t)",
+    x: "threshold t on the probability of the second class", y: `${inUnit("benefit per case")}, B(t)`,
     lines: [{ words: "B(t)", style: "line", steps: true, points: steps(report) }],
     across: [{ words: `upper bound ${written(report.upper_bound)}`, style: "bound", y: report.upper_bound }], marks,
   };
@@ -170,7 +170,7 @@ function rules(report) {
   const axis = Axis.around(report.rules.flatMap((/** @type {any} */ one) => one.interval), 4, 166);
   const { best } = report, written = writes([report]);
   return h("div", null,
-    table("Benefit per case of each rule, with its 95 % interval", ["rule", "benefit", "95 % interval", ""],
+    table(`${inUnit("Benefit per case of each rule")}, with its 95 % interval`, ["rule", "benefit", "95 % interval", ""],
       report.rules.map((/** @type {any} */ one) => [
       words(one.rule), written(one.benefit), one.interval.map(written).join("\u00a0to\u00a0"),
         whisker(axis, one.benefit, one.interval, one.rule === best.rule)])),

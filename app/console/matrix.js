@@ -1,6 +1,6 @@
 /** The benefit matrix as a table that can be edited, in words and in code, and where this session keeps it for each model. */
 
-import { button, h, short } from "./dom.js";
+import { button, field, h, inUnit, put, setUnit, short, unit } from "./dom.js";
 import { amountIn, numberInput, parsed, refused } from "./number.js";
 
 /** @typedef {import("./api.js").Problem} Problem */
@@ -8,12 +8,13 @@ import { amountIn, numberInput, parsed, refused } from "./number.js";
 
 /** The matrix last used with a model, else that of its card. @param {any} card @returns {Matrix} */
 export function matrixOf(card) {
-  const kept = sessionStorage.getItem(`payoff-matrix ${card.name}`);
-  if (kept) {
-    const { classes, ...matrix } = JSON.parse(kept);
-    if (JSON.stringify(classes) === JSON.stringify(card.classes)) return matrix;
-  }
-  return matrixOfCard(card);
+  return keptOf(card) ?? matrixOfCard(card);
+}
+
+/** @param {any} card @returns {Matrix | null} that of this session */
+export function keptOf(card) {
+  const { classes, ...matrix } = JSON.parse(sessionStorage.getItem(`payoff-matrix ${card.name}`) ?? "{}");
+  return classes && JSON.stringify(classes) === JSON.stringify(card.classes) ? matrix : null;
 }
 
 /** The matrix that a card has, else 1 for the right class. @param {any} card @returns {Matrix} */
@@ -43,6 +44,8 @@ export class BenefitMatrix extends HTMLElement {
   #cell = [0, 0];
   #slider = h("input", { type: "range", step: "any", oninput: () => this.#slide() });
   #label = h("label", null);
+  #unit = h("input", { value: unit(), size: 6, maxlength: 20, onchange: () => { setUnit(this.#unit.value.trim()); this.#name(); this.#changed(); } });
+  #caption = h("caption", null);
 
   /** @param {unknown[]} classes @param {Matrix} matrix */
   of(classes, matrix) {
@@ -86,10 +89,10 @@ export class BenefitMatrix extends HTMLElement {
     this.#label.htmlFor = this.#slider.id;
     this.replaceChildren(
       h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Benefit matrix" }, h("table", { class: "matrix" },
-        h("caption", null, "Benefit of each action (column) for each true class (row); costs are negative"),
+        this.#caption,
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "true class"), heads)), h("tbody", null,
           this.#classes.map((name, k) => h("tr", null, h("th", { scope: "row" }, name), this.#cells[k].map((one) => h("td", null, one))))))),
-      h("div", { class: "row" }, button("Add an action", () => this.#add()), h("span", { class: "slider" }, this.#label,
+      h("div", { class: "row" }, button("Add an action", () => this.#add()), field("Unit of amounts", this.#unit), h("span", { class: "slider" }, this.#label,
         this.#slider)));
     this.#name();
   }
@@ -120,6 +123,7 @@ export class BenefitMatrix extends HTMLElement {
 
   /** Name the inputs for screen readers; without drawing them anew, which would take the focus away. */
   #name() {
+    put(this.#caption, `${inUnit("Benefit of each action (column) for each true class (row)")}; costs are negative`);
     this.#cells.forEach((row, k) => row.forEach((input, j) => input.setAttribute("aria-label",
       `Benefit of ${this.#heads[j].value} if the class is ${this.#classes[k]}`)));
     this.querySelectorAll("thead button").forEach((one, j) => one.setAttribute("aria-label", `Remove action ${this.#heads[j].value}`));
@@ -139,6 +143,7 @@ export class BenefitMatrix extends HTMLElement {
   #remove(j) {
     const rest = (/** @type {HTMLInputElement[]} */ row) => row.toSpliced(j, 1).map((one) => one.value);
     this.#draw(rest(this.#heads), this.#cells.map(rest));
+    this.#heads[Math.min(j, this.#heads.length - 1)].focus();
     this.#changed();
   }
 

@@ -1,6 +1,7 @@
 /** Outcomes: what recorded decisions earned, against what was expected of them. */
 
 import { get, newest, path } from "./api.js";
+import { Dialect, headOf } from "./csv.js";
 import { about, amounts, card, facts, field, h, money, more, plain, put, select, share, short, table, time, warned, words } from "./dom.js";
 import { chooser, link } from "./models.js";
 import { within } from "./problems.js";
@@ -42,6 +43,23 @@ export async function view([ref], signal) {
     form(found, ref, signal));
 }
 
+/** A file of what became of decisions. @param {() => void} sent */
+function sending(sent) {
+  const dialect = new Dialect(), result = h("div", { "aria-live": "polite" });
+  const input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true, onchange: () => dialect.guess(input.files?.[0]) });
+  const send = () => void within(result, async () => {
+    const [file] = /** @type {FileList} */ (input.files), encoding = dialect.encoding.value;
+    const query = { decimal: await dialect.decimal(), encoding, delimiter: (await headOf(file, encoding)).delimiter };
+    const { unknown, conflicts, ...counts } = await get("outcomes", { body: file, type: "text/csv", query, patient: true });
+    sent();
+    return facts(Object.entries({ ...counts, "of unknown decisions": unknown.length, "contradict what is stored": conflicts.length })
+      .map(([name, count]) => [name, short(count, 9)]));
+  });
+  return h("details", { class: "card" }, h("summary", null, "Report what became of decisions"), h("form", { onsubmit: send },
+    h("div", { class: "row" }, field("CSV file", input, "with columns id and truth, perhaps action and benefit"), dialect.fields,
+      h("button", null, "Send"))), result);
+}
+
 /** What the report is about, and the report. @param {any} model @param {string} ref @param {AbortSignal} signal */
 function form(model, ref, signal) {
   const { name } = model;
@@ -61,21 +79,23 @@ function form(model, ref, signal) {
     const found = await get(path("models", ref, "outcomes"), { query, signal }).catch((error) => { put(said); throw error; });
     if (chosen() !== asked) return null;
     put(said, `The report of ${ref} is below.`);
-    return drawn(found);
+    return drawn(found, ref);
   }));
   show(null);
   return h("div", null, card("Decisions", h("form", { oninput: stale,
     onsubmit: () => show(null) },
     h("div", { class: "fields" }, field("Made by", one), field("From", first, "days are those of UTC"),
-      field("To", last, "this day included"), field("Also by", by)), h("button", { class: "main" }, "Show the report")), said), result);
+      field("To", last, "this day included"), field("Also by", by)), h("button", { class: "main" }, "Show the report")), said),
+  sending(() => show(null)), result);
 }
 
-/** @param {any} report */
-function drawn(report) {
+/** @param {any} report @param {string} ref */
+function drawn(report, ref) {
   const shown = new Set(SECTIONS.flatMap(([names]) => names));
   const others = Object.keys(report).filter((name) => !shown.has(name));
   return h("div", { class: "report" }, warned(report.warnings ?? []),
-    report.decisions ? null : h("p", null, "No decision of this period is recorded."),
+    report.decisions ? null : h("p", null, "No decision of this period is recorded. Tick “Record decisions” under ",
+      h("a", { href: link("cases", ref) }, "Cases"), "."),
     ...SECTIONS.map(([names, own]) => section(report, names, own)),
     ...others.map((name) => card(words(name), plain(report[name]))));
 }
@@ -113,7 +133,7 @@ function summary(report) {
 
 /** @param {any} report */
 function why({ known, difference, expected }) {
-  if (!known) return "No outcome of these decisions is known yet.";
+  if (!known) return "No outcome of these decisions is known yet: open “Report what became of decisions” above.";
   if (!expected.cases) return "No decision has a benefit matrix, so nothing was promised.";
   if (difference.reason) return `There is no interval: ${difference.reason}.`;
   return `The interval of the difference contains 0, and also differences above the tolerance of ${short(difference.tolerance)} `

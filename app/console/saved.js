@@ -1,12 +1,13 @@
 /** Benefit matrices that the service keeps for a model by name and version: choosing, saving, their history, deleting. */
 
-import { get, mayTrain, newest, path } from "./api.js";
+import { get, list, mayTrain, newest, path } from "./api.js";
 import { button, confirmed, field, h, put, table, time } from "./dom.js";
-import { fromWords, inWords, worded } from "./matrix.js";
+import { fromWords, inWords, keptOf, matrixOf, worded } from "./matrix.js";
 import { NAME } from "./models.js";
 import { within } from "./problems.js";
 
 const SHOWN = 20; // versions of a history
+const MODELS = 50; // whose matrices are offered
 
 /** @typedef {import("./matrix.js").Matrix} Matrix */
 /** @typedef {{name: string, version: number, newest: number, matrix: Matrix, by: import("./dom.js").Child}} Opened */
@@ -44,6 +45,21 @@ export class SavedMatrices {
     return this.#isOpen() && isNewest ? { benefits: this.#opened?.name } : this.request;
   }
 
+  /** The matrices of other models with the same classes, to use here. */
+  async #others() {
+    const models = (await list("models", "models", MODELS)).filter((one) => one.latest !== null && one.name !== this.found.name);
+    const cards = await Promise.all(models.map((one) => get(path("models", one.name, "versions", one.latest))));
+    const found = cards.flatMap((one) => {
+      const own = one.classes && one.labels.length === 1 && (keptOf(one) || one.benefits) && worded(matrixOf(one), one.classes);
+      const matrix = own && fromWords(own, this.found.classes);
+      return matrix ? [[one.name, matrix]] : [];
+    });
+    return found.length ? found.map(([name, matrix]) => h("p", null, button(`Use that of ${name}`, () => {
+      this.editor.of(this.found.classes, matrix);
+      this.editor.dispatchEvent(new Event("change"));
+    }), h("small", null, ` ${inWords(matrix, this.found.classes)}`))) : [h("p", null, "No other model has a matrix for these classes.")];
+  }
+
   /** @param {boolean} [isWhole] with saving, history and deleting */
   draw(isWhole = true) {
     void within(this.#problem, async () => {
@@ -51,7 +67,10 @@ export class SavedMatrices {
       if (isWhole) await this.#draw();
       return null;
     });
-    return h("div", { class: "saved" }, field("Saved matrix", this.#choice), this.#state, this.#problem, this.#manage);
+    const place = h("div");
+    return h("div", { class: "saved" }, field("Saved matrix", this.#choice), this.#state, this.#problem, this.#manage,
+      h("details", { ontoggle: () => { if (!place.hasChildNodes()) void within(place, async () => h("div", null, await this.#others())); } },
+        h("summary", null, "Matrices of other models"), place));
   }
 
   #isOpen() {

@@ -115,6 +115,8 @@ def test_the_lab_follows_the_matrix(tab, site, tmp_path):
     page.keyboard.press("Tab")
     page.wait_for_selector("th:text-is('refer')")
     assert page.evaluate("document.activeElement.closest('payoff-matrix') !== null")
+    page.click("th button >> nth=2")
+    assert page.evaluate("document.activeElement.closest('payoff-matrix') !== null")
 
 
 def cases_file(folder: Path, n: int = 200) -> str:

@@ -104,6 +104,9 @@ def test_every_view_fits_a_phone_and_is_accessible(browser, demo, scheme):
         ready(page)
 
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, view
+        tables = "[...document.querySelectorAll('.scroll:not(.raw):has(> table:not(.matrix))')]"
+        cut = f"{tables}.filter((one) => one.scrollWidth > one.clientWidth)"
+        assert page.evaluate(f"{cut}.map((one) => one.ariaLabel)") == [], view
         if axe is not None:
             page.evaluate(axe)
             found = page.evaluate("(options) => axe.run(document, options)", rules)["violations"]
