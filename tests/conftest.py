@@ -222,6 +222,15 @@ def ward(service: httpx.Client) -> str:
 
 
 @pytest.fixture(scope="session")
+def numeric(service: httpx.Client) -> str:
+    """The name of a model of the same classes whose two features are numbers."""
+    data = two_class_rows()
+    numbers = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
+    trained(service, {"model": "numeric", "learner": {"kind": "logistic"}, "data": numbers, "holdout": 0})
+    return "numeric"
+
+
+@pytest.fixture(scope="session")
 def forest(service: httpx.Client) -> str:
     """The name of a small forest of the same classes, for which `/acquire` asks features in order."""
     prices = {"age": 1, "pulse": 2, "pain": 3}

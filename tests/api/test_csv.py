@@ -57,18 +57,6 @@ def test_csv_is_answered_as_json_is(service, ward, dialect):
     assert post(service, turned, model=ward, **query).json() == plain
 
 
-def test_an_answer_in_csv_has_the_columns_by_name(service, ward):
-    rows = two_class_rows(20)["rows"]
-    plain = post(service, written(rows), model=ward).json()
-    answer = post(service, written(rows), "text/csv", model=ward)
-    assert answer.headers["content-type"].startswith("text/csv")
-    table = list(csv.DictReader(io.StringIO(answer.text)))
-    assert list(table[0]) == ["decision", "p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
-    assert [row["decision"] for row in table] == plain["decisions"]
-    assert [[float(row["p:healthy"]), float(row["p:ill"])] for row in table] == plain["probabilities"]
-    assert json.loads(answer.headers["payoff-answer"])["model"] == plain["model"]
-
-
 @pytest.mark.parametrize(
     ("body", "query", "loc", "words"),
     [

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from app.decisions import resources
-from tests.api.column_bodies import npy
 
 P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
 ASKED = {
@@ -18,7 +14,6 @@ ASKED = {
     "benefits": {"healthy": {"wait": 0, "treat": -1, "refer": -0.5}, "ill": {"wait": -10, "treat": 5, "refer": 2}},
 }
 RESOURCES = [{"name": "bed hours", "use": {"treat": 3, "refer": 1}, "at_most": 7}]
-FIGURES = ("limits", "total", "unlimited_total", "gap")
 
 
 def ask(service, **more):
@@ -54,19 +49,6 @@ def test_resources_are_listed_after_the_limits(service):
     alone = ask(service, resources=RESOURCES).json()
     assert alone["total"] >= answer["total"]
     assert [list(entry) for entry in alone["limits"]] == [["name", "used", "at_most", "shadow_price"]]
-
-
-def test_other_forms_of_body_and_answer_have_the_same_decisions(service):
-    more = {"limits": {"treat": {"at_most": 2}}, "resources": RESOURCES}
-    plain = ask(service, **more).json()
-    query = {name: json.dumps(value) for name, value in (ASKED | more).items() if name != "probabilities"}
-    sent = service.post("/predict", params=query, content=npy(P), headers={"Content-Type": "application/x-npy"})
-    assert sent.json() == plain
-    received = service.post("/predict", json=ASKED | more, headers={"Accept": "application/vnd.apache.arrow.stream"})
-    table = pa.ipc.open_stream(received.content).read_all()
-    assert table.column("decision").to_pylist() == plain["decisions"]
-    rest = json.loads(table.schema.metadata[b"payoff"])
-    assert {name: rest[name] for name in FIGURES} == {name: plain[name] for name in FIGURES}
 
 
 def test_limits_for_which_no_decisions_are_found_in_time_are_refused(service, monkeypatch):

@@ -125,7 +125,7 @@ def test_models_of_other_keys_are_unknown(app, database):
     [
         ({"truth": "ugly"}, says("/outcomes/1/truth", "unknown class 'ugly'")),
         ({"action": "bad"}, says("/outcomes/1/action", "unknown action 'bad'")),
-        ({"benefit": 1e200}, says("/outcomes/1/benefit", "at most 1e+150")),
+        ({"benefit": 1e200}, says("/outcomes/1/benefit", "at most 1e+100")),
         ({"benefit": "much"}, says("/outcomes/1/benefit", "number")),
         ({"benefit": True}, says("/outcomes/1/benefit", "number")),
         ({"at": "yesterday"}, says("/outcomes/1/at", "ISO 8601")),
@@ -235,29 +235,17 @@ def test_flaws_of_tables_have_their_place(app, database, content, error):
 
 def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, database):
     """Their actions and benefits wait for the truth, too; NA is open where no class is called so."""
-    ids = decided(database, 4)
-    known = {
-        "truth": ["bad", None, None, "good"],
-        "action": ["grant", "refuse", None, None],
-        "benefit": [1.0, 2, None, 3],
-    }
+    ids, odd = decided(database, 4), decided(database, 1, terms=ODD)[0]
+    known = {"truth": ["bad", None, None, "good"], "action": ["grant", "refuse", None, None]}
     table = pa.table({"id": ids} | known)
     for written in (as_csv, as_arrow, as_parquet):
         answer = sent_table(app, *written(table)).json()
         assert (answer["accepted"] + answer["unchanged"], answer["open"], answer["unknown"]) == (2, 2, [])
-    rows = [
-        {name: value for name, value in row.items() if value is not None or name == "truth"}
-        for row in table.to_pylist()
-    ]
+    rows = [{"id": id_, "truth": truth} for id_, truth in zip(ids, known["truth"], strict=True)]
     assert post(app, rows).json() == {"accepted": 0, "unchanged": 2, "open": 2, "unknown": [], "conflicts": []}
-    assert sent_table(app, "text/csv", f"id,truth\n{ids[1]},NA\n{ids[2]},\n").json()["open"] == 2
-    assert post(app, rows[1:3]).json()["open"] == 2
+    for id_, found in ((ids[1], "open"), (odd, "accepted")):
+        assert sent_table(app, "text/csv", f"id,truth\n{id_},NA\n").json()[found] == 1
     assert set(kept(database, *ids)) == {ids[0], ids[3]}
-
-    odd = decided(database, 1, terms=ODD)[0]
-    assert sent_table(app, "text/csv", f"id,truth\n{odd},NA\n").json() | {"accepted": 1, "open": 0} == {
-        "accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []
-    }  # fmt: skip
     missing = post(app, [{"id": ids[1], "action": "grant"}])
     assert missing.json()["errors"] == [says("/outcomes/0/truth", "required")]
 
@@ -292,15 +280,13 @@ def test_a_case_may_be_open_and_known_in_one_file(app, database, missing, first)
 def test_a_truth_is_known_after_the_decision_and_not_in_the_future(app, database, at, error):
     at = at()
     (id_,) = decided(database, 1, at=MADE)
-    answers = post(app, [{"id": id_, "truth": "bad", "at": at}]), sent_table(
-        app, "text/csv", f"id,truth,at\n{id_},bad,{at!r}\n"
-    )  # fmt: skip
+    answer = post(app, [{"id": id_, "truth": "bad", "at": at}])
     if error is None:
-        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answer.status_code == 200
         assert kept(database, id_)[id_][3] == at
-        return
-    assert [answer.json()["errors"] for answer in answers] == [[says("/outcomes/0/at", error)], [says("/at/0", error)]]
-    assert kept(database, id_) == {}
+    else:
+        assert answer.json()["errors"] == [says("/outcomes/0/at", error)]
+        assert kept(database, id_) == {}
 
 
 def test_control_characters_and_wrong_types_in_arrow(app):
@@ -438,23 +424,16 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
     opened, long = [], []
     monkeypatch.setattr(Files, "find", lambda _, file, *__: opened.append(file.model) or [])
     monkeypatch.setattr(Limiter, "run", note(Limiter.run, long))
-
-    def sent(days, caller):
-        opened.clear()
-        ids = [new_ids(1, DAY * (day + 0.5))[0] for day in range(days)]
-        return post(app, [{"id": id_, "truth": "bad"} for id_ in ids], caller)
+    school = Caller("school", models=("grade*",))
 
     try:
-        assert len(sent(300, Caller("school", models=("grade*",))).json()["unknown"]) == 300
-        assert opened == ["grades"] * 300
-        assert len(long) == 1
-        refused = sent(401, Caller("school", models=("grade*",)))
-        assert refused.status_code == 422
-        assert "send fewer days" in refused.json()["detail"]
-        assert sent(201, BANK).status_code == 422
-        assert opened == []
-        assert sent(3, Caller("other", models=("x*",))).status_code == 200
-        assert (opened, len(long)) == ([], 3)
+        for days, caller, status, files in ((300, school, 200, 300), (401, school, 422, 0), (201, BANK, 422, 0)):
+            opened.clear()
+            ids = [new_ids(1, DAY * (day + 0.5))[0] for day in range(days)]
+            answer = post(app, [{"id": id_, "truth": "bad"} for id_ in ids], caller)
+            assert (answer.status_code, opened) == (status, ["grades"] * files)
+            assert status == 200 or "send fewer days" in answer.json()["detail"]
+        assert len(long) == 3
     finally:
         with wired.ports.database.writing() as connection:
             connection.execute(SEALED_FILES.delete().where(SEALED_FILES.c.day < 500))

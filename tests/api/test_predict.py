@@ -9,25 +9,17 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow.csv import read_csv
+from pyarrow.parquet import read_table
 
-from tests.api.column_bodies import arrow, npy
-from tests.conftest import trained, two_class_rows
+from tests.api.column_bodies import arrow, csv, npy, parquet
 from tests.messages import says
 
 ROWS = [[70, 88, "strong"], [30, 60, "mild"], [50, None, "mild"]]
 BENEFITS = [[0, -1], [-10, 5]]
 NPY = "application/x-npy"
-ARROW = "application/vnd.apache.arrow.stream"
-
-
-@pytest.fixture(scope="module")
-def plain(service: httpx.Client) -> str:
-    """A model whose two features are numbers."""
-    data = two_class_rows(120)
-    data["features"] = data["features"][:2]
-    data["rows"] = [row[:2] for row in data["rows"]]
-    trained(service, {"model": "plain-predict", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
-    return "plain-predict"
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+CSV = "text/csv"
 
 
 def ask(service: httpx.Client, **question: object) -> httpx.Response:
@@ -44,13 +36,6 @@ def test_expected_benefit_decides_by_the_matrix(service, ward):
     assert answer["classes"] == ["healthy", "ill"]
     assert answer["model"] == {"name": "ward", "version": 1}
     assert np.allclose(P.sum(axis=1), 1)
-
-
-def test_objects_and_rows_mean_the_same(service, ward):
-    """An instance may be an object by feature name, in any order of names."""
-    objects = [dict(zip(["pain", "age", "pulse"], [row[2], row[0], row[1]], strict=True)) for row in ROWS]
-
-    assert ask(service, instances=objects, benefits=BENEFITS).json() == ask(service, benefits=BENEFITS).json()
 
 
 def test_one_matrix_per_instance(service, ward):
@@ -135,58 +120,69 @@ def test_priors_at_request_time(service, ward):
     assert answer["probabilities"] == [[0, 1]] * 3
 
 
-def test_numpy_and_arrow_say_the_same_as_json(service, plain):
-    """The same rows as an array or a stream give the same figures."""
+FORMATS = {NPY: npy, ARROW: arrow, PARQUET: parquet, CSV: csv}
+
+
+def read(answer: httpx.Response) -> tuple[list, dict]:
+    """The rows of an answer in any form, decisions as words, and the fields that are of all rows."""
+    kind, shared = answer.headers["content-type"].partition(";")[0], answer.headers.get("payoff-answer")
+    if kind == "application/json":
+        found = answer.json()
+        columns = zip(found["decisions"], found["probabilities"], found["expected_benefits"], strict=True)
+        return [[decision, *p, *benefits] for decision, p, benefits in columns], found
+    if kind == NPY:
+        rest = json.loads(shared)
+        array = np.load(io.BytesIO(answer.content)).tolist()
+        return [[rest["actions"][int(choice)], *more] for choice, *more in array], rest
+    readers = {ARROW: lambda file: pa.ipc.open_stream(file).read_all(), PARQUET: read_table, CSV: read_csv}
+    table = readers[kind](io.BytesIO(answer.content))
+    assert table.column_names == ["decision", "p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
+    return [list(row.values()) for row in table.to_pylist()], json.loads(shared or table.schema.metadata[b"payoff"])
+
+
+@pytest.mark.parametrize("sent", FORMATS)
+@pytest.mark.parametrize("accept", ["application/json", *FORMATS])
+def test_every_form_of_body_and_answer_says_the_same(service, numeric, sent, accept):
+    """Columns in any order; an array has that of the model. Limits hold for the batch in all of them."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(55, 10, 500), rng.normal(75, 10, 500)])
     X[3, 1] = np.nan
     rows = [[None if np.isnan(cell) else cell for cell in row] for row in X.tolist()]
-    plainly = service.post("/predict", json={"model": plain, "instances": rows, "benefits": BENEFITS}).json()
-    query = {"model": plain, "benefits": json.dumps(BENEFITS)}
+    fields = {"benefits": BENEFITS, "actions": ["wait", "treat"], "limits": {"treat": {"at_most": 20}}}
+    plain, shared = read(service.post("/predict", json={"model": numeric, "instances": rows, **fields}))
+    columns = pa.table({"pulse": [row[1] for row in rows], "age": X[:, 0]})
 
-    array = service.post("/predict", params=query, content=npy(X), headers={"Content-Type": NPY, "Accept": NPY})
-    stream = service.post(
+    answer = service.post(
         "/predict",
-        params=query,
-        content=arrow({"pulse": X[:, 1], "age": X[:, 0]}),
-        headers={"Content-Type": ARROW, "Accept": ARROW},
+        params={"model": numeric, **{name: json.dumps(value) for name, value in fields.items()}},
+        content=FORMATS[sent](X if sent == NPY else columns),
+        headers={"Content-Type": sent, "Accept": accept},
     )
 
-    assert array.status_code == 200, array.text
-    answer = np.load(io.BytesIO(array.content))
-    rest = json.loads(array.headers["payoff-answer"])
-    assert [rest["actions"][int(a)] for a in answer[:, 0]] == plainly["decisions"]
-    assert np.array_equal(answer[:, 1:3], plainly["probabilities"])
-    assert np.array_equal(answer[:, 3:], plainly["expected_benefits"])
-    table = pa.ipc.open_stream(stream.content).read_all()
-    assert table["decision"].to_pylist() == plainly["decisions"]
-    assert table["p:ill"].to_pylist() == [p[1] for p in plainly["probabilities"]]
-    assert json.loads(table.schema.metadata[b"payoff"])["model"] == {"name": "plain-predict", "version": 1}
-
-
-@pytest.mark.parametrize("content", [b"", np.lib.format.MAGIC_PREFIX + b"\x01\x00\xff\xff{}"], ids=["empty", "header"])
-def test_arrays_that_are_none(service, plain, content):
-    query = {"model": plain, "rule": "most_probable"}
-
-    assert service.post("/predict", params=query, content=content, headers={"Content-Type": NPY}).status_code == 422
-    assert service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW}).status_code == 422
+    assert answer.status_code == 200, answer.text
+    found, rest = read(answer)
+    assert found == plain
+    for name in ("model", "classes", "actions", "limits", "total", "unlimited_total", "gap", "warnings"):
+        assert rest[name] == shared[name], name
 
 
 @pytest.mark.parametrize(
-    "array",
+    "content",
     [
-        np.zeros(2),
-        np.zeros((2, 3)),
-        np.zeros((2, 2), dtype=complex),
-        np.array([["a", "b"]]),
-        np.array([[1, None]], dtype=object),
-        np.array([[np.inf, 0.0]]),
+        b"",
+        np.lib.format.MAGIC_PREFIX + b"\x01\x00\xff\xff{}",
+        npy(np.zeros(2)),
+        npy(np.zeros((2, 3))),
+        npy(np.zeros((2, 2), dtype=complex)),
+        npy(np.array([["a", "b"]])),
+        npy(np.array([[1, None]], dtype=object)),
+        npy(np.array([[np.inf, 0.0]])),
     ],
-    ids=["flat", "wide", "complex", "words", "objects", "infinite"],
+    ids=["empty", "header", "flat", "wide", "complex", "words", "objects", "infinite"],
 )
-def test_arrays_of_wrong_shape_or_kind(service, plain, array):
+def test_arrays_of_wrong_shape_or_kind(service, numeric, content):
     """An array of objects would be a pickle: it is refused, not opened."""
-    query = {"model": plain, "rule": "most_probable"}
-    response = service.post("/predict", params=query, content=npy(array), headers={"Content-Type": NPY})
+    query = {"model": numeric, "rule": "most_probable"}
 
-    assert response.status_code == 422
+    assert service.post("/predict", params=query, content=content, headers={"Content-Type": NPY}).status_code == 422
+    assert service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW}).status_code == 422

@@ -23,29 +23,19 @@ from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
 from app.usecases.record import Wish, check_moment
 from tests.api.column_bodies import npy
-from tests.conftest import database_of, serving, settings_for, trained, two_class_rows
+from tests.conftest import database_of
 from tests.messages import says
 
 ROW = [58.0, 77.5, "mild"]
 NAMED = {"age": 58, "pulse": 77.5, "pain": "mild"}
 MATRIX = [[0, -1], [-10, 5]]
 CSV = {"Content-Type": "text/csv"}
+NO_MATRIX = {"benefits": None, "actions": None}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    """A service with a model of words and numbers (`ward`), one of numbers alone (`plain`), and a forest."""
-    folder = tmp_path_factory.mktemp("recording")
-    data = two_class_rows()
-    numbers = {**data, "features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
-    with serving(settings_for(folder)) as client:
-        trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": data, "holdout": 0.3})
-        trained(client, {"model": "plain", "learner": {"kind": "logistic"}, "data": numbers})
-        prices = {"age": 1, "pulse": 2, "pain": 3}
-        learner = {"kind": "random_forest", "n_estimators": 2}
-        trained(client, {"model": "woods", "learner": learner, "data": data, "feature_costs": prices})
-        client.folder = folder
-        yield client
+def client(service, ward, numeric, forest):
+    return service
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +68,7 @@ def predict(client, status=200, **fields):
     return response.json()
 
 
-@pytest.mark.parametrize("model", ["ward", "plain"])
+@pytest.mark.parametrize("model", ["ward", "numeric"])
 def test_a_decision_is_stored_as_it_was_answered(client, database, model):
     rows = [ROW, [30.0, 60.0, "strong"]] if model == "ward" else [ROW[:2], [30.0, 60.0]]
     plain = predict(client, model=model, instances=rows)
@@ -114,23 +104,30 @@ def test_an_instance_is_stored_on_request_alone(client, database, instance):
     assert row.given
 
 
-def test_what_is_kept_is_not_part_of_the_instance(client, database):
-    id_ = fresh()
-    names, cells = zip(*{**NAMED, "patient": id_, "name": "Ann"}.items(), strict=True)
-    table = f"{','.join(names)}\n{','.join(map(str, cells))}\n"
-    query = {"model": "ward", "benefits": json.dumps(MATRIX), "id": "patient", "keep": "name"}
-    answer = client.post("/predict", params=query | {"record": '{"instances":true}'}, content=table, headers=CSV).json()
-
-    assert (answer["ids"], answer["kept"]) == ([id_], {"name": ["Ann"]})
-    assert json.loads(stored(database, [id_])[0][0].instance) == NAMED
-
-
 def test_the_ids_of_a_request_are_those_of_the_decisions(client, database):
     number = int.from_bytes(os.urandom(4))
     answer = predict(client, ids=[number], record=True)
 
     assert answer["ids"] == [number]
     assert stored(database, [str(number)])[0][0].given
+
+
+def test_tables_are_recorded_and_what_is_kept_is_no_part_of_the_instance(client, database):
+    first, second = fresh(), fresh()
+    query = {"model": "ward", "benefits": json.dumps(MATRIX), "id": "case", "keep": "name", "explore": "0.5"}
+    table = f"case,age,pulse,pain,name\n{first},58,77.5,mild,Ann\n{second},58,,never seen,Bea\n"
+    sent = {"params": query | {"record": '{"instances":true}'}, "content": table}
+
+    answer = client.post("/predict", **sent, headers=CSV).json()
+    text = client.post("/predict", **sent, headers={**CSV, "Accept": "text/csv"}).text.replace('"', "").splitlines()
+
+    assert (answer["ids"], answer["kept"]) == ([first, second], {"name": ["Ann", "Bea"]})
+    assert (text[0].split(",")[0], text[0].split(",")[-1]) == ("case", "propensity")
+    assert [(line.split(",")[0], float(line.split(",")[-1])) for line in text[1:]] == [
+        *zip((first, second), answer["propensities"], strict=True)
+    ]
+    texts = [json.loads(row.instance) for row, _ in stored(database, [first, second])]
+    assert texts == [NAMED, {"age": 58.0, "pulse": None, "pain": None}]
 
 
 def test_each_distinct_matrix_is_recorded_once(client, database):
@@ -146,16 +143,11 @@ def test_each_distinct_matrix_is_recorded_once(client, database):
     ("fields", "figures"),
     [
         ({"rule": "threshold", "threshold": 0.3, "benefits": None}, {"threshold": 0.3}),
-        ({"rule": "most_probable", "benefits": None, "actions": None}, None),
+        ({"rule": "most_probable"} | NO_MATRIX, None),
         ({"priors": {"healthy": 0.9, "ill": 0.1}}, None),
         ({"limits": {"treat": 1}}, {"limits": {"treat": {"at_least": None, "at_most": 1}}}),
         (
-            {
-                "rule": "hierarchical",
-                "benefits": None,
-                "actions": None,
-                "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 4},
-            },
+            {"rule": "hierarchical", "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 4}} | NO_MATRIX,
             {"threshold": 0.2, "costs": {"majority": "healthy", "C_HD": 1.0, "C_DH": 4.0, "C_DD": None}},
         ),
     ],
@@ -174,7 +166,7 @@ def test_terms_hold_what_the_rule_used(client, database, fields, figures):
 
 def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, database):
     rows = [ROW[:2], [30.0, 60.0]] * 1_000
-    body = {"model": "plain", "instances": rows, "benefits": [[0, -1, -2], [-10, 5, 1]], "actions": ["a", "b", "c"]}
+    body = {"model": "numeric", "instances": rows, "benefits": [[0, -1, -2], [-10, 5, 1]], "actions": ["a", "b", "c"]}
     best = predict(client, **body)
     ids = [f"drawn {i}" for i in range(len(rows))]  # which alone decide about the draw
     answer, repeat = (predict(client, **body, record={"ids": ids}, explore=0.3) for _ in range(2))
@@ -192,31 +184,9 @@ def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, databas
     assert row.expected == answer["expected_benefits"][i][terms.actions.index(answer["decisions"][i])]
 
 
-def test_explored_tables_have_a_column_of_propensities(client):
-    query = {"model": "ward", "benefits": json.dumps(MATRIX), "record": "true", "explore": "0.5"}
-    content = "age,pulse,pain\n58,77.5,mild\n"
-    response = client.post("/predict", params=query, content=content, headers={**CSV, "Accept": "text/csv"})
-
-    head, line = response.text.replace('"', "").splitlines()
-    assert head.endswith(",propensity")
-    assert float(line.split(",")[-1]) in (0.75, 0.25)
-
-
-def test_tables_are_recorded(client, database):
-    first, second = fresh(), fresh()
-    query = {"model": "ward", "benefits": json.dumps(MATRIX), "id": "case", "record": '{"instances":true}'}
-    table = f"case,age,pulse,pain\n{first},58,77.5,mild\n{second},58,,never seen\n"
-
-    response = client.post("/predict", params=query, content=table, headers={**CSV, "Accept": "text/csv"})
-
-    assert response.text.splitlines()[1].startswith(f'"{first}",')
-    texts = [json.loads(row.instance) for row, _ in stored(database, [first, second])]
-    assert texts == [NAMED, {"age": 58.0, "pulse": None, "pain": None}]
-
-
 @pytest.mark.parametrize("accept", ["application/json", "application/x-npy"])
 def test_arrays_are_recorded_and_answered_with_ids(client, database, accept):
-    query = {"model": "plain", "benefits": json.dumps(MATRIX), "record": "true"}
+    query = {"model": "numeric", "benefits": json.dumps(MATRIX), "record": "true"}
     before = count(database)
 
     response = client.post(
@@ -238,7 +208,7 @@ def test_the_inference_protocol_records(client, database):
     inputs = [{"name": "x", "datatype": "FP64", "shape": [1, 2], "data": [58, 77.5]}]
     parameters = {"benefits": json.dumps(MATRIX), "record": json.dumps({"ids": [id_]})}
 
-    response = client.post("/v2/models/plain/infer", json={"inputs": inputs, "parameters": parameters})
+    response = client.post("/v2/models/numeric/infer", json={"inputs": inputs, "parameters": parameters})
 
     assert json.loads(response.json()["parameters"]["ids"]) == [id_]
     assert stored(database, [id_])
@@ -249,10 +219,10 @@ def test_an_unrecorded_answer_is_not_sent(client, database):
     with database.writing(), pytest.raises(httpx.ReadTimeout):
         client.post(
             "/predict",
-            json={"model": "plain", "instances": [ROW[:2]], "benefits": MATRIX, "record": True},
+            json={"model": "numeric", "instances": [ROW[:2]], "benefits": MATRIX, "record": True},
             timeout=0.3,
         )
-    assert len(predict(client, model="plain", instances=[ROW[:2]], record=True)["ids"]) == 1
+    assert len(predict(client, model="numeric", instances=[ROW[:2]], record=True)["ids"]) == 1
 
 
 def test_what_is_recorded_is_counted_once(client):

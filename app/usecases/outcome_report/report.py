@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from time import time
 from typing import Any, Literal
@@ -64,7 +64,9 @@ def report(
             fix = f"ask for {wanted.name}, which is all versions, or {fix}"
         found["warnings"].append(f"no decision of {reference} is recorded in this period: {fix}")
     model = {"name": wanted.name, "version": versions[0] if versions else None}
-    return found | {"model": model, "since": since, "until": until}
+    period = {"since": since, "until": until}  # as moments: of a number, pydantic would guess the unit
+    ends = {name: None if at is None else datetime.fromtimestamp(at, UTC) for name, at in period.items()}
+    return found | {"model": model} | ends
 
 
 def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
