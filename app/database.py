@@ -75,7 +75,8 @@ class Database:
         """A snapshot to read from; never waits for a writer. No time-outs with `without_timeout`."""
         self._breaker.admit(DatabaseAway)
         with self.translating(), self.engine.connect().execution_options(**self._reading) as connection:
-            self._heard()
+            if not self._answered:
+                self._answers_again()
             if without_timeout and not self.is_sqlite:
                 _postgres().lift_limits(connection)
             yield connection
@@ -89,7 +90,8 @@ class Database:
         """
         self._breaker.admit(DatabaseAway)
         with self.translating(), self.engine.begin() as connection:
-            self._heard()
+            if not self._answered:
+                self._answers_again()
             if without_timeout and not self.is_sqlite:
                 _postgres().lift_limits(connection)
             yield connection
@@ -146,7 +148,6 @@ class Database:
         with self.translating():
             connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             connection.detach()
-            self._heard()
             return connection
 
     @property
@@ -187,11 +188,10 @@ class Database:
             self._answered = False
         return away
 
-    def _heard(self) -> None:
-        self._breaker.reset()
-        if not self._answered:
-            _log.warning("the database answers again")
+    def _answers_again(self) -> None:
         self._answered = True
+        self._breaker.reset()
+        _log.warning("the database answers again")
 
 
 def _engine(url: str, connections: int, seconds: float) -> Engine:

@@ -19,7 +19,7 @@ from app.access.caller import Caller
 from app.api.codecs.answers import json_of
 from app.api.codecs.json import INLINE_BYTES, document_of
 from app.api.codecs.media_types import JSON
-from app.api.gate import PREDICT, Gate, Header, announced, request_id_of, secured
+from app.api.gate import ALWAYS, PREDICT, UNLESS_OWN, Gate, Header, announced, request_id_of
 from app.api.memory import SMALL
 from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
 from app.api.routing import MATRIX_HEADER
@@ -118,15 +118,12 @@ class Entrance:
         if whole.fields.saved is not None:
             own.append((MATRIX_HEADER.encode(), whole.fields.saved.encode()))
         counted = model.name, model.version, len(whole.rows.X)
-        return Hot(request_id, [*own, *rate, *_COMMON], content, counted, began)
+        return Hot(request_id, [*own, *rate, *ALWAYS, *UNLESS_OWN], content, counted, began)
 
     def count(self, scope: Scope, hot: Hot) -> None:
         """Count an answer, and write its line."""
         self._metrics.decided(*hot.decided)
         self._gate.record(scope, _PATH, hot.request_id, 200, perf_counter() - hot.began)
-
-
-_COMMON = secured([])
 
 
 class Door:

@@ -300,12 +300,13 @@ def _is_ours(host: str, hosts: frozenset[str]) -> bool:
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = secrets.token_hex(4)  # ids need to be unique, not secret, and random bytes are a system call each
 _numbers = count(1)
-_ALWAYS: tuple[Header, ...] = (
+# On every answer. That browsers shall come by TLS only is for whoever ends TLS to say, in front of the service.
+ALWAYS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
 )
-_UNLESS_OWN: tuple[Header, ...] = (
+UNLESS_OWN: tuple[Header, ...] = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),  # answers hold data, and what is true only now
 )
@@ -357,7 +358,9 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             own = (b"x-request-id", self.request_id.encode())
-            message["headers"] = secured([*message["headers"], own, *self._state.get("rate", ())])
+            headers = [*message["headers"], own, *self._state.get("rate", ()), *ALWAYS]
+            names = {name for name, _ in headers}
+            message["headers"] = [*headers, *(header for header in UNLESS_OWN if header[0] not in names)]
         await self._send(message)
 
     def _hold(self, size: int) -> None:
@@ -376,15 +379,6 @@ def request_id_of(scope: ASGIScope) -> str:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return str(value, "ascii")
     return f"{_PROCESS}{next(_numbers):08x}"
-
-
-def secured(headers: list[Header]) -> list[Header]:
-    """The headers with those that are to be on every answer, unless it has its own.
-
-    That browsers shall come by TLS only is for whoever ends TLS to say, in front of the service.
-    """
-    names = {name for name, _ in headers}
-    return [*headers, *_ALWAYS, *(header for header in _UNLESS_OWN if header[0] not in names)]
 
 
 def announced(length: bytes) -> int | None:

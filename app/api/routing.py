@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Hashable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, TypeVar, TypeVarTuple, cast, get_origin
 
@@ -44,13 +44,18 @@ class StrictRoute(GatedRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        parameters = [each for each in get_flat_params(self.dependant) if isinstance(each.field_info, params.Query)]
+        flat, others = (
+            get_flat_params(self.dependant),
+            params.Path | params.Header,
+        )  # else of the query, or of its model
+        parameters = [each for each in flat if not isinstance(each.field_info, others)]
         known = [each.alias for each in parameters]
         lists = [each.alias for each in parameters if get_origin(each.field_info.annotation) is list]
         body_type = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
 
         async def strict(request: Request) -> Response:
-            refuse_query(request, known, lists)
+            if request.scope["query_string"]:
+                refuse_query(request, known, lists)
             if body_type is not None:
                 request = _ReadRequest(request, await read(request, body_type))
             return await handle(request)
@@ -185,8 +190,6 @@ def checked(body_type: type[_Body], fields: Any) -> _Body:
 
 def refuse_query(request: Request, known: Collection[str] = (), lists: Collection[str] = ()) -> None:
     """Invalid with the name of each query parameter that is not `known`, or comes twice and is not in `lists`."""
-    if not request.scope["query_string"]:
-        return
     counts = Counter(name for name, _ in request.query_params.multi_items())
     reject(
         Flaw(
@@ -231,7 +234,7 @@ def ports_of(request: Request) -> Ports:
 
 async def _ports(request: Request) -> Ports:
     """The stores as a dependency: no thread is needed, of which there may be none left."""
-    return ports_of(request)
+    return cast(Ports, request.app.state.ports)
 
 
 async def _caller(request: Request) -> Caller:
@@ -250,11 +253,11 @@ PageSize = Annotated[int, Query(ge=1, le=500)]
 PageToken = Annotated[str | None, Query(max_length=200, description="`next_page_token` of the page before")]
 
 
-async def only_own_models(request: Request, caller: CallerDep) -> None:
+async def only_own_models(request: Request) -> None:
     """Forbidden where the path names a model that the key is not for."""
     named = request.path_params.get("name", request.path_params.get("ref"))
     if named is not None:
-        caller.need_model(named)
+        caller_of(request).need_model(named)
 
 
 async def loaded(request: Request, reference: str) -> Loaded:
@@ -303,28 +306,19 @@ class Limiter:
         """
         if self._calls >= self._most:
             raise Busy("too many requests of this kind are waiting; try again later", seconds=_RETRY_SECONDS)
+        caller = None if request is None else request.scope["state"].get("caller")
+        key = caller.client if caller else None  # callers without a key share all threads
+        share = None if key is None else self._of_key.setdefault(key, CapacityLimiter(self._share))
+        waits = any(limiter and limiter.available_tokens < 1 for limiter in (share, self._threads))
         self._calls += 1
         try:
-            async with self._place(request), self._threads:
-                if request is not None and await request.is_disconnected():
+            async with share or nullcontext(), self._threads:
+                if waits and request is not None and await request.is_disconnected():
                     raise ClientDisconnect
                 return await to_thread.run_sync(function, *args, limiter=_ANY)
         finally:
             self._calls -= 1
-
-    @asynccontextmanager
-    async def _place(self, request: Request | None) -> AsyncIterator[None]:
-        """A place of the share of the request's key; callers without a key share all threads."""
-        caller = None if request is None else request.scope["state"].get("caller")
-        if (key := caller and caller.client) is None:
-            yield
-            return
-        own = self._of_key.setdefault(key, CapacityLimiter(self._share))
-        try:
-            async with own:
-                yield
-        finally:
-            if not own.borrowed_tokens and not own.statistics().tasks_waiting:
+            if key and share and not share.borrowed_tokens and not share.statistics().tasks_waiting:
                 self._of_key.pop(key, None)
 
 

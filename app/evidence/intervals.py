@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -31,7 +30,8 @@ _UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promi
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean, None without values, and its 95 % interval, None where too few values differ from 0; `freedom` are the
+    """A mean, None without values, and its 95 % interval, None where too few values differ from 0 or for another
+    `reason`; `freedom` are the
     degrees of freedom of the estimate by days.
     """
 
@@ -39,6 +39,7 @@ class Mean:
     low: float | None = None
     high: float | None = None
     freedom: float = np.inf
+    reason: str | None = None
 
     @property
     def p_value(self) -> float | None:
@@ -53,8 +54,8 @@ class Mean:
 
 @dataclass
 class MeanSums:
-    """Sums of the first three powers of values, how many differ from 0, and the sums of days; `+=` adds those of
-    others. Powers and days are of multiples of `UNIT`.
+    """Sums of the first three powers of values, how many differ from 0, and the sums of days. Powers and days
+    are of multiples of `UNIT`.
     """
 
     count: int = 0
@@ -73,15 +74,6 @@ class MeanSums:
         self.powers += (values.sum(), square.sum(), (square * values).sum())
         if len(values):
             self.days[day] = self.days.get(day, np.zeros(2)) + np.array((len(values), values.sum()))
-
-    def __iadd__(self, other: MeanSums) -> Self:
-        self.count += other.count
-        self.nonzero += other.nonzero
-        self.total += other.total
-        self.powers += other.powers
-        for day, own in other.days.items():
-            self.days[day] = self.days.get(day, np.zeros(2)) + own
-        return self
 
     def mean(self) -> Mean:
         """Johnson's (1978) modified t: the interval's centre is moved by the skewness.
@@ -211,11 +203,10 @@ class PromiseSums(MeanSums):
 class Judged(Mean):
     """The mean difference of realised from expected benefit, and what it proves.
 
-    There is no interval where there is a `reason`. `dispersion` is the observed variance over the promised one,
+    `dispersion` is the observed variance over the promised one,
     `day_inflation` the variance by the sums of days over that of independent cases (None: of one day).
     """
 
-    reason: str | None = None
     dispersion: float | None = None
     day_inflation: float | None = None
 

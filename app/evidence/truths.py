@@ -187,17 +187,15 @@ def known_shares(groups: Sequence[Group]) -> Selection:
         if len(rows) > 1 and 0 < known.sum() < cases.sum():
             code = np.array([codes.setdefault(actions[i], len(codes)) for i in rows.tolist()])
             tables.append((code, known[rows], cases[rows]))
-    tests = [_in_common(tables, len(codes))]
-    if len(tables) > 1:
-        tests.append(_in_each(tables))
-    found = [test for test in tests if test is not None]
-    if not found:
+    if not tables:
         return Selection(None, selective=False)
+    tests = [_in_common(tables, len(codes)), _in_each(tables) if len(tables) > 1 else None]
+    found = [test for test in tests if test is not None]
     p = min(min(test.p_value for test in found) * len(found), 1.0)
     return Selection(p, selective=any(test.matters and test.p_value * len(found) < ALPHA for test in found))
 
 
-def _in_common(tables: Sequence[_Table], size: int) -> _Found | None:
+def _in_common(tables: Sequence[_Table], size: int) -> _Found:
     """The test of Cochran, Mantel and Haenszel, by the moments of known cases given the sums of each table.
 
     A case is taken from each difference, as counts are whole. An action matters if it is significant alone, and
@@ -211,8 +209,6 @@ def _in_common(tables: Sequence[_Table], size: int) -> _Found | None:
         known[code] += k
         even[code] += n * (K / N)
         every[code] += K
-    if not tables:
-        return None
     used = np.argsort(-variance, kind="stable")[:_ACTIONS]
     place = np.full(size, -1)
     place[used] = np.arange(len(used))

@@ -89,16 +89,13 @@ class Archive:
         """
         names = [*(_ARRIVALS if arrivals_only else COLUMNS), *["id"] * with_ids, *["instance"] * with_instances]
         asked = Asked(model, since, until, versions, names)
-        for day in self.days(model, since=since, until=until):
-            yield from self.sealer.files.day(self.database, asked, day)
-
-    def days(self, model: str, *, since: float | None = None, until: float | None = None) -> list[int]:
-        """The days, since 1970, that may have decisions of a model in the period, in order."""
         first, last = -inf if since is None else since, inf if until is None else until
         with self.database.reading() as connection:
             sealed = {day for _, day in sealed_files(connection, SEALED_FILES.c.model == model)}
             within = {day for day in sealed if first < (day + 1) * DAY and day * DAY < last}
-            return sorted(within.union(rows.days_of(connection, model, since, until)))
+            days = within.union(rows.days_of(connection, model, since, until))
+        for day in sorted(days):
+            yield from self.sealer.files.day(self.database, asked, day)
 
     def locate(
         self, ids: Collection[str], allows: Allows = lambda _: True, most_days: float = inf

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import compress, islice
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, collate, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Select, Table, collate, func, select
 
 from app.errors import Damaged
 from app.outcomes.decision import DAY, Terms, day_of, id_digest
@@ -65,7 +65,7 @@ def sealed_files(connection: Connection, *where: ColumnElement[bool]) -> dict[Da
 
 def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
     """The files of one day."""
-    return sealed_files(connection, SEALED_FILES.c.model == model, SEALED_FILES.c.day == day).get((model, day), [])
+    return sealed_files(connection, *of_day(SEALED_FILES, model, day)).get((model, day), [])
 
 
 def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = False) -> None:
@@ -81,8 +81,7 @@ def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = F
 
 def erased_of(connection: Connection, model: str, day: int) -> list[str]:
     """The ids that were erased and that files may still have."""
-    table = ERASED.c
-    query = select(table.id).where(table.model == model, table.day == day, table.id.is_not(None))
+    query = select(ERASED.c.id).where(*of_day(ERASED, model, day), ERASED.c.id.is_not(None))
     return list(connection.execute(query).scalars())
 
 
@@ -121,31 +120,27 @@ def days_of(connection: Connection, model: str, since: float | None, until: floa
         after = [DECISIONS.c.at >= (days[-1] + 1) * DAY]
 
 
-def of_day(model: str, day: int) -> list[ColumnElement[bool]]:
-    """The condition on decisions of one day."""
-    return [DECISIONS.c.model == model, DECISIONS.c.at >= day * DAY, DECISIONS.c.at < (day + 1) * DAY]
-
-
-def decisions(
-    connection: Connection, names: Sequence[str], where: Iterable[ColumnElement[bool]], *, sort: bool = False
-) -> Iterator[ColumnBatch]:
-    """Columns of decisions, by their names in `OF_DECISIONS`, in batches; `sort` by id, as bytes."""
-    return columns(connection, select(*(OF_DECISIONS[name] for name in names)).where(*where), names, sort=sort)
-
-
-def outcomes(connection: Connection, model: str, day: int) -> Iterator[ColumnBatch]:
-    """The outcomes of a day that are in the database, by their names in `OF_OUTCOMES`, sorted by id, as bytes."""
-    query = select(*OF_OUTCOMES.values()).where(OUTCOMES.c.model == model, OUTCOMES.c.day == day)
-    return columns(connection, query, tuple(OF_OUTCOMES), sort=True)
+def of_day(table: Table, model: str, day: int) -> list[ColumnElement[bool]]:
+    """The condition on rows of one day; those of decisions have a time instead of the day."""
+    of_model = table.c.model == model
+    if "day" in table.c:
+        return [of_model, table.c.day == day]
+    return [of_model, table.c.at >= day * DAY, table.c.at < (day + 1) * DAY]
 
 
 def columns(
-    connection: Connection, query: Select[Any], names: Sequence[str], *, sort: bool = False
+    connection: Connection,
+    of: Mapping[str, Column[Any]],
+    where: Iterable[ColumnElement[bool]],
+    names: Sequence[str] = (),
+    *,
+    sort: bool = False,
 ) -> Iterator[ColumnBatch]:
-    """The columns of a query's rows, at most `BATCH` rows at a time; `sort` by id, as bytes."""
+    """Columns of rows by their `names`, by default all, at most `BATCH` rows at a time; `sort` by id, as bytes."""
+    names = names or list(of)
+    query = select(*(of[name] for name in names)).where(*where)
     if sort:
-        id_ = query.selected_columns["id"]
-        query = query.order_by(id_ if connection.dialect.name == "sqlite" else collate(id_, "C"))
+        query = query.order_by(of["id"] if connection.dialect.name == "sqlite" else collate(of["id"], "C"))
     for part in connection.execute(query.execution_options(yield_per=BATCH)).partitions():
         yield dict(zip(names, zip(*part, strict=True), strict=True))
 
@@ -179,8 +174,7 @@ def with_terms(connection: Connection, batch: ColumnBatch) -> tuple[ColumnBatch,
 
 def challengers(connection: Connection, model: str, day: int) -> list[str]:
     """Who decided in the background on a day."""
-    table = SHADOW_DECISIONS.c
-    query = select(table.challenger).where(table.model == model, table.day == day).distinct()
+    query = select(SHADOW_DECISIONS.c.challenger).where(*of_day(SHADOW_DECISIONS, model, day)).distinct()
     return list(connection.execute(query).scalars())
 
 

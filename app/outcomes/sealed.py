@@ -24,7 +24,17 @@ from app.database import Database
 from app.errors import Damaged, NotFound, PayoffError, Unavailable
 from app.outcomes import rows
 from app.outcomes.decision import FLOATS, INDICES, UNKNOWN, Asked, Cases, date_of
-from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, OUTCOME, ROUNDS, ColumnBatch, Replaced, SealedFile, read_terms
+from app.outcomes.rows import (
+    OF_DECISIONS,
+    OF_OUTCOMES,
+    OUTCOME,
+    ROUNDS,
+    ColumnBatch,
+    Replaced,
+    SealedFile,
+    read_terms,
+)
+from app.outcomes.tables import DECISIONS, OUTCOMES
 from app.storage import Storage
 
 SEAL = "rows.parquet"  # the one file of its folder
@@ -200,7 +210,10 @@ class Files:
                         continue
                     yield from found.in_tables()
                 try:
-                    yield from found.in_files()
+                    for file in found.files:
+                        for part in file.parts([*found.decisions, *file.challengers]):
+                            if len(cases := found.cases(part)):
+                                yield cases
                 except FileNotFoundError as error:  # a store on the network may lose it while it is read
                     raise Unavailable("a day of decisions was replaced while it was read; try again") from error
             return
@@ -217,18 +230,19 @@ class SealedDay:
     def __init__(self, files: Files, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> None:
         """Replaced where a file is missing."""
         self._asked, self._day, self._connection = asked, day, connection
-        self._decisions = list(dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)]))
+        self.decisions = list(dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)]))
         self._outcomes = [name for name in asked.names if name in OUTCOME]
         self._erased = pa.array(rows.erased_of(connection, asked.model, day), pa.string())
-        self._files: list[OpenFile] = []
-        columns = ["id", "revision", *self._outcomes]
-        told = [outcome_table(rows.outcomes(connection, asked.model, day)).select(columns)]
+        self.files: list[OpenFile] = []
+        names = ["id", "revision", *self._outcomes]
+        in_table = rows.columns(connection, OF_OUTCOMES, rows.of_day(OUTCOMES, asked.model, day), sort=True)
+        told = [outcome_table(in_table).select(names)]
         for file in rows.files_of(connection, asked.model, day):
             if file.kind == "decisions":
-                self._files.append(opened.enter_context(files.open(file)))
+                self.files.append(opened.enter_context(files.open(file)))
             else:
                 with files.open(file) as outcomes:
-                    told += outcomes.parts(columns)
+                    told += outcomes.parts(names)
         self._told = _latest(told)
         self._told_ids = self._told["id"].combine_chunks()
 
@@ -237,26 +251,21 @@ class SealedDay:
         model, connection = self._asked.model, self._connection
         has_shadows = bool(rows.challengers(connection, model, self._day))
         sealed: Any = None
-        for batch in rows.decisions(connection, self._decisions, rows.of_day(model, self._day)):
+        of_day = rows.of_day(DECISIONS, model, self._day)
+        for batch in rows.columns(connection, OF_DECISIONS, of_day, self.decisions):
             if sealed is None:
-                ids = [part["id"].combine_chunks() for file in self._files for part in file.parts(["id"])]
+                ids = [part["id"].combine_chunks() for file in self.files for part in file.parts(["id"])]
                 sealed = pa.chunked_array(ids, pa.string()).combine_chunks()
             whole, contents = rows.with_terms(connection, batch)
             shadows = rows.shadows(connection, whole["id"]) if has_shadows else {}
             table = decision_table(whole, contents, shadows)
             lost = len(batch["id"]) - len(table)
-            found = self._cases(table.filter(pc.invert(pc.is_in(table["id"], value_set=sealed))))
+            found = self.cases(table.filter(pc.invert(pc.is_in(table["id"], value_set=sealed))))
             if len(found) or lost:
                 yield replace(found, lost=lost)
 
-    def in_files(self) -> Iterator[Cases]:
-        """The cases that files have."""
-        for file in self._files:
-            for part in file.parts([*self._decisions, *file.challengers]):
-                if len(found := self._cases(part)):
-                    yield found
-
-    def _cases(self, table: Any) -> Cases:
+    def cases(self, table: Any) -> Cases:
+        """Rows of decisions as cases, with what was told of them."""
         asked = self._asked
         if len(self._erased):
             table = table.filter(pc.invert(pc.is_in(table["id"], value_set=self._erased)))

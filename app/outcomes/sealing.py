@@ -10,7 +10,7 @@ from there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, sleep, time
 from typing import Any
@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
 from app.outcomes import rows
-from app.outcomes.rows import Replaced, SealedFile, erased_of, files_of, lock
+from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, Replaced, SealedFile, erased_of, files_of, lock, of_day
 from app.outcomes.sealed import (
     OUTCOME_SCHEMA,
     Draft,
@@ -63,7 +63,7 @@ class Sealer:
         with self._database.reading(without_timeout=True) as connection:
             before, erased = files_of(connection, model, day), _erasures(connection, model, day)
             drafts = {"decisions": _decisions(connection, model, day), "outcomes": Draft(OUTCOME_SCHEMA)}
-            for batch in rows.outcomes(connection, model, day):
+            for batch in rows.columns(connection, OF_OUTCOMES, of_day(OUTCOMES, model, day), sort=True):
                 drafts["outcomes"].add(outcome_table([batch]))
         written = [self._publish(model, day, kind, draft) for kind, draft in drafts.items() if draft.rows]
         if not written:
@@ -92,7 +92,7 @@ class Sealer:
         table = ERASED.c
         with self._database.writing() as connection:
             for some in rows.chunks(ids):
-                where = table.model == model, table.day == day, table.id.in_(some)
+                where = *of_day(ERASED, model, day), table.id.in_(some)
                 connection.execute(update(ERASED).where(*where).values(id=None))
 
     def discard(self, files: Sequence[str]) -> None:
@@ -145,10 +145,9 @@ class Sealer:
     def _clear(self, model: str, day: int) -> None:
         """Remove the rows that are in files, with pauses as long as the work, in which others write."""
         with self._database.reading(without_timeout=True) as connection:
-            of_outcomes = OUTCOMES.c.model == model, OUTCOMES.c.day == day
             ids = {
-                "decisions": _ids(connection, select(DECISIONS.c.id).where(*rows.of_day(model, day))),
-                "outcomes": _ids(connection, select(OUTCOMES.c.id).where(*of_outcomes)),
+                "decisions": _ids(connection, OF_DECISIONS, of_day(DECISIONS, model, day)),
+                "outcomes": _ids(connection, OF_OUTCOMES, of_day(OUTCOMES, model, day)),
             }
             files = files_of(connection, model, day)
         for file in files:
@@ -180,23 +179,23 @@ def _enter(connection: Connection, files: Iterable[str], at: float | None = None
 
 def _erasures(connection: Connection, model: str, day: int) -> int:
     """How many decisions of a day were ever erased: where it has changed, what was read before may not be written."""
-    query = select(func.count()).select_from(ERASED).where(ERASED.c.model == model, ERASED.c.day == day)
+    query = select(func.count()).select_from(ERASED).where(*of_day(ERASED, model, day))
     return int(connection.execute(query).scalar_one())
 
 
 def _decisions(connection: Connection, model: str, day: int) -> Draft:
     """The decisions of a day in the database, with challengers."""
-    width = select(func.max(func.length(DECISIONS.c.probabilities))).where(*rows.of_day(model, day))
+    width = select(func.max(func.length(DECISIONS.c.probabilities))).where(*of_day(DECISIONS, model, day))
     challengers = rows.challengers(connection, model, day)
     draft = Draft(decision_schema(connection.execute(width).scalar() or 0, challengers))
-    for batch in rows.decisions(connection, list(rows.OF_DECISIONS), rows.of_day(model, day), sort=True):
+    for batch in rows.columns(connection, OF_DECISIONS, of_day(DECISIONS, model, day), sort=True):
         whole, contents = rows.with_terms(connection, batch)
         draft.add(decision_table(whole, contents, rows.shadows(connection, whole["id"]), draft.columns))
     return draft
 
 
-def _ids(connection: Connection, query: Any) -> Any:
-    parts = [pa.array(batch["id"], pa.string()) for batch in rows.columns(connection, query, ("id",))]
+def _ids(connection: Connection, of: Mapping[str, Any], where: list[Any]) -> Any:
+    parts = [pa.array(batch["id"], pa.string()) for batch in rows.columns(connection, of, where, ["id"])]
     return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 

@@ -11,10 +11,10 @@ import operator
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version as version_of
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StrictStr, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StrictStr
 from pydantic import ValidationError as Unreadable
 
 from app.errors import Conflict, Damaged
@@ -98,12 +98,6 @@ class Card(_Part):
     sha256: dict[str, Digest] = {}
     created_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     fit_seconds: FiniteFloat = Field(default=0.0, ge=0)
-
-    @model_validator(mode="after")
-    def _priors_name_the_classes(self) -> Self:
-        if self.class_priors and set(self.class_priors) != {str(name) for name in self.classes or []}:
-            raise ValueError("class_priors need one entry for each class, by its name")
-        return self
 
     @property
     def key(self) -> tuple[str, int]:

@@ -26,7 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from app.database import Database
 from app.errors import Conflict
 from app.listing import matches
-from app.registry.card import Card
+from app.registry.card import Card, read_card
 from app.registry.snapshot import Key, Snapshot, absent
 from app.registry.tables import aliases, history, models, state, unpublished, versions
 
@@ -265,14 +265,15 @@ class Index:
                 [Move(**{**row, "at": _time(row["at"])}) for row in connection.execute(moves).mappings()],
             )
 
-    def card_text(self, key: Key) -> str:
-        """The card as it was published, JSON; NotFound where there is no such model or version."""
+    def card(self, name: str, version: int) -> Card:
+        """The card as it was published; NotFound where there is no such model or version."""
+        query = select(versions.c.card).where(versions.c.name == name, versions.c.version == version)
         with self.database.reading() as connection:
-            text: str | None = connection.execute(select(versions.c.card).where(_is(versions, key))).scalar()
+            text: str | None = connection.execute(query).scalar()
             if text is None:
-                check_listed(connection, key[0])
-                raise absent(f"{key[0]}:{key[1]}")
-            return text
+                check_listed(connection, name)
+                raise absent(f"{name}:{version}")
+        return read_card(text.encode())
 
     def datasets(self) -> set[str]:
         """The data sets that the cards of published versions name; O(bytes of all cards)."""

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable
-from app.registry.card import Card, read_card
+from app.registry.card import Card
 from app.registry.files import ESTIMATOR, Files, pack
 from app.registry.index import Also, Index, Unpublished, write_nothing
 from app.registry.loaded import Cache, Holdout, Loaded
@@ -156,13 +156,9 @@ class Registry:
         self._look()
         return count
 
-    def card(self, name: str, version: int) -> Card:
-        """The card as it was published; NotFound where there is no such version."""
-        return read_card(self.index.card_text((name, version)).encode())
-
     def artifact(self, name: str, version: int) -> tuple[Card, bytes]:
         """The card and the joblib file; Damaged where it is not what was published."""
-        card = self.card(name, version)
+        card = self.index.card(name, version)
         return card, self.files.read(card, ESTIMATOR)
 
     def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = write_nothing) -> None:

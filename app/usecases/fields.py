@@ -115,7 +115,6 @@ class OwnIds(WireModel):
 _FIRST, _END = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
 SINCE = f"decided from then on; {TIME_FORM}"
 UNTIL = "decided before"
-ORDER = "until must be after since"
 
 
 def _in_years(time: float | None) -> float | None:
@@ -127,10 +126,6 @@ def _in_years(time: float | None) -> float | None:
 Bound = Annotated[Moment, AfterValidator(_in_years)]
 
 
-def is_empty(since: float | None, until: float | None) -> bool:
-    return since is not None and until is not None and since >= until
-
-
 class Period(WireModel):
     """From when until before when decisions were made, in seconds since 1970; null where that is open."""
 
@@ -140,6 +135,7 @@ class Period(WireModel):
     @field_validator("until")
     @classmethod
     def _later(cls, until: float | None, known: ValidationInfo) -> float | None:
-        if is_empty(known.data.get("since"), until):
-            raise ValueError(ORDER)
+        since = known.data.get("since")
+        if since is not None and until is not None and since >= until:
+            raise ValueError("until must be after since")
         return until

@@ -293,7 +293,7 @@ def save(ports: Ports, model: str, matrix: str, sent: MatrixFields, *, by: Calle
     versions = ports.registry.index.model(model).versions
     if not versions:
         raise Conflict(f"{model!r} has no versions, and so no classes for a matrix")
-    card = ports.registry.card(model, versions[0].version)
+    card = ports.registry.index.card(model, versions[0].version)
     if card.classes is None or card.classes == card.labels:
         raise Invalid.at("", f"{model!r} decides by no matrix: it predicts numbers, or several labels")
     content = _content(sent, card.classes)

@@ -36,7 +36,7 @@ def card_of(ports: Ports, reference: str) -> Card:
             version = model.versions[0].version
         else:
             raise NotFound(f"all versions of the model {wanted.name!r} were deleted")
-    return ports.registry.card(wanted.name, version)
+    return ports.registry.index.card(wanted.name, version)
 
 
 def set_alias(

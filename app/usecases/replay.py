@@ -35,7 +35,7 @@ from app.usecases.outcome_report.changes import trained
 from app.usecases.outcome_report.earned import UNEQUAL, WHATEVER, ActionCounts, basis, total
 from app.usecases.outcome_report.report import matured, maturing, reservations
 from app.usecases.outcome_report.slices import Slice, slices
-from app.usecases.outcome_report.ways import THIN, Paired, gain, verdict, way
+from app.usecases.outcome_report.ways import Paired, gain, verdict, way
 from app.usecases.ports import Ports
 from app.usecases.predict import decide_given
 from app.usecases.rules import Costs, Rule, RuleFields, check_fields
@@ -151,7 +151,7 @@ class Alternative:
         """The cases of a slice in which this way (n,) decides."""
         self.cases += int(np.count_nonzero(chosen != UNKNOWN))
         rows = self.paired.compare(part, part.taken, chosen)
-        self.done += float(part.earned(rows, part.taken).sum())
+        self.done += float(part.stack.matrices[part.term[rows], part.truth[rows], part.taken[rows]].sum())
         open_ = np.flatnonzero(~part.known & (chosen != UNKNOWN))
         low, high = payoff_range(part.payoffs(open_, chosen) - part.payoffs(open_, part.taken))
         self.bounds += (low.sum(), high.sum())
@@ -167,11 +167,12 @@ class Alternative:
             return named | {"error": self.failure or why}
         about = basis(known, self.cases, selective=selective, reason=late)
         low, high = ((self.bounds + self.paired.total) / self.cases).tolist()
-        differing, shown = self.paired.nonzero, verdict(self.paired.mean())
+        differing, found = self.paired.nonzero, self.paired.mean()
+        shown = verdict(found)
         reason = (
             late if late is not None
             else f"only {differing} cases differ; {FEWEST} are needed" if differing < FEWEST
-            else THIN if self.paired.thin
+            else found.reason if found.reason is not None
             else "the difference may be chance" if shown == "undecided" or p_value >= SIGNIFICANT
             else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and low <= 0 <= high
             else None

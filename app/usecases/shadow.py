@@ -44,7 +44,7 @@ def check_challengers(ports: Ports, name: str, version: int, references: Sequenc
         by.need_model(reference)
     if len(references) > MOST_CHALLENGERS:
         raise Invalid.at("/shadow", f"an alias has at most {MOST_CHALLENGERS} challengers")
-    card = ports.registry.card(name, version)
+    card = ports.registry.index.card(name, version)
     flaws = [
         Flaw(pointer("shadow", i), found)
         for i, reference in enumerate(references)
@@ -59,7 +59,7 @@ def _unfit(ports: Ports, card: Card, reference: str) -> str:
         wanted = Reference.parse(reference)
         if wanted.version is None:
             return f"{reference!r} changes its meaning: name a version, as in 'triage:2'"
-        other = ports.registry.card(wanted.name, wanted.version)
+        other = ports.registry.index.card(wanted.name, wanted.version)
     except (Invalid, NotFound) as error:
         return error.detail
     if (other.name, other.version) == (card.name, card.version):

@@ -157,11 +157,10 @@ def test_means_of_skewed_differences_hold():
 @pytest.mark.parametrize("unit", [2.0**-110, 1.0, 2.0**320])
 def test_means_of_any_unit_of_money_in_any_parts(unit):
     values = np.random.default_rng(6).exponential(size=200) - 0.5
-    whole, parts, other = MeanSums(), MeanSums(), MeanSums()
+    whole, parts = MeanSums(), MeanSums()
     whole.add(values)
-    parts.add(values[:50] * unit)
-    other.add(values[50:] * unit)
-    parts += other
+    for part in (values[:50], values[50:]):
+        parts.add(part * unit)
 
     one, found = whole.mean(), parts.mean()
     assert (found.mean, found.low, found.high) == pytest.approx((one.mean * unit, one.low * unit, one.high * unit))

@@ -58,7 +58,7 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
     requests.clear()
     registry.index.models("", 10)
     registry.index.model("triage")
-    registry.card("triage", 1)
+    registry.index.card("triage", 1)
     assert requests == []  # that is in the database
 
 

@@ -66,9 +66,3 @@ def test_priors_of_integer_classes_are_found_by_their_text():
 
     assert read_card(card.to_bytes()).classes == [1, 0]
     np.testing.assert_array_equal(card.priors(), [0.1, 0.9])
-
-
-@pytest.mark.parametrize("priors", [{"ill": 1.0}, {"ill": 0.5, "healthy": 0.4, "dead": 0.1}])
-def test_priors_must_name_the_classes(priors):
-    with pytest.raises(ValidationError, match="one entry for each class"):
-        make_card(class_priors=priors)

@@ -44,7 +44,7 @@ def test_the_card_says_how_big_the_files_are_and_what_is_in_them(registry, model
     assert card.sizes == {name: (folder / name).stat().st_size for name in ("model.joblib", "holdout.npz")}
     assert set(card.sha256) == set(card.sizes)
     assert abs(card.created_at.timestamp() - before) < 60
-    assert registry.card("triage", 1) == card
+    assert registry.index.card("triage", 1) == card
 
 
 def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
@@ -66,7 +66,7 @@ def test_staged_files_are_invisible_until_they_are_added(registry, another):
             view.load("triage")
         assert view.index.models("", 10) == []
         with pytest.raises(NotFound):
-            view.card("triage", 1)
+            view.index.card("triage", 1)
         with pytest.raises(NotFound):
             view.artifact("triage", 1)
         with pytest.raises(NotFound):

@@ -105,7 +105,7 @@ def test_what_expires(expiring, clock):
     published(expiring, queued)
     clock.now += 10 * KEEP
     assert datasets.expire(expiring) == 0
-    assert expiring.registry.card("m", 1).data.dataset == queued.dataset
+    assert expiring.registry.index.card("m", 1).data.dataset == queued.dataset
 
     expiring.registry.delete_model("m", "ann")
     assert datasets.expire(expiring) == 1

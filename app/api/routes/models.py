@@ -175,7 +175,7 @@ def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Res
     `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a `forest_chain` the order of
     its features, price and error of each step, and the share of cases that stops there.
     """
-    return Response(ports.registry.card(name, version).model_dump_json(by_alias=True), media_type=JSON)
+    return Response(ports.registry.index.card(name, version).model_dump_json(by_alias=True), media_type=JSON)
 
 
 @router.get(

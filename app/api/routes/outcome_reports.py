@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -10,19 +11,15 @@ from pydantic import BaseModel, Field
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
-from app.api.gate import TRAIN, charge_of, needs
+from app.api.gate import TRAIN, needs
 from app.api.routing import PortsDep, StrictRoute, limiters, only_own_models
-from app.errors import Invalid
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.usecases.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
-from app.usecases.fields import ORDER, SINCE, UNTIL, Bound, is_empty
+from app.usecases.fields import Period
 from app.usecases.outcome_report.report import By, report
-from app.usecases.ports import Ports
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
-
-_VALUES = 900_000  # columns of a part of a day, and the values that are kept
 
 Verdict = Literal["within_10_percent", "over_promises", "under_promises", "undecided"]
 
@@ -119,6 +116,12 @@ class OutcomeReport(Earnings):
     groups: list[Group] | None
 
 
+class ReportQuery(Period):
+    """Which decisions."""
+
+    by: By | None = Field(default=None, description="also in groups")
+
+
 @router.get(
     "/{ref}/outcomes",
     summary="What recorded decisions earned, against what was expected of them",
@@ -133,9 +136,7 @@ async def outcome_report(
     ],
     ports: PortsDep,
     request: Request,
-    since: Annotated[Bound, Query(description=SINCE)] = None,
-    until: Annotated[Bound, Query(description=UNTIL)] = None,
-    by: Annotated[By | None, Query(description="also in groups")] = None,
+    asked: Annotated[ReportQuery, Query()],
 ) -> Response:
     """Realised against expected benefit, with an interval that holds for rare large losses, and a verdict; what other
     ways to decide would have earned on the same cases; whether classes, scores and features have changed; who was
@@ -143,12 +144,8 @@ async def outcome_report(
 
     Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
     """
-    if is_empty(since, until):
-        raise Invalid.at("/until", ORDER)
-    charge_of(request)(_VALUES)
-    return await limiters(request).long.run(request, _answer, ports, ref, since, until, by)
-
-
-def _answer(ports: Ports, ref: str, since: float | None, until: float | None, by: By | None) -> Response:
-    found = OutcomeReport.model_validate(report(ports, ref, since=since, until=until, by=by))
-    return Response(found.model_dump_json(by_alias=True), media_type=JSON)
+    found = partial(report, ports, ref, since=asked.since, until=asked.until, by=asked.by)
+    text = await limiters(request).long.run(
+        request, lambda: OutcomeReport.model_validate(found()).model_dump_json(by_alias=True)
+    )
+    return Response(text, media_type=JSON)

@@ -35,7 +35,7 @@ def trained(ports: Ports, name: str, version: int) -> tuple[np.ndarray | None, i
     classes.
     """
     try:
-        card = ports.registry.card(name, version)
+        card = ports.registry.index.card(name, version)
     except NotFound:
         return None, 0
     return (card.priors() if card.class_priors else None), card.data.rows

@@ -79,6 +79,8 @@ class Account:
         judged = judge(self.promise)
         n = self.promise.count
         tolerance = _TOLERANCE * self.size / n if n else None
+        unknown, *ends = self.open.tolist()
+        low, high, held = (total(self.received + own, n + int(unknown), WHATEVER) for own in ends)
         return {
             "promised": total(self.promised, n, f"{basis}; by the model's probabilities"),
             "realised": total(self.received, n, basis) | amount(self._realised(judged), basis),
@@ -96,22 +98,16 @@ class Account:
             "known": self.known,
             "coverage": self.known / self.decisions if self.decisions else None,
             "expected": total(self.expected, self.expecting, ALL),
-        }
-
-    def bounds(self) -> dict[str, Any]:
-        """The total and the mean over all decisions with a matrix, whatever the unknown truths are."""
-        unknown, *ends = self.open.tolist()
-        cases = self.promise.count + int(unknown)
-        low, high, expected = (total(self.received + own, cases, WHATEVER) for own in ends)
-        return {
-            "cases": cases,
-            "unknown": int(unknown),
-            "low": low["total"],
-            "high": high["total"],
-            "mean_low": low["mean"],
-            "mean_high": high["mean"],
-            "basis": WHATEVER,
-            "if_probabilities_hold": {"mean": expected["mean"], "total": expected["total"], "basis": _EXPECTED},
+            "bounds": {  # of all decisions with a matrix, whatever the unknown truths are
+                "cases": low["cases"],
+                "unknown": int(unknown),
+                "low": low["total"],
+                "high": high["total"],
+                "mean_low": low["mean"],
+                "mean_high": high["mean"],
+                "basis": WHATEVER,
+                "if_probabilities_hold": {"mean": held["mean"], "total": held["total"], "basis": _EXPECTED},
+            },
         }
 
     def _realised(self, judged: Mean) -> Mean:

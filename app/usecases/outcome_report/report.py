@@ -80,7 +80,6 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     details = {
         "maturing": maturing(maturity),
         "selective": selective,
-        "bounds": total.bounds(),
         "exploration": read.exploration.document(maturity.reason),
         "alternatives": read.ways.alternatives(about),
         "overrides": read.ways.overriding(about, doubt),

@@ -84,23 +84,22 @@ class Slice(Cases):
         """(rows, K): what the actions (n,) of a way earn in each class."""
         return np.asarray(self.stack.matrices[self.term[rows], :, way[rows]])
 
-    def earned(self, rows: np.ndarray, way: np.ndarray) -> np.ndarray:
-        """(rows,): what the actions (n,) of a way earn in the classes that were true."""
-        return np.asarray(self.stack.matrices[self.term[rows], self.truth[rows], way[rows]])
-
     @cached_property
     def money(self) -> Money:
         """See `Money`."""
         rows, told = self.priced, self.benefit[self.priced]
-        promised, risks = self.expected[rows], risk(self.probabilities[rows], self.payoffs(rows, self.choice))
+        payoffs, truth = self.payoffs(rows, self.choice), self.truth[rows]
+        decided, promised = payoffs[np.arange(len(rows)), truth], self.expected[rows]
+        risks = risk(self.probabilities[rows], payoffs)
         other = (self.taken != self.choice)[rows]
-        earned, taken_promised, taken_risks = self.earned(rows, self.taken), promised, risks
+        earned, taken_promised, taken_risks = decided, promised, risks
         if other.any():
             P, payoffs = self.probabilities[rows[other]], self.payoffs(rows[other], self.taken)
-            taken_promised, taken_risks = promised.copy(), risks.copy()
+            earned, taken_promised, taken_risks = decided.copy(), promised.copy(), risks.copy()
+            earned[other] = payoffs[np.arange(len(P)), truth[other]]
             taken_promised[other], taken_risks[:, other] = (P * payoffs).sum(axis=1), risk(P, payoffs)
         return Money(
-            decided=self.earned(rows, self.choice),
+            decided=decided,
             promised=promised,
             risks=risks,
             overridden=other,

@@ -21,7 +21,7 @@ from app.outcomes.decision import UNKNOWN, Label
 from app.usecases.outcome_report.earned import OFTEN, amount, total
 from app.usecases.outcome_report.slices import Slice
 
-THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
+_THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
 _KEPT = 100_000  # cases of which single values are kept; of more every second, fourth …
 _EFFECTIVE = 10  # cases of equal weight after a best action that are enough
 _IPS = "all decisions with a propensity, weighted by how probable it was that the truth became known"
@@ -85,19 +85,19 @@ class Paired(MeanSums):
         self.apart.update(part.stack.classes[k] for k in np.flatnonzero((M[term, :, first] != rival).any(axis=0)))
         return rows
 
-    @property
-    def thin(self) -> bool:
-        return any(self.by_class[label] < FEWEST for label in self.apart)
-
     def mean(self) -> Mean:
-        found = super().mean()
-        return Mean(found.mean) if self.thin else found
+        found, is_thin = super().mean(), any(self.by_class[label] < FEWEST for label in self.apart)
+        return Mean(found.mean, reason=_THIN) if is_thin else found
 
-    def __iadd__(self, other: MeanSums) -> Self:
-        super().__iadd__(other)
-        if isinstance(other, Paired):
-            self.apart |= other.apart
-            self.by_class.update(other.by_class)
+    def __iadd__(self, other: Paired) -> Self:
+        self.count += other.count
+        self.nonzero += other.nonzero
+        self.total += other.total
+        self.powers += other.powers
+        for day, own in other.days.items():
+            self.days[day] = self.days.get(day, np.zeros(2)) + own
+        self.apart |= other.apart
+        self.by_class.update(other.by_class)
         return self
 
 
@@ -172,8 +172,9 @@ class Ways:
 
     def overriding(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
         """Who was right in money where another action was really taken; `doubt` is why nobody can say."""
-        doubt = doubt or (THIN if self.overrides.thin else None)
-        shown = verdict(self.overrides.mean(), doubt)
+        found = self.overrides.mean()
+        doubt = doubt or found.reason
+        shown = verdict(found, doubt)
         right = {"better": "people", "worse": "decisions"}.get(shown, "undecided")
         return {**gain(self.overrides, basis), "right": right, "reason": doubt}
 
@@ -259,9 +260,9 @@ class Exploration:
 
         With a `doubt` none is usable.
         """
-        kept = self.cases.columns()
-        if not kept.size:
+        if not self.labels:
             return None
+        kept = self.cases.columns()
         known, epsilon = kept[0] > 0, kept[3]
         chosen, best, sets = (kept[i].astype(np.intp) for i in (1, 2, 4))
         cases = np.bincount(chosen, minlength=len(self.labels))
