@@ -26,12 +26,12 @@ async function listed(redraw) {
     if (!(await confirmed(`Delete the data set ${one.name ?? one.id}? Models made from it stay.`, "Delete"))) return;
     await within(outcome, async () => { await get(path("datasets", one.id), { method: "DELETE" }); redraw(); return null; });
   };
-  return h("div", null, table("Newest first", ["name", "rows", "features", "target", "classes", "uploaded", "", ""],
+  return h("div", null, table("Newest first", ["name", "rows × features", "target", "classes", "uploaded", ""],
     found.map((one) => [
-    one.name ?? one.id, short(one.rows, 9), one.features.length, one.labels.join(", "),
+    one.name ?? one.id, `${short(one.rows, 9)} × ${one.features.length}`, one.labels.join(", "),
       one.classes ? some(one.classes, 8) : "numbers", time(one.created_at),
-    h("a", { href: link("jobs", "new", one.id), "aria-label": `Train on ${one.name ?? one.id}` }, "Train"),
-    button("Delete…", () => void remove(one), { "aria-label": `Delete ${one.name ?? one.id}` })])), outcome);
+    h("span", { class: "uses" }, h("a", { href: link("jobs", "new", one.id), "aria-label": `Train on ${one.name ?? one.id}` }, "Train"), " ",
+      button("Delete…", () => void remove(one), { "aria-label": `Delete ${one.name ?? one.id}` }))])), outcome);
 }
 
 /** A file to choose or to drop, what it contains, and then the service's report. @param {() => void} uploaded */

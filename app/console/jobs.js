@@ -208,11 +208,12 @@ function compared(job) {
   const place = h("div", null);
   void within(place, () => chart("Benefit of each learner and rule", path("compare", job.id)));
   const written = figures(result.table.map((/** @type {any} */ one) => one.interval));
+  const isFirst = (/** @type {any} */ one) => one.learner && one === result.table.find((/** @type {any} */ other) => other.learner === one.learner);
   const train = (/** @type {string} */ learner, text = `Train ${learner}`) => h("a", { href: link("jobs", "new", requested.dataset, learner.split("(")[0]), "aria-label": `Train ${learner}` }, text);
   return card("Comparison", place, result.best.learner ? h("p", null, train(result.best.learner)) : null, // none where one action for all is best
-    h("details", null, h("summary", null, "As a table"), table(inUnit("Benefit per row, the best first"), ["learner", "rule", "benefit", "95 % interval", ""],
+    h("details", null, h("summary", null, "As a table"), table(`${inUnit("Benefit per row")}, the best first`, ["learner", "rule", "benefit", "95 % interval", ""],
       result.table.map((/** @type {any} */ one) => [one.learner ?? "–", words(one.rule), written(one.benefit), one.interval?.map(written).join("\u00a0to\u00a0"),
-        one.learner ? train(one.learner, "Train this one") : null]))));
+        isFirst(one) ? train(one.learner, "Train this one") : null]))));
 }
 
 /** @typedef {{title: string, description: string, properties: Record<string, any>}} Kind */

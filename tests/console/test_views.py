@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import two_class_rows
 from tests.console.conftest import ADMIN_KEY
 from tests.console.tab import Tab, judged, unchecked
 
@@ -35,6 +36,21 @@ def case(page: Any) -> None:
     page.click("button:text-is('Start')")
     page.wait_for_selector("text=trees with an answer")
     page.evaluate("document.activeElement.blur()")
+    page.locator("h2:text-is('One case')").evaluate("one => one.scrollIntoView()")
+
+
+def uploaded(page: Any) -> None:
+    rows = two_class_rows(500, seed=2)
+    lines = [
+        [*rows["features"], "diagnosis"],
+        *([*row, label] for row, label in zip(rows["rows"], rows["labels"], strict=True)),
+    ]
+    text = "\n".join(",".join(map(str, line)) for line in lines)
+    page.set_input_files("input[type=file]", {"name": "patients.csv", "mimeType": "", "buffer": text.encode()})
+    page.click("button:text-is('Upload')")
+    page.wait_for_selector("h3:text-is('Uploaded')")
+    page.wait_for_selector("td >> text=Train")
+    page.locator("h3:text-is('Uploaded')").evaluate("one => one.scrollIntoView()")
 
 
 def chosen(page: Any) -> None:
@@ -71,7 +87,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "lab/triage:1": lab,
     "cases/woods:1": ready,
     "cases/triage:1": case,
-    "data": lambda page: page.wait_for_selector("td >> text=Train"),
+    "data": uploaded,
     "jobs": ready,
     "jobs/new": ready,
     "outcomes": ready,
