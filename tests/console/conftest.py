@@ -106,7 +106,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def tab(browser: Any, demo: Site) -> Iterator[Tab]:
-    """A page for whoever may do everything."""
-    tab = Tab(browser, demo, ADMIN_KEY)
+    """A page for whoever may do everything, in a browser that writes decimal commas."""
+    tab = Tab(browser, demo, ADMIN_KEY, locale="de-DE")
     yield tab
     tab.close()

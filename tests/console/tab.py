@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -19,12 +20,10 @@ window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
 
-# Milliseconds, or JavaScript that computes them, by which the page gets each answer late: finds tests that do not wait
-_DELAY_MS = os.environ.get("PAYOFF_CONSOLE_DELAY_MS")
-_DELAYED = """
-const real = window.fetch, later = window.setTimeout.bind(window);
-window.fetch = (...asked) => real(...asked).then((answer) => new Promise((go) => later(go, %s, answer)));
-"""
+FOLDER = Path(__file__).parents[2] / "app" / "console"
+FIELD = "form input[inputmode=decimal] >> nth=0"  # the first number of a case
+PLAIN_NAMES = ["age", "pulse", "pain"]
+CELL = '[data-cell="0 1"]'
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,6 @@ class Tab:
             self.context.add_init_script(
                 f"if (location.pathname.startsWith('/console')) sessionStorage.setItem('payoff-key', '{key}')"
             )
-        if _DELAY_MS:
-            self.context.add_init_script(_DELAYED % _DELAY_MS)
         self.page = self.context.new_page()
         self.url = site.url
         self.wrong: list[str] = []
@@ -79,11 +76,36 @@ def judged(page: Any) -> None:
     page.wait_for_selector("payoff-chart:not([aria-busy])", state="attached")
 
 
-def file_of(folder: Any, rows: list[list[Any]], *more: str, name: str = "cases.csv") -> str:
-    """A table of cases of `triage`, with more columns or without."""
+def asked_of(page: Any) -> list[Any]:
+    """The list that each further request of the page is added to."""
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - it takes functions only
+    return asked
+
+
+def query_of(request: Any) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
+
+
+def downloaded(page: Any) -> bytes:
+    with page.expect_download() as download:
+        page.click("text=Download the results")
+    content: bytes = download.value.path().read_bytes()
+    return content
+
+
+def file_of(
+    folder: Path,
+    rows: list[list[Any]],
+    *more: str,
+    names: list[str] = PLAIN_NAMES,
+    name: str = "cases.csv",
+    delimiter: str = ",",
+) -> str:
+    """A table of cases, of `triage` where not told otherwise, with more columns or without."""
     path = folder / name
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["age", "pulse", "pain", *more], *rows])
+        csv.writer(file, delimiter=delimiter).writerows([[*names, *more], *rows])
     return str(path)
 
 

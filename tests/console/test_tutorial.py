@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import serving, settings_for
-from tests.console.tab import Site, Tab
-from tests.console.test_console import FOLDER
+from tests.console.tab import FOLDER, Site, Tab
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 CODE = re.compile(r"^( *)```python\n(.*?)^ *```\n(?:\n *```text\n(.*?)^ *```\n)?", re.DOTALL | re.MULTILINE)

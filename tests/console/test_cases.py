@@ -1,0 +1,318 @@
+"""Cases: one by one, question by question, and whole files; what is decided, recorded and sent."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from uuid import UUID
+
+import pytest
+
+from tests.conftest import two_class_rows
+from tests.console.conftest import ACTIONS, FEATURES, hostile_rows
+from tests.console.demo import ACTIONS as PLAIN_ACTIONS
+from tests.console.demo import BENEFITS
+from tests.console.tab import CELL, FIELD, asked_of, downloaded, file_of, judged, query_of
+
+WORDS = {
+    kind: dict(zip(PLAIN_ACTIONS, row, strict=True)) for kind, row in zip(("healthy", "ill"), BENEFITS, strict=True)
+}
+
+
+@pytest.fixture
+def recorded(demo) -> Callable[[], int]:
+    """The number of decisions of `triage` that are recorded."""
+    return lambda: demo.client.get("/models/triage/outcomes").json()["decisions"]
+
+
+def decide_all(page, path, rows):
+    page.set_input_files("input[type=file]", path)
+    page.click("text=Decide all")
+    page.wait_for_selector(f"text={rows:,} rows decided")
+
+
+def test_a_case_is_decided_and_acquired(tab):
+    page = tab.open("cases/woods:1")
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector("text=Enter at least one value")
+    page.fill(FIELD, "61")
+    page.select_option("form select >> nth=0", "=strong")
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector("text=What each feature adds")
+    assert page.inner_text(".decision") in ACTIONS
+    page.wait_for_function("document.activeElement.querySelector('.decision') !== null")
+    assert re.search(r" expected; .* would earn .* less", page.inner_text(".decision + p"))
+    page.fill(FIELD, "62")
+    assert page.locator(".decision").count() == 0, "a decision does not stay beside other values"
+    page.uncheck("text=Stop when a question costs more than it gains")
+    page.click("button:text-is('Start')")
+    asked = []
+    while True:
+        page.wait_for_selector("text=trees with an answer")
+        question = page.locator("form:has(button:text-is('Answer'))")
+        if question.count() == 0:
+            break
+        asked.append(question.locator("label").inner_text())
+        if len(asked) == 1:
+            question.get_by_text("Cannot be obtained").click()
+        else:
+            field = question.locator("input, select").first
+            if field.evaluate("one => one.tagName") == "SELECT":
+                field.select_option("=mild")
+            else:
+                field.fill("70")
+            question.get_by_text("Answer").click()
+        page.wait_for_selector("td:text-is('cannot be obtained')")
+        page.wait_for_selector("main:not(:has([aria-busy=true]))")
+    assert asked
+    assert set(asked) <= {f"{name}?" for name in FEATURES}
+    assert "It stops here" in page.inner_text("main")
+
+
+def test_no_decision_stays_or_is_made_beside_other_values_or_a_matrix_that_cannot_be_read(tab):
+    page = tab.open("cases/woods:1")
+    page.click("summary:text-is('Benefit matrix')")
+    waiting: list[Any] = []
+    page.route("**/predict", lambda route: waiting.append(route))  # noqa: PLW0108 - it takes functions only
+    page.fill(FIELD, "61")
+    with page.expect_request("**/predict"):
+        page.click("button:text-is('Decide')")
+    page.fill(FIELD, "62")
+    with page.expect_response("**/predict"):
+        waiting[0].continue_()
+    page.wait_for_timeout(200)
+    assert page.locator(".decision").count() == 0
+    page.unroute("**/predict")
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector(".decision")
+    asked = asked_of(page)
+    page.fill(CELL, "")
+    assert page.locator(".decision").count() == 0
+    for action in ("Decide", "Start"):
+        page.click(f"button:text-is('{action}')")
+        page.wait_for_selector(f"section:has(button:text-is('{action}')) .problem:has-text('Benefit of ')")
+    assert asked == []
+
+
+def test_requests_by_position_name_the_version_of_the_card(tab, tmp_path):
+    """Where an alias moves, rows and columns of a matrix must not be taken for those of another version."""
+    asked = asked_of(tab.page)
+    path = file_of(tmp_path, two_class_rows(20, seed=3)["rows"])
+    page = tab.open("lab/triage@champion")
+    judged(page)
+    page.set_input_files("input[type=file]", path)
+    page.wait_for_selector("text=0 of 20 cases")
+    page = tab.open("cases/triage@champion")
+    decide_all(page, path, 20)
+    page.click("button:text-is('Start')")
+    page.wait_for_selector("text=trees with an answer")
+
+    posted = [request for request in asked if request.method == "POST"]
+    assert len(posted) == 6
+    for request in posted:
+        assert "@" not in unquote(request.url) + (request.post_data or ""), request.url
+
+
+def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
+    """Challengers decide on requests to an alias; names are right for whichever version answers."""
+    page = tab.open("cases/triage@champion")
+    page.fill(FIELD, "61")
+    with page.expect_request("**/predict") as request:
+        page.click("button:text-is('Decide')")
+    page.wait_for_selector(".decision")
+    sent = json.loads(request.value.post_data)
+    assert (sent["model"], sent["benefits"], sent["actions"]) == ("triage@champion", WORDS, PLAIN_ACTIONS)
+    assert page.locator("p[role=alert]").count() == 0
+    moved = {"model": {"name": "triage", "version": 2}}
+    page.route("**/predict", lambda route: route.fulfill(json=route.fetch().json() | moved))
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector("p[role=alert]:has-text('Version 2 decided')")
+
+
+def test_a_file_is_decided_in_chunks_as_the_service_decides_it_whole(tab, site, tmp_path):
+    """With a column that is no feature, whose values contain quotes, line ends and markup."""
+    rows = [[f'"{i}",\n<script>alert(9)</script>', *row] for i, row in enumerate(hostile_rows(5000)["rows"])]
+    path = file_of(tmp_path, rows, names=["note", *FEATURES], name="<img src=x onerror=alert(8)>.csv")
+    page = tab.open("cases/woods:1")
+    decide_all(page, path, 5000)
+    query = {"model": "woods:1", "benefits": "[[0,-1],[-10,5]]", "actions": json.dumps(ACTIONS), "keep": '["note"]'}
+    kinds = {"Content-Type": "text/csv", "Accept": "text/csv"}
+    content = Path(path).read_bytes()
+
+    assert len(content) > 2**18
+    assert downloaded(page) == site.client.post("/predict", content=content, params=query, headers=kinds).content
+
+
+@pytest.mark.parametrize("status", [0, 503])
+def test_a_retry_goes_on_at_the_chunk_that_failed(tab, tmp_path, status):
+    chunks: list[str] = []
+
+    def second_fails(route: Any) -> None:
+        chunks.append(route.request.post_data)
+        if len(chunks) != 2:
+            route.continue_()
+        elif status:
+            route.fulfill(status=status, json={"title": "Busy"})
+        else:
+            route.abort()
+
+    rows = [[*row, f"{i} {'x' * 900}"] for i, row in enumerate(two_class_rows(400, seed=8)["rows"])]
+    page = tab.open("cases/triage:1")
+    page.set_input_files("input[type=file]", file_of(tmp_path, rows, "note"))
+    page.route("**/predict?*", second_fails)
+    page.click("text=Decide all")
+    page.wait_for_selector(".problem:has-text('rows are counted from row')")
+    page.click("button:text-is('Retry')")
+    page.wait_for_selector("text=400 rows decided")
+    assert len(chunks) == 3
+    assert chunks[0] != chunks[1] == chunks[2]
+    head, *found = csv.reader(downloaded(page).decode().splitlines())
+    assert [row[head.index("note")].split()[0] for row in found] == [str(i) for i in range(400)]
+
+
+def test_a_column_of_ids_names_the_decisions_of_a_file(tab, tmp_path, recorded):
+    rows = [[*row, f"visit-{i}"] for i, row in enumerate(two_class_rows(20, seed=3)["rows"])]
+    before, path = recorded(), file_of(tmp_path, rows, "id")
+    page = tab.open("cases/triage:1")
+    page.check("text=Record decisions")
+    for _ in range(2):
+        with page.expect_request("**/predict?*") as request:
+            decide_all(page, path, 20)
+        assert (query_of(request.value)["id"], query_of(request.value)["keep"]) == ("id", "[]")
+    assert recorded() == before + 20
+
+
+def test_a_case_whose_answer_was_lost_is_recorded_once(tab, recorded):
+    lost: list[Any] = []
+
+    def lose(route: Any) -> None:
+        if lost:
+            route.continue_()
+        else:
+            lost.append(route.fetch())
+            route.abort()
+
+    before = recorded()
+    page = tab.open("cases/triage:1")
+    page.check("text=Record decisions")
+    page.route("**/predict", lose)
+    page.fill(FIELD, "61")
+    page.click("button:text-is('Decide')")
+    page.click("button:text-is('Retry')")
+    page.wait_for_selector(".decision")
+    assert recorded() == before + 1
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector("main:not(:has([aria-busy=true])) .decision")
+    assert recorded() == before + 2, "another decision"
+
+
+def test_changing_what_a_case_is_asked_with_records_nothing(tab, recorded):
+    """Start with nothing to spend decides at once, and is the one decision of the case; what follows are trials."""
+    before = recorded()
+    page = tab.open("cases/triage:1")
+    page.check("text=Record decisions")
+    asked = asked_of(page)
+    budget = page.locator("label:text-is('Budget') + input")
+
+    def after(change: Any) -> str:
+        with page.expect_response("**/acquire"):
+            change()
+        return str(page.inner_text("main:not(:has([aria-busy=true])) section:has(button:text-is('Start'))"))
+
+    budget.fill("0")
+    assert "trial" not in after(lambda: page.click("button:text-is('Start')"))
+    page.click("summary:text-is('Benefit matrix')")
+    trials = (
+        lambda: page.fill(CELL, "-9"),
+        lambda: page.uncheck("text=Stop when a question costs more than it gains"),
+    )
+    assert all("This is a trial, which is not recorded" in after(change) for change in trials)
+    assert recorded() == before + 1
+    budget.fill("")
+    assert "trial" not in after(lambda: budget.press("Tab")), "a question is no decision"
+    after(lambda: page.click("button:text-is('Start')"))
+    first, *others, last = (json.loads(one.post_data) for one in asked if one.url.endswith("/acquire"))
+    assert {one["ids"][0] for one in others} == set(first["ids"])
+    assert last["ids"] != first["ids"]
+    assert UUID(first["ids"][0]).version == 7, "the service finds these by their day"
+    assert [one.get("record") for one in (first, *others, last)] == [True, *[None] * len(others), True]
+
+
+def test_an_error_in_a_file_names_the_place(tab, tmp_path):
+    page = tab.open("cases/woods:1")
+    for content, named in (("age\n1\n", FEATURES[0]), ("", "empty")):
+        (tmp_path / "wrong.csv").write_text(content)
+        page.set_input_files("input[type=file]", tmp_path / "wrong.csv")
+        page.click("text=Decide all")
+        page.wait_for_selector(f".problem:has-text('{named}')")
+
+
+FORMULAS = ["=1+1", "+x", "-x", "@sum", "-", '=HYPERLINK("a";"b")', "=A1,\n=B1"]
+HARMLESS = ["-3.5", "-3,5", "+7", "-1e3", "a=1", "it's", 'say "=1"', ""]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16", "utf-16be"])
+def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_path, encoding):
+    """Names and text whose bytes contain those of a line end; what a spreadsheet would compute is marked as text. What
+    the service warns of is shown.
+    """
+    note = "Köln €" if encoding == "latin-1" else "Köln Ċਊ€"
+    notes = [note, *FORMULAS, *HARMLESS]
+    rows = [["61,5", "70", one, "mild"] for one in notes[:-1]] + [["48,25", "70", notes[-1], "unheard of"]]
+    path = file_of(tmp_path, rows, names=["age", "pulse", f"={note}", "pain"], delimiter=";")
+    codec = {"latin-1": "cp1252", "utf-16be": "utf-16-be"}.get(encoding, encoding)
+    start = "\ufeff" if encoding == "utf-16be" else ""
+    Path(path).write_bytes((start + Path(path).read_bytes().decode()).encode(codec))
+    page = tab.open("cases/triage:1")
+    page.get_by_label("Encoding").select_option(encoding[:6] if "16" in encoding else encoding)
+    page.set_input_files("input[type=file]", path)
+    page.get_by_label("Decimals as").select_option(",")
+    page.click("text=Decide all")
+    page.wait_for_selector(f"text={len(notes)} rows decided")
+    assert "never seen in training" in page.inner_text("[aria-label=Warnings]")
+    found = list(csv.reader(downloaded(page).decode().splitlines(keepends=True)))
+    assert [row[0] for row in found] == [f"'={note}", note, *(f"'{one}" for one in FORMULAS), *HARMLESS]
+
+
+@pytest.mark.parametrize(
+    ("ages", "decimal", "said"),
+    [
+        (["61,5", "1,234"], ",", "guessed from “61,5”"),
+        (["61.5", "1.234"], ".", ""),
+        (["61", "62"], ".", ""),
+        (["61", "1,234"], ",", "“1,234” can be read in two ways"),
+        (["61", "1.234"], ".", "“1.234” can be read in two ways"),
+        (["61,5", "62.5"], ",", "“61,5” and “62.5” can be read in two ways"),
+    ],
+)
+@pytest.mark.thorough
+def test_decimals_are_read_as_the_numbers_of_the_file_show_or_asked_for(tab, tmp_path, ages, decimal, said):
+    page = tab.open("cases/triage:1")
+    asked = asked_of(page)
+    rows = [[age, 70, "mild"] for age in ages]
+    page.set_input_files("input[type=file]", file_of(tmp_path, rows, delimiter=";"))
+    page.wait_for_function("(said) => document.body.innerText.includes(said)", arg=said)
+    if "two ways" in said:
+        page.click("text=Decide all")
+        page.wait_for_selector(".problem:has-text('“Decimals as” is not chosen')")
+        assert asked == []
+        page.get_by_label("Decimals as").select_option(decimal)
+    with page.expect_request("**/predict?*") as request:
+        page.click("text=Decide all")
+    assert query_of(request.value)["decimal"] == decimal
+
+
+@pytest.mark.parametrize(
+    "head", ["age, pulse ,\tpain", '\r\n\r\nage," pulse",pain', ",age,pulse,pain", "id, age,pulse,pain"]
+)
+def test_names_of_columns_are_read_as_the_service_reads_them(tab, tmp_path, head):
+    index = "7," if head.count(",") == 3 else ""
+    (tmp_path / "cases.csv").write_text(f"{head}\n{index}61,70,mild\n{index}62,70,mild\n")
+    page = tab.open("lab/triage:1")
+    page.set_input_files("input[type=file]", tmp_path / "cases.csv")
+    page.wait_for_selector("text=0 of 2 cases get another action")

@@ -1,0 +1,302 @@
+"""Models, sets and data: aliases, comparisons, uploads, training, imports, and who may do it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import skl2onnx
+from sklearn.linear_model import LogisticRegression
+
+from tests.conftest import two_class_rows
+from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, FEATURES
+from tests.console.tab import Tab, alike, asked_of, intervals_of
+
+
+def test_without_a_key_or_with_a_wrong_one_the_console_asks_for_it(browser, site):
+    tab = Tab(browser, site, "")
+    page = tab.open("models")
+    assert "API key" in page.inner_text(".problem")
+    page.click("text=Enter a key")
+    page.fill("dialog input", "wrong")
+    page.click("text=Use this key")
+    page.wait_for_selector("text=does not accept this key")
+    page.click("#key")
+    page.fill("dialog input", ADMIN_KEY)
+    page.click("text=Use this key")
+    page.wait_for_selector("td >> text=champion → 1")
+    assert page.evaluate("localStorage.length + document.cookie.length") == 0
+    tab.close()
+
+
+def test_another_key_finds_nothing_of_the_one_before(tab):
+    page = tab.open("lab/triage:1")
+    page.fill('[data-cell="0 0"]', "-77")
+    page.wait_for_function("Object.keys(sessionStorage).some((name) => name.startsWith('payoff-matrix'))")
+    page.evaluate("import('/console/api.js').then((api) => api.setKey('another'))")
+    page.wait_for_function("Object.keys(sessionStorage).length === 1")
+
+
+@pytest.mark.thorough
+def test_a_key_for_predictions_does_what_it_may(browser, demo):
+    tab = Tab(browser, demo, demo.predict_key)
+    page = tab.open("models/woods")
+    assert "needs a key with the scope 'train'" in page.inner_text("main")
+    for view in ("data", "jobs", "outcomes/woods"):
+        tab.open(view)
+        assert "train" in page.inner_text(".problem")
+    tab.open("lab/triage")
+    page.wait_for_selector("payoff-chart path")
+    page.get_by_label("Saved matrix").select_option("autumn-2026")
+    page.wait_for_selector(".saved >> text=Saving and deleting them need a key with the scope 'train'")
+    assert page.locator("button:text-is('Save'), button:text-is('Delete…')").count() == 0
+    tab.close()
+
+
+def test_a_stopped_and_a_slow_service(tab):
+    page = tab.page
+    page.clock.install()
+    page.route("**/models?*", lambda route: route.abort())
+    tab.open("models")
+    assert "does not answer" in page.inner_text(".problem")
+
+    page.unroute("**/models?*")
+    page.route("**/models?*", lambda _: None)
+    with page.expect_request("**/models?*"):
+        page.click("button:text-is('Retry')")
+    page.clock.run_for(3500)
+    page.click("text=Stop waiting")
+    page.wait_for_selector("text=You stopped waiting")
+    page.unroute("**/models?*")
+    page.click("button:text-is('Retry')")
+    page.wait_for_selector("text=woods")
+    assert page.inner_text("#slow") == ""
+
+
+def test_a_link_made_by_others_reaches_no_other_path(tab):
+    """The part of the address after # names jobs and models; dots in it must not lead to other routes."""
+    asked = asked_of(tab.page)
+    for view in (
+        "jobs/train/..%2Fmodels%2Fwoods",
+        "jobs/train/..",
+        "models/..%2Fdatasets",
+        "lab/..%2Faudit",
+        "__proto__",
+    ):
+        page = tab.open(view)
+        assert page.locator("text=Cancel…").count() == 0, view
+    urls = [one.url for one in asked]
+    assert not [url for url in urls if "audit" in url.replace("%2Faudit", "") or "/models/woods" in url]
+
+
+def test_models_are_addressed_and_an_alias_is_moved(tab, site):
+    for address in ("triage:1", "triage@champion"):
+        page = tab.open(f"models/{address}")
+        assert page.inner_text("h1") == "triage version 1"
+    tab.open("models")
+    page.click("main a:text-is('woods')")
+    page.select_option("select", "2")
+    page.click("text=Move…")
+    page.click("dialog >> text=Move the alias")
+    page.wait_for_selector("dd:text-is('version 2')")
+    assert site.client.get("/models/woods").json()["aliases"] == {"champion": 2}
+    page.click("button:text-is('Compare')")
+    page.wait_for_selector("payoff-chart path")
+    assert all(name in page.inner_text("main") for name in (*ACTIONS, *CLASSES))
+
+    tab.open("models/woods/2")
+    assert all(name in page.inner_text("main") for name in (*FEATURES, *CLASSES))
+    page.click("text=Draw the chart")
+    page.wait_for_selector("img.chart")
+    assert all(
+        page.evaluate("Promise.all([...document.images].map((one) => one.decode().then(() => one.naturalWidth)))")
+    )
+
+
+def test_two_versions_are_compared_on_a_saved_matrix(tab, demo):
+    page = tab.open("models/triage")
+    page.get_by_label("Benefit matrix").select_option("autumn-2026")
+    page.click("button:text-is('Compare')")
+    page.wait_for_selector("text=With the saved matrix autumn-2026")
+    rows = page.locator("caption:has-text('of each rule') ~ tbody tr").all_inner_texts()
+    asked = {"benefits": "autumn-2026"}
+    reports = [demo.client.post(f"/models/triage:{version}/benefit", json=asked).json() for version in (1, 2)]
+    widths = [interval for report in reports for interval in intervals_of(report)]
+    for version, report in enumerate(reports, 1):
+        for rule in report["rules"]:
+            expected = [rule["rule"].replace("_", " "), f"version {version}", alike(rule["benefit"], *widths)]
+            assert any(row.split("\t")[:3] == expected for row in rows), expected
+
+
+def test_long_lists_are_listed_to_the_end(tab):
+    def answer(route: Any) -> None:
+        page = int(re.findall(r"page_token=(\d+)|$", route.request.url)[0] or 0)
+        lines = [{"name": f"m{page}-{i}", "latest": 1, "versions": [1], "aliases": {}} for i in range(100)]
+        route.fulfill(json={"models": lines, "next_page_token": str(page + 1) if page < 10 else None})
+
+    tab.page.route("**/models?*", answer)
+    assert tab.open("models").locator("tbody tr").count() == 1100
+
+
+@pytest.mark.thorough
+def test_a_model_is_imported(tab, site, tmp_path):
+    data = two_class_rows()
+    numbers = np.array([row[:2] for row in data["rows"]])
+    fitted = LogisticRegression().fit(numbers, data["labels"])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(skl2onnx.to_onnx(fitted, numbers[:1].astype(np.float32)).SerializeToString())
+    lines = [f"{age},{pulse},{label}" for (age, pulse), label in zip(numbers, data["labels"], strict=True)]
+    form = {"label": "label", "name": "numbers"}
+    site.client.post("/datasets", data=form, files={"file": "\n".join(["age,pulse,label", *lines])}).raise_for_status()
+
+    page = tab.open("models")
+    page.click("summary:text-is('Import a model')")
+    page.get_by_label("Data set").select_option(label="numbers")
+    page.get_by_label("Name of the model").fill("imported")
+    page.set_input_files("input[type=file]", path)
+    page.click("button:text-is('Import')")
+    page.wait_for_selector("h2:text-is('Published: imported:1')", timeout=60_000)
+    assert site.client.get("/models/imported:1").json()["classes"] == ["healthy", "ill"]
+    site.client.delete("/models/imported")
+
+
+def test_sets_are_chosen_and_drawn(tab, site):
+    page = tab.open("sets")
+    items = {"<img src=x onerror=alert(12)>": 0.2, "b": 0.9, "c": 0.6}
+    asked = {"probabilities": [*items.values()], "setting": "binary", "loss": {"name": "f_beta"}}
+    page.fill("textarea", "\n".join(f"{name},{p}" for name, p in items.items()))
+    page.click("text=Choose the set")
+    answer = site.client.post("/retrieve", json=asked).json()["sets"][0]
+    page.wait_for_selector("payoff-chart path")
+    assert page.locator("tbody th").all_inner_texts() == [list(items)[place] for place in answer["selected"]]
+    page.fill("textarea", "0.2, 1.7")
+    page.click("text=Choose the set")
+    page.wait_for_selector(".problem b:text-is('probabilities > 1 (1.7): ')")
+    detail = site.client.post("/retrieve", json=asked | {"probabilities": [0.2, 1.7]}).json()["detail"]
+    assert page.inner_text(".problem").count(detail) == 1
+    page.fill("textarea", "0,9; 0,25")  # decimal commas
+    with page.expect_request("**/retrieve") as request:
+        page.click("text=Choose the set")
+    assert json.loads(request.value.post_data)["probabilities"] == [0.9, 0.25]
+    page.fill("textarea", "0.2, 0.7\n0.1, 0.9")
+    page.select_option("select >> nth=0", "multilabel")
+    page.click("text=Choose the set")
+    page.wait_for_selector("h2:text-is('Set 2')")
+
+
+def test_sample_data_leads_to_training(tab):
+    page = tab.open("")
+    assert page.inner_text("h1") == "Which action pays most?"
+    page.click("text=Try with sample data")
+    page.wait_for_selector("h2:text-is('Train a model')")
+    assert "tumours (569 rows)" in page.inner_text("select >> nth=0")
+
+
+@pytest.mark.parametrize(("encoding", "end"), [("utf-16", "\n"), ("utf-16", "\r\n"), ("latin-1", "\n")])
+def test_a_file_is_shown_before_it_is_uploaded_and_read_as_chosen(tab, tmp_path, encoding, end):
+    """Columns and name with markup, in any encoding."""
+    names = ["<img src=x onerror=alert(1)>", "städte", "</option><script>alert(11)</script>"]
+    lines = [";".join(names), *(f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'}" for i in range(40))]
+    path = tmp_path / "<svg onload=alert(10)>.csv"
+    path.write_bytes(end.join(lines).encode(encoding))
+    page = tab.open("data")
+    page.set_input_files("input[type=file]", path)
+    page.wait_for_selector("text=<svg onload=alert(10)>.csv")
+    page.get_by_label("Encoding").select_option(encoding)
+    page.wait_for_selector("text=In the first 40 rows: yes: 30, no: 10")
+    for label in ("Column to predict", "More columns to predict"):
+        found = page.locator(f"label:text-is('{label}') + select option")
+        assert [one.strip() for one in found.all_text_contents()] == names, label
+    rows = page.locator("table:has(caption:text-is('Columns, by the first 40 rows')) tbody tr")
+    assert rows.all_inner_texts()[1].split()[:6] == ["städte", "1,", "2", "14", "2", "as"]
+    assert page.locator("table:has(caption:text-is('The first 5 rows')) tbody tr").count() == 5
+    page.get_by_label("Read städte as").select_option("category")
+    page.click("button:text-is('Upload')")
+    page.wait_for_selector("h3:text-is('Uploaded')")
+    assert page.inner_text("dt:text-is('target') + dd") == names[2]
+    page.click("summary:text-is('Columns')")
+    read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
+    assert [one.split("\t")[:2] for one in read.all_inner_texts()] == [[names[0], "numeric"], ["städte", "categorical"]]
+    page.click("text=Train a model on it")
+    page.wait_for_selector("h2:text-is('Train a model')")
+
+
+def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
+    lines = [f"{i},{'xy'[i > 30]}" for i in range(60)]
+    made = site.client.post("/datasets", data={"label": "y"}, files={"file": "\n".join(["a,y", *lines])}).json()["id"]
+    page = tab.open(f"jobs/new/{made}")
+    for kind in ("random_forest", "gradient_boosting"):
+        page.uncheck(f"label:has-text('{kind}') input")
+    page.click("button:text-is('Compare')")
+    page.click("text=Train logistic", timeout=60_000)
+    page.wait_for_selector("h2:text-is('Train a model')")
+    assert page.input_value("label:text-is('Learner') + select") == "logistic"
+
+
+RUNNING = {
+    "id": "job_x", "kind": "train", "status": "running", "progress": 0.1, "stage": "reading", "attempt": 1,
+    "requested": {"model": "m", "learner": {"kind": "auto"}}, "created_at": "2026-01-01T00:00:00Z",
+    **dict.fromkeys(("error", "model", "metrics", "warnings")),
+}  # fmt: skip
+
+
+@pytest.mark.thorough
+def test_a_wrong_order_shows_the_place_and_cancelling_asks_first(tab, site):
+    page = tab.open("jobs/new")
+    page.select_option("form select >> nth=0", "logistic")
+    page.click("summary:text-is('Parameters')")
+    page.fill("form input >> nth=0", "slow")
+    page.locator("form").first.evaluate("form => { form.noValidate = true; }")
+    page.locator("label:text-is('C') + input").evaluate("one => one.removeAttribute('min')")
+    page.fill("label:text-is('C') + input", "-4")
+    page.click("button:text-is('Train')")
+    page.wait_for_selector(".problem b:text-is('learner > C (-4): ')")
+    assert "slow" not in [one["name"] for one in site.client.get("/models").json()["models"]]
+
+    event = f"data: {json.dumps(RUNNING | {'stage': 'half <b>way</b>', 'progress': 0.5})}\n\n"
+    page.route("**/train/job_x", lambda route: route.fulfill(json=RUNNING))
+    page.route("**/train/job_x/events", lambda route: route.fulfill(body=event))
+    tab.open("jobs/train/job_x")
+    page.wait_for_selector("p:text-is('half <b>way</b>')")
+    asked = asked_of(page)
+    page.click("text=Cancel…")
+    with page.expect_request("**/train/job_x/events"):  # the next one, as the stream has ended
+        page.click("dialog >> button:text-is('Cancel')")
+    assert "DELETE" not in [one.method for one in asked]
+
+
+@pytest.mark.parametrize(
+    ("view", "label", "typed", "button"),
+    [
+        ("cases/woods:1", None, "6l", "Decide"),
+        ("cases/woods:1", "Budget", "2,000", "Start"),
+        ("sets", "beta (of f_beta)", "", "Choose the set"),
+        ("sets", "Recall at least", "1,5", "Choose the set"),
+        ("sets", "Probability of each item", "0,1\n0,0", "Choose the set"),
+        ("sets", "Probability of each item", "0,1, 0,0", "Choose the set"),
+        ("jobs/new", "Share held out", "", "Train"),
+        ("jobs/new", "Seed", "1,5", "Train"),
+        ("jobs/new", "Folds", "five", "Compare"),
+        ("jobs/new", "PRICE", "-1", "Train"),
+    ],
+)
+@pytest.mark.sampled
+def test_every_field_for_numbers_that_cannot_be_read_is_named(tab, view, label, typed, button):
+    page = tab.open(view)
+    if label == "PRICE":
+        page.click("summary:has-text('ask question by question')")
+        field = page.locator("section:has(h2:text-is('Prices of features')) input").first
+    else:
+        field = page.get_by_label(label, exact=True) if label else page.locator("form input[inputmode=decimal]").first
+    asked = asked_of(page)
+    name = field.evaluate("one => one.labels[0].textContent")
+    field.fill(typed)
+    page.click(f"button:text-is('{button}')")
+    page.wait_for_selector(".problem")
+
+    assert f"“{name}”" in page.inner_text(".problem")
+    assert field.get_attribute("aria-invalid") == "true"
+    assert asked == []
