@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.conftest import two_class_rows
+from tests.conftest import trained, two_class_rows
 from tests.console.conftest import ACTIONS, FEATURES, hostile_rows
 from tests.console.demo import ACTIONS as PLAIN_ACTIONS
 from tests.console.demo import BENEFITS
@@ -132,6 +132,21 @@ def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
     page.route("**/predict", lambda route: route.fulfill(json=route.fetch().json() | moved))
     page.click("button:text-is('Decide')")
     page.wait_for_selector("p[role=alert]:has-text('Version 2 decided')")
+
+
+def test_the_matrix_of_another_model_and_the_unit_of_amounts_are_used(tab, site):
+    order = {"model": "nurses", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
+    trained(site.client, {**order, "benefits": [[0, -7], [-4, 4]], "actions": ["go", "stay"]})
+    page = tab.open("cases/triage:1")
+    page.click("summary:text-is('Benefit matrix')")
+    page.click("summary:text-is('Matrices of other models')")
+    page.click("text=Use that of nurses")
+    assert page.input_value(CELL) == "-7"
+    page.fill("label:text-is('Unit of amounts') + input", "EUR")
+    page.fill(FIELD, "61")
+    page.click("button:text-is('Decide')")
+    page.wait_for_selector("caption:text-is('Expected benefit of each action in EUR')")
+    assert page.inner_text(".decision") in ("go", "stay")
 
 
 def test_a_file_is_decided_in_chunks_as_the_service_decides_it_whole(tab, site, tmp_path):
@@ -271,6 +286,7 @@ def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_p
     page = tab.open("cases/triage:1")
     page.get_by_label("Encoding").select_option(encoding[:6] if "16" in encoding else encoding)
     page.set_input_files("input[type=file]", path)
+    page.wait_for_selector("text=can be read in two ways")  # “61,5” and “-3.5”
     page.get_by_label("Decimals as").select_option(",")
     page.click("text=Decide all")
     page.wait_for_selector(f"text={len(notes)} rows decided")

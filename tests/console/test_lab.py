@@ -56,6 +56,8 @@ def test_the_lab_follows_the_matrix(tab, site, tmp_path):
     page.keyboard.press("Tab")
     page.wait_for_selector("th:text-is('refer')")
     assert page.evaluate("document.activeElement.closest('payoff-matrix') !== null")
+    page.click("th button >> nth=2")
+    assert page.evaluate("document.activeElement.closest('payoff-matrix') !== null")
 
 
 def test_a_number_replaces_the_one_that_is_clicked_and_is_sent_as_it_is_shown(tab):

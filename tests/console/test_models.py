@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import two_class_rows
 from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, FEATURES
-from tests.console.tab import Tab, alike, asked_of, intervals_of
+from tests.console.tab import CELL, Tab, alike, asked_of, intervals_of
 
 
 def test_without_a_key_or_with_a_wrong_one_the_console_asks_for_it(browser, site):
@@ -196,17 +196,16 @@ def test_sample_data_leads_to_training(tab):
 
 
 @pytest.mark.parametrize(("encoding", "end"), [("utf-16", "\n"), ("utf-16", "\r\n"), ("latin-1", "\n")])
-def test_a_file_is_shown_before_it_is_uploaded_and_read_as_chosen(tab, tmp_path, encoding, end):
+def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(tab, tmp_path, encoding, end):
     """Columns and name with markup, in any encoding."""
-    names = ["<img src=x onerror=alert(1)>", "städte", "</option><script>alert(11)</script>"]
-    lines = [";".join(names), *(f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'}" for i in range(40))]
+    names = ["<img src=x onerror=alert(1)>", "städte", "</option><script>alert(11)</script>", "later"]
+    lines = [f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'};{'well' * (i % 2)}" for i in range(40)]
     path = tmp_path / "<svg onload=alert(10)>.csv"
-    path.write_bytes(end.join(lines).encode(encoding))
+    path.write_bytes(end.join([";".join(names), *lines, ""]).encode(encoding))
     page = tab.open("data")
     page.set_input_files("input[type=file]", path)
-    page.wait_for_selector("text=<svg onload=alert(10)>.csv")
     page.get_by_label("Encoding").select_option(encoding)
-    page.wait_for_selector("text=In the first 40 rows: yes: 30, no: 10")
+    page.wait_for_selector("text=In the first 40 rows: (empty): 20, well: 20")
     for label in ("Column to predict", "More columns to predict"):
         found = page.locator(f"label:text-is('{label}') + select option")
         assert [one.strip() for one in found.all_text_contents()] == names, label
@@ -215,25 +214,41 @@ def test_a_file_is_shown_before_it_is_uploaded_and_read_as_chosen(tab, tmp_path,
     assert page.locator("table:has(caption:text-is('The first 5 rows')) tbody tr").count() == 5
     page.get_by_label("Read städte as").select_option("category")
     page.click("button:text-is('Upload')")
+    page.wait_for_selector("text=cannot be stored because of later")
+    assert page.evaluate("document.activeElement.querySelector('.problem') !== null")
+    read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
+    kinds = {name: kind for name, kind, *_ in (one.split("\t") for one in read.all_inner_texts())}
+    assert list(kinds) == ["later", *names[:3]]
+    assert list(kinds.values()) == ["categorical", "numeric", "categorical", "categorical"]
+    assert "the label is missing" in read.first.inner_text()
+    page.get_by_label("Column to predict").select_option(names[2])
+    page.get_by_label("Read later as").select_option("ignore")
+    page.click("button:text-is('Upload')")
     page.wait_for_selector("h3:text-is('Uploaded')")
     assert page.inner_text("dt:text-is('target') + dd") == names[2]
-    page.click("summary:text-is('Columns')")
-    read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
-    assert [one.split("\t")[:2] for one in read.all_inner_texts()] == [[names[0], "numeric"], ["städte", "categorical"]]
+    found = sorted(one.split("\t")[1] for one in read.all_inner_texts())
+    assert found == ["categorical", "categorical", "ignored", "numeric"]
     page.click("text=Train a model on it")
     page.wait_for_selector("h2:text-is('Train a model')")
 
 
 def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
+    """Of the learners that fit the table, with the matrix of the comparison."""
     lines = [f"{i},{'xy'[i > 30]}" for i in range(60)]
     made = site.client.post("/datasets", data={"label": "y"}, files={"file": "\n".join(["a,y", *lines])}).json()["id"]
     page = tab.open(f"jobs/new/{made}")
+    assert page.locator("optgroup >> nth=0 >> option").all_inner_texts()[0] == "auto"
+    assert page.locator("option:has-text('multilabel')").count() == 0
+    page.fill(CELL, "-3")
     for kind in ("random_forest", "gradient_boosting"):
         page.uncheck(f"label:has-text('{kind}') input")
     page.click("button:text-is('Compare')")
-    page.click("text=Train logistic", timeout=60_000)
+    page.click("summary:text-is('As a table')", timeout=60_000)
+    page.click("tr:has-text('logistic') >> text=Train this one >> nth=0")
     page.wait_for_selector("h2:text-is('Train a model')")
     assert page.input_value("label:text-is('Learner') + select") == "logistic"
+    assert page.input_value(CELL) == "-3"
+    assert page.is_checked("label:has-text('Train with this matrix') input")
 
 
 RUNNING = {
@@ -274,7 +289,6 @@ def test_a_wrong_order_shows_the_place_and_cancelling_asks_first(tab, site):
         ("cases/woods:1", None, "6l", "Decide"),
         ("cases/woods:1", "Budget", "2,000", "Start"),
         ("sets", "beta (of f_beta)", "", "Choose the set"),
-        ("sets", "Recall at least", "1,5", "Choose the set"),
         ("sets", "Probability of each item", "0,1\n0,0", "Choose the set"),
         ("sets", "Probability of each item", "0,1, 0,0", "Choose the set"),
         ("jobs/new", "Share held out", "", "Train"),

@@ -90,3 +90,12 @@ def test_estimates_from_no_data_are_not_shown(tab, change):
     page = tab.open("outcomes/triage@champion")
     page.wait_for_selector("caption:text-is('Estimates for all decisions')")
     assert [row.split("\t")[2] for row in page.locator(ESTIMATES).all_inner_texts()] == ["\N{EN DASH}"] * 4
+
+
+def test_outcomes_are_reported_from_a_file(tab, tmp_path):
+    (tmp_path / "truths.csv").write_text("id;truth\nmarch-1-0;ill\nof-nobody;ill\n")
+    page = tab.open("outcomes/triage")
+    page.click("summary:text-is('Report what became of decisions')")
+    page.set_input_files("input[type=file]", tmp_path / "truths.csv")
+    page.click("button:text-is('Send')")
+    assert page.inner_text("dt:text-is('of unknown decisions') + dd") == "1"

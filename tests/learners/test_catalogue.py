@@ -1,28 +1,18 @@
 """A request names a kind and its parameters; everything else about it is refused by name."""
 
 import math
-from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field
 
 from app.errors import Invalid
-from app.learners.base import Learner
 from app.learners.catalogue import KINDS, resolve
-from app.learners.parameters import Count, request_of
+from app.learners.parameters import request_of
 
 
 def places(learner):
     with pytest.raises(Invalid) as error:
         resolve(learner)
     return {flaw.loc: flaw.msg for flaw in error.value.flaws}
-
-
-def test_defaults_are_filled_in():
-    """The parameters come back complete."""
-    asked = resolve({"kind": "logistic", "C": 2})
-    assert asked.estimator is KINDS["logistic"]
-    assert asked.parameters == {"C": 2.0, "calibration": "auto"}
 
 
 @pytest.mark.parametrize("value", ["sqrt", "log2", 0.5, 1.0, 1, 7, None])
@@ -90,32 +80,6 @@ def test_a_learner_inside_a_learner_is_resolved_and_built():
     assert set(places({"kind": asked.kind, "second": {"kind": "logistic", "C": 0}})) == {"/second/C"}
     assert set(places({"kind": asked.kind, "second": {"kind": "cost_naive_bayes"}})) == {"/second/kind"}
     assert set(places({"kind": asked.kind, "second": "logistic"})) == {"/second"}
-
-
-def test_requests_follow_from_annotations():
-    """With the API's documentation."""
-
-    class Made(Learner):
-        """A learner.
-
-        What readers of the code need besides.
-        """
-
-        name = "made"
-        free: Annotated[float, "Any."] = 1.0
-        above: Annotated[float | None, Field(alias="lambda", gt=0), "Above."] = None
-        count: Annotated[Count | Literal["auto"], "Count."] = "auto"
-        ours: str = "not for requests"
-
-    schema = request_of(Made).model_json_schema()
-    assert schema["description"] == "A learner."
-    assert {name: one.get("description") for name, one in schema["properties"].items()} == {
-        "kind": None,
-        "free": "Any.",
-        "lambda": "Above.",
-        "count": "Count.",
-    }
-    assert request_of(Made)(kind="made", **{"lambda": 2}).build().above == 2.0
 
 
 def test_a_label_is_the_class_itself_however_it_is_written():

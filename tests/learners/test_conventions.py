@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app.acquisition.session import Prices
+from app.decisions.benefit import decide, row_benefits
 from app.errors import Invalid
 from app.learners.automatic import Automatic
 from app.learners.benefit_logistic import BenefitLogistic
@@ -24,6 +25,7 @@ from app.learners.hierarchical_logistic import HierarchicalLogistic
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
 from app.learners.multilabel import MultilabelForest, MultilabelLogistic
+from app.learners.parameters import request_of
 from app.learners.random_forest import RandomForest
 from app.progress import listen
 from tests.reference.tables import SMALL, drawn, mixed
@@ -145,7 +147,10 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
             assert (model.predict(X) == y).mean() > 0.45
         else:
             np.testing.assert_array_equal(model.predict(new), found > 0.5)
-    np.testing.assert_allclose(np.concatenate([answers(model, new[i : i + 1]) for i in range(70)]), found, atol=1e-12)
+    alone = np.concatenate([answers(model, new[i : i + 1]) for i in range(70)])
+    np.testing.assert_allclose(alone, found, atol=1e-12)
+    many = np.resize(np.arange(70), 2_100)  # beyond blocks of rows, and no multiple of one
+    np.testing.assert_allclose(answers(model, new[many]), alone[many], atol=1e-12)
     np.testing.assert_array_equal(answers(pickle.loads(pickle.dumps(model)), new), found)
     with parallel_config(n_jobs=2):
         np.testing.assert_array_equal(answers(clone(model).fit(X, y), new), found)
@@ -154,6 +159,14 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
     unseen, gone = new.copy(), new.copy()
     unseen[:, model.categorical()[0]], gone[:, model.categorical()[0]] = 17, np.nan
     np.testing.assert_array_equal(answers(model, unseen), answers(model, gone))
+    numbers = np.setdiff1d(np.arange(X.shape[1]), model.categorical())
+    for far in (1e8, 1e100, -1e308):
+        beyond = gone.copy()
+        beyond[:, numbers] = np.resize([far, -far, np.nan, far, far], (70, len(numbers)))
+        P = answers(model, beyond)
+        assert np.isfinite(P).all()
+        assert task == "regression" or ((P >= 0) & (P <= 1)).all()
+        assert task == "regression" or KINDS[name].labels == "several" or np.allclose(P.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -210,11 +223,21 @@ def test_labels_may_be_strings_and_are_two_at_least(name):
         clone(model).fit(X, np.ones(len(X)))
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-def test_several_labels_may_be_sparse_and_are_0_or_1(name):
+@pytest.mark.parametrize(
+    ("name", "chain"), [*((name, {}) for name in SEVERAL), ("multilabel_logistic", {"chain": True})]
+)
+def test_several_labels_may_be_sparse_and_need_not_vary_and_are_0_or_1(name, chain):
     model, X, y = learner(name, n=60)
+    model.set_params(**chain)
     found = model.fit(X, y).posterior(X)
     np.testing.assert_array_equal(clone(model).fit(X, sparse.csr_array(y)).posterior(X), found)
+    y = y.copy()
+    y[:, :2] = [1, 0]
+    y[5, 0] = 0
+    found = model.fit(X, y).posterior(X)  # of a label that varies in one row, and of one that never does
+    np.testing.assert_allclose(found[:, 1], 1 / 62)  # many cases cannot prove that something never happens
+    assert found[5, 0] < found[:, 0].mean()
+    assert model.calibrations_[:2] == ["none", "none"]
     for labels in (np.arange(60) % 3, np.arange(120).reshape(60, 2) % 3, np.full((60, 2), 0.5)):
         with pytest.raises(ValueError, match=r".+"):
             model.fit(X, labels)
@@ -282,11 +305,15 @@ def test_no_piece_of_a_fit_carries_the_table(name):
 @pytest.mark.parametrize(
     ("model", "place"),
     [
+        (BenefitLogistic(benefits=[[0.0, 1.0], [-5.0, 0.0]]), "/benefits/0/1"),
         (BudgetForest(feature_costs=[1, 2]), "/feature_costs"),
         (BudgetForest(feature_costs=[1, 2, -3, 4]), "/feature_costs/2"),
         (BudgetForest(feature_costs=Prices.unit(3)), "/feature_costs"),
         (CostTree(feature_costs=[1, -1, 1, 1]), "/feature_costs/1"),
         (CostTree(task="regression", feature_costs=[1, 1]), "/feature_costs"),
+        (HierarchicalLogistic(first=KernelLogistic(majority=1)), "/first/majority"),
+        (HierarchicalLogistic(majority=9), "/majority"),
+        (HierarchicalLogistic(first=BenefitLogistic(), benefits=[[1.0]]), "/benefits"),
         (KernelLogistic(majority="nobody"), "/majority"),
         (MultilabelForest(max_features=7), "/max_features"),
         (RandomForest(max_features=7), "/max_features"),
@@ -297,3 +324,23 @@ def test_what_does_not_fit_the_data_is_refused_at_its_place(model, place):
     with pytest.raises(Invalid) as error:
         model.fit(X, np.column_stack((y, 1 - y)) if model.labels == "several" else y)
     assert [flaw.loc for flaw in error.value.flaws] == [place]
+
+
+@pytest.mark.parametrize(
+    "name", [kind.name for kind in KINDS.values() if "calibration" in request_of(kind).model_fields]
+)
+@pytest.mark.thorough
+def test_noise_promises_no_more_than_it_earns(name):
+    """The expected loss of the decisions on fresh rows is their realised loss, to a tenth."""
+    kind, B, promised, realised = KINDS[name], np.array([[0.0, -1.0], [-5.0, 0.0]]), 0.0, 0.0
+    quick = {one: 30 for one in ("n_estimators", "max_iter") if one in request_of(kind).model_fields}
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(1150, 6)), rng.permutation(np.arange(1150) % 4 == 0).astype(int)
+        labels = np.column_stack((y, rng.permutation(y))) if kind.labels == "several" else y
+        model = resolve({"kind": name, **quick}).build(benefits=B if kind.needs_benefits else None, random_state=seed)
+        P = model.fit(X[:150], labels[:150]).posterior(X[150:])
+        decision = decide(np.column_stack((1 - P[:, 0], P[:, 0])) if kind.labels == "several" else P, B)
+        promised += decision.expected_benefits.max(axis=1).mean()
+        realised += row_benefits(y[150:], decision.choice, B).mean()
+    assert 0.9 < promised / realised < 1.1

@@ -25,20 +25,6 @@ def test_it_is_scikit_learns_forest(trees, labels):
     np.testing.assert_allclose(model.predict_proba(new), np.clip(expected, 1e-15, 1 - 1e-15), atol=1e-6)
 
 
-@pytest.mark.parametrize("value", [0, 1])
-def test_labels_that_hardly_vary(value):
-    """The same in all rows: (ones + 1) / (n + 2). In all but one: it is in every fold's forest, and not calibrated."""
-    X, Y = drawn(100)
-    Y[:, 0] = Y[:, 1] = value
-    Y[5, 0] = 1 - value
-    model = MultilabelForest(n_estimators=20, random_state=0).fit(X, Y)
-    P = model.posterior(X)
-
-    assert np.allclose(P[:, 1], (100 * value + 1) / 102)
-    assert model.calibrations_[:2] == ["none", "none"]
-    assert abs(P[5, 0] - value) == abs(P[:, 0] - value).max()
-
-
 def test_labels_that_never_vary_need_no_forest():
     X, Y = drawn(60)
     Y[:] = [0, 1, 1]

@@ -64,24 +64,3 @@ def test_a_chain_passes_on_what_the_models_before_say():
     )
     assert np.allclose(with_chain.posterior(X)[:, 0], without.posterior(X)[:, 0], rtol=0, atol=1e-12)
     assert not np.allclose(with_chain.posterior(X)[:, 2], without.posterior(X)[:, 2], atol=1e-3)
-
-
-@pytest.mark.parametrize("chain", [False, True])
-@pytest.mark.parametrize("value", [0, 1])
-def test_a_label_that_never_varies_has_the_same_probability_everywhere(chain, value):
-    """(ones + 1) / (n + 2): many cases cannot prove that something never happens."""
-    X, Y = drawn(100)
-    Y[:, 1] = value
-    model = MultilabelLogistic(chain=chain, categorical_features=[3]).fit(X, Y)
-    assert np.allclose(model.posterior(X)[:, 1], (100 * value + 1) / 102)
-
-
-@pytest.mark.parametrize("chain", [False, True])
-def test_a_label_of_one_row_can_be_learnt(chain):
-    """One row cannot be both in a fold and out of it: its model is not calibrated, and a chain passes on its share."""
-    X, Y = drawn(100)
-    Y[:, 0] = 0
-    Y[5, 0] = 1
-    P = MultilabelLogistic(chain=chain, categorical_features=[3]).fit(X, Y).posterior(X)
-    assert np.isfinite(P).all()
-    assert P[5, 0] > P[:, 0].mean()

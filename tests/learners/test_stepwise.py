@@ -12,8 +12,6 @@ from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest
 from tests.reference.tables import mixed
 
-PRICES = Prices.of([1, 2, 3, 0, 5])
-
 
 def made(kind, categorical):
     if kind == "random_forest":
