@@ -34,7 +34,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items() if each is not None)
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     return printable(str(value))
@@ -65,7 +65,7 @@ def html_of(title: str, document: Mapping[str, Any]) -> str:
     for name, value in document.items():
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
             tables[name] = value
-        elif value is not None:
+        elif value not in (None, [], {}):
             single.append({"": name, " ": value})
     shown = [_rows_html(name, rows) for name, rows in tables.items() if rows]
     return "\n".join([f"<strong>{escape(title)}</strong>", *shown])
