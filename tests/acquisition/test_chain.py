@@ -15,8 +15,10 @@ from app.acquisition.forest import Orders
 from app.acquisition.nodes import MISSING_LEFT, beside
 from app.acquisition.session import Prices
 from app.acquisition.stopping import Blend
-from tests.reference.chain import passes, shares, without
+from tests.reference.chain import shares, without
 from tests.reference.forests import random_prices
+from tests.reference.stepwise import travels_as_it_steps
+from tests.reference.worth import curves_of_chains
 
 seeds = st.integers(0, 10**6)
 PRICES = Prices(np.array([1.0, 2, 0.5, 0]), np.array([1.0, 0.5, 0.5, 0]), np.array([-1, 0, 0, -1], np.int32), ("g",))
@@ -132,10 +134,11 @@ def test_the_stop_is_the_literal_backward_pass(seed, budget, size):
     known, random = random_experience(seed)
     B = random.normal(size=(3, 2)) * size
     worth = known.worth(B, PRICES, budget)
-    found = passes(known, B, PRICES, math.inf if budget is None else budget)
+    found = curves_of_chains(known, B, PRICES, math.inf if budget is None else budget)
     assert len(found) == 4 or budget is not None
-    for j, (estimates, stakes) in found.items():
-        np.testing.assert_allclose(worth.gain(np.full(len(stakes), j), stakes), estimates, rtol=1e-6, atol=1e-6 * size)
+    for j, (stakes, estimates) in found.items():
+        gain = worth.gain(np.full(len(stakes), j), np.array(stakes))
+        np.testing.assert_allclose(gain, estimates, rtol=1e-6, atol=1e-6 * size)
 
 
 @settings(deadline=None, max_examples=40)
@@ -195,23 +198,7 @@ def test_step_by_step_is_the_trajectory(seed, budget, gaps, reduced):
     model, complete, prices = chain(seed, gaps, reduced=reduced)
     complete = complete[:10]
     missing = np.isnan(complete) | (np.random.default_rng(seed).random(complete.shape) < 0.2)
-    X = np.where(missing, np.nan, complete)
-    run = model.travel(complete, prices, budget, missing)
-    status, ends = np.zeros(X.shape, dtype=np.int32), np.full(len(X), -1)
-    for s in range(5):
-        now = model.step(np.where(status == 0, 99.0, X), status, prices, budget)
-        going = now.following >= 0
-        np.testing.assert_array_equal(now.probabilities[ends < 0], run.P[ends < 0, min(s, run.P.shape[1] - 1)])
-        np.testing.assert_allclose(now.spent[ends < 0], run.spent[ends < 0, min(s, run.P.shape[1] - 1)], atol=1e-12)
-        ends[(ends < 0) & ~going] = s
-        rows = np.flatnonzero(going)
-        if not len(rows):
-            break
-        j = now.following[rows]
-        np.testing.assert_array_equal(j, run.asked[rows, s])
-        np.testing.assert_array_equal(now.price[rows, j], run.price[rows, s])
-        status[rows, j] = np.where(np.isnan(X[rows, j]), -1, s + 1)
-    np.testing.assert_array_equal(ends, run.length)
+    travels_as_it_steps(model, complete, prices, budget, missing)
 
 
 def test_a_missing_value_never_reaches_a_forest_that_met_none():

@@ -9,7 +9,7 @@ from app.acquisition.learning import fit_stages, learn
 from app.acquisition.session import Prices, Trajectories
 from app.acquisition.stopping import Experience, StageCurve, at_stake
 from tests.reference.forests import random_case
-from tests.reference.worth import twin
+from tests.reference.worth import lines_of_forests
 
 seeds = st.integers(0, 10**6)
 
@@ -40,11 +40,9 @@ def test_it_is_the_literal_backward_pass(seed, budget, size):
     )
     B = random.normal(size=(K, 2)) * size
     worth = known.worth(B, prices, budget)
-    offset, slope, low, high = twin(known, B, prices, np.inf if budget is None else budget)
-    np.testing.assert_allclose(worth.offset, offset, rtol=1e-6, atol=1e-6 * size)
-    np.testing.assert_allclose(worth.slope, slope, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(worth.low, low, rtol=1e-6, atol=1e-6 * size)
-    np.testing.assert_allclose(worth.high, high, rtol=1e-6, atol=1e-6 * size)
+    expected = lines_of_forests(known, B, prices, np.inf if budget is None else budget)
+    for name, values, scale in zip(("offset", "slope", "low", "high"), expected, (size, 1, size, size), strict=True):
+        np.testing.assert_allclose(getattr(worth, name), values, rtol=1e-6, atol=1e-6 * scale)
 
 
 def perfect(n=200):

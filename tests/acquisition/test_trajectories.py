@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.acquisition.session import Trajectories, purchases
 from tests.reference.forests import random_case, random_prices
-from tests.reference.stepwise import UNAVAILABLE, UNKNOWN, step
+from tests.reference.stepwise import travels_as_it_steps
 
 seeds = st.integers(0, 10**6)
 
@@ -17,26 +17,7 @@ seeds = st.integers(0, 10**6)
 def test_every_state_is_the_sessions(seed, budget):
     """Question, offer, answer, when the vote is settled, and what has been paid, state by state."""
     forest, _, prices, X, _ = random_case(seed)
-    found = forest.travel(X, prices, budget)
-    for i in range(4):
-        status = np.full((1, 5), UNKNOWN)
-        settled = -1
-        for s in range(found.length[i] + 1):
-            now = step(
-                forest, np.where(status == UNKNOWN, 99.0, X[i]), status, prices, budget, stop_when_settled=False
-            )[0]
-            settled = s if now.settled and settled < 0 else settled
-            assert now.prediction == found.vote[i, s]
-            assert now.spent == pytest.approx(found.spent[i, s], abs=1e-12)
-            np.testing.assert_array_equal(now.probabilities, found.P[i, s])
-            if s == found.length[i]:
-                assert now.next is None
-                assert found.resolved[i] == (now.resolved == now.trees)
-                break
-            assert (now.next.feature, now.next.price) == (found.asked[i, s], found.price[i, s])
-            assert found.missing[i, s] == np.isnan(X[i, now.next.feature])
-            status[0, now.next.feature] = UNAVAILABLE if found.missing[i, s] else s + 1
-        assert found.settled[i] == settled
+    travels_as_it_steps(forest, X, prices, budget)
 
 
 @settings(deadline=None)

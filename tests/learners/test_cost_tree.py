@@ -17,8 +17,8 @@ from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.optimise import NodeProblem, grow, halving, improve, update
 from app.learners.cost_tree.soft import SMOOTH, Charges, Problem, SoftTree, loss_of
 from app.usecases.feature_costs import parse_prices
-from tests.reference.cost_tree import QUADRANTS, feed, objective, quadrants, stand
-from tests.reference.stepwise import simulate, step
+from tests.reference.cost_tree import QUADRANTS, objective, quadrants, stand
+from tests.reference.stepwise import simulate, step, travels_as_it_steps
 
 KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
 
@@ -183,25 +183,12 @@ def fitted(name):
 
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("budget", [None, 0.0, 2.0, 5.0, 8.0])
-def test_feeding_rows_equals_the_literal_walk(name, budget):
-    """Of every row in every state: what is asked for at which price, what is spent, the node and its answer; values
-    that are missing cost nothing, those that were bought in vain are paid for.
-    """
+def test_step_by_step_is_the_trajectory(name, budget):
+    """Values that are missing cost nothing, those that were bought in vain are paid for."""
     model, X = fitted(name)
-    tree, rows = model.model_, X[:40]
+    rows = X[:40]
     missing = np.isnan(rows) & (np.arange(40) % 2 == 0)[:, None]
-    run = tree.travel(rows, PRICES, budget, missing)
-    for i, x in enumerate(rows):
-        values = [None if free else value for value, free in zip(x.tolist(), missing[i], strict=True)]
-        states, asked = feed(tree, PRICES, values, math.inf if budget is None else budget)
-        assert run.length[i] == len(asked) == len(states) - 1
-        assert run.asked[i, : len(asked)].tolist() == [feature for feature, _ in asked]
-        assert run.price[i, : len(asked)] == pytest.approx([price for _, price in asked])
-        assert run.spent[i, : len(states)] == pytest.approx([state["spent"] for state in states])
-        assert run.resolved[i] == states[-1]["out"]
-        answers = np.stack([state["answer"] for state in states])
-        np.testing.assert_allclose(run.P[i, : len(states)], tree.probabilities(answers))
-        np.testing.assert_allclose(run.vote[i, : len(states)], tree.chosen(answers))
+    travels_as_it_steps(model.model_, rows, PRICES, budget, missing)
 
 
 @pytest.mark.parametrize("name", FITS)

@@ -1,4 +1,4 @@
-"""The chain of forests in plain loops: one tree asked, and the backward pass state by state."""
+"""The chain of forests in plain loops: one tree asked, and what answers where features are lost."""
 
 from __future__ import annotations
 
@@ -59,46 +59,3 @@ def without(model: Any, x: list[float], state: int) -> np.ndarray:
     scores = sum(power * (log - log.mean()) for power, log in zip(blend.powers, logs, strict=True)) + blend.offset
     P = np.maximum(np.exp(scores) / np.exp(scores).sum(), blend.lowest)
     return P / P.sum()
-
-
-def fit(stakes: list[float], gains: list[float]) -> np.ndarray:
-    """Coefficients of 1, z, z^2; only the mean of fewer than ten rows, or if the stakes are equal."""
-    if len(stakes) < 10 or max(stakes) - min(stakes) <= 1e-9 * max(stakes):
-        return np.array([np.mean(gains), 0.0, 0.0])
-    z = np.array(stakes)
-    return np.linalg.lstsq(np.column_stack((np.ones(len(z)), z, z * z)), np.array(gains))[0]
-
-
-def passes(known: Any, B: np.ndarray, prices: Any, budget: float) -> dict[int, Any]:
-    """Per column: the estimated gains at the stakes of the rows that get there, and these stakes."""
-    n, S = known.asked.shape
-    P, loss = known.P.astype(float), B.max(axis=1, keepdims=True) - B
-    offered, paid, there = np.zeros((n, S)), np.zeros((n, S)), np.zeros((n, S), dtype=bool)
-    for i in range(n):
-        spent, opened, going = 0.0, set(), True
-        for s in range(S):
-            j = int(known.asked[i, s])
-            group = int(prices.group[j])
-            offered[i, s] = prices.discounted[j] if group in opened else prices.cost[j]
-            going = going and spent + offered[i, s] <= budget + 1e-9 * (0 if np.isinf(budget) else budget)
-            there[i, s] = going
-            if not known.missing[i, s]:
-                paid[i, s] = offered[i, s]
-                spent += paid[i, s]
-                if group >= 0:
-                    opened.add(group)
-    stake = (P @ loss).min(axis=2)
-    now = np.array([[-loss[known.y[i], (P[i, s] @ loss).argmin()] for s in range(S + 1)] for i in range(n)])
-    value, found = now[:, S].copy(), {}
-    for s in range(S - 1, -1, -1):
-        on = np.flatnonzero(there[:, s])
-        gains = value - now[:, s]
-        value = now[:, s].copy()
-        if len(on):
-            c = fit(stake[on, s].tolist(), gains[on].tolist())
-            estimates = [min(max(c[0] + c[1] * z + c[2] * z * z, 0.0), z) for z in stake[on, s].tolist()]
-            found[int(known.asked[0, s])] = estimates, stake[on, s]
-            for i, estimate in zip(on.tolist(), estimates, strict=True):
-                if offered[i, s] == 0 or estimate > offered[i, s]:
-                    value[i] = now[i, s] + gains[i] - paid[i, s]
-    return found

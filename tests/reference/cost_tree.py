@@ -99,20 +99,6 @@ def answer(tree, Z, reached):
     return tree.prior if reached < 0 else Z[tree.n_nodes + L * reached : tree.n_nodes + L * (reached + 1)]
 
 
-def feed(tree, prices, x, budget=math.inf):
-    """A complete row, fed as it asks: where it stands after each answer, what it asked for, and for how much."""
-    known: dict[int, float | None] = {}
-    states: list[dict[str, Any]] = []
-    asked: list[tuple[int, float]] = []
-    while True:
-        states.append(stand(tree, prices, known, budget))
-        wanted = states[-1]["next"]
-        if wanted is None:
-            return states, asked
-        asked.append((wanted, states[-1]["frontier"][0][1]))
-        known[wanted] = x[wanted]
-
-
 QUADRANTS = {
     "task": "regression", "depth": 3, "trade_off": 0.06, "zero_tolerance": 0.05, "rho": 0.0, "standardise": False,
     "feature_costs": [1.0, 1, 10, 10, 10, 10],

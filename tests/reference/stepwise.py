@@ -11,9 +11,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import converted, flatten
-from app.acquisition.session import Prices, States, StepwiseModel
+from app.acquisition.session import Prices, States, StepwiseModel, Trajectories
 
-UNKNOWN, UNAVAILABLE = 0, -1
+UNAVAILABLE = -1
 _BLOCK = 2000  # rows whose states are in memory together
 
 
@@ -56,6 +56,39 @@ def step(model: StepwiseModel, *arguments: Any, stop_when_settled: bool = True) 
     """`model.step`, case by case."""
     states = model.step(*arguments)
     return [_state(states, i, stop_when_settled) for i in range(len(states))]
+
+
+def travels_as_it_steps(
+    model: StepwiseModel, X: np.ndarray, prices: Prices, budget: float | None, missing: np.ndarray | None = None
+) -> Trajectories:
+    """The trajectories of rows, once they are those of `model.step`, state by state: questions, prices, answers, sums.
+
+    What a value is that is not known yet plays no part.
+    """
+    run = model.travel(X, prices, budget, missing)
+    free = np.isnan(X) if missing is None else missing
+    X = np.where(free, np.nan, X)
+    status, ends, settled = np.zeros(X.shape, dtype=np.int32), np.full(len(X), -1), np.full(len(X), -1)
+    for s in range(int(run.length.max()) + 1):
+        now, on = model.step(np.where(status == 0, 99.0, X), status, prices, budget), ends < 0
+        answer = np.where(np.isnan(now.value), now.prediction, now.value)
+        np.testing.assert_array_equal(now.probabilities[on], run.P[on, s])
+        np.testing.assert_allclose(answer[on], run.vote[on, s], rtol=1e-12)
+        np.testing.assert_allclose(now.spent[on], run.spent[on, s], atol=1e-12)
+        settled[on & (settled < 0) & (now.leader >= 0)] = s
+        over = on & (now.following < 0)
+        np.testing.assert_array_equal(run.resolved[over], now.resolved[over] == now.trees)
+        ends[over] = s
+        rows = np.flatnonzero(on & ~over)
+        j = now.following[rows]
+        np.testing.assert_array_equal(j, run.asked[rows, s] if len(rows) else j)
+        if len(rows):
+            np.testing.assert_array_equal(now.price[rows, j], run.price[rows, s])
+            np.testing.assert_array_equal(free[rows, j], run.missing[rows, s])
+        status[rows, j] = np.where(free[rows, j], UNAVAILABLE, s + 1)
+    np.testing.assert_array_equal(ends, run.length)
+    np.testing.assert_array_equal(settled, run.settled)
+    return run
 
 
 def simulate(

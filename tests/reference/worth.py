@@ -1,8 +1,49 @@
-"""The backward pass over experience in plain loops."""
+"""The backward passes over experience in plain loops: of forests a line for each feature, of chains a curve."""
 
-from typing import Any
+from collections import defaultdict
 
 import numpy as np
+
+
+def paths(known, prices, budget, *, stops):
+    """Of each row, state by state: what it is asked, for how much, and what it pays; None where that is too dear.
+
+    What is too dear is left out, or ends the path if `stops`.
+    """
+    found = []
+    for i in range(len(known.asked)):
+        path, opened, spent, going = [], set(), 0.0, True
+        for s, j in enumerate(known.asked[i].tolist()):
+            group, missing = int(prices.group[j]), known.missing[i, s]
+            price = float(prices.discounted[j] if group in opened else prices.cost[j])
+            affordable = going and j >= 0 and spent + price <= budget + 1e-9 * (0 if np.isinf(budget) else budget)
+            path.append((j, price, 0.0 if missing else price) if affordable else None)
+            going = affordable or not stops
+            if affordable and not missing:
+                spent += price
+                opened |= {group} - {-1}
+        found.append(path)
+    return found
+
+
+def passes(known, B, prices, budget, estimate, *, stops=False):
+    """Points (stake, gain) of each feature; `estimate` makes of those met so far a function of feature and stake."""
+    n, S = known.asked.shape
+    P, seen = known.P.astype(float), defaultdict(list)
+    each, expected = paths(known, prices, budget, stops=stops), P @ B
+    now = B[known.y[:, None], expected.argmax(axis=2)]
+    stake = P @ B.max(axis=1) - expected.max(axis=2)
+    ahead = np.zeros(n)
+    for s in range(S - 1, -1, -1):
+        on = [i for i in range(n) if each[i][s] is not None]
+        gained = {i: now[i, s + 1] + ahead[i] - now[i, s] for i in on}
+        for i in on:
+            seen[each[i][s][0]].append((stake[i, s], gained[i]))
+        of = estimate(seen)
+        for i in on:
+            j, price, paid = each[i][s]
+            ahead[i] = gained[i] - paid if price == 0 or of(j, stake[i, s]) > price else 0.0
+    return seen
 
 
 def line(points):
@@ -14,65 +55,51 @@ def line(points):
     return y.mean() - slope * x.mean(), slope, x.min(), x.max()
 
 
-def gain(fitted, stake):
-    """The estimate at one stake: never negative, within the fitted range, and at most the stake."""
-    offset, slope, low, high = fitted
-    return min(max(offset + slope * min(max(stake, low), high), 0.0), stake)
-
-
 def lines(seen, m, spare):
     """The line of each feature: its own with ten points, else that of all; `spare` where all are fewer than ten."""
-    everything = [point for points in seen for point in points]
+    everything = [point for points in seen.values() for point in points]
     if len(everything) < 10:
         stake, total = (sum(column) for column in zip(*everything, strict=True)) if everything else (0, 0)
         return spare or [(0.0, min(max(total / stake, 0), 1) if stake else 0, 0.0, np.inf)] * m
     pooled = line(everything)
-    return [line(points) if len(points) >= 10 else pooled for points in seen[:m]]
+    return [line(seen[j]) if len(seen[j]) >= 10 else pooled for j in range(m)]
 
 
-def twin(known, B, prices, budget):
-    """Offset, slope, lowest and highest stake for each feature."""
-    free = passes(known, B, prices, np.inf, None)
-    return np.array(passes(known, B, prices, budget, free) if np.isfinite(budget) else free).T
+def lines_of_forests(known, B, prices, budget):
+    """Offset, slope, lowest and highest stake for each feature; what is known without a budget is spare."""
+    spare = None
+    for limit in sorted({np.inf, budget}, reverse=True):
+
+        def estimate(seen, spare=spare):
+            fitted = lines(seen, known.n_features, spare)
+
+            def gain(j, stake):  # never negative, within the fitted range, and at most the stake
+                offset, slope, low, high = fitted[j]
+                within = min(max(offset + slope * min(max(stake, low), high), 0.0), stake)
+                return within if stake > 1e-12 * np.ptp(B) else 0.0
+
+            return gain
+
+        spare = lines(passes(known, B, prices, limit, estimate), known.n_features, spare)
+    return np.array(spare).T
 
 
-def passes(known, B, prices, budget, spare):
-    m = known.n_features
-    seen: list[list[tuple[float, float]]] = [[] for _ in range(m)]
-    P = known.P.astype(float)
-    paths: list[list[Any]] = []
-    for i in range(len(known)):
-        opened: set[int] = set()
-        spent = 0.0
-        path: list[Any] = []
-        for s in range(known.length[i]):
-            j = int(known.asked[i, s])
-            group = int(prices.group[j])
-            price = float(prices.discounted[j] if group in opened else prices.cost[j])
-            paid = 0.0 if known.missing[i, s] else price
-            if spent + price > budget:
-                path.append(None)
-                continue
-            if group >= 0 and not known.missing[i, s]:
-                opened.add(group)
-            spent += paid
-            path.append((j, price, paid))
-        paths.append(path)
-    now, stake = np.zeros(P.shape[:2]), np.zeros(P.shape[:2])
-    for i in range(len(known)):
-        for s in range(P.shape[1]):
-            expected = P[i, s] @ B
-            now[i, s] = B[known.y[i], expected.argmax()]
-            stake[i, s] = P[i, s] @ B.max(axis=1) - expected.max()
-    ahead = np.zeros(len(known))
-    for s in range(known.asked.shape[1] - 1, -1, -1):
-        on = [i for i, path in enumerate(paths) if len(path) > s and path[s] is not None]
-        gained = {i: now[i, s + 1] + ahead[i] - now[i, s] for i in on}
-        for i in on:
-            seen[paths[i][s][0]].append((stake[i, s], gained[i]))
-        for i in on:
-            j, price, paid = paths[i][s]
-            fitted = lines(seen, m, spare)[j]
-            expected = gain(fitted, stake[i, s]) if stake[i, s] > 1e-12 * np.ptp(B) else 0.0
-            ahead[i] = 0.0 if price > 0 and expected <= price else gained[i] - paid
-    return lines(seen, m, spare)
+def curve(points):
+    """The gain at a stake by powers 0 to 2; only the mean of fewer than ten rows, or if the stakes are equal."""
+    z, gains = np.array(points).T
+    c = np.array([gains.mean(), 0.0, 0.0])
+    if len(z) >= 10 and np.ptp(z) > 1e-9 * z.max():
+        c = np.linalg.lstsq(np.column_stack((np.ones(len(z)), z, z * z)), gains)[0]
+    return lambda stake: min(max(c @ [1.0, stake, stake**2], 0.0), stake)
+
+
+def curves(seen):
+    fitted = {j: curve(points) for j, points in seen.items()}
+    return lambda j, stake: fitted[j](stake)
+
+
+def curves_of_chains(known, B, prices, budget):
+    """Per column: the stakes of the rows that get there, and the estimated gains at these."""
+    seen = passes(known, B, prices, budget, curves, stops=True)
+    stakes = {j: [stake for stake, _ in points] for j, points in seen.items()}
+    return {j: (each, [curves(seen)(j, stake) for stake in each]) for j, each in stakes.items()}
