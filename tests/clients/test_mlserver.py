@@ -1,19 +1,15 @@
-"""Requests as MLServer's codecs write them, and answers as its types read them.
+"""A request as MLServer's codec writes it, and answers as its types read them.
 
-The library needs 330 MB of packages, so its requests stand here as MLServer 1.7.1 wrote them with `PandasCodec` and
-`NumpyRequestCodec`. Its types `InferenceResponse`, `MetadataModelResponse` and `InferenceErrorResponse` read the
-answers.
+The library needs 330 MB of packages, so a request stands here as MLServer 1.7.1 wrote it with `PandasCodec`. Its types
+`InferenceResponse`, `MetadataModelResponse` and `InferenceErrorResponse` read the answers.
 """
 
 from __future__ import annotations
 
 import json
 
-import httpx
 import numpy as np
 import pytest
-
-from tests.conftest import trained, two_class_rows
 
 FRAME = """{"id": "a", "parameters": {"content_type": "pd", "headers": null, "benefits": "[[0,-1],[-10,5]]"},
  "inputs": [{"name": "age", "shape": [3, 1], "datatype": "FP64", "data": [58.0, 36.5, null]},
@@ -21,8 +17,6 @@ FRAME = """{"id": "a", "parameters": {"content_type": "pd", "headers": null, "be
  {"name": "pain", "shape": [3, 1], "datatype": "BYTES", "parameters": {"content_type": "str"},
   "data": ["mild", "strong", "mild"]}]}"""
 ROWS = [[58.0, 80, "mild"], [36.5, 70, "strong"], [None, 90, "mild"]]
-ARRAY = """{"parameters": {"content_type": "np"}, "inputs": [{"name": "input-1", "shape": [2, 2], "datatype": "FP32",
- "parameters": {"content_type": "np"}, "data": [58.0, 80.0, 36.5, 70.0]}]}"""
 HEADERS = {"Content-Type": "application/json"}
 
 
@@ -37,16 +31,6 @@ def test_a_frame_of_pandas(service, ward):
     for each in answer["outputs"]:
         assert set(each) == {"name", "datatype", "shape", "data"}
         np.testing.assert_array_equal(np.reshape(each["data"], each["shape"]), wanted[each["name"]])
-
-
-def test_an_array_of_numpy(service: httpx.Client):
-    rows = two_class_rows(60)
-    data = {"features": ["age", "pulse"], "rows": [row[:2] for row in rows["rows"]], "labels": rows["labels"]}
-    trained(service, {"model": "array", "learner": {"kind": "logistic"}, "data": data})
-    response = service.post("/v2/models/array/infer", content=ARRAY, headers=HEADERS)
-    asked = {"model": "array", "instances": [[58, 80], [36.5, 70]], "rule": "most_probable"}
-
-    assert response.json()["outputs"][0]["data"] == service.post("/predict", json=asked).json()["decisions"]
 
 
 @pytest.mark.parametrize(

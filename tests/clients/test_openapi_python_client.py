@@ -54,29 +54,18 @@ def generated(service: httpx.Client, ward: str, tmp_path_factory: pytest.TempPat
     sys.path.remove(str(folder))
 
 
-@pytest.mark.thorough
-def test_predict(generated, service):
-    response = generated.call("predict.predict", body=generated.models.PredictRequest.from_dict(QUESTION))
+def test_train_list_and_predict(generated, service):
+    order = {"model": "generated", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
+    job = generated.call("train.train", body=generated.models.TrainRequest.from_dict(order), prefer="wait=60").parsed
+    assert generated.call("jobs.get_job", job.id).parsed.status == "succeeded"
+    listed = generated.call("models.list_models", page_size=500).parsed
+    assert {"ward", "generated"} <= {model.name for model in listed.models}
+    assert generated.call("models.get_version", "ward", 1).parsed.classes == ["healthy", "ill"]
 
+    response = generated.call("predict.predict", body=generated.models.PredictRequest.from_dict(QUESTION))
     assert response.status_code == 200
     assert response.parsed.decisions == service.post("/predict", json=QUESTION).json()["decisions"]
     assert response.parsed.model.name == "ward"
-
-
-def test_models_are_listed_and_described(generated):
-    listed = generated.call("models.list_models", page_size=500).parsed
-    card = generated.call("models.get_version", "ward", 1).parsed
-
-    assert "ward" in [model.name for model in listed.models]
-    assert card.classes == ["healthy", "ill"]
-
-
-def test_train_and_wait(generated):
-    order = {"model": "generated", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
-    body = generated.models.TrainRequest.from_dict(order)
-    job = generated.call("train.train", body=body, prefer="wait=60").parsed
-
-    assert generated.call("jobs.get_job", job.id).parsed.status == "succeeded"
 
 
 def test_errors_are_parsed(generated):

@@ -25,55 +25,47 @@ def table() -> pl.DataFrame:
     return frame.with_columns(day=pl.date(2026, 1, 2), stay=pl.lit(3), age=pl.when(pl.arange(0, 30) != 4).then("age"))
 
 
-def in_memory(write, frame) -> bytes:
+def in_memory(write, **casts) -> bytes:
     sink = io.BytesIO()
-    getattr(frame, write)(sink)
+    getattr(table().cast(casts), write)(sink)
     return sink.getvalue()
 
 
-def arrow(found) -> bytes:
-    sink = io.BytesIO()
+def patients(**settings: object) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for name, value in settings.items():
+        connection.execute(f"SET {name}={value!r}")
+    connection.register("patients", table().to_arrow(compat_level=pl.CompatLevel.oldest()))
+    return connection
+
+
+def duck(columns: str = "*", **settings: object) -> bytes:
+    found, sink = patients(**settings).sql(f"SELECT {columns} FROM patients").to_arrow_reader(), io.BytesIO()
     with pa.ipc.new_stream(sink, found.schema) as writer:
         for batch in found:
             writer.write_batch(batch)
     return sink.getvalue()
 
 
-def duck(sql: str, *settings: str):
-    connection = duckdb.connect()
-    for setting in settings:
-        connection.execute(f"SET {setting}")
-    frame = table().to_arrow(compat_level=pl.CompatLevel.oldest())
-    connection.register("patients", frame)
-    return arrow(connection.sql(sql).to_arrow_reader())
-
-
 def copied(folder, options: str) -> bytes:
-    connection = duckdb.connect()
-    connection.register("patients", table().to_arrow(compat_level=pl.CompatLevel.oldest()))
     path = folder / "patients"
-    connection.execute(f"COPY patients TO '{path}' ({options})")
+    patients().execute(f"COPY patients TO '{path}' ({options})")
     return path.read_bytes()
 
 
+STREAM = "write_ipc_stream"
 WRITERS = {
-    "polars stream": (ARROW, lambda _: in_memory("write_ipc_stream", table())),
-    "polars categorical": (ARROW, lambda _: in_memory("write_ipc_stream", table().cast({"pain": pl.Categorical}))),
-    "polars enum": (
-        ARROW,
-        lambda _: in_memory("write_ipc_stream", table().cast({"pain": pl.Enum(["mild", "strong"])})),
-    ),
-    "polars decimal": (ARROW, lambda _: in_memory("write_ipc_stream", table().cast({"pulse": pl.Decimal(10, 1)}))),
-    "polars parquet": (PARQUET, lambda _: in_memory("write_parquet", table())),
-    "polars csv": (CSV, lambda _: in_memory("write_csv", table())),
-    "duckdb arrow": (ARROW, lambda _: duck("FROM patients")),
-    "duckdb views": (
-        ARROW,
-        lambda _: duck("FROM patients", "produce_arrow_string_view=true", "arrow_output_version='1.4'"),
-    ),
-    "duckdb large": (ARROW, lambda _: duck("FROM patients", "arrow_large_buffer_size=true")),
-    "duckdb enum": (ARROW, lambda _: duck("SELECT * REPLACE (pain::ENUM('mild', 'strong') AS pain) FROM patients")),
-    "duckdb decimal": (ARROW, lambda _: duck("SELECT * REPLACE (pulse::DECIMAL(10,1) AS pulse) FROM patients")),
+    "polars stream": (ARROW, lambda _: in_memory(STREAM)),
+    "polars categorical": (ARROW, lambda _: in_memory(STREAM, pain=pl.Categorical)),
+    "polars enum": (ARROW, lambda _: in_memory(STREAM, pain=pl.Enum(["mild", "strong"]))),
+    "polars decimal": (ARROW, lambda _: in_memory(STREAM, pulse=pl.Decimal(10, 1))),
+    "polars parquet": (PARQUET, lambda _: in_memory("write_parquet")),
+    "polars csv": (CSV, lambda _: in_memory("write_csv")),
+    "duckdb arrow": (ARROW, lambda _: duck()),
+    "duckdb views": (ARROW, lambda _: duck(produce_arrow_string_view=True, arrow_output_version="1.4")),
+    "duckdb large": (ARROW, lambda _: duck(arrow_large_buffer_size=True)),
+    "duckdb enum": (ARROW, lambda _: duck("* REPLACE (pain::ENUM('mild', 'strong') AS pain)")),
+    "duckdb decimal": (ARROW, lambda _: duck("* REPLACE (pulse::DECIMAL(10,1) AS pulse)")),
     "duckdb parquet": (PARQUET, lambda folder: copied(folder, "FORMAT parquet")),
     "duckdb csv": (CSV, lambda folder: copied(folder, "FORMAT csv")),
 }
@@ -109,12 +101,21 @@ def read_back(kind: str, content: bytes) -> pl.DataFrame:
 
 @pytest.mark.parametrize("kind", [ARROW, PARQUET, CSV])
 def test_answers_are_read_back_with_ids_and_columns(service, ward, plain, kind):
-    query = STAKES | {"model": ward, "id": "patient", "keep": '["stay"]'}
-    content = in_memory("write_ipc_stream", table().drop("day"))
+    query = STAKES | {"model": ward, "id": "patient", "keep": '["stay", "day"]'}
+    content = in_memory(STREAM)
     answer = service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW, "Accept": kind})
     assert answer.headers["content-type"].partition(";")[0] == kind
     found = read_back(kind, answer.content)
-    assert found.columns == ["patient", "stay", "decision", "p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
+    assert found.columns == [
+        "patient",
+        "stay",
+        "day",
+        "decision",
+        "p:healthy",
+        "p:ill",
+        "benefit:wait",
+        "benefit:treat",
+    ]
     assert found["patient"].to_list() == [f"p{i}" for i in range(30)]
     assert found["decision"].cast(pl.String).to_list() == plain["decisions"]
     assert found.select("p:healthy", "p:ill").rows() == [tuple(row) for row in plain["probabilities"]]
@@ -125,9 +126,6 @@ def test_the_index_of_a_pandas_table_is_left_out(service, ward, plain):
     metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
     sink = io.BytesIO()
     pq.write_table(pa.table(columns).replace_schema_metadata(metadata), sink)
-    query = STAKES | {"model": ward}
-    answer = service.post("/predict", params=query, content=sink.getvalue(), headers={"Content-Type": PARQUET})
-    assert answer.json() == plain
-    query |= {"id": "__index_level_0__"}
-    answer = service.post("/predict", params=query, content=sink.getvalue(), headers={"Content-Type": PARQUET})
-    assert answer.json() == {**plain, "ids": list(range(30))}
+    for query, more in ({}, {}), ({"id": "__index_level_0__"}, {"ids": list(range(30))}):
+        asked = {"params": STAKES | {"model": ward} | query, "headers": {"Content-Type": PARQUET}}
+        assert service.post("/predict", content=sink.getvalue(), **asked).json() == plain | more

@@ -11,7 +11,6 @@ from tritonclient.http import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from tests.conftest import two_class_rows
-from tests.messages import says
 
 ROWS = two_class_rows(5, seed=5)["rows"]
 TYPES = {"age": (np.float64, "FP64"), "pulse": (np.float32, "FP32"), "pain": (np.object_, "BYTES")}
@@ -67,24 +66,16 @@ def test_infer(triton, expected, named):
     same(result, expected)
 
 
-def test_binary_data_are_refused(triton):
-    """The server lists no such extension."""
-    packed = InferInput("age", [1], "FP64").set_data_from_numpy(np.ones(1))
-
-    with pytest.raises(InferenceServerException) as refused:
-        triton.infer("ward", [packed])
-
-    assert refused.value.status() == "415"
-    assert says(refused.value.message(), "binary_data=False")
-
-
 def test_errors_are_the_clients_exceptions(triton):
-    with pytest.raises(InferenceServerException) as missing:
-        triton.infer("nothing", inputs())
-    with pytest.raises(InferenceServerException) as partial:
-        triton.infer("ward", inputs()[:2])
-    with pytest.raises(InferenceServerException) as packed:
-        triton.infer("ward", inputs(), request_compression_algorithm="gzip")
-
-    assert [each.value.status() for each in (missing, partial, packed)] == ["404", "400", "415"]
-    assert says(partial.value.message(), "'pain'")
+    """The server lists no extension for binary data, and says what to do instead."""
+    packed = InferInput("age", [1], "FP64").set_data_from_numpy(np.ones(1))
+    for model, sent, options, status, named in (
+        ("nothing", inputs(), {}, "404", "'nothing'"),
+        ("ward", inputs()[:2], {}, "400", "'pain'"),
+        ("ward", [packed], {}, "415", "binary_data=False"),
+        ("ward", inputs(), {"request_compression_algorithm": "gzip"}, "415", ""),
+    ):
+        with pytest.raises(InferenceServerException) as refused:
+            triton.infer(model, sent, **options)
+        assert refused.value.status() == status
+        assert named in refused.value.message()

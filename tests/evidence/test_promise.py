@@ -59,27 +59,19 @@ def _of_mean(P, payoffs, total):
     return shifted
 
 
-def test_losses_too_rare_to_have_occurred_give_no_interval():
-    rng = np.random.default_rng(2)
-    for n in (30, 100):
-        found = judged("very rare losses", rng, n)
-        assert found.low is None
-        assert found.reason == "too few cases for outcomes as rare and as large as these"
-        assert found.verdict(1e9) == "undecided"
+@pytest.mark.parametrize(
+    ("world", "n", "reason"),
+    [
+        ("very rare losses", 30, "too few cases for outcomes as rare and as large as these"),
+        ("very rare losses", 100, "too few cases for outcomes as rare and as large as these"),
+        ("coins", 29, "fewer than 30 cases with known truth"),
+    ],
+)
+def test_too_few_cases_give_no_interval(world, n, reason):
+    found = judged(world, np.random.default_rng(3), n)
 
-
-def test_fewer_than_thirty_cases_give_no_interval():
-    found = judged("coins", np.random.default_rng(3), 29)
-
-    assert (found.low, found.high) == (None, None)
-    assert found.reason == "fewer than 30 cases with known truth"
-
-
-def test_decisions_without_risk_are_as_promised():
-    sums = PromiseSums()
-    sums.compare(np.zeros(50), risk(np.full((50, 2), 0.5), np.ones((50, 2))), 0)
-
-    assert judge(sums).verdict(0.1) == "within_10_percent"
+    assert (found.low, found.high, found.reason) == (None, None, reason)
+    assert found.verdict(1e9) == "undecided"
 
 
 def test_what_the_model_excludes_still_counts_when_it_occurs():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, softmax
+from scipy.special import softmax
 
 from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
@@ -27,18 +27,6 @@ def test_what_is_right_already_is_left_alone():
 
 def test_overconfidence_gets_a_sigmoid():
     assert [best_calibration(*right(seed, power=3)) for seed in range(5)] == ["sigmoid"] * 5
-
-
-def steps(rng, n):
-    """Scores (n,), and classes that jump from 10 % to 90 % at 0."""
-    s = rng.uniform(-3, 3, n)
-    return s, (rng.random(n) < np.where(s > 0, 0.9, 0.1)).astype(int)
-
-
-@pytest.mark.parametrize(("rows", "chosen"), [(300, "isotonic"), (30, "sigmoid")])
-def test_a_step_gets_steps_from_twenty_rows_of_a_class(rows, chosen):
-    s, y = steps(np.random.default_rng(0), rows)
-    assert best_calibration(np.column_stack((expit(-s), expit(s))), y, np.ones(rows)) == chosen
 
 
 def shifted(rows):

@@ -73,60 +73,48 @@ def test_an_input_for_each_column_is_found_by_its_name():
         found.posterior(np.array([[50.0, np.nan]]))
 
 
-def test_names_for_the_classes_of_a_model_of_integers():
-    """Libraries that number their classes: the names come with the order."""
+def net() -> bytes:
+    """A network of one layer without labels: a probability of the second class."""
+    weights = onnx.numpy_helper.from_array(np.array([[0.1], [0.2]], dtype=np.float32), "W")
+    nodes = [onnx.helper.make_node("MatMul", ["X", "W"], ["Z"]), onnx.helper.make_node("Sigmoid", ["Z"], ["P"])]
+    given, made = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, width])
+        for name, width in (("X", 2), ("P", 1))
+    )
+    graph = onnx.helper.make_graph(nodes, "net", [given], [made], [weights])
+    content: bytes = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9
+    ).SerializeToString()
+    return content
+
+
+def test_names_for_the_classes_of_integers_or_of_a_network_without_labels():
+    """Libraries that number their classes, or do not name them: the names come with the order."""
     model = LogisticRegression().fit(X, (y == "ill").astype(int))
     content = converted(model, zipmap=False)
 
     found = load_onnx(content, NUMBERS, CLASSES, ["healthy", "ill"])
     swapped = load_onnx(content, NUMBERS, CLASSES, ["ill", "healthy"])
+    network = load_onnx(net(), NUMBERS, CLASSES, list(CLASSES))
 
     np.testing.assert_allclose(found.posterior(X), model.predict_proba(X), rtol=0, atol=1e-6)
     np.testing.assert_allclose(swapped.posterior(X), found.posterior(X)[:, ::-1])
-    with pytest.raises(Invalid) as caught:
-        load_onnx(converted(model), NUMBERS, CLASSES, None)
-    assert says("/dataset", "0, 1") in caught.value.flaws
-    with pytest.raises(Invalid) as caught:
-        load_onnx(content, NUMBERS, CLASSES, ["healthy", "sick"])
-    assert says("/classes", "sick") in caught.value.flaws
-
-
-def net(*outputs: str) -> onnx.ModelProto:
-    """A network of one layer without labels: a probability of the second class."""
-    weights = onnx.numpy_helper.from_array(np.array([[0.1], [0.2]], dtype=np.float32), "W")
-    nodes = [onnx.helper.make_node("MatMul", ["X", "W"], ["Z"]), onnx.helper.make_node("Sigmoid", ["Z"], ["P"])]
-    make = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        nodes,
-        "net",
-        [make("X", onnx.TensorProto.FLOAT, [None, 2])],
-        [make(name, onnx.TensorProto.FLOAT, [None, 1]) for name in outputs or ("P",)],
-        [weights],
-    )
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
-
-
-def test_a_network_without_labels_needs_their_names():
-    content = net().SerializeToString()
-
-    found = load_onnx(content, NUMBERS, CLASSES, list(CLASSES))
-
-    np.testing.assert_allclose(found.posterior(X)[:, 1], 1 / (1 + np.exp(-X @ [0.1, 0.2])), rtol=0, atol=1e-6)
-    with pytest.raises(Invalid) as caught:
-        load_onnx(content, NUMBERS, CLASSES, None)
-    assert says("/classes", "does not name its classes") in caught.value.flaws
+    np.testing.assert_allclose(network.posterior(X)[:, 1], 1 / (1 + np.exp(-X @ [0.1, 0.2])), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("content", "schema", "place", "named"),
+    ("content", "names", "place", "named"),
     [
-        (lambda: converted(LogisticRegression().fit(X[:, [0, 1, 1]], y), width=3), NUMBERS, "/dataset", ["3", "2"]),
-        (lambda: converted(MODELS["three classes"]()), NUMBERS, "/dataset", ["dead"]),
+        (net, None, "/classes", ["does not name its classes"]),
+        (lambda: converted(LogisticRegression().fit(X, (y == "ill").astype(int))), None, "/dataset", ["0, 1"]),
+        (lambda: converted(MODELS["linear"](), zipmap=False), ["healthy", "sick"], "/classes", ["sick"]),
+        (lambda: converted(LogisticRegression().fit(X[:, [0, 1, 1]], y), width=3), None, "/dataset", ["3", "2"]),
+        (lambda: converted(MODELS["three classes"]()), None, "/dataset", ["dead"]),
     ],
 )
-def test_what_does_not_fit_the_data_set_is_named(content, schema, place, named):
+def test_what_does_not_fit_the_data_set_is_named(content, names, place, named):
     with pytest.raises(Invalid) as caught:
-        load_onnx(content(), schema, CLASSES, None)
+        load_onnx(content(), NUMBERS, CLASSES, names)
     assert says(place, *named) in caught.value.flaws
 
 

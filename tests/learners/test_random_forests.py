@@ -1,4 +1,4 @@
-"""One forest for several labels: scikit-learn's own probabilities, calibrated label by label."""
+"""scikit-learn's random forest as a learner of classes and of labels, and the label vectors of its leaves."""
 
 import numpy as np
 import pytest
@@ -7,22 +7,55 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.learners import multilabel
 from app.learners.multilabel import MultilabelForest, Neighbours
-from tests.reference.tables import drawn
+from app.learners.random_forest import RandomForest
+from tests.reference.tables import drawn, mixed
 
 
-@pytest.mark.parametrize("labels", [1, 3])
-@pytest.mark.parametrize("trees", [1, 37])
-def test_it_is_scikit_learns_forest(trees, labels):
-    """Without calibration and categories: the probabilities of that forest, grown in one go."""
-    X, Y = drawn(200)
-    X, Y = X[:, :3], Y[:, :labels]
-    model = MultilabelForest(n_estimators=trees, calibration="none", random_state=3).fit(X, Y)
-    theirs = RandomForestClassifier(trees, min_samples_leaf=2, random_state=3).fit(X, Y if labels > 1 else Y[:, 0])
-    new = drawn(100, 1)[0][:, :3]
-    expected = theirs.predict_proba(new)
-    expected = np.column_stack([p[:, 1] for p in (expected if labels > 1 else [expected])])
+@pytest.mark.parametrize("labels", [None, 1, 3])
+@pytest.mark.parametrize(("trees", "most"), [(1, "sqrt"), (16, 0.5), (16, 2), (16, "log2"), (37, None)])
+def test_it_is_scikit_learns_forest(trees, most, labels):
+    """Without calibration and categories: the probabilities of that forest, of classes or labels, grown in one go."""
+    given = {"n_estimators": trees, "max_features": most, "min_samples_leaf": 2, "random_state": 3}
+    if labels is None:
+        X, y, _ = mixed(200, 3, 0, words=())
+        new, _, _ = mixed(100, 3, 1, words=())
+        model, theirs = RandomForest(calibration="none", **given), RandomForestClassifier(**given)
+        expected = theirs.fit(X, y).predict_proba(new)
+    else:
+        (X, y), new = drawn(200), drawn(100, 1)[0][:, :3]
+        X, y = X[:, :3], y[:, :labels]
+        model = MultilabelForest(calibration="none", **given)
+        theirs = RandomForestClassifier(**given).fit(X, y if labels > 1 else y[:, 0]).predict_proba(new)
+        expected = np.column_stack([p[:, 1] for p in (theirs if labels > 1 else [theirs])]).clip(1e-15, 1 - 1e-15)
+    np.testing.assert_allclose(model.fit(X, y).predict_proba(new), expected, atol=1e-6)
 
-    np.testing.assert_allclose(model.predict_proba(new), np.clip(expected, 1e-15, 1 - 1e-15), atol=1e-6)
+
+def noisy_steps(n, noise):
+    """Two classes that change at 0 of one of four columns, some of them wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    return X, ((X[:, 0] > 0) ^ (rng.random(n) < noise)).astype(int)
+
+
+def checkers(n):
+    """Three classes without noise, in small squares."""
+    X = np.random.default_rng(0).uniform(0, 4, size=(n, 2))
+    return X, np.floor(X).sum(axis=1).astype(int) % 3
+
+
+@pytest.mark.parametrize(("rows", "leaf"), [(noisy_steps(400, 0.3), 5), (checkers(400), 1)])
+def test_leaves_are_as_large_as_noise_asks(rows, leaf):
+    """A forest of leaves of one row repeats the noise; large ones miss the squares."""
+    model = RandomForest(random_state=0).fit(*rows)
+    assert model.min_samples_leaf_ == leaf
+
+
+def test_a_given_leaf_is_kept_and_a_refit_keeps_the_chosen_one():
+    X, y = noisy_steps(200, 0.3)
+    assert RandomForest(n_estimators=5, min_samples_leaf=3, random_state=0).fit(X, y).min_samples_leaf_ == 3
+    model = RandomForest(random_state=0).fit(X, y)
+    chosen = model.min_samples_leaf_
+    assert model.refit(X[:100], y[:100]).min_samples_leaf_ == chosen
 
 
 def test_labels_that_never_vary_need_no_forest():
