@@ -6,6 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -25,10 +26,9 @@ class Bank:
     """A service with keys: a client for each, by the name of its key."""
 
     def __init__(self, settings: Settings, url: str) -> None:
-        self.url = url
-        self.ports = make_ports(settings)
+        self.url, self.ports = url, make_ports(settings)
         self.keys: dict[str, str] = {}
-        self._clients: list[httpx.Client] = []
+        self._clients = ExitStack()
 
     def make(self, name: str, *scopes: Scope, **wish: object) -> httpx.Client:
         _, self.keys[name] = self.ports.keys.create(name, scopes, **wish)
@@ -37,12 +37,11 @@ class Bank:
         return client
 
     def holding(self, key: str) -> httpx.Client:
-        self._clients.append(httpx.Client(base_url=self.url, headers={"X-API-Key": key}, timeout=60))
-        return self._clients[-1]
+        client = httpx.Client(base_url=self.url, headers={"X-API-Key": key}, timeout=60)
+        return self._clients.enter_context(client)
 
     def close(self) -> None:
-        for client in self._clients:
-            client.close()
+        self._clients.close()
         self.ports.database.close()
 
 
@@ -119,15 +118,6 @@ def predict(client: httpx.Client, model: str) -> httpx.Response:
     return client.post("/predict", json={"model": model, "instances": [INSTANCE], "rule": "most_probable"})
 
 
-def test_a_revoked_key_is_refused_within_a_second(bank):
-    client = bank.make("short", Scope.PREDICT)
-    assert client.get("/models").status_code == 200
-
-    bank.ports.keys.revoke("short")
-
-    seen_by(client, 401)
-
-
 def test_patterns_hold_wherever_a_model_is_named(hearts, models):
     assert predict(hearts, "heart-a").status_code == 200
     named = [
@@ -191,19 +181,14 @@ def test_a_rate_of_its_own(bank):
     assert lefts == sorted(lefts, reverse=True)
 
 
-def test_jobs_at_once(bank, admin):
-    """Two orders at the same moment cannot pass the limit together; who repeats an order is answered with it."""
-    client = bank.make("busy", Scope.TRAIN, jobs=1)
-    slow = {
-        "model": "slow",
-        "learner": {"kind": "random_forest", "n_estimators": 3000},
-        "data": two_class_rows(2000),
-        "holdout": 0.3,
-    }
+LONG = {"learner": {"kind": "random_forest", "n_estimators": 3000}, "data": two_class_rows(2000), "holdout": 0.3}
 
-    first = client.post("/train", json=slow, headers={"Idempotency-Key": "one"})
-    second = client.post("/train", json=slow)
-    again = client.post("/train", json=slow, headers={"Idempotency-Key": "one"})
+
+def test_jobs_at_once(bank):
+    """One more than a key may have is refused; who repeats an order is answered with it."""
+    client = bank.make("busy", Scope.TRAIN, jobs=1)
+    orders = [(LONG | {"model": "slow"}, key) for key in ("one", "two", "one")]
+    first, second, again = (client.post("/train", json=body, headers={"Idempotency-Key": key}) for body, key in orders)
 
     assert (first.status_code, second.status_code, again.status_code) == (202, 429, 202)
     assert "queued or running" in second.json()["detail"]
@@ -255,23 +240,18 @@ def test_changes_are_refused_where_they_cannot_be_audited(bank, admin, trainer, 
             connection.exec_driver_sql("ALTER TABLE away RENAME TO audit_log")
 
 
-def test_an_event_stream_ends_with_its_key(tmp_path):
+def test_an_event_stream_ends_with_its_key(bank, admin):
     """Nothing more is sent once the key is revoked, though the job goes on."""
-    settings = settings_for(tmp_path, workers=0, admin_key=ADMIN_KEY)
-    with serving(settings) as client:
-        ports = make_ports(settings)
-        _, key = ports.keys.create("watcher", (Scope.TRAIN,))
-        client.headers["X-API-Key"] = key
-        seen_by(client)
-        job = client.post("/train", json={"model": "heart-a", **ORDER}).json()["id"]
-        with client.stream("GET", f"/train/{job}/events") as events:
-            lines = events.iter_lines()
-            assert next(lines) == "event: job"
-            ports.keys.revoke("watcher")
-            until = time.monotonic() + 60
-            for _ in lines:
-                assert time.monotonic() < until
+    client = bank.make("watcher", Scope.TRAIN)
+    job = client.post("/train", json={"model": "long"} | LONG).json()["id"]
+    with client.stream("GET", f"/train/{job}/events") as events:
+        lines = events.iter_lines()
+        assert next(lines) == "event: job"
+        bank.ports.keys.revoke("watcher")
+        until = time.monotonic() + 60
+        for _ in lines:
+            assert time.monotonic() < until
 
-        assert client.get(f"/train/{job}").status_code == 401
-        assert client.get(f"/train/{job}", headers={"X-API-Key": ADMIN_KEY}).json()["status"] == "queued"
-        ports.database.close()
+    assert client.get(f"/train/{job}").status_code == 401
+    assert admin.get(f"/train/{job}").json()["status"] in ("queued", "running")
+    admin.delete(f"/train/{job}").raise_for_status()

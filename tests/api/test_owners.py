@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import time
@@ -18,6 +20,7 @@ from app.outcomes.decision import Terms, day_of
 from app.usecases import train
 from app.wiring import wire
 from tests.api.callers import ask, called_by
+from tests.api.operations import operations
 from tests.conftest import settings_for, two_class_rows
 from tests.outcomes.records import decided, told
 
@@ -89,44 +92,34 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
 
 
 def uses(asking: Asking, reference: str) -> dict[str, httpx.Response]:
-    """What comes of every request that takes a data set from a client which is no admin."""
-    learners = {"learners": [LOGISTIC], "benefits": BENEFITS}
+    """What comes of every request that takes a data set from a client which is no admin; jobs are cancelled."""
     simulation = {"model": asking.own("forest"), "dataset": reference}
-    return {
+    comparison = {"dataset": reference, "learners": [LOGISTIC], "benefits": BENEFITS}
+    answers = {
         "GET /datasets/{dataset_id}": asking("GET", f"/datasets/{reference}"),
         "POST /train": asking.train(reference),
-        "POST /compare": asking("POST", "/compare", json={"dataset": reference, **learners}),
+        "POST /compare": asking("POST", "/compare", json=comparison),
         "POST /acquire/simulate": asking("POST", "/acquire/simulate", json=simulation),
-        "DELETE /datasets/{dataset_id}": asking("DELETE", f"/datasets/{reference}"),
     }
-
-
-def cancel(asking: Asking, answers: dict[str, httpx.Response]) -> None:
-    for kind in ("train", "compare"):
-        asking("DELETE", f"/{kind}/{answers[f'POST /{kind}'].json()['id']}").raise_for_status()
+    for answer in answers.values():
+        if answer.status_code == 202:
+            asking("DELETE", answer.headers["location"]).raise_for_status()
+    return answers | {"DELETE /datasets/{dataset_id}": asking("DELETE", f"/datasets/{reference}")}
 
 
 def test_every_request_that_takes_a_data_set_is_asked_here(app: FastAPI) -> None:
     """Those whose path or body has a place for one; imports need `admin`, who may use all."""
-    document = app.openapi()
+    schemas = app.openapi()["components"]["schemas"]
 
-    def fields(schema: Any) -> Iterator[str]:
-        if isinstance(schema, list):
-            for part in schema:
-                yield from fields(part)
-        if isinstance(schema, dict):
-            yield from schema.get("properties", {})
-            for name, part in schema.items():
-                if name == "$ref":
-                    yield from fields(document["components"]["schemas"][part.rsplit("/", 1)[1]])
-                else:
-                    yield from fields(part)
+    def named(part: Any) -> bool:
+        """Whether a part of the document, or what it refers to, has a field for a data set."""
+        text = json.dumps(part)
+        return '"dataset":' in text or any(named(schemas[name]) for name in re.findall(r"schemas/(\w+)", text))
 
     found = {
-        f"{method.upper()} {path}"
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-        if "{dataset" in path or "dataset" in fields(operation.get("requestBody", {}).get("content", {}))
+        f"{one.method} {one.path}"
+        for one in operations()
+        if "{dataset" in one.path or named(one.document.get("requestBody"))
     }
     asked = uses(Asking(app, A), "ds_0000000000000000")
     assert found == {*asked, "POST /models/{name}/versions"}
@@ -165,25 +158,27 @@ def test_a_name_cannot_be_redirected_or_looked_through(app: FastAPI, other: Call
         assert answers["POST /compare"].json()["requested"]["dataset"] == expected
         assert answers["POST /acquire/simulate"].status_code == 200, answers["POST /acquire/simulate"].text
         assert answers["DELETE /datasets/{dataset_id}"].status_code == 404, "deleting needs the id"
-        cancel(asking, answers)
 
     assert stranger("DELETE", f"/datasets/{mine}").status_code == 204
     assert owner("GET", f"/datasets/{name}").json()["id"] == theirs
     assert stranger("GET", f"/datasets/{name}").status_code == 404
 
 
-@OTHERS
-def test_the_same_table_of_two_clients_is_two_data_sets(app: FastAPI, other: Caller) -> None:
-    """So neither learns from an answer that the other has it, and deleting one leaves the other."""
-    owner, stranger = Asking(app, B), Asking(app, other)
-    theirs = owner.upload(4, None)
-    mine = stranger.upload(4, "mine")
+def test_the_same_table_of_two_clients_is_two_data_sets(app: FastAPI) -> None:
+    """So neither learns from an answer that the other has it, and deleting one leaves the other; a new key of the same
+    name goes on with what the old one made.
+    """
+    owner, stranger, rotated = Asking(app, B), Asking(app, A), Asking(app, ROTATED)
+    theirs, mine = owner.upload(4, "kept"), stranger.upload(4, "kept")
     assert mine["id"] != theirs["id"]
     assert mine["digest"] == theirs["digest"]
 
     assert stranger("DELETE", f"/datasets/{mine['id']}").status_code == 204
-    assert owner("GET", f"/datasets/{theirs['id']}").json() == theirs
-    assert owner.upload(4, None) == theirs, "the same upload of the same client is the same data set"
+    assert rotated("GET", "/datasets/kept").json() == theirs
+    assert rotated.listed() == owner.listed()
+    assert rotated.upload(4, "kept") == theirs, "the same upload of the same client is the same data set"
+    assert rotated("DELETE", f"/datasets/{theirs['id']}").status_code == 204
+    assert owner("GET", "/datasets/kept").status_code == 404
 
 
 def test_rows_that_were_fitted_are_known_whoever_uploads_them(app: FastAPI) -> None:
@@ -193,19 +188,6 @@ def test_rows_that_were_fitted_are_known_whoever_uploads_them(app: FastAPI) -> N
     answers = [uses(asking, dataset) for dataset in (fitted, new)]
     warnings = [answer["POST /acquire/simulate"].json()["warnings"] for answer in answers]
     assert [any("were fitted" in warning for warning in each) for each in warnings] == [True, False]
-    for answer in answers:
-        cancel(asking, answer)
-
-
-def test_a_new_key_of_the_same_name_goes_on(app: FastAPI) -> None:
-    before, after = Asking(app, B), Asking(app, ROTATED)
-    dataset = before.upload(5, "kept")["id"]
-
-    assert after("GET", "/datasets/kept").json()["id"] == dataset
-    assert after.listed() == before.listed()
-    assert after.upload(5, "kept")["id"] == dataset
-    assert after("DELETE", f"/datasets/{dataset}").status_code == 204
-    assert before("GET", "/datasets/kept").status_code == 404
 
 
 @pytest.mark.parametrize("caller", [OPERATOR, ALL_MODELS], ids=lambda caller: caller.name)
@@ -231,18 +213,14 @@ def test_without_keys_all_is_one_clients(app: FastAPI) -> None:
     assert Asking(app, A)("GET", f"/datasets/{found['id']}").status_code == 404
 
 
+SCORES = {"scores": [1, 2, 3, 4] * 9, "labels": [0, 1, 0, 1] * 9, "classes": [0, 1]}
+
+
 @pytest.mark.parametrize(
-    ("path", "order"),
-    [
-        ("/train", {"model": "b-inline", "learner": LOGISTIC, "data": two_class_rows(40)}),
-        (
-            "/calibrate",
-            {"model": "b-inline", "scores": [1, 2, 3, 4] * 9, "labels": [0, 1, 0, 1] * 9, "classes": [0, 1]},
-        ),
-    ],
+    ("path", "order"), [("/train", {"learner": LOGISTIC, "data": two_class_rows(40)}), ("/calibrate", SCORES)]
 )
 def test_tables_sent_with_an_order_are_the_clients(app: FastAPI, path: str, order: dict[str, Any]) -> None:
-    answer = Asking(app, B)("POST", path, json=order)
+    answer = Asking(app, B)("POST", path, json=order | {"model": "b-inline"})
     assert answer.status_code == 202, answer.text
     dataset = answer.json()["requested"]["dataset"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 
-import httpx
 import pytest
 
 from tests.api.permissions import NEEDED, OPEN, STATIC
@@ -17,15 +16,8 @@ FOREIGN = (
     *("localhost:80:80", "[::1", "::1", "", "[::1]evil.example", "xn--localhost", "localhost,evil.example"),
 )
 OWN = (
-    "localhost",
-    "LocalHost:8000",
-    "127.0.0.1",
-    "127.0.0.1:1",
-    "127.8.7.6:8000",
-    "[::1]",
-    "[::1]:8000",
-    "localhost.",
-    "payoff.localhost:8000",
+    *("localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1", "127.8.7.6:8000", "[::1]", "[::1]:8000"),
+    *("localhost.", "payoff.localhost:8000"),
 )
 READS = ("GET", "HEAD")
 
@@ -54,9 +46,11 @@ def test_requests_for_other_hosts_are_refused(service, host):
 
 
 @pytest.mark.parametrize("host", OWN)
-def test_requests_for_this_machine_are_answered(service, host):
+def test_requests_for_this_machine_and_writes_from_its_pages_are_answered(service, host):
     assert service.get("/models", headers={"Host": host}).status_code == 200
-    assert service.post("/predict", headers={"Host": host, "Origin": f"http://{host}"}).status_code == 422
+    for site in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}):
+        headers = {"Host": host, "Origin": f"http://{host}", **site}
+        assert service.post("/predict", headers=headers).status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -113,13 +107,6 @@ def test_writes_from_pages_of_other_sites_are_refused(service, sent):
     assert service.request("PROPFIND", "/models", headers=headers).status_code == 403
 
 
-@pytest.mark.parametrize("site", ["same-origin", "none"])
-def test_writes_from_own_pages_are_taken(service, site):
-    headers = {"Host": "localhost:8000", "Sec-Fetch-Site": site, "Origin": "http://localhost:8000"}
-
-    assert service.post("/predict", headers=headers).status_code == 422
-
-
 def test_with_keys_any_host_and_any_page_may_ask(tmp_path):
     """A page has no key, and a browser adds none."""
     with serving(settings_for(tmp_path, workers=0, admin_key="s3cret")) as client:
@@ -133,8 +120,3 @@ def test_with_keys_any_host_and_any_page_may_ask(tmp_path):
 def test_proxies_that_are_no_networks_are_refused(tmp_path, proxies):
     with pytest.raises(ValueError, match="trusted_proxies"):
         settings_for(tmp_path, trusted_proxies=proxies)
-
-
-def test_health_checks_by_address_pass(service):
-    for host in ("10.1.2.3:8000", "service", "evil.example"):
-        assert httpx.get(f"{service.base_url}/health/ready", headers={"Host": host}).status_code == 200
