@@ -37,11 +37,6 @@ def test_a_sentence_says_the_decision_the_next_best_and_where_another_is_better(
     assert of_three["sentence"].startswith("go: 1.20 expected; ask would earn 0.25 less; ask becomes better if")
 
 
-def test_a_decision_that_nothing_changes_has_no_flip(service):
-    better = {name: {"go": 1.0, "wait": 0.0, "ask": 0.5} for name in CLASSES}
-    assert [told["flips_at"] for told in ask(service, benefits=better).json()["explanations"]] == [None] * len(ROWS)
-
-
 def test_a_model_explains_as_its_probabilities_do(service, ward):
     asked = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"], "explain": True}
     by_model = service.post("/predict", json=asked | {"model": ward, "instances": two_class_rows(5)["rows"]}).json()

@@ -18,7 +18,6 @@ from app.api.codecs.media_types import ARROW
 from app.api.codecs.npy import array_of_npy
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
-from app.usecases import acquire, benefit, predict, retrieve_request
 from tests.api.column_bodies import arrow, free, npy, rows_of_arrow
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
@@ -89,20 +88,31 @@ def test_a_dictionary_that_comes_back_is_charged_as_it_is_spelt_out(small):
     assert answer.status_code == 413, answer.text[:300]
 
 
-def test_bounds_on_answers(monkeypatch, small):
-    monkeypatch.setattr(predict, "LARGEST_ANSWER", 10)
-    monkeypatch.setattr(benefit, "MAX_CELLS", 5)
-    monkeypatch.setattr(acquire, "MAX_CELLS", 5)
-    rows = [[1, 2, "mild"]]
-    for n, status in ((2, 200), (3, 413)):
-        question = {"model": "ward", "rule": "most_probable", "instances": rows * n}
-        assert small.post("/predict", json=question).status_code == status
-    for actions, status in ((2, 200), (3, 413)):
-        assert (
-            small.post("/models/ward/benefit", json={"benefits": [[0] * actions, [1] * actions]}).status_code == status
-        )
-    for n, status in ((1, 200), (2, 413)):
-        assert small.post("/acquire", json={"model": "wood", "instances": [{}] * n}).status_code == status
+ROWS = [[1, 2, "mild"]]
+ASKED = {"model": "ward", "rule": "most_probable"}
+RETRIEVED = {"setting": "binary", "loss": {"name": "f_beta"}}
+TWO = {"model": "ward", "instances": ROWS * 2}
+P = "probabilities"
+CASES = {"model": "woods", "instances": [{}]}
+BOUNDS = [  # the bound, the path, a body within it, and one beyond
+    ("predict.LARGEST_ANSWER", 10, "/predict", ASKED | {"instances": ROWS * 2}, ASKED | {"instances": ROWS * 3}),
+    ("benefit.MAX_CELLS", 5, "/models/ward/benefit", {"benefits": [[0] * 2] * 2}, {"benefits": [[0] * 3] * 2}),
+    ("acquire.MAX_CELLS", 5, "/acquire", CASES, CASES | {"instances": [{}] * 2}),
+    ("retrieve.LARGEST_ANSWER", 3, "/retrieve", {P: [0.1] * 4}, {P: [0.1] * 4, "marginals": True}),
+    ("retrieve_request.MAX_SETS", 3, "/retrieve", {P: [[]] * 3}, {P: [[]] * 4}),
+    ("retrieve_request.MAX_ITEMS", 6, "/retrieve", {P: [0.5] * 6}, {P: [0.5] * 7}),
+    ("retrieve_request.MAX_ITEMS", 6, "/retrieve", {P: [[0.5] * 4]}, {P: [[0.5] * 4] * 2}),
+    ("retrieve_request.MAX_ITEMS", 3, "/retrieve", TWO, TWO | {"setting": "multiclass"}),
+]
+
+
+@pytest.mark.usefixtures("ward", "forest")
+@pytest.mark.parametrize(("name", "most", "path", "within", "beyond"), BOUNDS)
+def test_bounds_on_what_is_asked_and_answered(service, monkeypatch, name, most, path, within, beyond):
+    monkeypatch.setattr(f"app.usecases.{name}", most)
+    base = RETRIEVED if path == "/retrieve" else {}
+    assert service.post(path, json=base | within).status_code == 200
+    assert service.post(path, json=base | beyond).status_code == 413
 
 
 QUERY = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
@@ -143,25 +153,10 @@ def test_arrays_are_read_in_their_memory_order():
         assert read.flags.writeable
 
 
-def test_empty_lists_count_as_sets(service, monkeypatch):
-    monkeypatch.setattr(retrieve_request, "MAX_SETS", 3)
-    monkeypatch.setattr(retrieve_request, "MAX_ITEMS", 6)
-    question = {"setting": "binary", "loss": {"name": "f_beta"}}
-    for given, status in (([[]] * 3, 200), ([[]] * 4, 413), ([0.5] * 6, 200), ([0.5] * 7, 413), ([[0.5] * 4] * 2, 413)):
-        assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
-
-
 def test_null_columns_are_rejected_before_rows_are_allocated():
     schema = Schema([Feature("x", "numeric")])
     with pytest.raises(TooLarge, match="values in"):
         rows_of_arrow(arrow({"x": pa.nulls(2**31 - 1)}), schema)
-
-
-def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypatch):
-    monkeypatch.setattr(retrieve_request, "MAX_ITEMS", 3)
-    question = {"model": ward, "loss": {"name": "f_beta"}, "instances": [[1, 2, "mild"]] * 2}
-    assert service.post("/retrieve", json=question | {"setting": "binary"}).status_code == 200
-    assert service.post("/retrieve", json=question | {"setting": "multiclass"}).status_code == 413
 
 
 def test_compressed_and_delta_dictionaries_are_rejected():

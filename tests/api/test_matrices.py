@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.conftest import trained, two_class_rows
 
 NUMBERS = [[0, -1], [-10, 5]]
 WORDS = {"ill": {"treat": 5, "wait": -10}, "healthy": {"treat": -1, "wait": 0}}
 ACTIONS = ["wait", "treat"]
-FORMS = {
-    "words": {"benefits": WORDS, "actions": ACTIONS},
-    "costs": {"cost_matrix": [[0, 1], [10, -5]], "actions": ACTIONS},
-    "costs in words": {
-        "cost_matrix": {name: {action: -value for action, value in row.items()} for name, row in WORDS.items()},
-        "actions": ACTIONS,
-    },
-}
 
 
 def requests(model):
@@ -26,18 +16,6 @@ def requests(model):
     yield "/acquire", {"model": model, "known": dict(list(known.items())[:1])}
     yield "/acquire/simulate", {"model": model, "rows": rows, "labels": two_class_rows(40)["labels"]}
     yield f"/models/{model}/benefit", {}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_the_answer_is_that_to_the_matrix_in_numbers(service, forest, form):
-    for path, request in requests(forest):
-        plain = service.post(path, json=request | {"benefits": NUMBERS, "actions": ACTIONS})
-        assert plain.status_code == 200, plain.text
-        stated = service.post(path, json=request | FORMS[form])
-        assert stated.status_code == 200, stated.text
-        assert stated.json() == plain.json(), path
-        both = service.post(path, json=request | {"benefits": NUMBERS, "cost_matrix": NUMBERS, "actions": ACTIONS})
-        assert both.json()["errors"][0]["loc"] == "/cost_matrix"
 
 
 def test_a_trained_model_and_a_comparison_keep_the_matrix(service):

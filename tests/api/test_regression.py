@@ -43,10 +43,6 @@ def price(service: httpx.Client) -> str:
     return "price"
 
 
-def refusal(response: httpx.Response) -> tuple[int, list[str]]:
-    return response.status_code, [flaw["loc"] for flaw in response.json().get("errors", [])]
-
-
 def test_the_card_says_what_was_learnt_and_how_well(service, price):
     """No classes; errors on the hold-out; the points of the path."""
     card = service.get("/models/price/versions/1").json()
@@ -86,33 +82,49 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
     assert json.loads(table.schema.metadata[b"payoff"])["model"] == told["model"]
 
 
+ROWS = DATA["rows"][:2]
+CLASSES = {"rule": "expected_benefit", "threshold": 0.5, "costs": {"majority": "a", "C_HD": 1, "C_DH": 1}}
+CLASSES |= {"priors": {"a": 1}, "limits": {"a": 1}, "resources": [{"name": "b", "use": {"a": 1}, "at_most": 9}]}
+WORDS = {"features": ["a"], "rows": [[1], [2]], "labels": [["x"], ["y"]]}
+REFUSED = [  # path, body, place of the error: what is for classes, or is no number
+    *(("/predict", {"model": "price", "instances": ROWS, name: value}, f"/{name}") for name, value in CLASSES.items()),
+    ("/predict", {"model": "price", "instances": ROWS, "record": True}, "/record"),
+    ("/models/price/benefit", {"benefits": [[1]]}, "/model"),
+    ("/retrieve", {"model": "price", "instances": ROWS, "setting": "binary", "loss": {"name": "am"}}, "/model"),
+    ("/acquire", {"model": "price", "known": {}, "benefits": [[1]]}, "/benefits"),
+    ("/acquire/simulate", {"model": "price", "rows": ROWS, "labels": [1, 2], "benefits": [[1]]}, "/benefits"),
+    ("/acquire/simulate", {"model": "price", "rows": ROWS, "labels": [1.5, "a"]}, "/labels/1"),
+    ("/acquire/simulate", {"model": "price", "rows": ROWS, "labels": [1e200, 1.0]}, ""),
+    ("/acquire/simulate", {"model": "price", "dataset": "words"}, "/dataset"),
+    ("/train", order("nobody", data=two_class_rows(40), feature_costs=None), "/data/labels"),
+    ("/train", order("nobody", data=WORDS, feature_costs=None), "/learner/kind"),
+    ("/train", order("nobody", data={"dataset": "words"}, feature_costs=None), "/learner/task"),
+    ("/train", order("nobody", benefits=[[1.0]]), "/benefits"),
+    ("/compare", {"dataset": "words", "learners": [TREE], "benefits": [[1, 0], [0, 1]]}, "/learners/0/task"),
+]
+UPLOAD = {"content": b"a,y\n1,u\n2,v\n3,u\n4,v\n", "headers": {"Content-Type": "text/csv"}}
+
+
+@pytest.mark.usefixtures("price")
+@pytest.mark.parametrize(("path", "body", "place"), REFUSED)
+def test_what_is_for_classes_is_refused_at_its_place(service, path, body, place):
+    service.post("/datasets?label=y&name=words", **UPLOAD).raise_for_status()
+    answer = service.post(path, json=body)
+    assert (answer.status_code, place in [flaw["loc"] for flaw in answer.json()["errors"]]) == (422, True), answer.text
+
+
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("query", "place"),
     [
-        ("rule", "expected_benefit"),
-        ("threshold", 0.5),
-        ("costs", {"majority": "a", "C_HD": 1, "C_DH": 1}),
-        ("priors", {"a": 1}),
-        ("limits", {"a": 1}),
-        ("record", True),
-        ("resources", [{"name": "beds", "use": {"a": 1}, "at_most": 9}]),
+        ({"label": "y", "label_type": "number"}, "/file/y"),
+        ({"label": "y", "label_type": "integer"}, "/label_type"),
+        ({"label": ["y", "a"], "label_type": "number"}, "/label_type"),
     ],
 )
-def test_what_is_for_classes_is_refused_at_its_place(service, price, field, value):
-    asked = {"model": price, "instances": DATA["rows"][:1], field: value}
-    assert refusal(service.post("/predict", json=asked)) == (422, [f"/{field}"])
-
-
-def test_what_needs_classes_refuses_the_model(service, price):
-    """A benefit report, a retrieval."""
-    assert refusal(service.post("/models/price/benefit", json={"benefits": [[1]]})) == (422, ["/model"])
-    asked = {"model": price, "instances": DATA["rows"][:2], "setting": "binary", "loss": {"name": "jaccard"}}
-    assert refusal(service.post("/retrieve", json=asked)) == (422, ["/model"])
-    for path, rest in (
-        ("/acquire", {"known": {}}),
-        ("/acquire/simulate", {"rows": DATA["rows"], "labels": DATA["labels"]}),
-    ):
-        assert refusal(service.post(path, json={"model": price, "benefits": [[1]], **rest})) == (422, ["/benefits"])
+def test_words_are_no_numbers(service, query, place):
+    """Nor is a label type taken that is unknown, or for several."""
+    answer = service.post("/datasets", params=query, **UPLOAD)
+    assert (answer.status_code, [flaw["loc"] for flaw in answer.json()["errors"]]) == (422, [place])
 
 
 def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, price):
@@ -139,55 +151,3 @@ def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, pri
     assert told["budgets"][0]["vote_stopping"] is None
     assert told["nothing"]["error"] > told["everything"]["error"]
     assert service.post("/acquire/simulate", json=asked, headers={"Accept": "image/svg+xml"}).json() == told
-
-
-@pytest.mark.parametrize(
-    ("changes", "place"),
-    [
-        ({"data": two_class_rows(40)}, "/data/labels"),
-        ({"benefits": [[1.0]]}, "/benefits"),
-        ({"data": {"features": ["a"], "rows": [[1], [2]], "labels": [["x"], ["y"]]}}, "/learner/kind"),
-    ],
-)
-def test_orders_that_cannot_work_are_refused(service, changes, place):
-    asked = order("nobody", **changes)
-    if "data" in changes:
-        asked["feature_costs"] = None
-    assert refusal(service.post("/train", json=asked)) == (422, [place])
-
-
-def test_words_are_no_numbers(service):
-    """A stored data set of words is not regressed on; nor is a label type taken that is unknown, or for several."""
-    content = b"a,y\n1,u\n2,v\n3,u\n4,v\n"
-    csv = {"Content-Type": "text/csv"}
-    words = service.post("/datasets", params={"label": "y"}, content=content, headers=csv).json()
-    asked = order("nobody", data={"dataset": words["id"]}, feature_costs=None)
-    assert refusal(service.post("/train", json=asked)) == (422, ["/learner/task"])
-    for params, place in (
-        ({"label": "y", "label_type": "number"}, "/file/y"),
-        ({"label": "y", "label_type": "integer"}, "/label_type"),
-        ({"label": ["y", "a"], "label_type": "number"}, "/label_type"),
-    ):
-        refused = service.post("/datasets", params=params, content=content, headers=csv)
-        assert refusal(refused) == (422, [place])
-    compared = {"dataset": words["id"], "learners": [TREE], "benefits": [[1, 0], [0, 1]]}
-    assert refusal(service.post("/compare", json=compared)) == (422, ["/learners/0/task"])
-
-
-def test_labels_of_a_simulation_are_numbers(service, price):
-    asked = {"model": price, "rows": DATA["rows"][:2]}
-    assert refusal(service.post("/acquire/simulate", json={**asked, "labels": [1.5, "a"]})) == (422, ["/labels/1"])
-    too_large = service.post("/acquire/simulate", json={**asked, "labels": [1e200, 1.0]})
-    assert too_large.status_code == 422
-    words = service.post(
-        "/datasets", params={"label": "place"}, content=_csv(DATA), headers={"Content-Type": "text/csv"}
-    )
-    refused = service.post("/acquire/simulate", json={"model": price, "dataset": words.json()["id"]})
-    assert (refused.status_code, "/dataset" in refusal(refused)[1]) == (422, True)
-
-
-def _csv(data: dict) -> bytes:
-    """The rows that have a place, which is the label then."""
-    lines = [",".join(data["features"])]
-    lines += [",".join("" if value is None else str(value) for value in row) for row in data["rows"] if row[-1]]
-    return "\n".join(lines).encode()

@@ -89,13 +89,6 @@ def test_marginals_are_the_probabilities_that_were_used(service, topics, ward):
     assert len(one["marginals"]) == 2
 
 
-def test_more_marginals_than_an_answer_holds_get_413(service, monkeypatch):
-    monkeypatch.setattr("app.usecases.retrieve.LARGEST_ANSWER", 3)
-    asked = {"probabilities": [0.1] * 4, "setting": "binary", "loss": F1}
-    assert service.post("/retrieve", json=asked).status_code == 200
-    assert service.post("/retrieve", json=asked | {"marginals": True}).status_code == 413
-
-
 def test_two_classes_make_one_set_of_the_instances(service, ward):
     """The probability of the second class decides, or of the one that is named."""
     rows = [[70, 88, "strong"], [30, 60, "mild"], [55, None, "mild"]]

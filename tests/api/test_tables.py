@@ -59,10 +59,12 @@ def test_ids_and_columns_come_back(service, ward):
     assert pa.ipc.open_stream(arrow_answer).read_all()["id"].to_pylist() == ["a", "2", "c", "4", "e", "6"]
 
 
-def test_an_array_of_numbers_has_no_place_for_ids(service, ward):
+def test_an_array_of_numbers_has_no_place_for_ids_and_no_dialect(service, ward):
     body = {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"], "benefits": [[0, -1], [-10, 5]], "ids": [1]}
     assert errors(service.post("/predict", json=body, headers={"Accept": NPY}))[0][0] == "/ids"
     assert errors(post(service, NPY, npy([[0.5, 0.5]]), id="a", **GIVEN))[0][0] == "/id"
+    for kind, content, asked in ((NPY, npy([[0.5, 0.5]]), GIVEN), (ARROW, arrow({"age": [1.0]}), {"model": ward})):
+        assert errors(post(service, kind, content, **asked, delimiter=";"))[0][0] == "/delimiter"
 
 
 def test_a_table_has_instances_of_a_model(service, ward):
@@ -126,10 +128,6 @@ def test_a_stream_states_no_more_values_than_it_has_bits(service, ward, indexed)
     assert "values in" in answer.json()["detail"]
 
 
-def test_how_csv_is_written_is_for_csv(service, ward):
-    assert errors(post(service, ARROW, arrow({"age": [1.0]}), model=ward, decimal=","))[0][0] == "/decimal"
-
-
 SETS = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
 READING = [
     ("/predict", {"model": "woods", **STAKES}),
@@ -187,11 +185,6 @@ def test_what_comes_back_is_measured_in_characters(service, ward, kind, field, m
         assert answer.status_code == status, (length, answer.text[:300])
 
 
-def test_arrays_of_numbers_have_no_dialect(service):
-    answer = post(service, NPY, npy([[0.5, 0.5]]), **GIVEN, delimiter=";")
-    assert [loc for loc, _ in errors(answer)] == ["/delimiter"]
-
-
 def test_of_a_member_that_is_named_twice_the_last_one_counts(service, ward):
     """As in every JSON service, at any depth, on the way of plain requests and on that of all others."""
     for extra in ("", ', "explain": false'):
@@ -224,11 +217,6 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 def test_moments_come_back_or_are_refused(service, ward, form, values, status):
     sent = arrow(columns().to_pydict() | {"when": values})
     assert post(service, ARROW, sent, form, model=ward, id="patient", keep="ward,when").status_code == status
-
-
-def test_a_header_of_very_many_columns_is_too_large(service, ward):
-    names, row = (b",".join(one % i for i in range(100_000)) for one in (b"c%d", b"%d"))
-    assert post(service, CSV, names + b"\n" + row, model=ward).status_code == 413
 
 
 def test_a_word_that_is_too_long_for_a_category_is_refused(service, ward):

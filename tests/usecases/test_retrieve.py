@@ -22,7 +22,6 @@ from app.retrieval.selection import Selections, seconds
 from app.usecases import retrieve as usecase
 from app.usecases.retrieve import retrieve, retrieve_with, tuned_cut
 from app.usecases.retrieve_request import FIGURES, SAMPLED, RetrieveFields, Sets
-from tests.reference.losses import f_beta
 from tests.reference.retrieval import expected_of_all_sets, outcomes
 from tests.registry.making import make_card
 
@@ -73,19 +72,6 @@ def test_every_set_equals_enumeration(lists, name, method, empty):
         else:
             assert sorted(selected) == [j for j, one in enumerate(p) if one > 0.5]
     assert at == len(choice.curves)
-
-
-@pytest.mark.parametrize("method", ["expected_loss", "half"])
-def test_classes_equal_enumeration(method):
-    """One class is true: a set of classes per row, the best of all sets, or those above 1/2."""
-    P = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.4, 0.35, 0.25]])
-    sets = Sets(P.ravel(), np.array([0, 3, 6, 9]))
-    choice = retrieve(sets, ask(setting="multiclass", method=method)).choice
-    for p, selected, said in zip(P, split(choice), figure(choice, "expected_loss"), strict=True):
-        every, losses, _, _ = expected_of_all_sets(np.eye(3), p, f_beta())
-        assert said == pytest.approx(losses[row_of(every, selected)], abs=1e-12)
-        if method == "expected_loss":
-            assert said <= losses.min() + 1e-12
 
 
 @dataclass

@@ -157,17 +157,6 @@ def each_step(settings, ports, begin):
     raise AssertionError("more steps than expected")
 
 
-def test_an_attempt_that_is_stopped_while_it_publishes(ports, settings, stopped):
-    for job, process in each_step(settings, ports, lambda first, at: stopped("publish", first, at)):
-        if process:
-            lose(ports)
-            if (second := ports.queue.claim("the second worker")) is not None:
-                attempt(ports, second)
-            go_on(process)
-        finish(ports, job)
-        check(ports, settings, job)
-
-
 def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(ports, settings, stopped):
     for job, first in each_step(settings, ports, lambda first, at: stopped("publish", first, at)):
         if first:
