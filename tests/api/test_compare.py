@@ -11,13 +11,11 @@ LEARNERS = [{"kind": "logistic"}, {"kind": "logistic", "C": 0.01}, {"kind": "ben
 SVG = {"Accept": "image/svg+xml"}
 
 
-def uploaded(client, data, name="ward.csv"):
-    lines = [",".join([*data["features"], "label"])]
-    lines += [",".join(map(str, [*row, label])) for row, label in zip(data["rows"], data["labels"], strict=True)]
-    answer = client.post(
-        "/datasets", files={"file": (name, "\n".join(lines).encode(), "text/csv")}, data={"label": "label"}
-    )
-    assert answer.status_code in (200, 201), answer.text
+def uploaded(client, data):
+    lines = [[*row, label] for row, label in zip(data["rows"], data["labels"], strict=True)]
+    content = "\n".join(",".join(map(str, line)) for line in ([*data["features"], "label"], *lines))
+    answer = client.post("/datasets", files={"file": ("table.csv", content)}, data={"label": "label"})
+    assert answer.status_code == 201, answer.text
     return answer.json()["id"]
 
 
@@ -70,7 +68,7 @@ def test_a_majority_is_one_class_however_it_is_written(service):
     """1 and "1" are the same learner, and no other is named by a class that is not there."""
     data = two_class_rows(60)
     data["labels"] = [int(label == "ill") for label in data["labels"]]
-    dataset = uploaded(service, data, "codes.csv")
+    dataset = uploaded(service, data)
     twice = [{"kind": "kernel_logistic", "majority": 1}, {"kind": "kernel_logistic", "majority": "1"}]
     absent = {"kind": "hierarchical_logistic", "first": {"kind": "kernel_logistic", "majority": 7}}
 

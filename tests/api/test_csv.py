@@ -80,36 +80,6 @@ def test_mistakes_lead_to_the_fix(service, ward, body, query, loc, words):
     assert any(error["loc"] == loc and words in error["msg"] for error in answer.json()["errors"]), answer.text
 
 
-def send(service, forest, path, text):
-    stakes = {"benefits": STAKES["benefits"], "actions": STAKES["actions"]}
-    query = {
-        "/datasets": {"label": "y"},
-        "/predict": {"model": forest, **stakes},
-    }[path]
-    return service.post(path, params=query, content=text, headers={"Content-Type": "text/csv"})
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"\n\n",
-        b"   \nage,pulse,pain,y\n50,70,mild,0\n",
-        b"age;pulse;pain;y\n50;70;mild;0\n",
-        b"age,pulse,pain,y\n50,70,mild\n",
-        b'age,pulse,pain,y\n50,70,mild,"0\n50,70,mild,0\n',
-        b'"age,pulse,pain,y\n50,70,mild,0\n',
-        b"age,pulse,pain,y\n50,70,m\xfcd,0\n",
-        b"\xff\xfea\0,\0",
-    ],
-    ids=["empty", "blank", "spaces", "semicolons", "ragged", "open", "open header", "latin-1", "utf-16"],
-)
-def test_what_is_no_csv_is_refused_alike(service, forest, body):
-    upload, asked = send(service, forest, "/datasets", body), send(service, forest, "/predict", body)
-    assert (upload.status_code, asked.status_code) == (422, 422), asked.text
-    assert [error["msg"] for error in asked.json()["errors"]] == [error["msg"] for error in upload.json()["errors"]]
-
-
 @pytest.mark.parametrize("word", [word for word in MISSING if word])
 def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     schema = Schema([Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))])

@@ -87,26 +87,21 @@ def test_a_matrix_of_numbers(service, figures, datatype, kind):
     assert output(written, "decisions").tolist() == [str(name) for name in wanted["decisions"]]
 
 
-def test_without_a_matrix_the_most_probable_class_is_decided(service):
-    answer = infer(service).json()
-    probabilities = output(answer, "probabilities")
-
-    assert output(answer, "decisions").tolist() == np.array(["healthy", "ill"])[probabilities.argmax(axis=1)].tolist()
-    assert says(answer["parameters"]["warnings"], "no benefits")
-
-
 def test_limits_and_priors_and_rules(service):
-    parameters = STAKES | {"limits": '{"treat": 1}', "priors": {"ill": 0.3, "healthy": 0.7}}
-    body = STAKES | {"limits": {"treat": 1}, "priors": {"ill": 0.3, "healthy": 0.7}}
-    wanted = service.post("/predict", json={"model": "ward", "instances": ROWS, **body}).json()
-    answer = infer(service, parameters=parameters).json()
+    more = {"limits": {"treat": 1}, "priors": {"ill": 0.3, "healthy": 0.7}}
+    wanted = service.post("/predict", json={"model": "ward", "instances": ROWS, **STAKES, **more}).json()
+    answer = infer(service, parameters=STAKES | more | {"limits": '{"treat": 1}'}).json()
     cut = infer(service, parameters={"rule": "threshold", "threshold": 0.3, "actions": '["a", "b"]'}).json()
+    bare = infer(service).json()
 
     assert output(answer, "decisions").tolist() == wanted["decisions"]
     assert answer["parameters"]["total"] == wanted["total"]
     assert json.loads(answer["parameters"]["limits"]) == wanted["limits"]
     assert cut["parameters"]["threshold"] == 0.3
     assert [each["name"] for each in cut["outputs"]] == ["decisions", "probabilities"]
+    likely = output(bare, "probabilities").argmax(axis=1)  # without a matrix
+    assert output(bare, "decisions").tolist() == np.array(["healthy", "ill"])[likely].tolist()
+    assert "no benefits" in bare["parameters"]["warnings"]
 
 
 def test_a_model_of_numbers(service):
@@ -223,14 +218,12 @@ def test_keys_rates_and_failures_have_the_form_of_the_protocol(tmp_path, monkeyp
     service.keyring.refresh()
     app = create_app(service)
     monkeypatch.setattr("app.api.routes.inference_protocol.answered", lambda *_: 1 / 0)
+    admin, other = {"X-API-Key": "administrator"}, {"X-API-Key": trainer}
     asked = [
-        ask(app, "POST", INFER),
-        ask(app, "POST", INFER, headers={"X-API-Key": trainer}),
-        ask(app, "GET", "/v2/nothing", headers={"X-API-Key": trainer}),
-        ask(app, "GET", "/v2", headers={"X-API-Key": slow}),
-        ask(app, "GET", "/v2", headers={"X-API-Key": slow}),
-        ask(app, "POST", INFER, headers={"X-API-Key": "administrator"}, content=b"x" * 2_000_000),
-        ask(app, "POST", INFER, headers={"X-API-Key": "administrator"}),
+        *(ask(app, "POST", INFER, headers=headers) for headers in ({}, other)),
+        ask(app, "GET", "/v2/nothing", headers=other),
+        *(ask(app, "GET", "/v2", headers={"X-API-Key": slow}) for _ in range(2)),
+        *(ask(app, "POST", INFER, headers=admin, content=content) for content in (b"x" * 2_000_000, b"")),
     ]
     service.ports.database.close()
 

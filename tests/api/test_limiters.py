@@ -84,10 +84,6 @@ def test_work_has_threads_of_its_own(app, route, monkeypatch):
     assert response.headers["retry-after"] == "2"
 
 
-def app_with(limiter: Limiter) -> SimpleNamespace:
-    return SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
-
-
 async def connected() -> dict[str, str]:
     await asyncio.sleep(60)
     raise AssertionError
@@ -97,47 +93,46 @@ async def gone() -> dict[str, str]:
     return {"type": "http.disconnect"}
 
 
-def test_nothing_is_begun_for_a_client_that_has_gone_while_it_waited():
-    limiter, go = Limiter(1, 10), threading.Event()
-    done: list[str] = []
+async def worked(limiter: Limiter, receive, work, name: str, key: str = "") -> None:
+    """Work of a request of a key."""
+    app = SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
+    state = {"caller": SimpleNamespace(client=key)} if key else {}
+    request = Request({"type": "http", "state": state, "app": app}, receive)
+    await limiters(request).long.run(request, work, name)
 
-    async def asked(receive, work, *args) -> None:
-        scope = {"type": "http", "state": {}, "app": app_with(limiter)}
-        request = Request(scope, receive)
-        await limiters(request).long.run(request, work, *args)
+
+def test_nothing_is_begun_for_a_client_that_has_gone_while_it_waited():
+    limiter, go, done = Limiter(1, 10), threading.Event(), []
+
+    def work(name: str) -> None:
+        go.wait(10)
+        done.append(name)
 
     async def run() -> None:
-        first = asyncio.create_task(asked(connected, go.wait, 10))
-        await asyncio.sleep(0.05)
-        waiting = [
-            asyncio.create_task(asked(receive, done.append, name))
-            for receive, name in ((gone, "gone"), (connected, "here"))
-        ]
-        await asyncio.sleep(0.05)
+        asked = [("first", connected), ("gone", gone), ("here", connected)]
+        tasks = []
+        for name, receive in asked:
+            tasks.append(asyncio.create_task(worked(limiter, receive, work, name)))
+            await asyncio.sleep(0.05)
         go.set()
-        results = await asyncio.gather(first, *waiting, return_exceptions=True)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(one) for one in results] == [type(None), ClientDisconnect, type(None)]
 
     asyncio.run(run())
-    assert done == ["here"]
+    assert done == ["first", "here"]
 
 
 def test_a_key_has_half_of_the_threads():
     """Two uploads of one key held both readers; another key's waits for none of them."""
-    limiter, go = Limiter(2, 10), threading.Event()
-    running: list[str] = []
+    limiter, go, running = Limiter(2, 10), threading.Event(), []
 
     def work(name: str) -> None:
         running.append(name)
         go.wait(10)
 
-    async def asked(key: str, name: str) -> None:
-        scope = {"type": "http", "state": {"caller": SimpleNamespace(client=key)}, "app": app_with(limiter)}
-        request = Request(scope, connected)
-        await limiters(request).long.run(request, work, name)
-
     async def run() -> list[str]:
-        tasks = [asyncio.create_task(asked(*one)) for one in (("a", "a1"), ("a", "a2"), ("b", "b1"))]
+        names = ("a1", "a2", "b1")
+        tasks = [asyncio.create_task(worked(limiter, connected, work, name, name[0])) for name in names]
         for _ in range(500):
             await asyncio.sleep(0.01)
             if len(running) == 2:

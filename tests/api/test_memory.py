@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from fastapi import FastAPI, Request, Response
@@ -15,7 +14,6 @@ from app.api import errors
 from app.api.gate import UPLOAD, Gate, charge_of, needs
 from app.api.memory import BYTE, BodyLimits, Memory
 from app.api.routing import DirectRoute, StrictRoute
-from app.errors import NotReady, TooLarge
 from app.metrics import RequestMetrics
 from tests.api.callers import Admitting
 from tests.servers.direct import JSON, Sent, scope_of
@@ -134,27 +132,3 @@ def test_what_a_request_stands_for_is_held_until_it_is_answered():
         assert memory.used == 0
 
     asyncio.run(both())
-
-
-def test_many_threads_take_no_more_than_there_is():
-    memory, refused = Memory(1000), []
-
-    def work():
-        for _ in range(500):
-            try:
-                memory.take(300)
-            except NotReady:
-                refused.append(1)
-            else:
-                assert memory.used <= 1000
-                memory.give_back(300)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert memory.used == 0
-    with pytest.raises(TooLarge):
-        memory.take(1001)

@@ -28,15 +28,6 @@ def app(tmp_path_factory):
     service.ports.database.close()
 
 
-def test_the_fields_that_name_a_model_are_known():
-    found = {(each.path, field) for each, field in named()}
-    assert found >= {
-        ("/predict", "model"), ("/retrieve", "model"), ("/acquire", "model"), ("/acquire/simulate", "model"),
-        ("/train", "model"), ("/calibrate", "model"), ("/datasets/from-outcomes", "model"),
-        ("/models/{ref}/replay", "models"), ("/models/{name}/aliases/{alias}", "shadow"),
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("operation", "field"), [pytest.param(*each, id=f"{each[0].path}-{each[1]}") for each in named()]
 )

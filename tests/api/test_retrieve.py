@@ -164,18 +164,3 @@ def test_no_rows_of_classes_give_no_sets(service):
         assert [one["selected"] for one in post(service, body, NPY).json()["sets"]] == [[]] * others
         if shape != (3, 0):
             assert post(service, body, NPY, setting="multiclass").json()["sets"] == []
-
-
-@pytest.mark.parametrize(
-    ("content", "place"),
-    [
-        (b"", ""),
-        (npy(np.array(["a"])), ""),
-        (npy(np.zeros((2, 2, 2))), "/probabilities"),
-        (npy(np.array([[0.5], [np.nan]])), "/probabilities/1/0"),
-    ],
-)
-def test_arrays_without_probabilities_are_rejected(service, content, place):
-    response = post(service, content, NPY)
-    assert response.status_code == 422
-    assert [flaw["loc"] for flaw in response.json()["errors"]] == [place]
