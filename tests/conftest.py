@@ -55,8 +55,6 @@ _LONG = (
     "tests/faults/",
     "tests/console/",
     "tests/e2e/",
-    "tests/api/test_connections",
-    "tests/api/test_mutations",
     "tests/api/test_openapi",
     "tests/data/test_isolated",
     "tests/deploy/test_balancer",
@@ -188,6 +186,13 @@ def database_of(client: httpx.Client) -> Iterator[Database]:
         yield database
     finally:
         database.close()
+
+
+@pytest.fixture(scope="session")
+def database(service: httpx.Client) -> Iterator[Database]:
+    """That of the one service; tests of others have their own."""
+    with database_of(service) as database:
+        yield database
 
 
 def trained(client: httpx.Client, order: dict) -> dict:

@@ -70,25 +70,14 @@ def scaled() -> object:
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(NUMBERS, LABELS)
 
 
-@pytest.fixture(scope="module")
-def chosen(service) -> tuple[object, dict]:
-    """A pipeline with its own preprocessing, and the job that imported it as `chosen`."""
+def test_an_imported_pipeline_answers_as_it_did(service):
+    """With its own preprocessing: words, numbers and missing words as they are sent, within 1e-12."""
     words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
     columns = make_column_transformer((StandardScaler(), [1, 0]), (words, [2]))
     model = make_pipeline(columns, LogisticRegression()).fit(MIXED, LABELS)
-    fields = {
-        "dataset": stored(service, NAMES, DATA["rows"]),
-        "benefits": json.dumps({"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}),
-        "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1}),
-    }
-    job = sent(service, "chosen", dumped(model), **fields).json()
-    assert "id" in job, job
-    return model, job
-
-
-def test_an_imported_pipeline_answers_as_it_did(service, chosen):
-    """Also from a store: words, numbers and missing words as they are sent, within 1e-12."""
-    model, job = chosen
+    matrix = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
+    fields = {"benefits": json.dumps(matrix), "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1})}
+    job = sent(service, "chosen", dumped(model), dataset=stored(service, NAMES, DATA["rows"]), **fields).json()
     rows = [*DATA["rows"][:20], [50.0, 70.0, None]]
 
     asked = {"model": "chosen", "instances": rows, "benefits": BENEFITS, "explain": True}

@@ -10,17 +10,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from app.api.app import create_app
 from app.api.gate import GatedRoute
 from app.api.routing import Limiter, Limiters, limiters
 from app.learners.catalogue import ACQUIRES
-from app.wiring import wire
 from tests.api.callers import ask
 from tests.api.permissions import SHARED, template_of
-from tests.conftest import settings_for
 
 BENEFITS = [[0, -1], [-10, 5]]
 # routes that always compute, the limiter of their work, and a request
@@ -46,13 +43,11 @@ COMPUTING = {
 }
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory) -> Iterator[FastAPI]:
-    service = wire(settings_for(tmp_path_factory.mktemp("limiters"), workers=0))
-    service.keyring.start()
-    yield create_app(service)
-    service.keyring.stop()
-    service.ports.database.close()
+@pytest.fixture(autouse=True, scope="module")
+def open_to_all(wired) -> Iterator[None]:
+    wired.keyring.start()
+    yield
+    wired.keyring.stop()
 
 
 def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):

@@ -3,11 +3,8 @@
 import pytest
 
 from app.access.caller import Caller
-from app.api.app import create_app
-from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.api.operations import operations
-from tests.conftest import settings_for
 from tests.registry.making import publish
 
 NAMES = {"model", "models", "shadow"}  # of fields that hold references to models
@@ -19,13 +16,10 @@ def named():
     return [(each, field) for each in operations() if each.takes_json for field in sorted(each.fields & NAMES)]
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory):
-    service = wire(settings_for(tmp_path_factory.mktemp("fields"), workers=0))
+@pytest.fixture(autouse=True, scope="module")
+def published(wired):
     for name in ("triage", "secret"):
-        publish(service.ports.registry, name)
-    yield create_app(service)
-    service.ports.database.close()
+        publish(wired.ports.registry, name)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import select
 
 from app.access.caller import Caller, Scope
-from app.api.app import create_app
 from app.api.gate import Exchange
 from app.api.memory import VALUE
 from app.api.routing import Limiter
@@ -21,10 +20,8 @@ from app.outcomes.rows import SealedFile
 from app.outcomes.sealed import Files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 from app.usecases import outcomes as usecase
-from app.wiring import wire
 from tests.api import column_bodies
 from tests.api.callers import ask, called_by
-from tests.conftest import settings_for
 from tests.messages import says
 from tests.outcomes.records import decided
 
@@ -32,18 +29,6 @@ BANK = Caller("bank")
 MADE = 1_767_225_600.0
 GRADES = Terms("predict", "grades", 3, "most_probable", (1, 2, 3), (1, 2, 3))
 ODD = Terms("predict", "odd", 1, "expected_benefit", ("NA", "b"), ("None", "wait"), ((0.0, 1.0), (1.0, 0.0)))
-
-
-@pytest.fixture(scope="module")
-def wired(tmp_path_factory):
-    service = wire(settings_for(tmp_path_factory.mktemp("outcomes"), workers=0))
-    yield service
-    service.ports.database.close()
-
-
-@pytest.fixture(scope="module")
-def app(wired):
-    return create_app(wired)
 
 
 @pytest.fixture(scope="module")

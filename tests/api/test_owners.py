@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from time import time
 from typing import Any
@@ -15,13 +14,11 @@ import pytest
 from fastapi import FastAPI
 
 from app.access.caller import ANYBODY, Caller, Scope
-from app.api.app import create_app
 from app.outcomes.decision import Terms, day_of
 from app.usecases import train
-from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.api.operations import operations
-from tests.conftest import settings_for, two_class_rows
+from tests.conftest import two_class_rows
 from tests.outcomes.records import decided, told
 
 WORK = frozenset({Scope.PREDICT, Scope.TRAIN})
@@ -74,21 +71,16 @@ class Asking:
         return f"{self.caller.name[-1]}-{name}"
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
-    """A service, with a model of each bank that asks for features."""
-    service = wire(settings_for(tmp_path_factory.mktemp("owners"), workers=0))
-    app = create_app(service)
-    ports = service.ports
+@pytest.fixture(autouse=True, scope="module")
+def forests(wired, app):
+    """A model of each bank that asks for features."""
+    queue = wired.ports.queue
     for caller in (A, B, ALL_MODELS):
         asking = Asking(app, caller)
         order = {"model": asking.own("forest"), "learner": {"kind": "budget_forest"}, "data": two_class_rows(60)}
         asking("POST", "/train", json=order).raise_for_status()
-        job = ports.queue.claim("a worker")
-        train.run(ports, ports.queue.get(job.id))
-    ports.registry.refresh()
-    yield app
-    ports.database.close()
+        train.run(wired.ports, queue.get(queue.claim("a worker").id))
+    wired.ports.registry.refresh()
 
 
 def uses(asking: Asking, reference: str) -> dict[str, httpx.Response]:

@@ -21,7 +21,6 @@ from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
 from app.usecases.record import Wish, check_moment
 from tests.api.column_bodies import npy
-from tests.conftest import database_of
 from tests.messages import says
 
 ROW = [58.0, 77.5, "mild"]
@@ -34,12 +33,6 @@ NO_MATRIX = {"benefits": None, "actions": None}
 @pytest.fixture(scope="module")
 def client(service, ward, numeric, forest):
     return service
-
-
-@pytest.fixture(scope="module")
-def database(client):
-    with database_of(client) as database:
-        yield database
 
 
 def stored(database, ids):
@@ -192,17 +185,6 @@ def test_arrays_are_recorded_and_answered_with_ids(client, database):
 
     assert answers["application/x-npy"]["errors"][0]["loc"] == "/record"  # there is no place for the ids
     assert len(stored(database, answers["application/json"]["ids"])) == count(database) - before == 2
-
-
-def test_the_inference_protocol_records(client, database):
-    id_ = fresh()
-    inputs = [{"name": "x", "datatype": "FP64", "shape": [1, 2], "data": [58, 77.5]}]
-    parameters = {"benefits": json.dumps(MATRIX), "record": json.dumps({"ids": [id_]})}
-
-    response = client.post("/v2/models/numeric/infer", json={"inputs": inputs, "parameters": parameters})
-
-    assert json.loads(response.json()["parameters"]["ids"]) == [id_]
-    assert stored(database, [id_])
 
 
 def test_an_unrecorded_answer_is_not_sent(client, database):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.outcomes.decision import Terms
-from tests.conftest import database_of, trained, two_class_rows
+from tests.conftest import trained, two_class_rows
 from tests.outcomes.records import decided
 from tests.usecases.outcome_worlds import recorded_with_late_truths
 
@@ -23,12 +23,6 @@ MATRIX = [[0, -1], [-10, 5]]
 def client(service):
     learned(service, "dataset-ward")
     return service
-
-
-@pytest.fixture(scope="module")
-def database(client):
-    with database_of(client) as database:
-        yield database
 
 
 def recorded(client, rows, truths=(), model="dataset-ward", *, instances=True, benefits=MATRIX):

@@ -205,18 +205,6 @@ def test_no_gain_has_an_interval_without_enough_cases_of_a_class(rare):
     )
 
 
-def test_a_class_in_which_all_earn_the_same_may_be_rare():
-    rng = np.random.default_rng(27)
-    terms = terms_of(((0.0, 1.0), (0.0, -2.0), (7.0, 7.0)), classes=("a", "b", "never"))
-    cases = day_of_cases(rng, 900, overrides=0.3)
-    P, read = np.column_stack((cases.probabilities, np.zeros(900))), Read(lambda _version: (None, 0))
-    padded = terms_of(((0.0, 1.0), (0.0, -2.0)), classes=("a", "b"), version=2)
-    for listed in ([terms], [terms, padded]):
-        read.add(replace(cases, probabilities=P, terms=listed))
-        report = document(read, [])
-        assert report["alternatives"]["perfect"]["gain"]["low"] is not None
-
-
 def explored(cases):
     found = Exploration()
     for part in slices(cases):

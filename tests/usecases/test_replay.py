@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.outcomes.decision import DAY, Terms, day_of
-from tests.conftest import database_of, trained, two_class_rows
+from tests.conftest import trained, two_class_rows
 from tests.outcomes.records import decided, told
 from tests.usecases.outcome_worlds import money as amounts
 from tests.usecases.outcome_worlds import recorded_with_late_truths
@@ -28,12 +28,6 @@ def client(service):
     for model in ("replay-ward", "replay-chosen", "replay-seen"):
         trained(service, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()})
     return service
-
-
-@pytest.fixture(scope="module")
-def database(service):
-    with database_of(service) as database:
-        yield database
 
 
 def replayed(client, model="replay-ward", **order):

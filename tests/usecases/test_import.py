@@ -1,10 +1,36 @@
-"""Classes of a foreign model in another order than its own are refused."""
+"""Importing, as far as no process is needed: files are kept for their jobs, and another order of classes is refused."""
+
+import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from app.errors import Invalid
-from app.usecases.import_model import check_order
+from app.data.model_files import ModelFiles
+from app.errors import Invalid, NotFound
+from app.usecases.import_model import check_order, clean_up_files
+
+RUNNING, ENDED, NEW, OLD = (f"job_{digit * 20}" for digit in "0123")
+
+
+def test_files_are_kept_as_long_as_their_jobs_may_need_them(tmp_path):
+    """Also the file of a job that is about to be submitted; not one that never was."""
+    files = ModelFiles(str(tmp_path))
+    for job in (RUNNING, ENDED, NEW, OLD):
+        files.keep(job, b"model")
+    files.keep(RUNNING, b"other")
+    (tmp_path / OLD / "upload.json").write_text(json.dumps({"at": 0}))
+
+    def get(job: str) -> SimpleNamespace:
+        if job in (NEW, OLD):
+            raise NotFound(job)
+        return SimpleNamespace(ended=job == ENDED)
+
+    clean_up_files(SimpleNamespace(imports=files, queue=SimpleNamespace(get=get)))
+
+    assert files.jobs() == [RUNNING, NEW]
+    assert files.read(RUNNING) == b"model"
+
 
 NAMES = ["a", "b", "c"]
 
