@@ -35,7 +35,7 @@ from app.evidence.intervals import FEWEST, MeanSums
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
-from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, Draft, decision_schema, new_name
+from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, SealedWriter, decision_schema, new_name
 from app.outcomes.tables import SEALED_FILES
 from app.usecases.outcome_report.report import Read, document, matured
 from tests.evidence.worlds import WORLDS, coverage
@@ -113,7 +113,7 @@ def fill(database: Database, archive: Archive, rows: int, days: int) -> None:
     rng = np.random.default_rng(1)
     kinds = [terms(rng, 1 + i // 3) for i in range(6)]
     for day in range(FIRST, FIRST + days):
-        drafts = {"decisions": Draft(decision_schema(24, ())), "outcomes": Draft(OUTCOME_SCHEMA)}
+        drafts = {"decisions": SealedWriter(decision_schema(24, ())), "outcomes": SealedWriter(OUTCOME_SCHEMA)}
         each = rows // days
         parts = -(-each // BATCH)
         for part in range(parts):

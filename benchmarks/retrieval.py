@@ -53,7 +53,7 @@ from sklearn.preprocessing import StandardScaler
 from app.kernels import CALLS
 from app.learners.logistic import Logistic
 from app.learners.multilabel import MultilabelForest
-from app.retrieval.losses import Loss, Terms
+from app.retrieval.losses import Loss, SetTerms
 from app.retrieval.sampled import select_sampled
 from app.retrieval.selection import expected_losses, select, select_many
 from app.usecases.retrieve import tuned_cut
@@ -135,7 +135,7 @@ def realised(loss: Loss, chosen: np.ndarray, y: np.ndarray) -> float:
 
 def best_set(loss: Loss, p: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """The loss that the best set has, and the one it promised."""
-    found = select(p, Terms(loss))
+    found = select(p, SetTerms(loss))
     chosen = np.zeros(len(p), dtype=bool)
     chosen[found.selected] = True
     return realised(loss, chosen, y), found.figures[0, 0]
@@ -222,7 +222,7 @@ def independent(P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
     """For each loss the best sets (n, L) as 0 and 1, and their mean expected loss."""
     n, L = P.shape
     for loss in SET_LOSSES:
-        found = select_many(P.ravel(), np.arange(n + 1) * L, Terms(loss))
+        found = select_many(P.ravel(), np.arange(n + 1) * L, SetTerms(loss))
         chosen = np.zeros((n, L), dtype=int)
         chosen[np.repeat(np.arange(n), found.k), found.selected] = 1
         yield chosen, found.figures[0].mean()
@@ -230,7 +230,7 @@ def independent(P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
 
 def sampled(model: MultilabelForest, X: np.ndarray, P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
     for loss in SET_LOSSES:
-        found, _ = select_sampled((vectors[:2] for vectors in model.label_vectors(X)), P, Terms(loss))
+        found, _ = select_sampled((vectors[:2] for vectors in model.label_vectors(X)), P, SetTerms(loss))
         chosen = np.zeros(P.shape, dtype=int)
         chosen[np.repeat(np.arange(len(P)), found.k), found.selected] = 1
         yield chosen, found.figures[0].mean()
@@ -351,14 +351,14 @@ def timings(n):
         timing("whole curve", loss, timed(lambda loss=loss: expected_losses(p, loss)))
     shuffled = np.random.default_rng(1).permutation(p)
     for loss in (f_beta(), g_mean(), h_mean(), auc()):
-        timing("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, Terms(loss))))
+        timing("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, SetTerms(loss))))
     flat = np.full(n, 1e-6)  # no item better than another: the certificate excludes hardly any k
     for loss in (g_mean(), h_mean()):
-        timing("optimum, all equal and rare", loss, timed(lambda loss=loss: select(flat, Terms(loss)), 1))
+        timing("optimum, all equal and rare", loss, timed(lambda loss=loss: select(flat, SetTerms(loss)), 1))
     groups = n // 10
-    labels = np.random.default_rng(2).random((groups, 20)).ravel() ** 4
-    offsets = np.arange(groups + 1) * 20
-    timing(f"{groups:,} sets x 20", f_beta(), timed(lambda: select_many(labels, offsets, Terms(f_beta()), threads=1)))
+    labels, offsets = np.random.default_rng(2).random((groups, 20)).ravel() ** 4, np.arange(groups + 1) * 20
+    f1 = f_beta()
+    timing(f"{groups:,} sets x 20", f1, timed(lambda: select_many(labels, offsets, SetTerms(f1), threads=1)))
 
 
 def timing(what, loss, spent):
@@ -369,7 +369,7 @@ def timing(what, loss, spent):
 def against_others(sizes):
     print("\nF1: seconds, and regret of the simple rules (expected loss beyond the optimum)")
     print(f"{'n':>9}{'select':>10}{'Alg. 1':>10}{'O(n²)':>10}{'plug-in':>10}{'cut 1/2':>10}")
-    terms = Terms(f_beta())
+    terms = SetTerms(f_beta())
     for n in sizes:
         p = scored(n)
         curve, best = expected_losses(p, f_beta()).values, select(p, terms).figures[0, 0]

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.database import DatabaseAway
 from app.errors import Unavailable
-from app.jobs.job import Ending, Event, Problem, Status
+from app.jobs.job import Ending, Event, Failure, Status
 from app.metrics import DatabaseMetrics, JobMetrics, RequestMetrics
 from app.storage.store_calls import ERRORS, StoreBreaker
 
@@ -37,7 +37,7 @@ def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
 
 def test_the_job_table_is_told_with_the_age_of_the_oldest_that_waits(queue, told):
     queue.submit("train", {})
-    queue.end(queue.claim("worker"), Ending(Event.FAIL, Problem("no")))
+    queue.end(queue.claim("worker"), Ending(Event.FAIL, Failure("no")))
     queue.submit("compare", {})
     DatabaseMetrics(queue, told)
 

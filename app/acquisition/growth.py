@@ -20,7 +20,7 @@ MISSING = 255  # the code that is left
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class BinnedTable:
     """n rows of m columns in codes: `codes` (m, n) uint8; `low`, `high` (m, 255) the ends of each bin's values."""
 
     codes: np.ndarray
@@ -28,14 +28,14 @@ class Table:
     high: np.ndarray
 
 
-def bin_columns(X: np.ndarray) -> Table:
+def bin_columns(X: np.ndarray) -> BinnedTable:
     """Bins of float64 `X` (n, m), NaN where missing.
 
     A column of at most 255 different values has one bin per value, so that nothing is lost; a longer one is cut at its
     quantiles. O(m n log n), one byte per cell and one column of floats at a time.
     """
     n, m = X.shape
-    table = Table(np.empty((m, n), dtype=np.uint8), np.zeros((m, MAX_BINS)), np.zeros((m, MAX_BINS)))
+    table = BinnedTable(np.empty((m, n), dtype=np.uint8), np.zeros((m, MAX_BINS)), np.zeros((m, MAX_BINS)))
     for j in range(m):
         column = X[:, j]
         values = np.unique(column[~np.isnan(column)])
@@ -60,7 +60,7 @@ _UNLIMITED = 2**31 - 1
 
 
 def grow_tree(
-    table: Table, y: np.ndarray, drawn: np.ndarray, n_classes: int, prices: np.ndarray, alpha: float = 0.0,
+    table: BinnedTable, y: np.ndarray, drawn: np.ndarray, n_classes: int, prices: np.ndarray, alpha: float = 0.0,
     max_depth: int | None = None,
 ) -> Tree:  # fmt: skip
     """GreedyTree: split by the feature and threshold of the least price per guaranteed drop of impurity.

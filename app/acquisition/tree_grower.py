@@ -9,7 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from app.acquisition.forest import FlatForest, largest, order_categories
-from app.acquisition.growth import Table, bin_columns, grow_tree
+from app.acquisition.growth import BinnedTable, bin_columns, grow_tree
 from app.acquisition.nodes import Nodes, PriceArrays, beside, child, flatten, tested
 from app.acquisition.session import Prices
 from app.arrays import F32, F64, I32, Bools, Indices
@@ -26,22 +26,22 @@ class Rule(NamedTuple):
     exponent: float
 
 
-class Rows(NamedTuple):
+class Sample(NamedTuple):
     """Values (n, m) with category codes, class codes (n,), weights (n,) above zero."""
 
     X: np.ndarray
     codes: np.ndarray
     weights: np.ndarray
 
-    def take(self, rows: np.ndarray) -> Rows:
-        return Rows(self.X[rows], self.codes[rows], self.weights[rows])
+    def take(self, rows: np.ndarray) -> Sample:
+        return Sample(self.X[rows], self.codes[rows], self.weights[rows])
 
 
 class TreeGrower:
     """Binned rows that trees are grown from."""
 
     def __init__(
-        self, rows: Rows, n_classes: int, prices: Prices, categorical: Sequence[int], *, max_depth: int | None = None
+        self, rows: Sample, n_classes: int, prices: Prices, categorical: Sequence[int], *, max_depth: int | None = None
     ) -> None:
         self.prior = np.bincount(rows.codes, weights=rows.weights, minlength=n_classes) / rows.weights.sum()
         self._orders = order_categories(rows.X, rows.codes, rows.weights, n_classes, categorical)
@@ -64,7 +64,7 @@ class TreeGrower:
         """Of trees that were grown from these rows."""
         return FlatForest(beside(list(parts), self.prior), len(self._prices), self._orders)
 
-    def costs(self, validation: Rows) -> PathCosts:
+    def costs(self, validation: Sample) -> PathCosts:
         """Mean cost and error on the validation rows of the forest of 1, 2, … trees."""
         X = self._orders.apply(validation.X)
         return PathCosts(X, validation.codes, validation.weights, self._prices, len(self.prior))
@@ -100,12 +100,12 @@ def grow_drawn(
     prices: np.ndarray, alpha: float, max_depth: int | None, seeds: np.ndarray,
 ) -> Nodes:  # fmt: skip
     """One tree for each seed, from as many rows as there are, drawn with replacement by their shares (n,) of all
-    weight; the first three are a `Table`.
+    weight; the first three are a `BinnedTable`.
     """
     n, trees = len(codes), []
     for seed in seeds:
         drawn = np.bincount(np.random.default_rng(int(seed)).choice(n, size=n, p=share), minlength=n)
-        trees.append(grow_tree(Table(bins, low, high), codes, drawn, len(prior), prices, alpha, max_depth))
+        trees.append(grow_tree(BinnedTable(bins, low, high), codes, drawn, len(prior), prices, alpha, max_depth))
     return flatten(trees, prior)
 
 

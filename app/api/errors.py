@@ -77,7 +77,7 @@ def problem(
 
 
 def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
-    """The problem document of an error that ended a job, from what the job table has of it (`app.jobs.job.Problem`)."""
+    """The problem document of an error that ended a job, from what the job table has of it (`app.jobs.job.Failure`)."""
     flaws = tuple(errors.Flaw(**flaw) for flaw in stored["errors"])
     return _document(stored["status"], stored["title"], stored["detail"], flaws)
 

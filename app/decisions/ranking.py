@@ -249,7 +249,7 @@ _MAX_NAMED = 20  # classes in warnings
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRows:
     """Rows of known class y (n,), codes below K, with benefits B (K, A).
 
     `shares` (K,) are the class shares of the population in use, as far as they are known: a class with a share above 0
@@ -276,7 +276,7 @@ class Judged:
         return np.asarray(ratio[self.y])
 
 
-def contest(choices: np.ndarray, judged: Judged, *, fixed: Sequence[int] = ()) -> Ranking:
+def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = ()) -> Ranking:
     """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about `significant`.
 
     On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the same action on all
@@ -294,7 +294,7 @@ def contest(choices: np.ndarray, judged: Judged, *, fixed: Sequence[int] = ()) -
     return replace(ranking, significant=bool((enough | ~apart | (judged.shares <= 0)).all()))
 
 
-def _possible(choices: np.ndarray, judged: Judged, fixed: Sequence[int]) -> Possible:
+def _possible(choices: np.ndarray, judged: JudgedRows, fixed: Sequence[int]) -> Possible:
     """The benefits that each rule may have in each class that counts."""
     c = choices.shape[1]
     low = np.repeat(judged.B.min(axis=1, keepdims=True), c, axis=1)
@@ -314,7 +314,7 @@ def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.nda
 
 
 def doubts(
-    judged: Judged,
+    judged: JudgedRows,
     classes: Sequence[object],
     bound: float,
     rows: str = "row",

@@ -18,7 +18,7 @@ RuleName = Literal["expected_benefit", "most_probable", "threshold_posterior", "
 
 
 @dataclass(frozen=True)
-class Rows:
+class HeldOutRows:
     """Rows to decide on: posteriors P (n, K) under the priors in use, the model's own scores (n, K), true classes y
     (n,), and the fold of each row, for rules that are tuned on such rows and must be evaluated on others.
 
@@ -45,7 +45,7 @@ class Ruled:
     cross_validated: bool = False
 
 
-def apply_rules(rows: Rows, B: np.ndarray) -> list[Ruled]:
+def apply_rules(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
     """All rules that a matrix of benefits B (K, A) is enough for, in a fixed order.
 
     - `expected_benefit` and `most_probable` always; where the actions are not the classes, the latter takes the action
@@ -83,7 +83,7 @@ def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
     return Ruled("same_for_all", np.full(n, action, dtype=np.intp), None, {"action": action})
 
 
-def _by_thresholds(rows: Rows, B: np.ndarray) -> list[Ruled]:
+def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
     cut = posterior_threshold(B)
     request = {"rule": "threshold", "threshold": "posterior"}
     ruled = [Ruled("threshold_posterior", decide_by_threshold(rows.P[:, 1], cut), request, {"threshold": cut.value})]
@@ -95,7 +95,7 @@ def _by_thresholds(rows: Rows, B: np.ndarray) -> list[Ruled]:
     return ruled
 
 
-def _cut_by_the_other_folds(rows: Rows, B: np.ndarray) -> np.ndarray:
+def _cut_by_the_other_folds(rows: HeldOutRows, B: np.ndarray) -> np.ndarray:
     choice = np.empty(len(rows.y), dtype=np.intp)
     scores = rows.scores[:, 1]
     for fold in np.unique(rows.fold):

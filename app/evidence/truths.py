@@ -152,7 +152,7 @@ def _lag_test(lags: np.ndarray) -> float | None:
     return float(chdtrc(rank_of, score @ np.linalg.pinv(cover, hermitian=True) @ score))
 
 
-class Group(NamedTuple):
+class AlikeDecisions(NamedTuple):
     """Decisions that are alike: their actions (m,), and of each the known cases and all cases, counts (m,)."""
 
     actions: Sequence[Hashable]
@@ -173,7 +173,7 @@ class _Found(NamedTuple):
     matters: bool  # whether some difference is as large as does harm
 
 
-def known_shares(groups: Sequence[Group]) -> Selection:
+def known_shares(groups: Sequence[AlikeDecisions]) -> Selection:
     """Whether truth is known as often after all actions within the groups; a difference counts if p is below .01.
 
     Cochran, Mantel and Haenszel's test finds actions after which truth is known more, or less, often in most groups,
@@ -260,7 +260,7 @@ def payoff_range(payoffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Weighted:
+class PropensityEstimate:
     """An estimate, its interval and what it rests on: `effective` cases, and the largest weight as a share of all.
 
     `usable` is false where few cases decide it; without an interval the promise is of outcomes too rare for it.
@@ -275,7 +275,7 @@ class Weighted:
 
 def weighted(
     known: np.ndarray, chance: np.ndarray, earned: np.ndarray, model: np.ndarray, risks: np.ndarray
-) -> Weighted:
+) -> PropensityEstimate:
     """The mean benefit of a way to decide over all n cases, known or not.
 
     `known` (n,) states whether the truth is known, `chance` (n,) with what probability it became known, `earned` (n,)
@@ -305,4 +305,4 @@ def weighted(
     effective = total**2 / float((weight**2).sum()) if total else 0.0
     largest = float(weight.max(initial=0.0)) / total if total else 1.0
     usable = judged.low is not None and effective >= _FEWEST and largest <= _HEAVIEST
-    return Weighted(*means, effective, largest, usable)
+    return PropensityEstimate(*means, effective, largest, usable)

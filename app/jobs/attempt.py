@@ -25,7 +25,7 @@ import psutil
 import structlog
 
 from app.errors import NotFound, PayoffError, Unavailable, trace_of
-from app.jobs.job import LOST, Died, Ending, Event, Job, Problem, Status
+from app.jobs.job import NOT_RENEWED, Died, Ending, Event, Failure, Job, Status
 from app.jobs.queue import Queue
 from app.processes import cap_threads, end_with, started
 from app.progress import listen
@@ -114,7 +114,7 @@ class Attempt:
                 self._supervise(process, reader)
         except Exception as error:
             self.log.exception("the process of a job could not be run")
-            return Ending(Event.DIE, Problem(f"its process could not be run ({type(error).__name__})"))
+            return Ending(Event.DIE, Failure(f"its process could not be run ({type(error).__name__})"))
         return self._failure or self._stop or _ending_of(process.exitcode)
 
     def _supervise(self, process: ForkServerProcess, reader: Connection) -> None:
@@ -141,19 +141,19 @@ class Attempt:
             while reader.poll(0):
                 message = json.loads(reader.recv_bytes())
                 if "problem" in message:
-                    self._failure = Ending(Event(message["event"]), Problem(**message["problem"]), message["trace"])
+                    self._failure = Ending(Event(message["event"]), Failure(**message["problem"]), message["trace"])
                 else:
                     self._fraction, self._stage = message["fraction"], message["stage"]
 
     def _excess(self, pid: int, deadline: float) -> Ending | None:
         limits = self.limits
         if monotonic() > self.trusted_until:
-            return LOST
+            return NOT_RENEWED
         if monotonic() > deadline:
-            return Ending(Event.FAIL, Problem(f"it took longer than the {limits.seconds:g} s allowed"))
+            return Ending(Event.FAIL, Failure(f"it took longer than the {limits.seconds:g} s allowed"))
         if limits.memory_bytes < math.inf and _resident(pid) > limits.memory_bytes:
             return Ending(
-                Event.FAIL, Problem(f"it used more memory than the {limits.memory_bytes / 2**20:.0f} MB allowed")
+                Event.FAIL, Failure(f"it used more memory than the {limits.memory_bytes / 2**20:.0f} MB allowed")
             )
         return None
 
@@ -216,12 +216,12 @@ def _ending_of(code: int | None) -> Ending:
     """What the exit code of a process says that reported no failure and was not stopped."""
     assert code is not None  # it was joined
     if code == 0:
-        return Ending(Event.FAIL, Problem("its work ended without a result"))
+        return Ending(Event.FAIL, Failure("its work ended without a result"))
     reason = f"its process ended unexpectedly with exit code {code}"
     if code < 0:
         hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
         reason = f"its process was killed by signal {-code}{hint}"
-    return Ending(Event.DIE, Problem(reason))
+    return Ending(Event.DIE, Failure(reason))
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -286,7 +286,7 @@ class Reporter:
         expected = isinstance(error, PayoffError)
         trace = "" if expected else trace_of(error)
         event = Event.MISS if isinstance(error, Unavailable) else Event.DIE if isinstance(error, Died) else Event.FAIL
-        self._send({"event": event, "problem": asdict(Problem.of(error)), "trace": trace})
+        self._send({"event": event, "problem": asdict(Failure.of(error)), "trace": trace})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

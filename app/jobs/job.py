@@ -110,7 +110,7 @@ def unknown_job(job_id: str) -> NotFound:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Failure:
     """Why a job failed, for the client that submitted it, as an answer with this status would say it."""
 
     detail: str
@@ -132,10 +132,10 @@ class Ending:
     """What an attempt without success is for its job, and why."""
 
     event: Event
-    problem: Problem
+    problem: Failure
     trace: str = ""
 
 
-CANCELLED = Ending(Event.STOP, Problem("it was cancelled"))
-RELEASED = Ending(Event.RELEASE, Problem("its worker was stopped"))
-LOST = Ending(Event.MISS, Problem("its worker could not renew the lease in time"))
+CANCELLED = Ending(Event.STOP, Failure("it was cancelled"))
+RELEASED = Ending(Event.RELEASE, Failure("its worker was stopped"))
+NOT_RENEWED = Ending(Event.MISS, Failure("its worker could not renew the lease in time"))

@@ -26,7 +26,7 @@ from structlog import contextvars
 
 from app.database import Database
 from app.errors import Conflict, Invalid, TooMany
-from app.jobs.job import CANCELLED, ENDED, LOST, Ending, Event, Job, Problem, Status, after, unknown_job
+from app.jobs.job import CANCELLED, ENDED, NOT_RENEWED, Ending, Event, Failure, Job, Status, after, unknown_job
 from app.jobs.tables import JOB_COLUMNS, JOBS, job_of, listed_columns
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
 
@@ -201,7 +201,7 @@ class Queue:
         with self.database.writing() as connection:
             cancel = connection.execute(renewal.returning(JOBS.c.cancel_requested)).scalar()
         if cancel is None:
-            return LOST
+            return NOT_RENEWED
         return CANCELLED if cancel else None
 
     def held(self, connection: Connection, job: Job) -> Job:
@@ -230,12 +230,12 @@ class Queue:
             held = _held(connection, _owned(job))
             return None if held is None else self._end(connection, held, ending)
 
-    def recover_lost(self) -> list[Job]:
+    def recover_from_dead_workers(self) -> list[Job]:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
             found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
-            ending = Ending(Event.DIE, Problem("its worker stopped responding"))
+            ending = Ending(Event.DIE, Failure("its worker stopped responding"))
             return [self._end(connection, job_of(row), ending) for row in found.mappings().all()]
 
     # For those who run the service
@@ -285,7 +285,7 @@ class Queue:
             counted[name] = times = getattr(held, name) + 1
             if times >= most:
                 event = Event.FAIL
-                problem = Problem(f"tried {times} times; the last time: {problem.detail}") if times > 1 else problem
+                problem = Failure(f"tried {times} times; the last time: {problem.detail}") if times > 1 else problem
         if event is Event.FAIL:
             return self._move(connection, held, event, error=asdict(problem), **counted)
         return self._move(connection, held, event, stage=f"to be tried again: {problem.detail}", **counted)

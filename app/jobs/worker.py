@@ -89,7 +89,7 @@ class Worker:
         self._running = [attempt for attempt in self._running if not attempt.over.is_set()]
         with suppress(Unavailable):  # the database's own log line says so
             if monotonic() >= self._recover_at:
-                for job in self.queue.recover_lost():
+                for job in self.queue.recover_from_dead_workers():
                     log.warning("the worker of a job stopped responding", status=job.status, **job.named)
                     self._tell(job)
                 self._recover_at = monotonic() + self.queue.lease_seconds / 4

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 from app.database import Database
 from app.errors import Damaged, Invalid
 from app.outcomes import rows
-from app.outcomes.decision import COLUMNS, DAY, Asked, Cases, Outcome, Terms, day_of, day_of_id, id_digest
+from app.outcomes.decision import COLUMNS, DAY, Cases, CasesQuery, Outcome, Terms, day_of, day_of_id, id_digest
 from app.outcomes.rows import OUTCOME, ROUNDS, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
 from app.outcomes.tables import BY_ID, DECISIONS, ERASED, SEALED_FILES, SEALED_IDS
 from app.storage import Storage
@@ -88,7 +88,7 @@ class Archive:
         where the store is, or the day changes all the time; Damaged where a file is missing or is not what was written.
         """
         names = [*(_ARRIVALS if arrivals_only else COLUMNS), *["id"] * with_ids, *["instance"] * with_instances]
-        asked = Asked(model, since, until, versions, names)
+        asked = CasesQuery(model, since, until, versions, names)
         first, last = -inf if since is None else since, inf if until is None else until
         with self.database.reading() as connection:
             sealed = {day for _, day in sealed_files(connection, SEALED_FILES.c.model == model)}

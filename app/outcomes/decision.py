@@ -220,7 +220,7 @@ class Outcome:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-class Asked(NamedTuple):
+class CasesQuery(NamedTuple):
     """What `Archive.cases` was asked for; `names` are columns of decisions and of outcomes."""
 
     model: str

@@ -23,7 +23,7 @@ from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBi
 from app.database import Database
 from app.errors import Damaged, NotFound, PayoffError, Unavailable
 from app.outcomes import rows
-from app.outcomes.decision import FLOATS, INDICES, UNKNOWN, Asked, Cases, date_of
+from app.outcomes.decision import FLOATS, INDICES, UNKNOWN, Cases, CasesQuery, date_of
 from app.outcomes.rows import (
     OF_DECISIONS,
     OF_OUTCOMES,
@@ -104,7 +104,7 @@ def outcome_table(batches: Iterable[ColumnBatch]) -> Any:
     return pa.concat_tables(tables) if tables else OUTCOME_SCHEMA.empty_table()
 
 
-class Draft:
+class SealedWriter:
     """A file that is being written, in memory."""
 
     def __init__(self, columns: Any) -> None:
@@ -167,7 +167,7 @@ def _reading(name: str) -> Iterator[None]:
         raise Damaged(f"the file {name} of recorded decisions is damaged: restore it from a backup") from error
 
 
-class Files:
+class SealedFiles:
     """The files of one store, each in a folder that is there whole or not at all."""
 
     def __init__(self, storage: Storage) -> None:
@@ -197,7 +197,7 @@ class Files:
             for table in opened.parts(["id", *names], ids):
                 yield from table.to_pylist()
 
-    def day(self, database: Database, asked: Asked, day: int) -> Iterator[Cases]:
+    def day(self, database: Database, asked: CasesQuery, day: int) -> Iterator[Cases]:
         """The cases of a day, see `Archive.cases`."""
         for left in reversed(range(ROUNDS)):
             with ExitStack() as opened:
@@ -227,7 +227,9 @@ def new_name(model: str, day: int, kind: str) -> str:
 class SealedDay:
     """What there is of a day, as of one moment; its files stay open while `opened` does."""
 
-    def __init__(self, files: Files, opened: ExitStack, connection: Connection, asked: Asked, day: int) -> None:
+    def __init__(
+        self, files: SealedFiles, opened: ExitStack, connection: Connection, asked: CasesQuery, day: int
+    ) -> None:
         """Replaced where a file is missing."""
         self._asked, self._day, self._connection = asked, day, connection
         self.decisions = list(dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)]))

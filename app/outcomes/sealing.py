@@ -25,9 +25,9 @@ from app.outcomes import rows
 from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, Replaced, SealedFile, erased_of, files_of, lock, of_day
 from app.outcomes.sealed import (
     OUTCOME_SCHEMA,
-    Draft,
-    Files,
     OpenFile,
+    SealedFiles,
+    SealedWriter,
     decision_schema,
     decision_table,
     new_name,
@@ -48,7 +48,7 @@ class Sealer:
 
     def __init__(self, database: Database, storage: Storage) -> None:
         self._database = database
-        self.files = Files(storage)
+        self.files = SealedFiles(storage)
         self._storage = storage
 
     def seal(self, model: str, day: int) -> bool:
@@ -62,7 +62,7 @@ class Sealer:
         began = time()
         with self._database.reading(without_timeout=True) as connection:
             before, erased = files_of(connection, model, day), _erasures(connection, model, day)
-            drafts = {"decisions": _decisions(connection, model, day), "outcomes": Draft(OUTCOME_SCHEMA)}
+            drafts = {"decisions": _decisions(connection, model, day), "outcomes": SealedWriter(OUTCOME_SCHEMA)}
             for batch in rows.columns(connection, OF_OUTCOMES, of_day(OUTCOMES, model, day), sort=True):
                 drafts["outcomes"].add(outcome_table([batch]))
         written = [self._publish(model, day, kind, draft) for kind, draft in drafts.items() if draft.rows]
@@ -114,7 +114,7 @@ class Sealer:
             except Exception as error:  # noqa: BLE001 - what was done is done
                 _log.warning("a file of decisions was not removed: %s (%s)", name, type(error).__name__)
 
-    def _publish(self, model: str, day: int, kind: str, draft: Draft) -> str:
+    def _publish(self, model: str, day: int, kind: str, draft: SealedWriter) -> str:
         """Write a file, after the database has noted it as its own, so that it may remove it."""
         name = new_name(model, day, kind)
         noted = {"file": name, "model": model, "day": day, "kind": kind, "is_current": False, "at": time()}
@@ -128,7 +128,7 @@ class Sealer:
         with self.files.open(file) as opened:
             if not any(map(len, opened.parts(["id"], ids))):
                 return
-            draft = Draft(opened.columns)
+            draft = SealedWriter(opened.columns)
             for part in opened.parts():
                 draft.add(part.filter(pc.invert(pc.is_in(part["id"], value_set=pa.array(ids)))))
         written = [self._publish(file.model, file.day, file.kind, draft)] if draft.rows else []
@@ -183,11 +183,11 @@ def _erasures(connection: Connection, model: str, day: int) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def _decisions(connection: Connection, model: str, day: int) -> Draft:
+def _decisions(connection: Connection, model: str, day: int) -> SealedWriter:
     """The decisions of a day in the database, with challengers."""
     width = select(func.max(func.length(DECISIONS.c.probabilities))).where(*of_day(DECISIONS, model, day))
     challengers = rows.challengers(connection, model, day)
-    draft = Draft(decision_schema(connection.execute(width).scalar() or 0, challengers))
+    draft = SealedWriter(decision_schema(connection.execute(width).scalar() or 0, challengers))
     for batch in rows.columns(connection, OF_DECISIONS, of_day(DECISIONS, model, day), sort=True):
         whole, contents = rows.with_terms(connection, batch)
         draft.add(decision_table(whole, contents, rows.shadows(connection, whole["id"]), draft.columns))

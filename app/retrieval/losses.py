@@ -253,7 +253,7 @@ AUC_WARNING = (
 
 
 @dataclass(frozen=True)
-class Terms:
+class SetTerms:
     """The loss, bounds on the size k, and whether the whole curve is wanted.
 
     Invalid at `/k_min` where it is above `k_max`.

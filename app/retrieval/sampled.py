@@ -10,7 +10,7 @@ from app.arrays import F64, I64, U8, Bools
 from app.compiled import copy, kernel
 from app.errors import Invalid
 from app.retrieval.dynamic_programming import loss_table, table_error
-from app.retrieval.losses import Terms
+from app.retrieval.losses import SetTerms
 from app.retrieval.quadrature import UNIT
 from app.retrieval.selection import Selections
 
@@ -21,7 +21,7 @@ PASSES = 5  # of raking
 _STEPS = 10_000  # of branch and bound for one set, times labels
 
 
-def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: Terms) -> tuple[Selections, F64]:
+def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: SetTerms) -> tuple[Selections, F64]:
     """The best set of labels for each row of P (n, L), the marginals to which the vectors' weights are moved; and the
     marginals that they come to (n, L).
 

@@ -20,7 +20,7 @@ from app.arrays import F64, I64
 from app.errors import Invalid
 from app.retrieval import quadrature
 from app.retrieval.dynamic_programming import loss_table, recall_table, small_sets, table_error, tabled_curve
-from app.retrieval.losses import Loss, Terms, check_monotone, denominator
+from app.retrieval.losses import Loss, SetTerms, check_monotone, denominator
 from app.retrieval.quadrature import BY_QUADRATURE, Curve
 from app.retrieval.windows import Best, MeanOfRates
 
@@ -81,7 +81,7 @@ class Selections:
     warnings: tuple[str, ...] = ()
 
 
-def select(p: np.ndarray, terms: Terms) -> Selections:
+def select(p: np.ndarray, terms: SetTerms) -> Selections:
     """The set of independent items with the smallest expected loss, exact up to the bound.
 
     p: (n,) probabilities of being relevant. Equal probabilities keep their order; of equally good sizes the smallest is
@@ -98,7 +98,7 @@ def select(p: np.ndarray, terms: Terms) -> Selections:
     )  # fmt: skip
 
 
-def _warnings(terms: Terms, n: int, *, proven: bool) -> tuple[str, ...]:
+def _warnings(terms: SetTerms, n: int, *, proven: bool) -> tuple[str, ...]:
     return terms.warnings(n) if proven else (*terms.warnings(n), UNPROVEN_WARNING)
 
 
@@ -128,7 +128,7 @@ _MOST_THREADS = 4  # of one call, of several at once: a container is told of all
 
 
 def select_many(
-    p: np.ndarray, offsets: np.ndarray, terms: Terms, *, k: np.ndarray | None = None, threads: int | None = None
+    p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, k: np.ndarray | None = None, threads: int | None = None
 ) -> Selections:
     """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
 
@@ -142,7 +142,7 @@ def select_many(
     return _Batch(p, offsets, terms, k).run(threads)
 
 
-def seconds(sizes: np.ndarray, terms: Terms) -> float:
+def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
     """About how many seconds of a core `select_many` takes for groups of these sizes, within a factor of two.
 
     Measured on two cores. TooLarge or Invalid where the loss suits no such group.
@@ -164,7 +164,7 @@ def seconds(sizes: np.ndarray, terms: Terms) -> float:
 class _Batch:
     """The arrays of one batch, filled by threads that each own some of the groups."""
 
-    def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: Terms, k: np.ndarray | None) -> None:
+    def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: SetTerms, k: np.ndarray | None) -> None:
         self.p, self.offsets, self.terms, self.proven = p, offsets, terms, True
         self.sizes = np.diff(offsets)
         groups, present = len(self.sizes), np.unique(self.sizes)
@@ -231,7 +231,7 @@ class _Batch:
         return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate([[0], np.cumsum(lengths)])
 
 
-def _best(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[Best, np.ndarray, float, float]:
+def _best(ranked: np.ndarray, low: int, high: int, terms: SetTerms) -> tuple[Best, np.ndarray, float, float]:
     """The best k from low to high, the curve if it is wanted, and the expected precision and recall of k items."""
     if terms.loss.name in MEANS and len(ranked) > DP_LIMIT and not terms.curve:
         rates = quadrature.rates(ranked)
@@ -248,7 +248,7 @@ def _precision(ranked: np.ndarray, k: int) -> float:
     return float(ranked[:k].sum()) / k if k else 1.0
 
 
-def select_class_set(P: np.ndarray, terms: Terms, *, k: np.ndarray | None = None) -> Selections:
+def select_class_set(P: np.ndarray, terms: SetTerms, *, k: np.ndarray | None = None) -> Selections:
     """For each row of class probabilities the set of classes with the smallest expected loss, or that of k[i] classes.
 
     P: (rows, K) probabilities, not checked; a row is divided by its sum, which may miss 1 by rounding. One class is

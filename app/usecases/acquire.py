@@ -26,7 +26,7 @@ from app.usecases.fields import ModelVersion, Names, OwnIds, Text
 from app.usecases.matrices import NamedMatrixFields
 from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
-from app.usecases.record import RecordField, batch, ids_of, wish_of
+from app.usecases.record import RecordField, batch, ids_of, order_of
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
@@ -404,7 +404,7 @@ def recorded(
     One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `ids_of` has
     them. Raises Invalid and Forbidden at the field that does not fit.
     """
-    wish = wish_of(asked.record)
+    wish = order_of(asked.record)
     if wish is None:
         return None, None
     ids = ids_of(ports, caller, wish, len(cases), own_ids)

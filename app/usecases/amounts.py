@@ -47,7 +47,7 @@ class Bounds(Basis):
     high: float
 
 
-class Comparison(BaseModel):
+class Versus(BaseModel):
     """Whether something is better than what was decided."""
 
     verdict: Literal["better", "worse", "same", "undecided"] | None = None

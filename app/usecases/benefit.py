@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 from app.decisions.benefit import confusion, mu, row_benefits, upper_bound
 from app.decisions.folds import stratified_folds
 from app.decisions.priors import under_priors
-from app.decisions.ranking import FEWEST, Judged, Ranking, contest, doubts
-from app.decisions.rules import Rows, Ruled, RuleName, apply_rules, same_for_all
+from app.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts
+from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
@@ -195,8 +195,8 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
             what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
             raise Invalid.at("/priors", f"there is no {what} to reweigh")
     bound = upper_bound(used, B)
-    judged = Judged(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
-    ruled_on = Rows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
+    judged = JudgedRows(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
+    ruled_on = HeldOutRows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
     ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), B, used)]
     ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])
     expected, cost_blind = (_earned(rule.choice, judged, bound) for rule in ruled[:2])
@@ -290,14 +290,14 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     return warnings
 
 
-def _earned(choice: np.ndarray, judged: Judged, bound: float) -> dict[str, Any]:
+def _earned(choice: np.ndarray, judged: JudgedRows, bound: float) -> dict[str, Any]:
     """What decisions (n,) earned, each class weighted by its prior, and how often each class met each action."""
     benefit = float(np.average(row_benefits(judged.y, choice, judged.B), weights=judged.weights))
     counts = confusion(judged.y, choice, *judged.B.shape)
     return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
 
 
-def _by_cut(rows: Evidence, judged: Judged, priors: np.ndarray, bound: float, points: int) -> dict[str, Any]:
+def _by_cut(rows: Evidence, judged: JudgedRows, priors: np.ndarray, bound: float, points: int) -> dict[str, Any]:
     """What the best cut on the scores earned, the cut on posteriors, and B(t) between 0 and 1."""
     scores, B = rows.ordered(), judged.B
     cut, _ = scores.best(B, priors)

@@ -19,8 +19,8 @@ from app.access.caller import Caller
 from app.data.dataset import Table
 from app.decisions.benefit import upper_bound
 from app.decisions.folds import stratified_folds
-from app.decisions.ranking import Judged, Ranking, contest, doubts
-from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
+from app.decisions.ranking import JudgedRows, Ranking, contest, doubts
+from app.decisions.rules import HeldOutRows, Ruled, apply_rules, same_for_all
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
@@ -247,10 +247,10 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
         (trial.name, ruled)
         for trial in trials
         if trial.failure is None
-        for ruled in apply_rules(Rows(trial.scores, trial.scores, y, fold), B)
+        for ruled in apply_rules(HeldOutRows(trial.scores, trial.scores, y, fold), B)
     ]
     contenders.append((None, constant))
-    judged = Judged(y, B, priors)
+    judged = JudgedRows(y, B, priors)
     bound = upper_bound(priors, B)
     ranking = contest(np.column_stack([ruled.choice for _, ruled in contenders]), judged, fixed=[len(contenders) - 1])
     rows = standings_of((ruled for _, ruled in contenders), ranking, bound)

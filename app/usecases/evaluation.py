@@ -166,7 +166,7 @@ def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def card_of(
+def card_to_publish(
     estimator: Any,
     job: Job,
     spec: TrainSpec,

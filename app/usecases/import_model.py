@@ -23,7 +23,7 @@ from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.usecases import jobs
 from app.usecases.datasets import find_named
-from app.usecases.evaluation import Split, card_of, metrics_of
+from app.usecases.evaluation import Split, card_to_publish, metrics_of
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import Names, Text
 from app.usecases.matrices import MatrixFields, read_matrix, refuse_actions
@@ -193,7 +193,7 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, spec, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split)
-    card = card_of(model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False)
+    card = card_to_publish(model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     data, said = card.data.model_copy(update={"rows": fitted}), [_DUTY]
     card = card.model_copy(update={"data": data, "fitted": card.fitted | {"evaluation": _DUTY}})

@@ -28,10 +28,10 @@ from app.usecases.record import (
     RecordField,
     explored,
     ids_of,
+    order_of,
     predicted_batch,
     texts_of_json,
     texts_of_rows,
-    wish_of,
 )
 from app.usecases.rules import Answer, Rule, RuleFields, check_fields, decide_by
 
@@ -160,7 +160,7 @@ def predict(
 
     Raises Invalid with the place of what does not fit, and what `By.charge` raises.
     """
-    wish = wish_of(asked.record)
+    wish = order_of(asked.record)
     if by.charge is not None:
         by.charge(_values(model, asked, rows, records=wish is not None))
     if model is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.retrieval.losses import Terms
+from app.retrieval.losses import SetTerms
 from app.retrieval.selection import select_many
 
 _MIN_ROWS = 200  # rows without which no promise is corrected: the difference is too uncertain
@@ -63,7 +63,7 @@ class Promise:
         )
 
 
-def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: Terms) -> Promise:
+def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: SetTerms) -> Promise:
     """Expected and realised loss of the best sets under `terms`.
 
     scores, truth: (rows, labels), probabilities and 0 or 1, two rows or more; some 2,000 rows at most are used. Invalid
@@ -83,13 +83,13 @@ def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: Terms) -> Promis
     return Promise(room, float(expected.mean()), float(realised.mean()), error)
 
 
-def promiser(model: Loaded) -> Callable[[Terms], Promise | None]:
+def promiser(model: Loaded) -> Callable[[SetTerms], Promise | None]:
     """What `kept_promises` finds on the hold-out, of no rows without one; None where the terms cannot be met there."""
     holdout = model.holdout
     none = Promise(0, math.nan, math.nan, math.inf)
 
     @lru_cache(maxsize=64)
-    def find(terms: Terms) -> Promise | None:
+    def find(terms: SetTerms) -> Promise | None:
         try:
             return none if holdout is None else kept_promises(holdout.scores, holdout.y, terms)
         except Invalid:

@@ -59,7 +59,7 @@ class RecordField(WireModel):
     )
 
 
-class Wish(NamedTuple):
+class RecordOrder(NamedTuple):
     """What is to be recorded: under which ids (None: ours), and with or without instances.
 
     `at`, in seconds since 1970, is when the decisions were made; None for now.
@@ -70,11 +70,11 @@ class Wish(NamedTuple):
     at: float | None = None
 
 
-def wish_of(sent: bool | Recording | None) -> Wish | None:
+def order_of(sent: bool | Recording | None) -> RecordOrder | None:
     """What the field `record` says; None for nothing."""
     if isinstance(sent, Recording):
-        return Wish(sent.ids, sent.instances, sent.at)
-    return Wish() if sent else None
+        return RecordOrder(sent.ids, sent.instances, sent.at)
+    return RecordOrder() if sent else None
 
 
 class Ids(NamedTuple):
@@ -86,7 +86,7 @@ class Ids(NamedTuple):
     at: float
 
 
-def ids_of(ports: Ports, caller: Caller, wish: Wish, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
+def ids_of(ports: Ports, caller: Caller, wish: RecordOrder, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
     """One id for each of n decisions; `own` are those of the request itself, after their field.
 
     Invalid where those that were sent are no ids, or both places have some, or where the moment is still to come; see
@@ -121,7 +121,7 @@ def ids_of(ports: Ports, caller: Caller, wish: Wish, n: int, own: tuple[str, lis
     return Ids(ids, given=True, place=place, at=at)
 
 
-def check_moment(ports: Ports, caller: Caller, wish: Wish) -> None:
+def check_moment(ports: Ports, caller: Caller, wish: RecordOrder) -> None:
     """Forbidden where a key without the scope `train` dates decisions back: each day costs every report.
 
     Invalid at a moment that is to be deleted already.

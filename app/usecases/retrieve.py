@@ -10,7 +10,7 @@ import numpy as np
 
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.registry.loaded import Loaded
-from app.retrieval.losses import Loss, Terms
+from app.retrieval.losses import Loss, SetTerms
 from app.retrieval.sampled import MAX_LABELS, select_sampled
 from app.retrieval.selection import Selections, check_usable, seconds, select, select_class_set, select_many
 from app.text import counted
@@ -215,11 +215,11 @@ def _check_rows(sets: Sets, sizes: np.ndarray) -> None:
 
 
 def _check_unbound(asked: RetrieveFields, names: Sequence[str] = _BOUNDS) -> None:
-    given = (name for name in names if getattr(asked.terms, name) != getattr(Terms, name))
+    given = (name for name in names if getattr(asked.terms, name) != getattr(SetTerms, name))
     reject(Flaw(pointer(name), f"{name!r} is not allowed with the method {asked.method!r}") for name in given)
 
 
-def _best(sets: Sets, setting: Setting, terms: Terms, k: np.ndarray | None = None) -> Selections:
+def _best(sets: Sets, setting: Setting, terms: SetTerms, k: np.ndarray | None = None) -> Selections:
     """The choice with the smallest expected loss for every set, or of k[i] items of set i."""
     if setting == "multiclass" and len(sets.sizes):
         return select_class_set(sets.p.reshape(len(sets.sizes), -1), terms, k=k)
@@ -228,7 +228,7 @@ def _best(sets: Sets, setting: Setting, terms: Terms, k: np.ndarray | None = Non
     return select_many(sets.p, sets.offsets, terms, k=k)
 
 
-def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Selections:
+def _above(sets: Sets, setting: Setting, terms: SetTerms, threshold: float) -> Selections:
     """The items above the threshold in every set."""
     counts = np.concatenate(([0], np.cumsum(sets.p > threshold)))
     ends = np.array([0, len(sets.p)]) if sets.offsets is None else sets.offsets
@@ -264,7 +264,7 @@ def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> 
     return float(middle if middle < upper else lower)
 
 
-def sampled_sets(model: Loaded, X: np.ndarray, terms: Terms) -> tuple[Selections, Sets]:
+def sampled_sets(model: Loaded, X: np.ndarray, terms: SetTerms) -> tuple[Selections, Sets]:
     """A set for each row X (n, m) as the schema of a model of labels encodes them, and its label vectors' marginals.
 
     Raises Conflict at /method where the model has no label vectors, Invalid at the field of `terms` that

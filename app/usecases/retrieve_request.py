@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from app.errors import Invalid, TooLarge, pointer
-from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss, Terms
+from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss, SetTerms
 from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
 
 Setting = Literal["binary", "multilabel", "multiclass"]
@@ -125,11 +125,11 @@ class RetrieveFields(WireModel):
     )
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> SetTerms:
         """What is asked of every set; Invalid at /k_min where it is above `k_max`."""
         sent: Any = self.loss
         beta, c, d = (getattr(sent, name, None) for name in ("beta", "c", "d"))
-        return Terms(
+        return SetTerms(
             Loss(sent.name, beta, c and tuple(c), d and tuple(d)),
             empty=self.empty,
             k_min=self.k_min,

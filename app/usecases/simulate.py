@@ -54,7 +54,7 @@ class SimulateRequest(NamedMatrixFields):
         return self
 
 
-class Outcome(BaseModel):
+class SimulatedOutcome(BaseModel):
     """Means per row; of benefits only where some were sent."""
 
     cost: float
@@ -68,9 +68,11 @@ class BudgetOutcomes(BaseModel):
     """The ways to ask within one budget."""
 
     budget: float | None = Field(description="null: none")
-    plain: Outcome = Field(description="until every tree has its answer")
-    vote_stopping: Outcome | None = Field(default=None, description="until a forest's vote can no longer change")
-    worth_stopping: Outcome | None = Field(
+    plain: SimulatedOutcome = Field(description="until every tree has its answer")
+    vote_stopping: SimulatedOutcome | None = Field(
+        default=None, description="until a forest's vote can no longer change"
+    )
+    worth_stopping: SimulatedOutcome | None = Field(
         default=None, description="while more is worth its price; of forests, with benefits"
     )
 
@@ -81,8 +83,8 @@ class Simulation(BaseModel):
     model: ModelVersion
     rows: int
     measure: Literal["error_rate", "mean_squared_error"] = Field(description="what `error` is")
-    nothing: Outcome = Field(description="buying no feature")
-    everything: Outcome = Field(description="buying every feature of the model")
+    nothing: SimulatedOutcome = Field(description="buying no feature")
+    everything: SimulatedOutcome = Field(description="buying every feature of the model")
     budgets: list[BudgetOutcomes]
     warnings: list[str]
 

@@ -28,7 +28,7 @@ from app.registry.loaded import Holdout
 from app.usecases import jobs
 from app.usecases.datasets import EXAMPLE_ID, find_named
 from app.usecases.evaluation import (
-    card_of,
+    card_to_publish,
     cross_validated,
     held_out,
     metrics_of,
@@ -324,7 +324,7 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
         evaluated = EvaluationCard(method="cross-validation", folds=folds, rows=len(holdout.y))
     else:
         evaluated = EvaluationCard(method="hold-out", rows=len(holdout.y))
-    card = card_of(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
+    card = card_to_publish(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
     return card, estimator, holdout, said
 
 

@@ -17,7 +17,7 @@ from app.api.memory import VALUE
 from app.api.routing import Limiter
 from app.outcomes.decision import DAY, Terms, id_digest, new_ids
 from app.outcomes.rows import SealedFile
-from app.outcomes.sealed import Files
+from app.outcomes.sealed import SealedFiles
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 from app.usecases import outcomes as usecase
 from tests.api import column_bodies
@@ -374,7 +374,7 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
         ]
         connection.execute(SEALED_FILES.insert().values(is_current=True), files)
     opened, long = [], []
-    monkeypatch.setattr(Files, "find", lambda _, file, *__: opened.append(file.model) or [])
+    monkeypatch.setattr(SealedFiles, "find", lambda _, file, *__: opened.append(file.model) or [])
     monkeypatch.setattr(Limiter, "run", note(Limiter.run, long))
     school = Caller("school", models=("grade*",))
 

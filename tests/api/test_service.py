@@ -16,7 +16,7 @@ from app import wiring
 from app.api import errors
 from app.api.errors import respond, stored_problem
 from app.errors import PayoffError
-from app.jobs.job import Problem
+from app.jobs.job import Failure
 from app.outcomes.recorder import Recorder
 from tests.api.callers import ask
 from tests.conftest import serving, settings_for
@@ -100,6 +100,6 @@ KINDS = sorted(kinds(PayoffError), key=lambda kind: kind.__qualname__)
 def test_an_error_of_a_job_has_the_status_and_title_that_it_has_in_a_response(kind):
     error = kind("words")
 
-    stored = stored_problem(json.loads(json.dumps(asdict(Problem.of(error)))))
+    stored = stored_problem(json.loads(json.dumps(asdict(Failure.of(error)))))
 
     assert stored == json.loads(respond(error).body)

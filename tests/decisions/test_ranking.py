@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from app.decisions.ranking import Judged, Possible, bootstrap_means, contest, doubts, rank
+from app.decisions.ranking import JudgedRows, Possible, bootstrap_means, contest, doubts, rank
 from app.errors import Invalid
 from tests.reference.decisions import resampled_means
 
@@ -170,7 +170,7 @@ def test_rows_without_weight_are_none():
 
 def judged(healthy, ill, **changes):
     y = np.repeat([0, 1], [healthy, ill])
-    return Judged(y, changes.pop("B", B), **({"shares": np.array([0.9, 0.1])} | changes))
+    return JudgedRows(y, changes.pop("B", B), **({"shares": np.array([0.9, 0.1])} | changes))
 
 
 def two_ways(rows):
@@ -235,7 +235,7 @@ def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
         missed, alarms = rng.uniform(0.1, 3) / (n * share), rng.uniform(0.1, 0.4)
         y = np.repeat([0, 1], [n - round(n * share), round(n * share)])
         C = np.array([[0.0, -1.0], [-float(ratio), 0.0]])
-        rows = Judged(y, C, np.array([1 - share, share]), known=priors)
+        rows = JudgedRows(y, C, np.array([1 - share, share]), known=priors)
         draws = rng.random((n, 4))
         choices = np.where(y[:, None] == 1, draws >= missed, draws < alarms).astype(int)
         truth = -(1 - share) * alarms - share * ratio * missed
@@ -249,7 +249,7 @@ def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
 
 def test_doubts_name_the_classes():
     rows = judged(200, 1)
-    turned = Judged(rows.y, -B, rows.shares)
+    turned = JudgedRows(rows.y, -B, rows.shares)
 
     for ill, named in ((1, "'ill' has 1 row"), (0, "'ill' has no row")):
         [warning] = doubts(judged(200, ill), CLASSES, 1.0)
@@ -258,6 +258,6 @@ def test_doubts_name_the_classes():
     assert "bound" in doubts(judged(200, 30), CLASSES, 0.0)[0]
     assert doubts(judged(200, 30), CLASSES, 1.0) == []
     assert doubts(judged(200, 1, B=np.array([[0.0, -1.0], [1.0, 1.0]])), CLASSES, 1.0)[0].startswith("action 'healthy'")
-    many = doubts(Judged(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0)
+    many = doubts(JudgedRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0)
     assert len(many) == 21
     assert many[-1].startswith("30 more classes")

@@ -7,7 +7,7 @@ import pytest
 
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
-from app.decisions.rules import Rows, apply_rules, beta_delta, hierarchical, same_for_all
+from app.decisions.rules import HeldOutRows, apply_rules, beta_delta, hierarchical, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold
 from tests.reference import decisions as reference
 
@@ -19,7 +19,7 @@ def rows(n=200, K=2, seed=0):
     rng = np.random.default_rng(seed)
     P = rng.dirichlet(np.full(K, 0.7), n)
     y = np.array([rng.choice(K, p=p) for p in P])
-    return Rows(P, P, y, stratified_folds(y, 5, 0))
+    return HeldOutRows(P, P, y, stratified_folds(y, 5, 0))
 
 
 def names(B):
@@ -48,7 +48,7 @@ def test_the_cut_of_each_fold_is_sought_on_the_others():
 def test_one_row_of_a_class_is_too_few_for_a_cut():
     P = np.array([[0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
     y = np.array([1, 0, 0])
-    found = apply_rules(Rows(P, P, y, stratified_folds(y, 5, 0)), BINARY)
+    found = apply_rules(HeldOutRows(P, P, y, stratified_folds(y, 5, 0)), BINARY)
 
     assert "threshold_holdout" not in [rule.rule for rule in found]
 
@@ -67,7 +67,7 @@ def test_posteriors_and_scores_are_kept_apart():
     corrected = base.P ** np.array([1.0, 3.0])
     corrected /= corrected.sum(axis=1, keepdims=True)
     priors = np.array([0.8, 0.2])
-    found = {r.rule: r for r in apply_rules(Rows(corrected, base.P, base.y, base.fold, priors), BINARY)}
+    found = {r.rule: r for r in apply_rules(HeldOutRows(corrected, base.P, base.y, base.fold, priors), BINARY)}
 
     assert (found["expected_benefit"].choice == decide(corrected, BINARY).choice).all()
     best, _ = HoldoutScores(base.P[:, 1], base.y).best(BINARY, priors)

@@ -8,12 +8,12 @@ from scipy.stats import chi2, chi2_contingency, false_discovery_control, ks_2sam
 
 from app.evidence.drift import category_change, drifted, histogram_change, holm, odds_change
 from app.evidence.intervals import Mean, MeanSums
-from app.evidence.truths import Group, Selection, known_shares, payoff_range
+from app.evidence.truths import AlikeDecisions, Selection, known_shares, payoff_range
 from tests.reference.evidence import known_moments
 
 
 def group(known, cases):
-    return Group(range(len(cases)), np.array(known), np.array(cases))
+    return AlikeDecisions(range(len(cases)), np.array(known), np.array(cases))
 
 
 def test_known_shares_are_compared_by_chi_squared_without_replacement():
@@ -47,7 +47,9 @@ def test_small_groups_have_the_moments_of_all_ways_to_know_so_many():
     excess = np.sign(excess) * np.maximum(np.abs(excess) - 1, 0)
     expected = chi2.sf(excess @ np.linalg.pinv(cover, rcond=1e-9) @ excess, 2)
 
-    found = known_shares([Group(actions, np.array(known), np.array(cases)) for actions, known, cases in tables])
+    found = known_shares(
+        [AlikeDecisions(actions, np.array(known), np.array(cases)) for actions, known, cases in tables]
+    )
     assert found.p_value == pytest.approx(expected)
 
 

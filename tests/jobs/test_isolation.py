@@ -99,7 +99,7 @@ def test_a_listener_that_raises_holds_up_no_job(queue, start):
     assert [ended(queue, job).status for job in jobs] == [Status.FAILED, Status.SUCCEEDED]
 
 
-@pytest.mark.parametrize("method", ["claim", "recover_lost"])
+@pytest.mark.parametrize("method", ["claim", "recover_from_dead_workers"])
 @pytest.mark.thorough
 def test_a_worker_whose_turns_fail_is_not_alive(queue, start, monkeypatch, method):
     monkeypatch.setattr(worker_module, "_ALIVE_SECONDS", 0.5)
@@ -128,7 +128,7 @@ def test_a_lost_lease_counts_as_an_outage(queue, start, monkeypatch):
         return beat(*arguments)
 
     queue.lease_seconds = LEASE
-    monkeypatch.setattr(queue, "recover_lost", list)
+    monkeypatch.setattr(queue, "recover_from_dead_workers", list)
     start(rest_seconds=0.01)
     job = queue.submit("train", {"do": "hold the interpreter"})
     eventually(lambda: targets.started(queue))

@@ -7,7 +7,7 @@ from sqlalchemy import delete, select, update
 
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
-from app.jobs.job import LOST, Ending, Event, Problem, Status
+from app.jobs.job import NOT_RENEWED, Ending, Event, Failure, Status
 from app.jobs.queue import KEY_PLACE, Queue
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
@@ -123,11 +123,12 @@ def test_a_data_set_is_in_use_until_its_jobs_have_ended(queue):
 
 def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any_more(queue, job):
     queue.database.time += LEASE + 1
-    assert [(lost.id, lost.status, lost.started_at) for lost in queue.recover_lost()] == [(job.id, Status.QUEUED, None)]
+    (lost,) = queue.recover_from_dead_workers()
+    assert (lost.id, lost.status, lost.started_at) == (job.id, Status.QUEUED, None)
     second = queue.claim("bob")
     assert (second.id, second.attempt, second.deaths) == (job.id, 2, 1)
-    assert queue.beat(job, 0.5, "late") is LOST
-    assert not queue.end(job, Ending(Event.FAIL, Problem("late")))
+    assert queue.beat(job, 0.5, "late") is NOT_RENEWED
+    assert not queue.end(job, Ending(Event.FAIL, Failure("late")))
     with pytest.raises(Conflict, match="attempt 1"), queue.database.writing() as connection:
         queue.held(connection, job)
     with pytest.raises(Conflict, match="attempt 1"):
@@ -137,7 +138,7 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
 
 def test_what_a_lost_attempt_wrote_beside_its_success_is_rolled_back(queue, job):
     other = queue.submit("train", {})
-    queue.end(job, Ending(Event.DIE, Problem("lost")))
+    queue.end(job, Ending(Event.DIE, Failure("lost")))
 
     def publish():
         with queue.database.writing() as connection:

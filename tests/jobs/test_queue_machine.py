@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import delete
 
 from app.errors import Conflict
-from app.jobs.job import CANCELLED, LOST, RELEASED, Ending, Event, Problem
+from app.jobs.job import CANCELLED, NOT_RENEWED, RELEASED, Ending, Event, Failure
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
@@ -75,7 +75,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data(), which=st.sampled_from([0, 1]))
     def beat(self, data, which):
         job = data.draw(st.sampled_from(self.claims))
-        expected = LOST
+        expected = NOT_RENEWED
         if self.owns(job):
             twin = self.twins[job.id]
             twin.lease_until = self.database.time + LEASE
@@ -103,11 +103,11 @@ class QueueMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.claims))
         queue, owns, twin = self.queues[1], self.owns(job), self.twins[job.id]
         ending = {
-            "fail": Ending(Event.FAIL, Problem("broken")),
+            "fail": Ending(Event.FAIL, Failure("broken")),
             "cancelled": CANCELLED,
             "given back": RELEASED,
-            "died": Ending(Event.DIE, Problem("died")),
-            "missed": Ending(Event.MISS, Problem("away")),
+            "died": Ending(Event.DIE, Failure("died")),
+            "missed": Ending(Event.MISS, Failure("away")),
         }[how]
         assert (queue.end(job, ending) is not None) == owns
         if owns:
@@ -135,8 +135,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.database.time += seconds
 
     @rule(which=st.sampled_from([0, 1]))
-    def recover_lost(self, which):
-        recovered = {job.id for job in self.queues[which].recover_lost()}
+    def recover_from_dead_workers(self, which):
+        recovered = {job.id for job in self.queues[which].recover_from_dead_workers()}
         for job_id, twin in self.twins.items():
             silent = twin.status == "running" and twin.lease_until < self.database.time
             assert (job_id in recovered) == silent

@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 
 from app.errors import NotFound
 from app.jobs import queue as queue_module
-from app.jobs.job import Ending, Event, Problem, Status
+from app.jobs.job import Ending, Event, Failure, Status
 from app.jobs.tables import JOBS
 
 DAY = 86_400.0
@@ -16,7 +16,7 @@ DAY = 86_400.0
 def ended(queue, days_ago, how=Status.FAILED):
     """The id of a job that ended so long ago."""
     job = queue.submit("train", {})
-    queue.end(queue.claim("worker"), Ending(Event.FAIL, Problem("no")))
+    queue.end(queue.claim("worker"), Ending(Event.FAIL, Failure("no")))
     with queue.database.writing() as connection:
         at = queue.database.now - days_ago * DAY
         connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(finished_at=at, status=how))
@@ -54,7 +54,7 @@ def test_many_go_in_several_batches(queue, monkeypatch):
 
 def test_the_key_of_an_expired_job_can_be_used_again(queue):
     first = queue.submit("train", {"seed": 1}, key="mine")
-    queue.end(queue.claim("worker"), Ending(Event.FAIL, Problem("no")))
+    queue.end(queue.claim("worker"), Ending(Event.FAIL, Failure("no")))
     queue.expire(-1.0)
 
     second = queue.submit("train", {"seed": 2}, key="mine")

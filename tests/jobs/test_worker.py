@@ -219,7 +219,7 @@ def test_a_job_is_killed_before_its_lease_ends_when_the_database_stays_silent(qu
         raise OperationalError("UPDATE jobs", {}, Exception("server closed the connection"))
 
     monkeypatch.setattr(queue, "beat", hang)
-    monkeypatch.setattr(queue, "recover_lost", list)  # nobody takes the job away meanwhile
+    monkeypatch.setattr(queue, "recover_from_dead_workers", list)  # nobody takes the job away meanwhile
     eventually(lambda: gone(targets.started(queue)[0]))
     assert queue.get(job.id).status is Status.RUNNING
     hung.set()

@@ -15,7 +15,7 @@ from app.decisions.benefit import decide, row_benefits
 from app.learners.cost_tree import path
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.optimise import NodeProblem, grow, halving, improve, update
-from app.learners.cost_tree.soft import SMOOTH, Charges, Problem, SoftTree, loss_of
+from app.learners.cost_tree.soft import SMOOTH, Charges, Objective, SoftTree, loss_of
 from app.usecases.feature_costs import parse_prices
 from tests.reference.cost_tree import QUADRANTS, objective, quadrants, stand
 from tests.reference.stepwise import simulate, step, travels_as_it_steps
@@ -32,7 +32,7 @@ def problem(K, seed, n=12, T=5, lambda_=0.3, rho=0.05):
     charges += [(1.5, np.flatnonzero(uses[1] | uses[2]))]
     y = random.normal(size=n) if K == 0 else random.integers(0, K, size=n)
     shares = random.random(n)
-    posed = Problem(
+    posed = Objective(
         random.normal(size=(n, T)), y, shares / shares.sum(), loss_of(K), Charges.of(prices, uses),
         lambda_, rho, 1.7,
     )  # fmt: skip

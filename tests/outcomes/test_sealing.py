@@ -18,7 +18,7 @@ from app.outcomes import rows, sealed, sealing
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Outcome, Terms
 from app.outcomes.rows import Replaced
-from app.outcomes.sealed import Files
+from app.outcomes.sealed import SealedFiles
 from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
 from app.outcomes.upkeep import keep_up
 from app.storage import Storage
@@ -148,7 +148,7 @@ def killing(patch, step, turn, when):
 
         patch.setattr(Database, "writing", dying)
         return
-    owner = Storage if step == "remove" else Files
+    owner = Storage if step == "remove" else SealedFiles
     method = getattr(owner, step)
 
     def call(*arguments):
@@ -261,10 +261,10 @@ def in_files(archive):
 def test_what_comes_while_a_day_is_sealed_stays(database, archive, sealer, monkeypatch):
     """Outcomes, corrections, decisions and erasures between the reading of a day and its removal."""
     ids = monday(database)
-    publish = Files.publish
+    publish = SealedFiles.publish
 
     def meanwhile(files, *arguments):
-        monkeypatch.setattr(Files, "publish", publish)
+        monkeypatch.setattr(SealedFiles, "publish", publish)
         with database.writing() as connection:
             connection.execute(
                 update(OUTCOMES).where(OUTCOMES.c.id == ids[0]).values(truth=1, revision=2, received_at=30.0)
@@ -274,7 +274,7 @@ def test_what_comes_while_a_day_is_sealed_stays(database, archive, sealer, monke
         meanwhile.expected = everything(archive)
         return publish(files, *arguments)
 
-    monkeypatch.setattr(Files, "publish", meanwhile)
+    monkeypatch.setattr(SealedFiles, "publish", meanwhile)
 
     assert sealer.seal("loan", DATE)
 
@@ -287,14 +287,14 @@ def test_what_comes_while_a_day_is_sealed_stays(database, archive, sealer, monke
 
 def test_what_was_erased_while_a_day_is_sealed_does_not_come_back(database, archive, sealer, monkeypatch):
     ids = monday(database)
-    publish = Files.publish
+    publish = SealedFiles.publish
 
     def meanwhile(files, *arguments):
-        monkeypatch.setattr(Files, "publish", publish)
+        monkeypatch.setattr(SealedFiles, "publish", publish)
         assert archive.erase(ids[5])
         return publish(files, *arguments)
 
-    monkeypatch.setattr(Files, "publish", meanwhile)
+    monkeypatch.setattr(SealedFiles, "publish", meanwhile)
 
     assert not sealer.seal("loan", DATE)
     assert archive.storage.folders("loan") == []
@@ -307,14 +307,14 @@ def test_what_was_erased_while_a_day_is_sealed_does_not_come_back(database, arch
 def test_of_two_that_seal_one_day_one_does(database, archive, sealer, monkeypatch):
     monday(database)
     before = everything(archive)
-    publish = Files.publish
+    publish = SealedFiles.publish
 
     def meanwhile(files, *arguments):
-        monkeypatch.setattr(Files, "publish", publish)
+        monkeypatch.setattr(SealedFiles, "publish", publish)
         assert sealer.seal("loan", DATE)
         return publish(files, *arguments)
 
-    monkeypatch.setattr(Files, "publish", meanwhile)
+    monkeypatch.setattr(SealedFiles, "publish", meanwhile)
 
     assert not sealer.seal("loan", DATE)
 
@@ -383,7 +383,7 @@ def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, se
     ids = decided(database, 10, at=MONDAY)
     assert sealer.seal("loan", DATE)
     assert archive.erase(ids[0])
-    publish, now = Files.publish, sealing.time
+    publish, now = SealedFiles.publish, sealing.time
 
     def stopped(files, *args):
         publish(files, *args)
@@ -393,7 +393,7 @@ def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, se
         sealer.remove(unread)
 
     with monkeypatch.context() as context:
-        context.setattr(Files, "publish", stopped)
+        context.setattr(SealedFiles, "publish", stopped)
         with pytest.raises(Replaced):
             sealer.purge("loan", DATE)
     assert sorted(i for part in archive.cases("loan", with_ids=True) for i in part.ids) == sorted(ids[1:])

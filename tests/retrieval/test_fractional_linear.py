@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid, TooLarge
-from app.retrieval.losses import Loss, Terms, check_monotone, denominator
+from app.retrieval.losses import Loss, SetTerms, check_monotone, denominator
 from app.retrieval.selection import select, select_class_set
 from tests.reference import losses
 
@@ -73,7 +73,7 @@ def test_the_range_of_the_denominator_is_that_of_all_feasible_counts(c, d, n):
 def test_what_makes_a_loss_unusable_is_said_at_its_place(c, d, place, named):
     """A denominator that is zero, or nearly, or changes its sign; a loss whose best set has the least likely items."""
     with pytest.raises(Invalid, match=named) as refused:
-        select([0.5, 0.5, 0.1], Terms(losses.fractional_linear(c, d)))
+        select([0.5, 0.5, 0.1], SetTerms(losses.fractional_linear(c, d)))
 
     assert refused.value.flaws[0].loc == place
 
@@ -82,7 +82,7 @@ def test_the_error_bound_of_class_sets_grows_where_the_denominator_nearly_cancel
     loss = losses.fractional_linear([0.1, -1, 0.2, 1], [1, 0, -0.9999999, 0])
     c, d = ([Fraction(one) for one in given] for given in (loss.c, loss.d))
     exact = (3 * c[0] + 3 * c[2] + c[1] + c[3]) / (3 * d[0] + 3 * d[2])
-    found = select_class_set([[0.25, 0.25, 0.5]], Terms(loss, k_min=3))
+    found = select_class_set([[0.25, 0.25, 0.5]], SetTerms(loss, k_min=3))
 
     assert 0 < abs(Fraction(float(found.figures[0, 0])) - exact) <= found.figures[3, 0]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval import sampled
-from app.retrieval.losses import LOSSES, Loss, Terms
+from app.retrieval.losses import LOSSES, Loss, SetTerms
 from app.retrieval.sampled import select_sampled
 from tests.reference.retrieval import expected_of_all_sets, raked
 
@@ -29,7 +29,7 @@ def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
     low = data.draw(st.integers(0, L))
     high = data.draw(st.integers(low, L))
     loss = Loss(name, 2.0 if name == "f_beta" else None)
-    found, marginals = select_sampled([(vectors, weights)], p[None], Terms(loss, empty, k_min=low, k_max=high))
+    found, marginals = select_sampled([(vectors, weights)], p[None], SetTerms(loss, empty, k_min=low, k_max=high))
     law = raked(vectors, weights, p, sampled.PASSES)
     every, losses, recalls, precisions = expected_of_all_sets(vectors, law, loss, empty=empty)
     sizes = every.sum(axis=1)
@@ -52,7 +52,7 @@ def test_a_search_that_ends_early_bounds_what_it_missed(steps, monkeypatch):
     gaps = []
     for seed in range(15):
         vectors, weights, p = drawn(seed, 6, 10)
-        found, _ = select_sampled([(vectors, weights)], p[None], Terms(Loss("jaccard")))
+        found, _ = select_sampled([(vectors, weights)], p[None], SetTerms(Loss("jaccard")))
         law = raked(vectors, weights, p, sampled.PASSES)
         losses = expected_of_all_sets(vectors, law, Loss("jaccard"))[1]
         gaps.append(found.figures[4, 0])
@@ -64,7 +64,7 @@ def test_many_rows_are_rows_alone():
     """Each with vectors of its own."""
     rows = [drawn(seed, 4, 6) for seed in range(5)]
     P = np.array([p for _, _, p in rows])
-    terms = Terms(Loss("jaccard"))
+    terms = SetTerms(Loss("jaccard"))
     together, _ = select_sampled([row[:2] for row in rows], P, terms)
     alone = [select_sampled([row[:2]], P[i : i + 1], terms)[0] for i, row in enumerate(rows)]
 
@@ -76,7 +76,7 @@ def test_many_rows_are_rows_alone():
 @pytest.mark.parametrize("name", sorted(set(LOSSES) - set(sampled.WITH_SAMPLES)))
 def test_losses_that_the_bound_does_not_hold_for_are_refused(name):
     with pytest.raises(Invalid) as error:
-        select_sampled([], np.empty((0, 3)), Terms(Loss(name)))
+        select_sampled([], np.empty((0, 3)), SetTerms(Loss(name)))
     assert error.value.flaws[0].loc == "/loss/name"
 
 

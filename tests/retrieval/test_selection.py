@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval.dynamic_programming import LANES
-from app.retrieval.losses import AUC_WARNING, Terms
+from app.retrieval.losses import AUC_WARNING, SetTerms
 from app.retrieval.selection import (
     BATCH_DP_LIMIT,
     DP_LIMIT,
@@ -80,7 +80,7 @@ def is_best_of_all(found, vectors, weights, terms):
 @example(p=[0.9, 0.8, 0.1], loss=losses.auc(), empty=0)
 @given(p=PROBABILITIES, loss=LOSS, empty=st.sampled_from([0, 1]))
 def test_no_set_is_better_than_the_one_selected(limit, p, loss, empty):
-    terms = Terms(loss, empty=empty, curve=True)
+    terms = SetTerms(loss, empty=empty, curve=True)
     with pytest.MonkeyPatch.context() as patch:
         if p:
             patch.setattr("app.retrieval.selection.DP_LIMIT", limit)
@@ -92,17 +92,17 @@ def test_no_set_is_better_than_the_one_selected(limit, p, loss, empty):
 )
 def test_no_set_of_classes_is_better_than_the_one_selected(weights, loss, empty):
     """One of the classes is true."""
-    p, terms = np.array(weights) / sum(weights), Terms(loss, empty=empty, curve=True)
+    p, terms = np.array(weights) / sum(weights), SetTerms(loss, empty=empty, curve=True)
     (found,) = sets_of(select_class_set(p[None], terms))
     is_best_of_all(found, np.eye(len(p), dtype=int), p, terms)
 
 
 def test_classes_of_many_rows_are_independent_and_ties_keep_their_order():
     rows = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
-    many = sets_of(select_class_set(rows, Terms(losses.f_beta(), k_min=1, k_max=99, curve=True)))
+    many = sets_of(select_class_set(rows, SetTerms(losses.f_beta(), k_min=1, k_max=99, curve=True)))
 
     for i, row in enumerate(rows):
-        [alone] = sets_of(select_class_set(row[None], Terms(losses.f_beta(), k_min=1, curve=True)))
+        [alone] = sets_of(select_class_set(row[None], SetTerms(losses.f_beta(), k_min=1, curve=True)))
         assert (many[i].expected_loss, many[i].curve.tolist()) == (alone.expected_loss, alone.curve.tolist())
     assert many[1].indices.tolist() == [0]
     assert many[2].indices.tolist() == list(range(many[2].k))
@@ -111,7 +111,7 @@ def test_classes_of_many_rows_are_independent_and_ties_keep_their_order():
 @given(p=st.lists(ONE, min_size=1, max_size=80), loss=LOSS, data=st.data())
 def test_reordering_the_items_reorders_the_selection(p, loss, data):
     order = data.draw(st.permutations(range(len(p))))
-    one, other = best(p, Terms(loss)), best([p[i] for i in order], Terms(loss))
+    one, other = best(p, SetTerms(loss)), best([p[i] for i in order], SetTerms(loss))
 
     assert one.expected_loss == pytest.approx(other.expected_loss, abs=1e-14 + one.error_bound)
     assert [p[i] for i in one.indices] == [p[order[i]] for i in other.indices]
@@ -125,7 +125,7 @@ def test_the_best_size_within_the_bounds_is_selected(p, loss, bounds):
     low, high = min(*bounds, len(p)), max(*bounds, 1)
     low = max(low, 1)
     unbounded = loss.name == "auc" and high > len(p)  # for the AUC a k_max beyond the items is no bound
-    found = best(p, Terms(loss, k_min=low, k_max=high, curve=True))
+    found = best(p, SetTerms(loss, k_min=low, k_max=high, curve=True))
     inside = found.curve[low : (max(low, len(p) - 1) if unbounded else high) + 1]
 
     assert found.k == low + int(np.argmin(inside))
@@ -135,7 +135,7 @@ def test_the_best_size_within_the_bounds_is_selected(p, loss, bounds):
 
 @pytest.mark.parametrize("n", [5, DP_LIMIT, 5000])
 def test_ties_keep_the_callers_order(n):
-    found = best(np.full(n, 0.5), Terms(losses.f_beta(), k_min=3))
+    found = best(np.full(n, 0.5), SetTerms(losses.f_beta(), k_min=3))
 
     assert np.array_equal(found.indices, np.arange(found.k))
 
@@ -144,9 +144,9 @@ def test_ties_keep_the_callers_order(n):
 @pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
 def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, monkeypatch):
     p = np.full(4000, 0.03)
-    proven = best(p, Terms(loss, curve=curve))
+    proven = best(p, SetTerms(loss, curve=curve))
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
-    found = best(p, Terms(loss, curve=curve))
+    found = best(p, SetTerms(loss, curve=curve))
 
     assert proven.warnings == ()
     assert found.warnings == (UNPROVEN_WARNING,)
@@ -159,18 +159,18 @@ def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, mo
 @pytest.mark.parametrize(("bounds", "place"), [({"k_min": 3}, "/k_min"), ({"k_min": 2, "k_max": 1}, "/k_min")])
 def test_bounds_that_exclude_every_size_are_refused_by_place(bounds, place):
     with pytest.raises(Invalid) as refused:
-        best([0.5, 0.5], Terms(losses.f_beta(), **bounds))
+        best([0.5, 0.5], SetTerms(losses.f_beta(), **bounds))
 
     assert [flaw.loc for flaw in refused.value.flaws] == [place]
 
 
 def agree(p, sizes, loss, threads=None, **terms):
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-    many = sets_of(select_many(p, offsets, Terms(loss, **terms), threads=threads))
+    many = sets_of(select_many(p, offsets, SetTerms(loss, **terms), threads=threads))
 
     assert len(many) == len(sizes)
     for i in range(len(sizes)):
-        one, found = best(p[offsets[i] : offsets[i + 1]], Terms(loss, **terms)), many[i]
+        one, found = best(p[offsets[i] : offsets[i + 1]], SetTerms(loss, **terms)), many[i]
         assert found.expected_loss == pytest.approx(one.expected_loss, abs=1e-13)
         if found.k == one.k:  # else two sizes that tie but for rounding
             assert np.array_equal(found.indices, one.indices)
@@ -214,7 +214,7 @@ def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
     p, offsets = np.full(2170, 0.05), [0, 2000, 2070, 2170]
     for threads in 1, 2:
-        assert select_many(p, offsets, Terms(losses.g_mean()), threads=threads).warnings == (UNPROVEN_WARNING,)
+        assert select_many(p, offsets, SetTerms(losses.g_mean()), threads=threads).warnings == (UNPROVEN_WARNING,)
 
 
 N = 20_000

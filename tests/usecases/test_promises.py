@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.registry.loaded import Holdout, Loaded
-from app.retrieval.losses import Loss, Terms
+from app.retrieval.losses import Loss, SetTerms
 from app.usecases.promises import kept_promises, promiser
 from app.usecases.retrieve import retrieve, retrieve_with
 from app.usecases.retrieve_request import RetrieveFields, Sets
@@ -41,7 +41,7 @@ def test_losses_are_those_of_the_sets_that_are_chosen(name, empty):
         expected.append(choice.figures[0, 0])
         hits = y[choice.selected].sum()
         realised.append(float(Loss(name).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty)))
-    found = kept_promises(P, Y, Terms(Loss(name), empty=empty))
+    found = kept_promises(P, Y, SetTerms(Loss(name), empty=empty))
     gap = np.array(realised) - np.array(expected)
 
     assert found.rows == 30
@@ -53,7 +53,7 @@ def test_losses_are_those_of_the_sets_that_are_chosen(name, empty):
 @pytest.mark.parametrize("name", ["f_beta", "jaccard", "am", "g_mean"])
 def test_the_correction_is_right_on_rows_that_it_was_not_made_of(name):
     """Labels that exclude one another: what 400 rows add to the promise leaves less than half of its error."""
-    terms = Terms(Loss(name))
+    terms = SetTerms(Loss(name))
     new = kept_promises(*exclusive(2000, 100), terms)
     gap = new.realised - new.expected
     left = [abs(kept_promises(*exclusive(400, seed), terms).correction - gap) for seed in range(20)]
@@ -63,7 +63,7 @@ def test_the_correction_is_right_on_rows_that_it_was_not_made_of(name):
 
 def test_independent_labels_are_hardly_ever_warned_about():
     """Two standard errors: in about one of twenty samples; a difference below one standard error corrects nothing."""
-    found = [kept_promises(*independent(300, seed), Terms(F1)) for seed in range(100)]
+    found = [kept_promises(*independent(300, seed), SetTerms(F1)) for seed in range(100)]
 
     assert sum(one.differs for one in found) <= 12
     assert sum(one.correction == 0 for one in found) >= 50
@@ -74,7 +74,7 @@ def test_losses_of_any_magnitude_give_an_answer():
     """Squares of such losses are beyond the floats: then nothing is known about noise."""
     huge = fractional_linear([1e100, -1e100, 0, 0], [1e-100, 0, 0, 0])
 
-    assert kept_promises(*exclusive(400), Terms(huge)).correction is None
+    assert kept_promises(*exclusive(400), SetTerms(huge)).correction is None
 
 
 class _Known:
@@ -115,5 +115,5 @@ def test_too_few_rows_for_a_correction_are_warned_about(rows):
 def test_terms_that_the_hold_out_cannot_meet_correct_nothing():
     find = model(*exclusive(400)).once(promiser)
 
-    assert find(Terms(F1, k_min=99)) is None
-    assert find(Terms(F1)) is find(Terms(F1))
+    assert find(SetTerms(F1, k_min=99)) is None
+    assert find(SetTerms(F1)) is find(SetTerms(F1))

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from app.errors import Unavailable
-from app.jobs.job import Ending, Event, Problem, Status
+from app.jobs.job import Ending, Event, Failure, Status
 from app.jobs.tables import JOBS
 from app.registry.tables import unpublished
 from app.settings import Settings
@@ -101,7 +101,7 @@ def lose(ports):
     free = select(JOBS.c.seq).where(JOBS.c.status == Status.RUNNING).with_for_update(skip_locked=True)
     with ports.database.writing() as connection:
         connection.execute(update(JOBS).where(JOBS.c.seq.in_(free)).values(lease_until=1.0))
-    ports.queue.recover_lost()
+    ports.queue.recover_from_dead_workers()
 
 
 def attempt(ports, job):
@@ -109,7 +109,7 @@ def attempt(ports, job):
     try:
         train.run(ports, job)
     except Unavailable as error:
-        ports.queue.end(job, Ending(Event.MISS, Problem(error.detail)))
+        ports.queue.end(job, Ending(Event.MISS, Failure(error.detail)))
         return False
     return True
 

@@ -87,7 +87,7 @@ def _listed(column: Any) -> list[Any]:
     return list((column.cast("string") if as_text else column).to_pylist())
 
 
-class Words(NamedTuple):
+class NamedChoice(NamedTuple):
     """One of the `names` for each row (n,): in JSON as text, in an array its position."""
 
     choice: np.ndarray
@@ -102,11 +102,11 @@ class Words(NamedTuple):
         return list(map(self.names.__getitem__, self.choice.tolist()))
 
 
-class Column(NamedTuple):
+class AnswerColumn(NamedTuple):
     """Values with an entry per row, (n,) or (n, width); in a table called `short`, or that and each label."""
 
     name: str
-    values: np.ndarray | Words
+    values: np.ndarray | NamedChoice
     short: str
     labels: Sequence[int | str] | None = None
 
@@ -121,19 +121,19 @@ class Answered(NamedTuple):
     warnings: Sequence[str]
     carried: Carried = NOTHING
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[AnswerColumn]:
         """In tables `decision`, `p:<class>`…, with benefits `benefit:<action>`…, perhaps `propensity`; or `value`."""
         answer = self.answer
         if not isinstance(answer, Answer):
-            return [Column("values", np.asarray(answer, dtype=np.float64), "value")]
+            return [AnswerColumn("values", np.asarray(answer, dtype=np.float64), "value")]
         columns = [
-            Column("decisions", Words(answer.choice, answer.actions), "decision"),
-            Column("probabilities", answer.probabilities, "p", answer.classes),
+            AnswerColumn("decisions", NamedChoice(answer.choice, answer.actions), "decision"),
+            AnswerColumn("probabilities", answer.probabilities, "p", answer.classes),
         ]
         if answer.expected_benefits is not None:
-            columns.append(Column("expected_benefits", answer.expected_benefits, "benefit", answer.actions))
+            columns.append(AnswerColumn("expected_benefits", answer.expected_benefits, "benefit", answer.actions))
         if answer.propensities is not None:
-            columns.append(Column("propensities", answer.propensities, "propensity"))
+            columns.append(AnswerColumn("propensities", answer.propensities, "propensity"))
         return columns
 
     def rest(self) -> dict[str, Any]:
@@ -171,16 +171,17 @@ def json_of(answered: Answered) -> bytes:
     """The contract's document."""
     carried = answered.carried.document() if answered.carried.columns else {}
     columns = {
-        name: values.listed() if isinstance(values, Words) else values for name, values, *_ in answered.columns()
+        name: values.listed() if isinstance(values, NamedChoice) else values for name, values, *_ in answered.columns()
     }
     more = {**answered.explained(), "warnings": answered.warnings}
     return json_bytes({**answered.rest(), **carried, **columns, **more})
 
 
-def _array(columns: Sequence[Column]) -> np.ndarray:
+def _array(columns: Sequence[AnswerColumn]) -> np.ndarray:
     if len(columns) == 1 and isinstance(columns[0].values, np.ndarray):
         return columns[0].values
     parts = [
-        np.atleast_2d((each.values.choice if isinstance(each.values, Words) else each.values).T) for each in columns
+        np.atleast_2d((each.values.choice if isinstance(each.values, NamedChoice) else each.values).T)
+        for each in columns
     ]
     return np.hstack([part.T for part in parts], dtype=np.float64)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastapi import Response
 from pyarrow import csv, parquet
 
-from app.api.codecs.answers import Column, Words
+from app.api.codecs.answers import AnswerColumn, NamedChoice
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.memory import Charge
@@ -156,11 +156,11 @@ def _csv_response(table: pa.Table, rest: Any) -> Response:
     return Response(sink.getvalue().to_pybytes(), media_type=CSV, headers={"Payoff-Answer": header})
 
 
-def table_columns(columns: Sequence[Column]) -> dict[str, Any]:
+def table_columns(columns: Sequence[AnswerColumn]) -> dict[str, Any]:
     """The columns of an answer by their names in tables."""
     table: dict[str, Any] = {}
     for _, values, short, labels in columns:
-        if isinstance(values, Words):
+        if isinstance(values, NamedChoice):
             words = pa.array([str(word) for word in values.names])
             table[short] = pa.DictionaryArray.from_arrays(pa.array(values.choice, pa.int32()), words)
         else:

@@ -12,7 +12,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
-from app.api.codecs.answers import Answered, Words
+from app.api.codecs.answers import Answered, NamedChoice
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
 from app.api.codecs.npy import finite
@@ -195,10 +195,10 @@ def encode(
     return Response(b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], written), media_type=JSON)
 
 
-def _output(name: str, values: np.ndarray | Words) -> bytes:
+def _output(name: str, values: np.ndarray | NamedChoice) -> bytes:
     described: dict[str, Any] = {"name": name, "datatype": "FP64", "shape": values.shape}
-    if isinstance(values, Words):
-        words = Words(values.choice, [str(word) for word in values.names])
+    if isinstance(values, NamedChoice):
+        words = NamedChoice(values.choice, [str(word) for word in values.names])
         return json_bytes(described | {"datatype": BYTES, "data": words.listed()})
     return json_bytes(described | {"data": np.ravel(values)})
 

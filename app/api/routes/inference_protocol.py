@@ -33,7 +33,7 @@ from app.api.errors import problems
 from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
-from app.api.routes.predict import Asked, answered
+from app.api.routes.predict import ReadRequest, answered
 from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path, media_type_of_body
 from app.errors import Invalid, Unsupported
 from app.registry.card import NAME
@@ -146,7 +146,7 @@ async def _infer(request: Request, ref: str) -> Response:
     return await answered(request, len(body), lambda: _read(request, ref, body))
 
 
-def _read(request: Request, ref: str, body: bytes) -> Asked:
+def _read(request: Request, ref: str, body: bytes) -> ReadRequest:
     sent = checked(InferRequest, parsed(body, charge_of(request)))
     fields = sent.question()
     inputs = tensors(sent.inputs)
@@ -161,7 +161,7 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
         guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)
         return encode(answer, sent.id, outputs, notes=[_NO_MATRIX] if guessed else [])
 
-    return Asked(fields.model_copy(update={"model": ref}), rows, forms=(JSON,), write=write)
+    return ReadRequest(fields.model_copy(update={"model": ref}), rows, forms=(JSON,), write=write)
 
 
 def _reference(name: str, version: str) -> str:

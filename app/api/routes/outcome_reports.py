@@ -15,7 +15,7 @@ from app.api.gate import TRAIN, needs
 from app.api.routing import PortsDep, StrictRoute, limiters, only_own_models
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
-from app.usecases.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
+from app.usecases.amounts import Amount, Basis, Gain, Maturing, Selective, Versus
 from app.usecases.fields import Period
 from app.usecases.outcome_report.report import By, report
 
@@ -83,7 +83,7 @@ class Group(Earnings):
     )
 
 
-class Challenger(Comparison):
+class Challenger(Versus):
     """A version that decided in the background."""
 
     challenger: str = Field(examples=["triage:2"])

@@ -66,7 +66,7 @@ class PredictTable(PredictFields, TableFields):
 # What is asked
 
 
-class Asked(NamedTuple):
+class ReadRequest(NamedTuple):
     """A request, read as far as possible without the model. `rows` makes its rows once that is there; `given` are the
     probabilities of `fields.classes` in their place; both with what comes back. One of the two is set.
 
@@ -81,17 +81,17 @@ class Asked(NamedTuple):
     write: Callable[[str, Answered], Response] = encode
 
 
-def asked_of_json(found: Any, body: bytes) -> Asked:
+def asked_of_json(found: Any, body: bytes) -> ReadRequest:
     """The document `found` in a body; raises what the fields raise."""
     instances: Any = found.get("instances") if isinstance(found, dict) else None
     key = key_of(found) if isinstance(instances, list) else None
     sent = _checked(found, instances=instances is not None) if key is None else fields_of(key)
     if sent.probabilities is not None:
         P = as_probabilities(sent.probabilities, sent.classes or (), normalize=sent.normalize)
-        return Asked(sent, given=(Rows(P, []), carried_of_ids(sent.ids, P)))
+        return ReadRequest(sent, given=(Rows(P, []), carried_of_ids(sent.ids, P)))
     carried = NOTHING if sent.ids is None else carried_of_ids(sent.ids, instances)
     booleans = b"true" in body or body.count(b"false") > (sent.record is False)
-    return Asked(sent, partial(_encoded, instances, booleans, carried), key=key)
+    return ReadRequest(sent, partial(_encoded, instances, booleans, carried), key=key)
 
 
 @lru_cache(maxsize=256)
@@ -113,7 +113,7 @@ def _encoded(instances: Any, booleans: bool, carried: Carried, model: Loaded) ->
         return Rows(*model.schema.encode(instances, booleans_possible=booleans), instances), carried
 
 
-def _asked_of_long(body: bytes) -> Asked | None:
+def _asked_of_long(body: bytes) -> ReadRequest | None:
     """What a long body of numbers asks; None for all other bodies, and for those with errors."""
     parts = split(body)
     try:
@@ -129,23 +129,23 @@ def _asked_of_long(body: bytes) -> Asked | None:
             return Rows(parts.rows, []), NOTHING
         return _encoded(parts.rows.tolist(), False, NOTHING, model)
 
-    return Asked(sent, rows)
+    return ReadRequest(sent, rows)
 
 
-def _asked_of_columns(request: Request, kind: str, body: bytes) -> Asked:
+def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
     """A body of columns, the other fields being query parameters."""
     charge = charge_of(request)
     if kind != NPY:
         beside = read_query(request, PredictTable, _TEXT_FIELDS)
         sheet = Sheet(kind, body, beside, charge)
         check_source(beside, given=False, instances=True)
-        return Asked(beside, lambda model: sheet.rows(model.schema))
+        return ReadRequest(beside, lambda model: sheet.rows(model.schema))
     sent = read_query(request, PredictFields, _TEXT_FIELDS)
     check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
         P = as_probabilities(array_of_npy(body, charge), sent.classes, normalize=sent.normalize)
-        return Asked(sent, given=(Rows(P, []), NOTHING))
-    return Asked(sent, lambda model: (rows_of_npy(body, model.schema, charge), NOTHING))
+        return ReadRequest(sent, given=(Rows(P, []), NOTHING))
+    return ReadRequest(sent, lambda model: (rows_of_npy(body, model.schema, charge), NOTHING))
 
 
 # What is answered
@@ -179,7 +179,7 @@ class Ready(NamedTuple):
         return "in a thread" if numbers > most or fields.explain else "now"
 
 
-def ready(asked: Asked, model: Loaded | None, stores: Ports, form: str = JSON) -> Ready:
+def ready(asked: ReadRequest, model: Loaded | None, stores: Ports, form: str = JSON) -> Ready:
     """The request with its rows, and with the saved matrix that it names."""
     fields, key = asked.fields, asked.key
     if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
@@ -223,7 +223,7 @@ def usual_answer(model: Loaded, found: Ready) -> bytes | None:
     return frame.around([matrix.actions[a] for a in choice.tolist()], P, expected)
 
 
-async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Response:
+async def answered(request: Request, size: int, read: Callable[[], ReadRequest]) -> Response:
     """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if they are to be."""
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
@@ -274,7 +274,7 @@ async def predict(request: Request) -> Response:
     return await answered(request, len(body), lambda: _asked_of_columns(request, kind, body))
 
 
-def _asked_of_json(request: Request, body: bytes) -> Asked:
+def _asked_of_json(request: Request, body: bytes) -> ReadRequest:
     refuse_query(request)
     measured(body, charge_of(request))
     if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:

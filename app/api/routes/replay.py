@@ -11,12 +11,12 @@ from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import CallerDep, StrictRoute
 from app.usecases import replay as usecase
-from app.usecases.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
+from app.usecases.amounts import Bounds, Earned, Gain, Maturing, Selective, Versus
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
 
-class ReplayedAlternative(Comparison):
+class ReplayedAlternative(Versus):
     """What an alternative would have earned where the truth is known, beside what was done in the same cases."""
 
     model: str | None = Field(description="null: the recorded probabilities")

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes
 from app.acquisition.session import limit_of
-from app.acquisition.tree_grower import PathCosts, Rows, Rule, TreeGrower, batches
+from app.acquisition.tree_grower import PathCosts, Rule, Sample, TreeGrower, batches
 from app.decisions.folds import shuffled_groups
 from app.learners.budget_forest import BudgetForest, Point
 from app.learners.stepwise import VALIDATION
@@ -39,13 +39,13 @@ def grown(
 
     Returns the forest, the Point that it is, and all Points within the budget.
     """
-    rows, rules, budget = Rows(X, codes, weights), _rules(learner), limit_of(learner.budget)
+    rows, rules, budget = Sample(X, codes, weights), _rules(learner), limit_of(learner.budget)
     random = check_random_state(learner.random_state)
     folds = _folds(codes, random)
     most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
     seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
 
-    def grower(some: Rows) -> TreeGrower:
+    def grower(some: Sample) -> TreeGrower:
         categorical = learner.categorical()
         return TreeGrower(some, len(learner.classes_), learner.prices_, categorical, max_depth=learner.max_depth)
 
@@ -79,7 +79,7 @@ def grown(
 
 
 def _paths(
-    growers: list[tuple[TreeGrower, Rows]], weights: np.ndarray, rules: list[Rule], seeds: np.ndarray, budget: float
+    growers: list[tuple[TreeGrower, Sample]], weights: np.ndarray, rules: list[Rule], seeds: np.ndarray, budget: float
 ) -> list[list[Point]]:
     """The Points of every rule within the budget, on the validation rows of the growers, averaged by their weights."""
     paths: list[list[Point]] = []
@@ -96,7 +96,7 @@ def _paths(
 
 
 def _steps(
-    growers: list[tuple[TreeGrower, Rows]], rule: Rule, seeds: np.ndarray
+    growers: list[tuple[TreeGrower, Sample]], rule: Rule, seeds: np.ndarray
 ) -> Iterator[Sequence[Sequence[float]]]:
     """After each tree, mean cost and error of the forest of each grower on its validation rows."""
     costs = [tree_grower.costs(outside) for tree_grower, outside in growers]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.learners.cost_tree.optimise import fit_columns
-from app.learners.cost_tree.soft import Loss, SoftTree, Squared
+from app.learners.cost_tree.soft import ScoreLoss, SoftTree, Squared
 
 _STEPS = 100
 _SAME = 1e-12
@@ -17,7 +17,7 @@ _ENOUGH = 5  # rows for each column, without a ridge
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LeafRows:
     """Raw rows (n, m), their columns phi (n, T), targets (n,) as the loss takes them, and positive weights (n,)."""
 
     X: np.ndarray
@@ -25,8 +25,8 @@ class Rows:
     targets: np.ndarray
     weights: np.ndarray
 
-    def take(self, rows: np.ndarray) -> Rows:
-        return Rows(self.X[rows], self.columns[rows], self.targets[rows], self.weights[rows])
+    def take(self, rows: np.ndarray) -> LeafRows:
+        return LeafRows(self.X[rows], self.columns[rows], self.targets[rows], self.weights[rows])
 
 
 class HardTree:
@@ -37,7 +37,7 @@ class HardTree:
 
     def __init__(self, soft: SoftTree, tolerance: float) -> None:
         problem = soft.problem
-        self.loss: Loss = problem.loss
+        self.loss: ScoreLoss = problem.loss
         kept: np.ndarray = np.where(np.abs(soft.weights) > tolerance, soft.weights, 0.0)
         self.predictors, self.routes = kept[:, :, : self.loss.outputs].copy(), kept[:, :, problem.route].copy()
         self.predicting, self.routing = (self.predictors != 0).max(axis=2), self.routes != 0
@@ -77,13 +77,13 @@ class HardTree:
             S[here] = columns[here] @ self.predictors[k] + self.offsets[k]
         return S
 
-    def tune(self, rows: Rows) -> None:
+    def tune(self, rows: LeafRows) -> None:
         """Fit every node's prediction anew on its support: on the rows that leave there, or else on all that pass."""
         left = self.leave(rows.columns)
         for k in np.flatnonzero(self.alive):
             self._tune(int(k), rows, left)
 
-    def prune(self, rows: Rows, validation: Rows) -> None:
+    def prune(self, rows: LeafRows, validation: LeafRows) -> None:
         """Remove nodes, from the bottom, without which the validation loss is no larger (section 4.2)."""
         self.tune(rows)
         left, held = self.leave(rows.columns), self.leave(validation.columns)
@@ -103,10 +103,10 @@ class HardTree:
                 self.alive[k] = True
                 self.predictors[parent], self.offsets[parent] = kept
 
-    def _total(self, rows: Rows, left: np.ndarray) -> float:
+    def _total(self, rows: LeafRows, left: np.ndarray) -> float:
         return float(rows.weights @ self.loss(self.predict(rows.columns, left), rows.targets)[0])
 
-    def _tune(self, k: int, rows: Rows, left: np.ndarray) -> None:
+    def _tune(self, k: int, rows: LeafRows, left: np.ndarray) -> None:
         here = left == k
         if not here.any():
             here = _passes(left, k)
@@ -123,7 +123,7 @@ class HardTree:
             columns, targets, weights, self.loss, ridge, start, _STEPS
         )
 
-    def _prior(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, float]:
+    def _prior(self, rows: LeafRows) -> tuple[np.ndarray, np.ndarray, float]:
         """What is known without any row of a node: a row at the origin of every class, weighing its share, and a ridge.
 
         So no class becomes impossible. Numbers need next to nothing of the row, only where a node has none, but a ridge
@@ -136,7 +136,7 @@ class HardTree:
         return np.arange(len(shares)), shares, 1.0
 
 
-def _spread(rows: Rows) -> float:
+def _spread(rows: LeafRows) -> float:
     """The mean square of the columns of rows about their means."""
     shares = rows.weights / rows.weights.sum()
     return float((shares @ np.square(rows.columns - shares @ rows.columns)).mean())

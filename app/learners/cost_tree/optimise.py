@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from app.learners.cost_tree.soft import SMOOTH, Exit, Loss, Problem, SoftTree, Squared
+from app.learners.cost_tree.soft import SMOOTH, Exit, Objective, ScoreLoss, SoftTree, Squared
 from app.progress import report
 
 _LEAF_STEPS = 8  # of L-BFGS between two updates of the auxiliary variables
@@ -19,7 +19,7 @@ _TINY = 1e-12
 _STILL = 10 * SMOOTH
 
 
-def grow(problem: Problem, depth: int, *, greedy: bool) -> SoftTree:
+def grow(problem: Objective, depth: int, *, greedy: bool) -> SoftTree:
     """A tree whose nodes were each fitted as a leaf, when those above were there and none below.
 
     A node starts from all columns, which the costs shrink (the paper), or adds one column after the other as long as it
@@ -250,7 +250,7 @@ def fit_columns(
     columns: np.ndarray,
     targets: np.ndarray,
     weights: np.ndarray,
-    loss: Loss,
+    loss: ScoreLoss,
     ridge: float,
     start: tuple[np.ndarray, np.ndarray],
     steps: int,

@@ -16,9 +16,9 @@ from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import shuffled_groups
 from app.learners.cost_tree.columns import Boosted, Plain, outputs
 from app.learners.cost_tree.estimator import CostTree, Point
-from app.learners.cost_tree.hard import HardTree, Rows
+from app.learners.cost_tree.hard import HardTree, LeafRows
 from app.learners.cost_tree.optimise import grow, improve
-from app.learners.cost_tree.soft import Charges, Loss, Problem, SoftTree, loss_of
+from app.learners.cost_tree.soft import Charges, Objective, ScoreLoss, SoftTree, loss_of
 from app.learners.stepwise import VALIDATION
 from app.progress import part, report
 
@@ -48,7 +48,7 @@ class Setting:
     """
 
     phi: Plain | Boosted
-    loss: Loss
+    loss: ScoreLoss
     n_classes: int
     prices: Prices
     depth: int
@@ -59,12 +59,12 @@ class Setting:
     unit: float = 1.0
     benefits: np.ndarray | None = None
 
-    def problem(self, rows: Rows, lambda_: float) -> Problem:
+    def problem(self, rows: LeafRows, lambda_: float) -> Objective:
         charges = Charges.of(self.prices, self.phi.uses)
         shares = rows.weights / rows.weights.sum()
-        return Problem(rows.columns, rows.targets, shares, self.loss, charges, lambda_, self.rho, self.steepness)
+        return Objective(rows.columns, rows.targets, shares, self.loss, charges, lambda_, self.rho, self.steepness)
 
-    def lambdas(self, rows: Rows) -> list[float]:
+    def lambdas(self, rows: LeafRows) -> list[float]:
         """Rising trade-offs, up to that at which a single node would use nothing that costs."""
         problem = self.problem(rows, 0.0)
         S = np.tile(self.prior(rows), (len(rows.columns), 1))
@@ -73,7 +73,7 @@ class Setting:
         most = float((np.sqrt(problem.charges.mix(np.square(pull))) / problem.charges.price).max(initial=0.0))
         return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
 
-    def path(self, inside: Rows, outside: Rows, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
+    def path(self, inside: LeafRows, outside: LeafRows, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
         """Trees for rising trade-offs, each starting from the one before; such a path from either start of `grow`."""
         total = 2 * len(lambdas)
         soft: SoftTree | None = None
@@ -89,7 +89,7 @@ class Setting:
                 hard.prune(inside, outside)
                 yield self.point(self.assemble(hard, self.prior(outside)), outside, lambda_), hard
 
-    def point(self, tree: TreeOfClassifiers, sample: Rows, lambda_: float) -> Point:
+    def point(self, tree: TreeOfClassifiers, sample: LeafRows, lambda_: float) -> Point:
         """Mean cost, error and net benefit of rows whose features are acquired one by one."""
         parts = []
         for start in range(0, len(sample.X), BLOCK):
@@ -102,7 +102,7 @@ class Setting:
         columns = [cost, wrong] if B is None else [cost, wrong, row_benefits(y, decide(P, B).choice, B) - cost]
         return Point(lambda_, *np.average(columns, axis=1, weights=sample.weights).tolist())
 
-    def prior(self, rows: Rows) -> np.ndarray:
+    def prior(self, rows: LeafRows) -> np.ndarray:
         """The best scores (L,) without any feature; each class counts one row more."""
         if not self.n_classes:
             return np.array([rows.weights @ rows.targets / rows.weights.sum()])
@@ -110,7 +110,7 @@ class Setting:
         scores: np.ndarray = counts[1:] - counts[0] if self.n_classes == 2 else counts - counts.mean()
         return scores
 
-    def empty(self, rows: Rows) -> HardTree:
+    def empty(self, rows: LeafRows) -> HardTree:
         """A node that asks for nothing and answers the prior."""
         soft = SoftTree(self.problem(rows, 0.0), 1)
         soft.put(0, soft.weights[0], self.prior(rows), 0.0)
@@ -167,7 +167,7 @@ def train(
         if isinstance(phi, Plain) and learner.features == "boosted":
             seed = int(random.randint(2**31 - 1))
             phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
-    rows = Rows(X, phi.columns(X), targets, weights)
+    rows = LeafRows(X, phi.columns(X), targets, weights)
     # Without prices in their currency, or with a trade-off, benefits choose nothing.
     staked = K and not (learner.benefits is None or learner.feature_costs is None or learner.trade_off is not None)
     setting = Setting(
@@ -186,7 +186,7 @@ def train(
 
 
 def _chosen(
-    learner: CostTree, setting: Setting, inside: Rows, outside: Rows
+    learner: CostTree, setting: Setting, inside: LeafRows, outside: LeafRows
 ) -> tuple[list[Point], tuple[Point, HardTree]]:
     """The points of the path, and the best of them within the budget with its tree; an infinite trade-off is none."""
     lambdas = setting.lambdas(inside) if learner.trade_off is None else [float(learner.trade_off)]

@@ -23,7 +23,7 @@ SMOOTH = 1e-5
 """`sqrt(g)` is `sqrt(g + SMOOTH^2) - SMOOTH`, so that a weight of zero has an auxiliary variable above zero."""
 
 
-class Loss(Protocol):
+class ScoreLoss(Protocol):
     """A convex loss of scores (n, `outputs`) against targets (n,); `curvature` bounds its second derivative."""
 
     @property
@@ -82,7 +82,7 @@ class Classes:
         return np.log(total) - own, P
 
 
-def loss_of(n_classes: int) -> Loss:
+def loss_of(n_classes: int) -> ScoreLoss:
     """The loss for a number of classes; 0 is regression."""
     if n_classes == 0:
         return Squared()
@@ -128,13 +128,13 @@ class Charges:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Objective:
     """Columns (n, T), targets (n,), `shares` (n,) that sum to 1, and what is weighed against the loss."""
 
     columns: np.ndarray
     targets: np.ndarray
     shares: np.ndarray
-    loss: Loss
+    loss: ScoreLoss
     charges: Charges
     lambda_: float
     rho: float
@@ -161,7 +161,7 @@ class Exit(NamedTuple):
 class SoftTree:
     """The nodes' parameters, with each row's losses and branching probabilities there. `alive` nodes only count."""
 
-    def __init__(self, problem: Problem, depth: int) -> None:
+    def __init__(self, problem: Objective, depth: int) -> None:
         self.problem = problem
         N, (n, T) = 2**depth - 1, problem.columns.shape
         self.weights = np.zeros((N, T, problem.scores))
@@ -181,7 +181,7 @@ class SoftTree:
         self.losses[k] = problem.loss(S[:, : problem.loss.outputs] + offsets, problem.targets)[0]
         self.mixed[k] = problem.charges.mix(np.square(weights).sum(axis=1))
 
-    def posed(self, problem: Problem) -> SoftTree:
+    def posed(self, problem: Objective) -> SoftTree:
         """The same nodes with other trade-offs (`lambda_`, `rho`), or on other rows."""
         tree = SoftTree(problem, len(self.alive).bit_length())
         for k in np.flatnonzero(self.alive):

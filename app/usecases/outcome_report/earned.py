@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from app.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, judge
-from app.evidence.truths import Group, known_shares, payoff_range
+from app.evidence.truths import AlikeDecisions, known_shares, payoff_range
 from app.outcomes.decision import Label
 from app.usecases.outcome_report.slices import Money, Slice
 
@@ -177,7 +177,7 @@ class ActionCounts:
 
     def document(self) -> dict[str, Any]:
         """Whether truth is known more often after some actions than after others."""
-        found = known_shares([Group(actions, *own) for (_, _, actions), own in self.alike.items()])
+        found = known_shares([AlikeDecisions(actions, *own) for (_, _, actions), own in self.alike.items()])
         every = sum(own[1] for own in self.by_action.values())
         often = [label for label, (_, cases) in self.by_action.items() if cases >= OFTEN * every]
         replaced = bool(self.overridden) and any(not self.done[label] for label in often)  # and so never seen
