@@ -19,10 +19,10 @@ from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import FlatForest
 from app.acquisition.growth import bin_columns, grow_tree
 from app.acquisition.nodes import flatten
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.acquisition.tree_grower import PathCosts
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
-from app.decisions.resources import assign
+from app.decisions.limit_solvers import assign
 from app.decisions.tree_contributions import Trees, tree_contributions
 from app.retrieval.losses import LOSSES, Loss, SetTerms
 from app.retrieval.sampled import select_sampled

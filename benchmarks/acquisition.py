@@ -49,7 +49,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
-from app.acquisition.session import Prices, purchases
+from app.acquisition.prices import Prices, purchases
 from app.acquisition.stopping import Blend, at_stake
 from app.decisions.benefit import Prepared, decide, row_benefits
 from app.learners.budget_forest import BudgetForest

@@ -15,7 +15,7 @@ from app.learners.catalogue import KINDS
 from app.learners.parameters import request_of
 from app.retrieval.losses import LOSSES
 from app.settings import Settings
-from app.usecases.rules import Rule
+from app.usecases.decide import Rule
 from tests.jobs.diagram import diagram
 from tools.mathml import on_page_content
 

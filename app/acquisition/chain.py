@@ -11,7 +11,8 @@ import numpy as np
 
 from app.acquisition.forest import Orders
 from app.acquisition.nodes import Nodes
-from app.acquisition.session import Prices, States, Trajectories, chained, checked, limit_of, slack_of
+from app.acquisition.prices import Prices, chained, limit_of, slack_of
+from app.acquisition.states import States, Trajectories, checked
 from app.acquisition.stopping import FEW, Blend, Experience, StageCurve, Worth
 from app.arrays import F32, F64, I32, Bools, Indices, Ints
 

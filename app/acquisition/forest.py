@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from app.acquisition.nodes import MISSING_LEFT, Nodes, PriceArrays, add_values, child, leaves, tested
-from app.acquisition.session import Prices, States, Trajectories, checked, slack_of
+from app.acquisition.prices import Prices, slack_of
+from app.acquisition.states import States, Trajectories, checked
 from app.arrays import F32, F64, I32, I64, Bools, Ints
 from app.compiled import copy, kernel
 from app.decisions.explanations import Contributions

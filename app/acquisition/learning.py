@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from app.acquisition.session import Trajectories
+from app.acquisition.states import Trajectories
 from app.acquisition.stopping import Experience, StageCurve, stage_inputs
 
 _FREEDOM = 30.0  # inverse ridge of the curves: after few questions shares hardly differ, and mean much by it

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from app.acquisition.session import Prices, limit_of, purchases, slack_of
+from app.acquisition.prices import Prices, limit_of, purchases, slack_of
 from app.decisions.benefit import decide
 
 FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from app.acquisition.forest import FlatForest, largest, order_categories
 from app.acquisition.growth import BinnedTable, bin_columns, grow_tree
 from app.acquisition.nodes import Nodes, PriceArrays, beside, child, flatten, tested
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.arrays import F32, F64, I32, Bools, Indices
 from app.compiled import kernel
 

@@ -14,7 +14,8 @@ from scipy.special import expit
 
 from app.acquisition.forest import price_of, spent_on
 from app.acquisition.nodes import PriceArrays
-from app.acquisition.session import Prices, States, Trajectories, checked, slack_of
+from app.acquisition.prices import Prices, slack_of
+from app.acquisition.states import States, Trajectories, checked
 from app.arrays import F64, I32, Bools, Indices, Ints
 from app.compiled import copy, kernel
 

@@ -91,9 +91,9 @@ def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
 
 def _solvers() -> Any:
     """The module that wraps them, loaded then: SciPy's optimizers and the compiler take 80 MB."""
-    from app.decisions import resources  # noqa: PLC0415
+    from app.decisions import limit_solvers  # noqa: PLC0415
 
-    return resources
+    return limit_solvers
 
 
 def arcs(D: F64, column: I64) -> F64:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.decisions.benefit import LARGEST
 from app.learners.base import check_sizes
 from app.learners.loading import compiled

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.learners.base import Learner, check_sizes
 from app.learners.loading import compiled
 from app.learners.stepwise import prices_of

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import WithJsonSchema
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.errors import MAX_ERRORS, Flaw, Invalid, below, flaws_of, pointer, unknown
 from app.text import MAX_NAME
 

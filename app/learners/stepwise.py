@@ -9,7 +9,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from app.acquisition.session import Prices, Trajectories
+from app.acquisition.prices import Prices
+from app.acquisition.states import Trajectories
 from app.acquisition.stopping import Experience
 from app.errors import Invalid, below
 from app.learners.base import Learner

@@ -13,7 +13,8 @@ import orjson
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
-from app.acquisition.session import Prices, States, rounded
+from app.acquisition.prices import Prices, rounded
+from app.acquisition.states import States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import LARGEST, Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.session import Prices, StepwiseModel
+from app.acquisition.prices import Prices
+from app.acquisition.states import StepwiseModel
 from app.acquisition.stopping import Experience, Worth
 from app.decisions.benefit import Prepared
 from app.decisions.calibration import Calibrator

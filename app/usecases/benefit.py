@@ -17,11 +17,11 @@ from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
+from app.usecases.decide import sorted_holdout
 from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import MatrixFields, NamedMatrixFields, needed_matrix
 from app.usecases.predict import check_classes
-from app.usecases.rules import sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each

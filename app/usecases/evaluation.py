@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app import progress
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.data.dataset import Table
 from app.decisions.benefit import Prepared
 from app.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds

@@ -17,7 +17,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from app.acquisition.session import SMALLEST, Prices
+from app.acquisition.prices import SMALLEST, Prices
 from app.decisions.benefit import LARGEST
 from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject, unknown
 from app.text import MAX_NAME

@@ -20,6 +20,7 @@ from app.features import Schema
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.text import positions
+from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by
 from app.usecases.explain import Explanation, contributions
 from app.usecases.fields import INSTANCES, PROBABILITIES, ClassNames, ModelVersion, OwnIds, Text
 from app.usecases.limits import LimitAnswer
@@ -33,7 +34,6 @@ from app.usecases.record import (
     texts_of_json,
     texts_of_rows,
 )
-from app.usecases.rules import Answer, Rule, RuleFields, check_fields, decide_by
 
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array

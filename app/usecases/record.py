@@ -20,9 +20,9 @@ from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids, place_of
 from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
 from app.text import refused_character
+from app.usecases.decide import Answer, RuleFields
 from app.usecases.fields import TIME_FORM, Moment, WireModel
 from app.usecases.ports import Ports
-from app.usecases.rules import Answer, RuleFields
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
 _AN_ID = "a decision's id is text or an integer"

@@ -28,6 +28,7 @@ from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
 from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.usecases import jobs
+from app.usecases.decide import Costs, Rule, RuleFields, check_fields
 from app.usecases.fields import ByClass, Number, Period, Text, WireModel
 from app.usecases.matrices import NamedMatrixFields, read_matrix, with_saved
 from app.usecases.models import card_of
@@ -38,7 +39,6 @@ from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Paired, gain, verdict, way
 from app.usecases.ports import Ports
 from app.usecases.predict import decide_given
-from app.usecases.rules import Costs, Rule, RuleFields, check_fields
 from app.usecases.specs import ReplaySpec
 
 KIND = "replay"

@@ -23,10 +23,10 @@ from app.registry.card import Card
 from app.registry.loaded import Loaded
 from app.registry.registry import Registry
 from app.registry.snapshot import Reference
+from app.usecases.decide import RuleFields
 from app.usecases.ports import Ports
 from app.usecases.predict import Rows, decide
 from app.usecases.record import explored, texts_of_rows
-from app.usecases.rules import RuleFields
 
 MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests
 _MOST_NUMBERS = 1_000_000  # of the instances that wait; beyond it requests have no shadow

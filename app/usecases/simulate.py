@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
 from app.access.caller import Caller
-from app.acquisition.session import Prices, Trajectories
+from app.acquisition.prices import Prices
+from app.acquisition.states import Trajectories
 from app.acquisition.stopping import at_stake
 from app.data.dataset import Table
 from app.decisions.benefit import LARGEST, Prepared, row_benefits

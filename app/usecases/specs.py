@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.usecases.feature_costs import parse_prices
 
 HOLDOUT = 0.25

@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from app import progress
 from app.access.caller import Caller
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.data.dataset import Dataset, Table
 from app.data.store import Draft
 from app.decisions.benefit import oddities

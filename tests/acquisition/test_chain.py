@@ -13,7 +13,7 @@ from app.acquisition.chain import Chain, ChainExperience, Reduced, lacking
 from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import Orders
 from app.acquisition.nodes import MISSING_LEFT, beside
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.acquisition.stopping import Blend
 from tests.reference.chain import shares, without
 from tests.reference.forests import random_prices

@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest, order_categories
 from app.acquisition.nodes import flatten
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.acquisition.tree_grower import PathCosts
 from tests.reference.acquisition import nested, walk
 from tests.reference.forests import random_case

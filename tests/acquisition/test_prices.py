@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.acquisition.session import Prices, rounded
+from app.acquisition.prices import Prices, rounded
 from app.errors import Invalid
 from app.usecases.feature_costs import parse_prices
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.acquisition.learning import fit_stages, learn
-from app.acquisition.session import Prices, Trajectories
+from app.acquisition.prices import Prices
+from app.acquisition.states import Trajectories
 from app.acquisition.stopping import Experience, StageCurve, at_stake
 from tests.reference.forests import random_case
 from tests.reference.worth import lines_of_forests

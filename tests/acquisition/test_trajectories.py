@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.session import Trajectories, purchases
+from app.acquisition.prices import purchases
+from app.acquisition.states import Trajectories
 from tests.reference.forests import random_case, random_prices
 from tests.reference.stepwise import travels_as_it_steps
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.acquisition.forest import FlatForest
 from app.acquisition.growth import bin_columns, grow_tree, threshold_pairs
 from app.acquisition.nodes import flatten
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from tests.reference.acquisition import depth, greedy_tree, nested, pairs
 from tests.reference.stepwise import simulate
 

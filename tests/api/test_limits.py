@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.decisions import resources
+from app.decisions import limit_solvers
 
 P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
 ASKED = {
@@ -53,7 +53,7 @@ def test_resources_are_listed_after_the_limits(service):
 
 def test_limits_for_which_no_decisions_are_found_in_time_are_refused(service, monkeypatch):
     """An integer program of a few counts can be hard; the search for any solution ends after 5 seconds."""
-    monkeypatch.setattr(resources, "milp", lambda *_, **__: resources.OptimizeResult(x=None, status=1))
+    monkeypatch.setattr(limit_solvers, "milp", lambda *_, **__: limit_solvers.OptimizeResult(x=None, status=1))
     answer = ask(service, resources=RESOURCES)
     assert answer.status_code == 422
     assert [error["loc"] for error in answer.json()["errors"]] == ["/resources"]

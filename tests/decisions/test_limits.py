@@ -130,9 +130,9 @@ def test_shadow_prices_with_resources_are_slopes_of_the_linear_program(seed):
 
 def test_a_batch_too_large_for_proof_still_has_a_bound(monkeypatch):
     """The gap is never less than what better decisions earn."""
-    from app.decisions import resources  # noqa: PLC0415
+    from app.decisions import limit_solvers  # noqa: PLC0415
 
-    monkeypatch.setattr(resources._Search, "round", lambda *_: None)
+    monkeypatch.setattr(limit_solvers._Search, "round", lambda *_: None)
     gaps = []
     for seed in range(10):
         P, B, limits, decision = scarce(seed)
@@ -148,7 +148,7 @@ def test_a_batch_too_large_for_proof_still_has_a_bound(monkeypatch):
 @pytest.mark.parametrize("seed", range(30))
 def test_a_single_limit_takes_the_same_rows_as_the_assignment(seed):
     """The shorter way for one limit, and the compiled one."""
-    from app.decisions.resources import assign  # noqa: PLC0415
+    from app.decisions.limit_solvers import assign  # noqa: PLC0415
 
     rng = np.random.default_rng(seed)
     D = rng.integers(0, 4, (2, 50)).astype(float)

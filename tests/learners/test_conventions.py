@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.errors import Invalid
 from app.learners.automatic import Automatic

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.learners.cost_tree import path
 from app.learners.cost_tree.estimator import CostTree

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.acquisition.extra_trees import Rule
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.learners.forest_chain import ForestChain
 
 SMALL = {"n_estimators": 4, "steps": 3}

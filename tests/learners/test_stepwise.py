@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app import progress
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.learners import stepwise
 from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest

@@ -5,7 +5,7 @@ import numpy as np
 from app.acquisition.forest import FlatForest
 from app.acquisition.growth import bin_columns, grow_tree
 from app.acquisition.nodes import flatten
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 
 
 def random_prices(random, m):

@@ -11,7 +11,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import converted, flatten
-from app.acquisition.session import Prices, States, StepwiseModel, Trajectories
+from app.acquisition.prices import Prices
+from app.acquisition.states import States, StepwiseModel, Trajectories
 
 UNAVAILABLE = -1
 _BLOCK = 2000  # rows whose states are in memory together

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.access.caller import ANYBODY
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.decisions.benefit import Prepared
 from app.errors import pointer
 from app.features import Feature, Schema

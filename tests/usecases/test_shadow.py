@@ -12,7 +12,7 @@ from app.outcomes.tables import SHADOW_DECISIONS
 from app.settings import Settings
 from app.stores import make_ports
 from app.usecases import models, shadow
-from app.usecases.rules import RuleFields
+from app.usecases.decide import RuleFields
 from app.usecases.shadow import Offered, ShadowDecider
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import LOAN, decided, value_of

@@ -15,7 +15,7 @@ from app.api.codecs.npy import npy_response
 from app.errors import Flaw, Invalid, pointer, reject
 from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
-from app.usecases.rules import Answer
+from app.usecases.decide import Answer
 
 WRITTEN = (JSON, NPY, *TABULAR)
 _ID = "id"  # the column of ids that came without a name

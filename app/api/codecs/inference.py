@@ -20,9 +20,9 @@ from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
 from app.text import some_of
+from app.usecases.decide import Rule
 from app.usecases.fields import Text, WireModel
 from app.usecases.predict import PredictFields, Rows
-from app.usecases.rules import Rule
 
 NUMBERS = {
     **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},

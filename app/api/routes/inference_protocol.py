@@ -39,9 +39,9 @@ from app.errors import Invalid, Unsupported
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
+from app.usecases.decide import Answer
 from app.usecases.ports import Ports
 from app.usecases.predict import Rows
-from app.usecases.rules import Answer
 
 documents = (InferRequest,)
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)

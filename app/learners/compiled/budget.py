@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes
-from app.acquisition.session import limit_of
+from app.acquisition.prices import limit_of
 from app.acquisition.tree_grower import PathCosts, Rule, Sample, TreeGrower, batches
 from app.decisions.folds import shuffled_groups
 from app.learners.budget_forest import BudgetForest, Point

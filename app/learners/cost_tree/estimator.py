@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 import numpy as np
 from pydantic import Field
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.decisions.benefit import LARGEST
 from app.errors import Invalid
 from app.learners.base import Learner

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.utils import check_random_state
 
-from app.acquisition.session import Prices, limit_of
+from app.acquisition.prices import Prices, limit_of
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import shuffled_groups

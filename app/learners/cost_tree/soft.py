@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 
 SMOOTH = 1e-5
 """`sqrt(g)` is `sqrt(g + SMOOTH^2) - SMOOTH`, so that a weight of zero has an auxiliary variable above zero."""

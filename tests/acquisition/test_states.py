@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import flatten
-from app.acquisition.session import Prices
+from app.acquisition.prices import Prices
 from app.errors import Invalid
 from tests.reference.acquisition import full_class, nested, state
 from tests.reference.forests import random_case
