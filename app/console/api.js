@@ -153,6 +153,16 @@ export async function get(path, options) {
   return response.status === 204 ? null : response.json();
 }
 
+/** @type {Promise<Record<string, any>> | undefined} */
+let documented;
+
+/** What the service documents, by name: which learners there are, and which losses. */
+export function schemas() {
+  documented ??= get("openapi.json").then((document) => document.components.schemas);
+  documented.catch(() => { documented = undefined; });
+  return documented;
+}
+
 /** A path, each part of it encoded. @param {...(string | number)} parts */
 export function path(...parts) {
   return parts.map((part) => encodeURIComponent(String(part))).join("/");

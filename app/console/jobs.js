@@ -1,6 +1,6 @@
 /** Jobs: training and comparing by forms made from the schemas of learners, live progress, cancelling, and what came of it. */
 
-import { ask, chart, events, get, list, newId, path, Problem } from "./api.js";
+import { ask, chart, events, get, list, newId, path, Problem, schemas } from "./api.js";
 import { button, card, confirmed, facts, field, figures, h, inUnit, put, select, short, table, time, warned, words } from "./dom.js";
 import { BenefitMatrix, keep, keptOf, matrixOf } from "./matrix.js";
 import { link, measures, NAME } from "./models.js";
@@ -39,7 +39,7 @@ function what(job) {
 
 /** Forms to train on a data set or to compare learners on it. @param {string} [chosen] @param {string} [learner] its kind */
 async function ordering(chosen, learner) {
-  const [sets, kinds] = await Promise.all([list("datasets", "datasets"), learnerKinds()]);
+  const [sets, { Learner: { oneOf: kinds } }] = await Promise.all([list("datasets", "datasets"), schemas()]);
   if (!sets.length) return h("div", null, h("h1", null, "Train or compare"),
     h("p", null, "Upload a table first: ", h("a", { href: "#/data" }, "Data")));
   const data = select(sets.map((one) => [one.id, `${one.name ?? one.id} (${short(one.rows, 9)} rows)`]), chosen, { onchange: () => redraw() });
@@ -217,16 +217,6 @@ function compared(job) {
 }
 
 /** @typedef {{title: string, description: string, properties: Record<string, any>}} Kind */
-
-/** @type {Promise<Kind[]> | undefined} */
-let kinds;
-
-/** The schema of each kind of learner, as the service documents it. @returns {Promise<Kind[]>} */
-function learnerKinds() {
-  kinds ??= get("openapi.json").then((document) => document.components.schemas.Learner.oneOf);
-  kinds.catch(() => { kinds = undefined; });
-  return kinds;
-}
 
 /** A learner to choose, with its parameters; those that are not changed are not sent. */
 class LearnerForm {

@@ -1,13 +1,12 @@
 /** Sets: which items to retrieve, from their probabilities and a loss, and the curve that has its minimum there. */
 
-import { get } from "./api.js";
+import { get, schemas } from "./api.js";
 import { LiveChart } from "./chart.js";
 import { harmless } from "./csv.js";
 import { button, card, facts, field, h, save, select, short, table, warned } from "./dom.js";
 import { amountIn, numberInput, numbersIn, parsed, refused } from "./number.js";
 import { cleared, within } from "./problems.js";
 
-const LOSSES = ["f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc"];
 const EXAMPLE = "0.9, 0.8, 0.55, 0.4, 0.2, 0.1";
 const SHOWN = 200, SETS = 50;
 
@@ -17,7 +16,7 @@ export async function view() {
     onchange: async () => { const file = input.files?.[0]; if (file) text.value = await file.text(); } });
   const setting = select([["binary", "one set"], ["multilabel", "a set a line: labels"],
     ["multiclass", "a set a line: classes"]], "binary");
-  const loss = select(LOSSES, "f_beta");
+  const loss = select(["f_beta", ...(await schemas()).PlainLoss.properties.name.enum], "f_beta");
   const beta = numberInput({ min: 0, value: "1", needed: true });
   const empty = select([["0", "0"], ["1", "1"]], "0");
   const limits = { k_min: numberInput({ min: 0, step: 1 }), k_max: numberInput({ min: 0, step: 1 }) };

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from app.errors import Invalid, TooLarge, pointer
-from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss, SetTerms
+from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, LOSSES, Loss, SetTerms
 from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
 
 Setting = Literal["binary", "multilabel", "multiclass"]
@@ -73,6 +73,12 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
+if TYPE_CHECKING:
+    Plain = str
+else:
+    Plain = Literal[tuple(name for name in LOSSES if name not in ("f_beta", "fractional_linear"))]
+
+
 class FBeta(WireModel):
     """1 less the F-measure."""
 
@@ -83,7 +89,7 @@ class FBeta(WireModel):
 class PlainLoss(WireModel):
     """A loss without parameters."""
 
-    name: Literal["jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc"]
+    name: Plain
 
 
 class FractionalLinear(WireModel):

@@ -33,7 +33,7 @@ from tests.reference.tables import SMALL, drawn, mixed
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
 KINDS_AND_TASKS = [(kind.name, task) for kind in KINDS.values() for task in kind.tasks]
-LEARNERS = [
+LISTED = [
     Logistic(),
     Logistic(calibration="sigmoid"),
     Logistic(calibration="isotonic"),
@@ -60,6 +60,7 @@ LEARNERS = [
     RandomForest(n_estimators=5),
     RandomForest(n_estimators=5, calibration="sigmoid"),
 ]
+LEARNERS = [*LISTED, *(kind() for kind in KINDS.values() if kind not in set(map(type, LISTED)))]  # new ones, too
 
 DRAWN = "rows are drawn, or dealt into folds, at random: a row of weight 2 and the row twice are not drawn alike"
 TOLERANCE = "the check compares to 1e-7, relative, what fits find that stop at gradients of 1e-6"
