@@ -67,22 +67,6 @@ def test_a_state_is_the_literal_one(seed, budget, T):
                 assert now.reason == (None if twin["next"] else "budget")
 
 
-@settings(deadline=None)
-@given(seed=seeds)
-def test_a_batch_is_its_cases_one_by_one(seed):
-    """No case depends on the others."""
-    forest, _, prices, X, random = random_case(seed)
-    status = random.integers(-1, 3, X.shape)
-    together = step(forest, X, status, prices, 3.0)
-    assert len(together) == len(X)
-    for i, now in enumerate(together):
-        alone = step(forest, X[i : i + 1], status[i : i + 1], prices, 3.0)[0]
-        assert (alone.frontier, alone.next, alone.reason, alone.spent) == (
-            now.frontier, now.next, now.reason, now.spent,
-        )  # fmt: skip
-        np.testing.assert_array_equal(alone.probabilities, now.probabilities)
-
-
 def test_classes_beyond_the_bits_of_a_word_are_still_settled_rightly():
     """With 70 classes nothing is known about what a subtree can vote for, and the answer stays right."""
     forest, trees, prices, X, _ = random_case(3, T=9, K=70)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 from sklearn.calibration import _SigmoidCalibration
+from sklearn.isotonic import IsotonicRegression
 
 from app.decisions.calibration import Sigmoid
 from app.decisions.calibration_fits import fit_calibrator, fit_isotonic, fit_sigmoid, platt
-from tests.reference.learners import isotonic
 
 FITS = [partial(fit_calibrator, "sigmoid"), partial(fit_calibrator, "isotonic")]
 
@@ -45,13 +45,12 @@ def test_calibrated_rows_are_probabilities_within_what_the_rows_can_show(K, n, s
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1), st.sampled_from([0.5, 1.0, 3.0])), min_size=2, max_size=14)
 )
 def test_isotonic_equals_the_best_rising_fit(rows):
-    """At the scores seen, the curve is the min-max solution over all blocks, kept inside its bounds."""
+    """At the scores seen, the curve is scikit-learn's, kept inside its bounds."""
     scores, codes, weights = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
     scores /= 6
     Q = fit_isotonic(np.column_stack((1 - scores, scores)), codes, weights).apply(np.column_stack((1 - scores, scores)))
-    best = isotonic(scores.tolist(), codes.tolist(), weights.tolist())
     low = 1 / (len(rows) + 2)
-    expected = [min(max(best[score], low), 1 - low) for score in scores]
+    expected = IsotonicRegression().fit(scores, codes, weights).predict(scores).clip(low, 1 - low)
     np.testing.assert_allclose(Q[:, 1], expected, atol=1e-12)
 
 

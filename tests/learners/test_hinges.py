@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy.stats import yeojohnson, yeojohnson_normmax
 
 from app.learners.design import SHAPES, Design, fit_hinges, inverse, yeo_johnson
-from tests.reference import curves
 from tests.reference.tables import mixed
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
@@ -28,6 +27,11 @@ ONE_SIDED = rarely(2000, lambda rng, n: np.exp(3 * rng.normal(size=n)))
 TWO_SIDED = rarely(2000, lambda rng, n: rng.standard_cauchy(size=n))
 
 
+def quantiles(values, *shares):
+    """The smallest values that at least these shares of the values do not exceed."""
+    return np.quantile(values, shares, method="inverted_cdf")
+
+
 def fitted(x, shape, weights=None):
     return fit_hinges(x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape)
 
@@ -36,18 +40,24 @@ def fitted(x, shape, weights=None):
     "values", [heavy(400), np.arange(300.0) % 7, np.repeat([0.0, 5.0], [395, 5]), ONE_SIDED, TWO_SIDED]
 )
 def test_clip_limits_to_the_quantiles(values):
-    """A curve of the shape clip is the clipped value, up to the constant that the intercept takes."""
+    """The clipped value, up to a constant: within the 2 % and 98 % quantiles, of ten values or fewer within all; where
+    both quantiles are one value, within the medians of the values below and above it.
+    """
     new = np.concatenate((values, [-1e9, 0.3, 1e9]))
     found = fitted(values, "clip").curves(new[:, None])[:, 0]
-    expected = np.array([curves.clipped(x, values.tolist()) for x in new])
+    low, high = quantiles(values, 0.02, 0.98) if len(np.unique(values)) > 10 else (values.min(), values.max())
+    if low == high:
+        below, above = values[values < low], values[values > low]
+        low, high = (quantiles(side, 0.5)[0] if len(side) else low for side in (below, above))
+    expected = np.clip(new, low, high)
     np.testing.assert_allclose(found, expected - expected.min(), rtol=1e-9, atol=1e-12)
 
 
 @given(FINITE, st.integers(-300, 300).map(lambda hundredths: hundredths / 100))
 def test_the_power_is_the_published_one(x, power):
-    """It agrees with the definition, case by case, and its inverse leads back where the power is not saturated."""
+    """It agrees with scipy's, and its inverse leads back where the power is not saturated."""
     t = yeo_johnson(np.array([x]), power)
-    np.testing.assert_allclose(t[0], curves.yeo_johnson(x, power), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(t, yeojohnson(np.array([x]), power), rtol=1e-6, atol=1e-9)
     if abs(x) < 20:
         np.testing.assert_allclose(inverse(t, power)[0], x, rtol=1e-5, atol=1e-6)
 
@@ -55,7 +65,7 @@ def test_the_power_is_the_published_one(x, power):
 def test_the_power_is_the_most_likely_one():
     """On a lognormal column the curve is scipy's transform, to the width of its straight pieces."""
     x = np.exp(np.random.default_rng(1).normal(size=2000))
-    inside = np.clip(x, np.quantile(x, 0.02, method="inverted_cdf"), np.quantile(x, 0.98, method="inverted_cdf"))
+    inside = np.clip(x, *quantiles(x, 0.02, 0.98))
     unit = inside.mean()
     expected = yeojohnson(inside / unit, yeojohnson_normmax(inside / unit))
     found = fitted(x, "power").curves(x[:, None])[:, 0]
@@ -113,16 +123,3 @@ def test_the_tail_of_a_feature_that_is_nearly_always_the_same_is_cut(shape, x):
     ends = [sign * np.quantile(sign * x[sign * x > 0], 0.6) for sign in (-1, 1) if (sign * x > 0).any()]
     near, far = (fitted(x, shape).curves(factor * np.array(ends)[:, None]) for factor in (1, 1e6))
     np.testing.assert_array_equal(near, far)
-
-
-@pytest.mark.parametrize("numeric", [(0, 1, 2), (0, 2)])
-@pytest.mark.parametrize("count", [63, 64, 200])
-def test_each_of_many_rows_is_bent_as_if_it_were_alone(numeric, count):
-    rng = np.random.default_rng(0)
-    hinges = fit_hinges(rng.normal(size=(300, 3)), np.ones(300), np.array(numeric), "spline")
-    X = 2 * rng.normal(size=(count, 3))
-    X[5, 0], X[-1, 2] = np.nan, np.inf
-
-    alone = [hinges.apply(row[None]) for row in X]
-
-    np.testing.assert_array_equal(np.concatenate(alone), hinges.apply(X))

@@ -91,14 +91,14 @@ def test_many_classes_and_features_keep_fewer_rows(monkeypatch):
     assert model.learn_stops(X, y, prices).experience_ is None
 
 
-def test_where_there_is_nothing_to_learn():
+@pytest.mark.parametrize(
+    ("model", "X", "y"),
+    [
+        (RandomForest(n_estimators=3), np.arange(20.0).reshape(10, 2), np.array([0] * 9 + [1])),
+        (BudgetForest(alpha=0, n_estimators=3), np.zeros((10, 2)), np.array([0, 1] * 5)),
+        (BudgetForest(budget=0), np.arange(20.0).reshape(10, 2), np.array([0, 1] * 5)),
+    ],
+)
+def test_where_there_is_nothing_to_learn(model, X, y):
     """One row of a class, or a forest that asks for nothing: no experience, and no failure."""
-    X, y = np.arange(20.0).reshape(10, 2), np.array([0] * 9 + [1])
-    prices = Prices.unit(2)
-    assert RandomForest(n_estimators=3, random_state=0).fit(X, y).learn_stops(X, y, prices).experience_ is None
-    same = np.zeros((10, 2))
-    assert BudgetForest(alpha=0, n_estimators=3, random_state=0).fit(same, [0, 1] * 5).learn_stops(
-        same, np.array([0, 1] * 5), prices
-    ).experience_ is None  # fmt: skip
-    poor = BudgetForest(budget=0, random_state=0).fit(X, [0, 1] * 5)
-    assert poor.learn_stops(X, np.array([0, 1] * 5), prices).experience_ is None
+    assert model.set_params(random_state=0).fit(X, y).learn_stops(X, y, Prices.unit(2)).experience_ is None

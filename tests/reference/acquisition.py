@@ -108,15 +108,12 @@ def full_class(trees, x, K):
 def state(trees, known, K, prices, budget=math.inf):
     """Where a case stands; `known` in the order of acquisition, `prices` a Prices."""
     acquired = [j for j, x in known.items() if not math.isnan(x)]
-    opened, spent = set(), 0.0
-    for j in acquired:
-        spent += float(prices.discounted[j] if prices.group[j] in opened else prices.cost[j])
-        opened |= {prices.group[j]} - {-1}
+    spent = sum(prices.paid(acquired))
     walked = [walk(tree, known) for tree in trees]
     waiting = Counter(tree["feature"] for tree, _ in walked if tree["feature"] >= 0)
     frontier = []
     for j, trees_waiting in waiting.items():
-        price = float(prices.discounted[j] if prices.group[j] in opened else prices.cost[j])
+        price = prices.paid([*acquired, j])[-1]
         frontier.append((-trees_waiting / price if price else -math.inf, price, -trees_waiting, j))
     ordered = [(j, price, -less) for _, price, less, j in sorted(frontier)]
     affordable = [wanted for wanted in ordered if wanted[1] <= budget - spent + 1e-9 * budget] if (

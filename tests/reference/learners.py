@@ -63,21 +63,6 @@ def naive_bayes(
     return np.array(result)
 
 
-def isotonic(scores: Sequence[float], targets: Sequence[float], weights: Sequence[float]) -> dict[float, float]:
-    """The rising fit at each distinct score, by the min-max formula over all blocks."""
-    values = sorted(set(scores))
-
-    def mean(low: int, high: int) -> float:
-        inside = [(t, w) for s, t, w in zip(scores, targets, weights, strict=True) if values[low] <= s <= values[high]]
-        return sum(t * w for t, w in inside) / sum(w for _, w in inside)
-
-    last = len(values)
-    return {
-        value: max(min(mean(low, high) for high in range(i, last)) for low in range(i + 1))
-        for i, value in enumerate(values)
-    }
-
-
 def rest_weights(B: Sequence[Sequence[float]], shares: Sequence[float], *, normalised: bool) -> list[float]:
     """The weight of the rest against every class, term by term."""
     K, etas = len(shares), []
@@ -116,10 +101,3 @@ def calibration_error(said: Sequence[float], happened: Sequence[bool], bins: int
             gap = sum(said[i] for i in inside) / len(inside) - sum(happened[i] for i in inside) / len(inside)
             total += abs(gap) * len(inside)
     return total / len(said)
-
-
-def area_under_curve(scores: Sequence[float], positive: Sequence[bool]) -> float:
-    """The share of pairs in the right order, ties counting half."""
-    good = [s for s, is_positive in zip(scores, positive, strict=True) if is_positive]
-    bad = [s for s, is_positive in zip(scores, positive, strict=True) if not is_positive]
-    return sum((g > b) + (g == b) / 2 for g in good for b in bad) / (len(good) * len(bad))
