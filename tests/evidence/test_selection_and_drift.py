@@ -80,17 +80,14 @@ def test_no_selection_is_found_in_one_of_a_hundred_even_worlds(groups, size, act
 
 
 @pytest.mark.parametrize("groups", [1, 10, 300])
-def test_selection_in_common_is_found_however_small_the_groups_are(groups):
+def test_selection_in_common_is_found_however_small_the_groups_are_and_what_cancels_out_in_large_ones(groups):
     rng = np.random.default_rng(2)
-    worlds = [drawn_groups(rng, groups, 1_800 // groups, 2, lambda _g, a: 0.4 + 0.2 * a) for _ in range(20)]
-    assert all(known_shares(world).selective for world in worlds)
-
-
-@pytest.mark.parametrize("groups", [2, 10, 30])
-def test_selection_that_cancels_out_is_found_in_large_groups(groups):
-    rng = np.random.default_rng(3)
-    worlds = [drawn_groups(rng, groups, 1_800 // groups, 2, lambda g, a: 0.3 + 0.4 * ((a + g) % 2)) for _ in range(20)]
-    assert all(known_shares(world).selective for world in worlds)
+    for size, share in (
+        (groups, lambda _g, a: 0.4 + 0.2 * a),
+        (groups // 10 + 2, lambda g, a: 0.3 + 0.4 * ((a + g) % 2)),
+    ):
+        worlds = [drawn_groups(rng, size, 1_800 // size, 2, share) for _ in range(20)]
+        assert all(known_shares(world).selective for world in worlds)
 
 
 def test_bounds_are_of_all_classes_also_of_those_the_model_excludes():

@@ -16,9 +16,12 @@ COIN = np.eye(2)
 LOAN = np.array([[1.0, 0.0], [-1.0, 0.0]])
 
 
-def binary(rng, n, a, b, scale=1.0):
-    share = rng.beta(a, b, n) * scale
-    return np.column_stack((1 - share, share))
+def binary(a, b, scale=1.0):
+    def make(rng, n):
+        share = rng.beta(a, b, n) * scale
+        return np.column_stack((1 - share, share))
+
+    return make
 
 
 def grades(rng, n):
@@ -40,34 +43,23 @@ def moved(P, moves, spread):
 
 # probabilities, matrix, log-normal spread of the amounts at stake, how the truth differs from what is promised,
 # and by how much whole days do, on the probit scale
+RARE, EVEN, FEW = binary(0.6, 12), binary(2, 2), binary(2, 2, 0.5)
 WORLDS = {
-    "rare losses": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, None, 0.0),
-    "very rare losses": (lambda rng, n: binary(rng, n, 0.6, 12, 0.1), FRAUD, 0.0, None, 0.0),
-    "rare losses of any size": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 1.0, None, 0.0),
-    "losses twice as frequent": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, (1.0, 2.0), 0.0),
-    "losses half as frequent": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, (1.0, 0.5), 0.0),
+    "rare losses": (RARE, FRAUD, 0.0, None, 0.0),
+    "very rare losses": (binary(0.6, 12, 0.1), FRAUD, 0.0, None, 0.0),
+    "rare losses of any size": (RARE, FRAUD, 1.0, None, 0.0),
+    "losses twice as frequent": (RARE, FRAUD, 0.0, (1.0, 2.0), 0.0),
+    "losses half as frequent": (RARE, FRAUD, 0.0, (1.0, 0.5), 0.0),
     "three classes": (grades, GRADES, 0.0, None, 0.0),
     "the worst class twice as frequent": (grades, GRADES, 0.0, (1.0, 1.0, 2.0), 0.0),
-    "coins": (lambda rng, n: binary(rng, n, 2, 2), COIN, 0.0, None, 0.0),
-    "coins that are less sure": (lambda rng, n: binary(rng, n, 2, 2), COIN, 0.0, 0.6, 0.0),
-    "rare losses, days move by .15": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, None, 0.15),
-    "rare losses, days move by .25": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, None, 0.25),
-    "loans, days move by .15": (lambda rng, n: binary(rng, n, 2, 2, 0.5), LOAN, 0.0, None, 0.15),
-    "loans, days move by .25": (lambda rng, n: binary(rng, n, 2, 2, 0.5), LOAN, 0.0, None, 0.25),
-    "losses twice as frequent, days move by .25": (
-        lambda rng, n: binary(rng, n, 0.6, 12),
-        FRAUD,
-        0.0,
-        (1.0, 2.0),
-        0.25,
-    ),
-    "a quarter more bad loans, days move by .25": (
-        lambda rng, n: binary(rng, n, 2, 2, 0.5),
-        LOAN,
-        0.0,
-        (1.0, 1.25),
-        0.25,
-    ),
+    "coins": (EVEN, COIN, 0.0, None, 0.0),
+    "coins that are less sure": (EVEN, COIN, 0.0, 0.6, 0.0),
+    "rare losses, days move by .15": (RARE, FRAUD, 0.0, None, 0.15),
+    "rare losses, days move by .25": (RARE, FRAUD, 0.0, None, 0.25),
+    "loans, days move by .15": (FEW, LOAN, 0.0, None, 0.15),
+    "loans, days move by .25": (FEW, LOAN, 0.0, None, 0.25),
+    "losses twice as frequent, days move by .25": (RARE, FRAUD, 0.0, (1.0, 2.0), 0.25),
+    "a quarter more bad loans, days move by .25": (FEW, LOAN, 0.0, (1.0, 1.25), 0.25),
 }
 
 
@@ -76,24 +68,15 @@ def draw(world, rng, n, days=1):
     parts are of one day each.
     """
     make, matrix, spread, truth, day_effect = WORLDS[world]
-    P = make(rng, n)
-    M = (
-        matrix[None] * np.exp(spread * rng.normal(size=n))[:, None, None]
-        if spread
-        else np.broadcast_to(matrix, (n, *matrix.shape))
-    )
+    P, M, each = make(rng, n), np.repeat(matrix[None], n, axis=0), np.arange(n)
     if spread:
-        M = M.copy()
+        M *= np.exp(spread * rng.normal(size=n))[:, None, None]
         M[:, :, 1] = -5.0  # checking costs the same for any amount
-    shown = P if not day_effect else moved(P, day_effect * rng.normal(size=days)[np.arange(n) * days // n], day_effect)
-    real = (
-        shown
-        if truth is None
-        else odds(shown, truth)
-        if isinstance(truth, tuple)
-        else truth * shown + (1 - truth) / P.shape[1]
-    )
-    each = np.arange(n)
+    real = moved(P, day_effect * rng.normal(size=days)[each * days // n], day_effect) if day_effect else P
+    if isinstance(truth, tuple):
+        real = odds(real, truth)
+    elif truth is not None:
+        real = truth * real + (1 - truth) / P.shape[1]
     choice = np.einsum("nk,nka->na", P, M).argmax(axis=1)
     payoffs = M[each, :, choice]
     y = (rng.random(n)[:, None] > real.cumsum(axis=1)).sum(axis=1).clip(max=P.shape[1] - 1)

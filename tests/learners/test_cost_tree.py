@@ -18,7 +18,7 @@ from app.learners.cost_tree.optimise import NodeProblem, grow, halving, improve,
 from app.learners.cost_tree.soft import SMOOTH, Charges, Objective, SoftTree, loss_of
 from app.usecases.feature_costs import parse_prices
 from tests.reference.cost_tree import QUADRANTS, objective, quadrants, stand
-from tests.reference.stepwise import simulate, step, travels_as_it_steps
+from tests.reference.stepwise import simulate, stands_as, travels_as_it_steps
 
 KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
 
@@ -201,23 +201,18 @@ def test_states_equal_the_literal_walk(name):
         for row in status:
             chosen = random.permutation(5)[: random.integers(0, 6)]
             row[chosen] = np.where(random.random(len(chosen)) < 0.2, -1, np.arange(1, len(chosen) + 1))
-        states = step(tree, X[:60], status, PRICES, budget)
-        for x, row, state in zip(X, status, states, strict=False):
+        states = tree.step(X[:60], status, PRICES, budget)
+        for i, (x, row) in enumerate(zip(X, status, strict=False)):
             order = sorted(np.flatnonzero(row), key=lambda j: (row[j] < 0, row[j]))
             known = {int(j): float(x[j]) if row[j] > 0 else None for j in order}
             expected = stand(tree, PRICES, known, math.inf if budget is None else budget)
-            assert state.spent == pytest.approx(expected["spent"])
-            assert [w.feature for w in state.frontier] == [j for j, _ in expected["frontier"]]
-            assert [w.price for w in state.frontier] == pytest.approx([price for _, price in expected["frontier"]])
-            assert (state.next.feature if state.next else None) == expected["next"]
-            done = "unavailable" if expected["missed"] else "resolved"
-            assert state.reason == (done if expected["out"] else None if state.next else "budget")
+            stands_as(states, i, expected)
             if name == "numbers":
-                assert state.value == pytest.approx(expected["answer"][0])
+                assert states.value[i] == pytest.approx(expected["answer"][0])
             else:
-                np.testing.assert_allclose(state.probabilities, tree.probabilities(expected["answer"][None])[0])
-                assert state.prediction == state.probabilities.argmax()
-                assert state.value is None
+                np.testing.assert_allclose(states.probabilities[i], tree.probabilities(expected["answer"][None])[0])
+                assert states.prediction[i] == states.probabilities[i].argmax()
+                assert np.isnan(states.value[i])
 
 
 def test_it_buys_what_decides_where_it_is_cheap():

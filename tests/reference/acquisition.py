@@ -124,7 +124,7 @@ def state(trees, known, K, prices, budget=math.inf):
     return {
         "spent": spent,
         "frontier": ordered,
-        "next": affordable[0] if affordable else None,
+        "next": affordable[0][0] if affordable else None,
         "resolved": sum(tree["feature"] < 0 for tree, _ in walked),
         "missed": any(missed for _, missed in walked),
         "settled": len(outcomes) == 1,

@@ -85,12 +85,12 @@ def stand(tree, prices, known, budget=math.inf):
                 waiting.remove(best)
             due = sum(price for _, price in frontier)
             enough = spent + due <= budget + 1e-9 * budget if math.isfinite(budget) else True
-            return {"reached": reached, "spent": spent, "frontier": frontier, "missed": missed, "out": False,
+            return {"spent": spent, "frontier": frontier, "missed": missed, "resolved": 0, "settled": False,
                     "next": frontier[0][0] if enough else None, "answer": answer(tree, Z, reached)}  # fmt: skip
         missed |= any(known[j] is None for j in needed)
         reached = node
         node = int(tree.upper[node] if Z[node] > tree.thresholds[node] else tree.lower[node])
-    return {"reached": reached, "spent": spent, "frontier": [], "missed": missed, "out": node < 0, "next": None,
+    return {"spent": spent, "frontier": [], "missed": missed, "resolved": 1, "settled": True, "next": None,
             "answer": answer(tree, Z, reached)}  # fmt: skip
 
 

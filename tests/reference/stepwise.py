@@ -1,12 +1,12 @@
-"""Models asked one feature at a time, for tests and benchmarks: states case by case, and the ends of complete rows."""
+"""Models asked one feature at a time: states case by case, and the ends of complete rows."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
@@ -16,30 +16,6 @@ from app.acquisition.states import States, StepwiseModel, Trajectories
 
 UNAVAILABLE = -1
 _BLOCK = 2000  # rows whose states are in memory together
-
-
-class Wanted(NamedTuple):
-    """A feature (its column) that some trees wait for, its present price, and how many trees wait."""
-
-    feature: int
-    price: float
-    waiting: int
-
-
-@dataclass(frozen=True)
-class State:
-    """The state of one case; `next` is the feature to acquire, or None with the `reason` to stop."""
-
-    next: Wanted | None
-    reason: str | None
-    frontier: tuple[Wanted, ...]
-    spent: float
-    resolved: int
-    trees: int
-    settled: bool
-    prediction: int
-    probabilities: np.ndarray
-    value: float | None
 
 
 @dataclass(frozen=True)
@@ -53,10 +29,17 @@ class Simulation:
     resolved: np.ndarray
 
 
-def step(model: StepwiseModel, *arguments: Any, stop_when_settled: bool = True) -> list[State]:
-    """`model.step`, case by case."""
-    states = model.step(*arguments)
-    return [_state(states, i, stop_when_settled) for i in range(len(states))]
+def stands_as(states: States, i: int, twin: dict[str, Any]) -> None:
+    """Assert that case i asks for what its literal twin asks for, and has spent, resolved and settled as much."""
+    columns = states.order[i, : states.wanted[i]]
+    waiting = states.waiting[i, columns].tolist()
+    np.testing.assert_array_equal(columns, [j for j, *_ in twin["frontier"]])
+    np.testing.assert_allclose(states.price[i, columns], [price for _, price, *_ in twin["frontier"]], rtol=1e-9)
+    assert all(those == found for (_, _, *more), found in zip(twin["frontier"], waiting, strict=True) for those in more)
+    assert states.spent[i] == pytest.approx(twin["spent"], abs=1e-12)
+    assert states.following[i] == (-1 if twin["next"] is None else twin["next"])
+    assert (states.resolved[i], states.leader[i] >= 0) == (twin["resolved"], twin["settled"])
+    assert (states.missed[i] > 0) == twin["missed"]
 
 
 def travels_as_it_steps(
@@ -111,31 +94,3 @@ def from_sklearn(model: RandomForestClassifier) -> FlatForest:
     prior = np.mean([tree.tree_.value[0, 0] for tree in model.estimators_], axis=0)
     trees = (converted(tree.tree_) for tree in model.estimators_)
     return FlatForest(flatten(trees, prior / prior.sum()), model.n_features_in_)
-
-
-def _state(states: States, i: int, settles: bool) -> State:
-    columns = states.order[i, : states.wanted[i]]
-    prices, waiting = states.price[i, columns].tolist(), states.waiting[i, columns].tolist()
-    frontier = tuple(map(Wanted, columns.tolist(), prices, waiting))
-    reason = _reason(states, i, settles)
-    following, value = int(states.following[i]), float(states.value[i])
-    return State(
-        next=None if reason else next(wanted for wanted in frontier if wanted.feature == following),
-        reason=reason,
-        frontier=frontier,
-        spent=float(states.spent[i]),
-        resolved=int(states.resolved[i]),
-        trees=states.trees,
-        settled=bool(states.leader[i] >= 0),
-        prediction=int(states.prediction[i]),
-        probabilities=states.probabilities[i],
-        value=None if math.isnan(value) else value,
-    )
-
-
-def _reason(states: States, i: int, settles: bool) -> str | None:
-    if states.resolved[i] == states.trees:
-        return "unavailable" if states.missed[i] else "resolved"
-    if settles and states.leader[i] >= 0:
-        return "vote_settled"
-    return "budget" if states.following[i] < 0 else None
