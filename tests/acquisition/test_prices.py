@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.acquisition.prices import Prices, rounded
+from app.acquisition.prices import rounded
 from app.errors import Invalid
 from app.usecases.feature_costs import parse_prices
 
@@ -92,13 +92,6 @@ def test_flaws_are_named_with_their_places(costs, expected):
     assert places(costs) == expected
 
 
-def test_prices_of_numbers_are_checked_too():
-    """The place is the position."""
-    with pytest.raises(Invalid) as error:
-        Prices.of([1, -1, math.nan])
-    assert [flaw.loc for flaw in error.value.flaws] == ["/1", "/2"]
-
-
 @given(
     cents=st.lists(st.integers(0, 10_000_000), min_size=1, max_size=30),
     decimals=st.integers(0, 6),
@@ -114,10 +107,8 @@ def test_sums_of_prices_have_the_decimals_of_the_prices(cents, decimals, left):
     assert rounded(np.array([budget - sum(written)]), budget) == [float(left * unit)]
 
 
-def test_a_tiny_price_does_not_keep_the_errors_of_other_sums():
+def test_small_and_other_sums_keep_all_their_digits():
+    """A tiny price keeps no errors of other sums."""
     assert rounded(np.array([0.1 + 0.2, 3e-30])) == [0.3, 3e-30]
-
-
-def test_a_sum_with_other_costs_keeps_all_its_digits():
     assert rounded(np.array([3.123456789, 3.75, 1e-300, 0.0])) == [3.123456789, 3.75, 1e-300, 0.0]
     assert rounded(np.array([7.27 + 1 + 2.1])) == [10.37]

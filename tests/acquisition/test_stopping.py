@@ -25,7 +25,7 @@ def experience(P, y, asked=None, missing=None):
 
 
 @settings(deadline=None, max_examples=40)
-@given(seed=seeds, budget=st.sampled_from([None, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]))
+@given(seed=seeds, budget=st.sampled_from([None, 0.4, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]))
 def test_it_is_the_literal_backward_pass(seed, budget, size):
     """Offsets and slopes of random experience with gaps, groups and trajectories of different lengths."""
     random = np.random.default_rng(seed)
@@ -70,13 +70,6 @@ def test_a_useless_question_is_worth_what_follows_it(second, buys):
         assert worth.stops(np.array([0]), np.array([first]), stake)[0] == (gain <= first)
 
 
-def test_a_budget_that_buys_nothing_leaves_what_is_known_without_one():
-    """Not all that is at stake: the useless feature stays useless."""
-    useless = experience(np.full((200, 2, 2), 0.5), np.arange(200) % 2)
-    worth = useless.worth(np.eye(2) * 10, Prices.of([3.0]), budget=1.0)
-    assert worth.gain(np.array([0]), np.array([5.0])) == 0
-
-
 def test_a_budget_buys_with_the_sessions_slack():
     """.1 and .2 add up to a hair more than .3."""
     y = np.arange(200) % 2
@@ -109,13 +102,8 @@ def test_what_is_at_stake():
     """The expected value of knowing the truth: never below 0, and 0 where one action is always best."""
     random = np.random.default_rng(0)
     P, B = random.dirichlet(np.ones(3), 50), random.normal(size=(3, 4))
-    expected = [
-        sum(p * max(row) for p, row in zip(probabilities, B, strict=True)) - max(probabilities @ B)
-        for probabilities in P
-    ]
-    np.testing.assert_allclose(at_stake(P, B), expected, atol=1e-12)
-    dominated = np.array([[3.0, 1], [0.1, 0.1], [7, 2]])
-    assert (at_stake(P, dominated) == 0).all()
+    np.testing.assert_allclose(at_stake(P, B), P @ B.max(axis=1) - (P @ B).max(axis=1), atol=1e-12)
+    assert (at_stake(P, np.array([[3.0, 1], [0.1, 0.1], [7, 2]])) == 0).all()
 
 
 def test_experience_keeps_the_states_and_calibrates_them():

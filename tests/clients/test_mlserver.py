@@ -6,10 +6,7 @@ The library needs 330 MB of packages, so a request stands here as MLServer 1.7.1
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
-import pytest
 
 FRAME = """{"id": "a", "parameters": {"content_type": "pd", "headers": null, "benefits": "[[0,-1],[-10,5]]"},
  "inputs": [{"name": "age", "shape": [3, 1], "datatype": "FP64", "data": [58.0, 36.5, null]},
@@ -31,15 +28,3 @@ def test_a_frame_of_pandas(service, ward):
     for each in answer["outputs"]:
         assert set(each) == {"name", "datatype", "shape", "data"}
         np.testing.assert_array_equal(np.reshape(each["data"], each["shape"]), wanted[each["name"]])
-
-
-@pytest.mark.parametrize(
-    ("path", "fields"),
-    [
-        ("/v2", {"name", "version", "extensions"}),
-        ("/v2/models/ward", {"name", "versions", "platform", "inputs", "outputs", "parameters"}),
-        ("/v2/models/none", {"error"}),
-    ],
-)
-def test_the_fields_of_its_types(service, ward, path, fields):
-    assert set(json.loads(service.get(path).text)) == fields

@@ -7,30 +7,17 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from app.decisions.calibration_fits import fit_sigmoid
 from app.decisions.folds import stratified_folds
 from app.learners.gradient_boosting import GradientBoosting
-
-
-def table(n=400, K=3, categories=5, seed=0):
-    """Rows of two numbers and a category that decides, all with missing values."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3))
-    X[:, 1] = rng.integers(0, categories, n)
-    y = (X[:, 1].astype(int) + (X[:, 0] > 0)) % K
-    X[rng.random((n, 3)) < 0.05] = np.nan
-    return X, y
+from tests.reference.tables import mixed
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("K", [2, 3])
 def test_raw_probabilities_are_scikit_learns(K, weighted):
-    X, y = table(K=K)
+    X, y, categorical = mixed(400, K, 0)
     weights = np.random.default_rng(1).uniform(0.5, 2, len(y)) if weighted else None
-    ours = GradientBoosting(
-        max_iter=23, min_samples_leaf=7, calibration="none", categorical_features=[1], random_state=0
-    )
-    theirs = HistGradientBoostingClassifier(
-        max_iter=23, max_leaf_nodes=8, min_samples_leaf=7, l2_regularization=1.0, categorical_features=[1],
-        early_stopping=False, random_state=0,
-    )  # fmt: skip
+    shared = {"max_iter": 23, "min_samples_leaf": 7, "categorical_features": list(categorical), "random_state": 0}
+    ours = GradientBoosting(calibration="none", **shared)
+    theirs = HistGradientBoostingClassifier(max_leaf_nodes=8, l2_regularization=1.0, early_stopping=False, **shared)
     expected = theirs.fit(X, y, weights).predict_proba(X)
     np.testing.assert_allclose(ours.fit(X, y, weights).predict_proba(X), expected, rtol=1e-12)
 

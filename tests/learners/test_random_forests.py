@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
@@ -28,6 +30,20 @@ def test_it_is_scikit_learns_forest(trees, most, labels):
         theirs = RandomForestClassifier(**given).fit(X, y if labels > 1 else y[:, 0]).predict_proba(new)
         expected = np.column_stack([p[:, 1] for p in (theirs if labels > 1 else [theirs])]).clip(1e-15, 1 - 1e-15)
     np.testing.assert_allclose(model.fit(X, y).predict_proba(new), expected, atol=1e-6)
+
+
+@given(values=st.lists(st.floats(-1e30, 1e30), min_size=2, max_size=30, unique=True))
+@settings(deadline=None, max_examples=30)
+def test_values_rounded_to_float32_are_split_where_scikit_learn_splits_them(values):
+    """No float64 goes another way than its rounded self, however near two training values or a threshold are."""
+    X = np.array(values)[:, None]
+    y = np.arange(len(values)) % 2
+    theirs = RandomForestClassifier(3, random_state=0).fit(X, y)
+    model = RandomForest(n_estimators=3, min_samples_leaf=1, calibration="none", random_state=0).fit(X, y)
+    cuts = [tree.tree_.threshold[tree.tree_.feature == 0] for tree in theirs.estimators_]
+    at = np.concatenate([X[:, 0], *cuts])[:, None]
+    near = np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), at * (1 + 1e-9)])
+    np.testing.assert_allclose(model.predict_proba(near), theirs.predict_proba(near), rtol=0, atol=1e-6)
 
 
 def noisy_steps(n, noise):

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition.forest import FlatForest
-from app.acquisition.nodes import converted, flatten
 from app.acquisition.prices import Prices
 from app.acquisition.states import States, StepwiseModel, Trajectories
 
@@ -87,10 +84,3 @@ def simulate(
         at = np.arange(len(rows)), ends
         parts.append((rows.spent[at], ends, rows.vote[at], rows.P[at], rows.resolved & (ends == rows.length)))
     return Simulation(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def from_sklearn(model: RandomForestClassifier) -> FlatForest:
-    """The forest that decides each row exactly as scikit-learn's fitted forest of one output does."""
-    prior = np.mean([tree.tree_.value[0, 0] for tree in model.estimators_], axis=0)
-    trees = (converted(tree.tree_) for tree in model.estimators_)
-    return FlatForest(flatten(trees, prior / prior.sum()), model.n_features_in_)
