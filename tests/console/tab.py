@@ -71,6 +71,12 @@ def _is_wrong(line: Any) -> bool:
     return line.type in ("error", "warning") and "Failed to load resource" not in line.text
 
 
+def press(page: Any, what: str, shown: str) -> None:
+    """Click, and wait for what the page shows then."""
+    page.click(what)
+    page.wait_for_selector(shown)
+
+
 def judged(page: Any) -> None:
     """Wait until the lab's figures are those of the matrix as it is now; each edit makes them busy at once."""
     page.wait_for_selector("payoff-chart:not([aria-busy])", state="attached")

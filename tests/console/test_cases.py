@@ -17,7 +17,7 @@ from tests.conftest import trained, two_class_rows
 from tests.console.conftest import ACTIONS, FEATURES, hostile_rows
 from tests.console.demo import ACTIONS as PLAIN_ACTIONS
 from tests.console.demo import BENEFITS
-from tests.console.tab import CELL, FIELD, asked_of, downloaded, file_of, judged, query_of
+from tests.console.tab import CELL, FIELD, asked_of, downloaded, file_of, judged, press, query_of
 
 WORDS = {
     kind: dict(zip(PLAIN_ACTIONS, row, strict=True)) for kind, row in zip(("healthy", "ill"), BENEFITS, strict=True)
@@ -32,18 +32,15 @@ def recorded(demo) -> Callable[[], int]:
 
 def decide_all(page, path, rows):
     page.set_input_files("input[type=file]", path)
-    page.click("text=Decide all")
-    page.wait_for_selector(f"text={rows:,} rows decided")
+    press(page, "text=Decide all", f"text={rows:,} rows decided")
 
 
 def test_a_case_is_decided_and_acquired(tab):
     page = tab.open("cases/woods:1")
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector("text=Enter at least one value")
+    press(page, "button:text-is('Decide')", "text=Enter at least one value")
     page.fill(FIELD, "61")
     page.select_option("form select >> nth=0", "=strong")
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector("text=What each feature adds")
+    press(page, "button:text-is('Decide')", "text=What each feature adds")
     assert page.inner_text(".decision") in ACTIONS
     page.wait_for_function("document.activeElement.querySelector('.decision') !== null")
     assert re.search(r" expected; .* would earn .* less", page.inner_text(".decision + p"))
@@ -88,8 +85,7 @@ def test_no_decision_stays_or_is_made_beside_other_values_or_a_matrix_that_canno
     page.wait_for_timeout(200)
     assert page.locator(".decision").count() == 0
     page.unroute("**/predict")
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector(".decision")
+    press(page, "button:text-is('Decide')", ".decision")
     asked = asked_of(page)
     page.fill(CELL, "")
     assert page.locator(".decision").count() == 0
@@ -109,8 +105,7 @@ def test_requests_by_position_name_the_version_of_the_card(tab, tmp_path):
     page.wait_for_selector("text=0 of 20 cases")
     page = tab.open("cases/triage@champion")
     decide_all(page, path, 20)
-    page.click("button:text-is('Start')")
-    page.wait_for_selector("text=trees with an answer")
+    press(page, "button:text-is('Start')", "text=trees with an answer")
 
     posted = [request for request in asked if request.method == "POST"]
     assert len(posted) == 6
@@ -130,8 +125,7 @@ def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
     assert page.locator("p[role=alert]").count() == 0
     moved = {"model": {"name": "triage", "version": 2}}
     page.route("**/predict", lambda route: route.fulfill(json=route.fetch().json() | moved))
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector("p[role=alert]:has-text('Version 2 decided')")
+    press(page, "button:text-is('Decide')", "p[role=alert]:has-text('Version 2 decided')")
 
 
 def test_the_matrix_of_another_model_and_the_unit_of_amounts_are_used(tab, site):
@@ -144,8 +138,7 @@ def test_the_matrix_of_another_model_and_the_unit_of_amounts_are_used(tab, site)
     assert page.input_value(CELL) == "-7"
     page.fill("label:text-is('Unit of amounts') + input", "EUR")
     page.fill(FIELD, "61")
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector("caption:text-is('Expected benefit of each action in EUR')")
+    press(page, "button:text-is('Decide')", "caption:text-is('Expected benefit of each action in EUR')")
     assert page.inner_text(".decision") in ("go", "stay")
 
 
@@ -180,10 +173,8 @@ def test_a_retry_goes_on_at_the_chunk_that_failed(tab, tmp_path, status):
     page = tab.open("cases/triage:1")
     page.set_input_files("input[type=file]", file_of(tmp_path, rows, "note"))
     page.route("**/predict?*", second_fails)
-    page.click("text=Decide all")
-    page.wait_for_selector(".problem:has-text('rows are counted from row')")
-    page.click("button:text-is('Retry')")
-    page.wait_for_selector("text=400 rows decided")
+    press(page, "text=Decide all", ".problem:has-text('rows are counted from row')")
+    press(page, "button:text-is('Retry')", "text=400 rows decided")
     assert len(chunks) == 3
     assert chunks[0] != chunks[1] == chunks[2]
     head, *found = csv.reader(downloaded(page).decode().splitlines())
@@ -218,11 +209,9 @@ def test_a_case_whose_answer_was_lost_is_recorded_once(tab, recorded):
     page.route("**/predict", lose)
     page.fill(FIELD, "61")
     page.click("button:text-is('Decide')")
-    page.click("button:text-is('Retry')")
-    page.wait_for_selector(".decision")
+    press(page, "button:text-is('Retry')", ".decision")
     assert recorded() == before + 1
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector("main:not(:has([aria-busy=true])) .decision")
+    press(page, "button:text-is('Decide')", "main:not(:has([aria-busy=true])) .decision")
     assert recorded() == before + 2, "another decision"
 
 
@@ -263,8 +252,7 @@ def test_an_error_in_a_file_names_the_place(tab, tmp_path):
     for content, named in (("age\n1\n", FEATURES[0]), ("", "empty")):
         (tmp_path / "wrong.csv").write_text(content)
         page.set_input_files("input[type=file]", tmp_path / "wrong.csv")
-        page.click("text=Decide all")
-        page.wait_for_selector(f".problem:has-text('{named}')")
+        press(page, "text=Decide all", f".problem:has-text('{named}')")
 
 
 FORMULAS = ["=1+1", "+x", "-x", "@sum", "-", '=HYPERLINK("a";"b")', "=A1,\n=B1"]
@@ -288,8 +276,7 @@ def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_p
     page.set_input_files("input[type=file]", path)
     page.wait_for_selector("text=can be read in two ways")  # “61,5” and “-3.5”
     page.get_by_label("Decimals as").select_option(",")
-    page.click("text=Decide all")
-    page.wait_for_selector(f"text={len(notes)} rows decided")
+    press(page, "text=Decide all", f"text={len(notes)} rows decided")
     assert "never seen in training" in page.inner_text("[aria-label=Warnings]")
     found = list(csv.reader(downloaded(page).decode().splitlines(keepends=True)))
     assert [row[0] for row in found] == [f"'={note}", note, *(f"'{one}" for one in FORMULAS), *HARMLESS]
@@ -314,8 +301,7 @@ def test_decimals_are_read_as_the_numbers_of_the_file_show_or_asked_for(tab, tmp
     page.set_input_files("input[type=file]", file_of(tmp_path, rows, delimiter=";"))
     page.wait_for_function("(said) => document.body.innerText.includes(said)", arg=said)
     if "two ways" in said:
-        page.click("text=Decide all")
-        page.wait_for_selector(".problem:has-text('“Decimals as” is not chosen')")
+        press(page, "text=Decide all", ".problem:has-text('“Decimals as” is not chosen')")
         assert asked == []
         page.get_by_label("Decimals as").select_option(decimal)
     with page.expect_request("**/predict?*") as request:

@@ -11,7 +11,7 @@ from tests.conftest import two_class_rows
 from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, hostile_rows
 from tests.console.demo import ACTIONS as PLAIN_ACTIONS
 from tests.console.demo import BENEFITS
-from tests.console.tab import CELL, FIELD, alike, asked_of, file_of, intervals_of, judged
+from tests.console.tab import CELL, FIELD, alike, asked_of, file_of, intervals_of, judged, press
 
 
 def open_saved(page, name="autumn-2026", said="autumn-2026, version 2, the newest"):
@@ -50,8 +50,7 @@ def test_the_lab_follows_the_matrix(tab, site, tmp_path):
     page.wait_for_selector("text=shadow price is what")
     page.focus("input[type=range]")
     page.keyboard.press("ArrowRight")
-    page.click("text=Add an action")
-    page.wait_for_selector("th:text-is('action 3')")
+    press(page, "text=Add an action", "th:text-is('action 3')")
     page.keyboard.type("refer")  # its name has the focus, and keeps its place when it has changed
     page.keyboard.press("Tab")
     page.wait_for_selector("th:text-is('refer')")
@@ -88,8 +87,7 @@ def test_a_cell_that_cannot_be_read_clears_what_was_computed_and_blocks_sending(
         assert page.locator("payoff-chart:visible, dd, main [aria-busy]").count() == 0, typed
         assert page.inner_text("pre >> nth=0") == "The matrix cannot be read."
         asked = asked_of(page)
-        page.click("button:text-is('Save')")
-        page.wait_for_selector(".saved .problem:has-text('Benefit of ')")
+        press(page, "button:text-is('Save')", ".saved .problem:has-text('Benefit of ')")
         page.fill(CELL, "-1")
         page.wait_for_selector("payoff-chart path")
         assert not any("matrices/" in one.url for one in asked)
@@ -123,8 +121,7 @@ def test_the_lab_compares_with_the_reference_whatever_was_edited_before_the_file
     page = tab.open("lab/triage:1")
     page.fill(CELL, "-30")
     assert changed(page, lambda: page.set_input_files("input[type=file]", file_of(tmp_path, rows))) == expected
-    page.click("text=Use as reference")
-    page.wait_for_selector("text=0 of 100 cases")
+    press(page, "text=Use as reference", "text=0 of 100 cases")
     assert changed(page, lambda: page.fill(CELL, "-4")) == expected
 
 
@@ -177,8 +174,7 @@ def test_a_matrix_is_saved_as_a_version_and_deleted_after_a_question(tab, demo):
     for value, answer in (("-7", "Saved as version "), ("-7", "has this matrix already"), ("-8", "Saved as version ")):
         page.fill(CELL, value)
         page.get_by_label("Name", exact=True).fill("winter")
-        page.click("button:text-is('Save')")
-        page.wait_for_selector(f"text={answer}")
+        press(page, "button:text-is('Save')", f"text={answer}")
     saved = demo.client.get(path).json()
     assert (len(saved["versions"]), saved["actions"]) == (2, ["wait", "treat"])
     assert saved["benefits"] == {"healthy": {"wait": 0, "treat": -8}, "ill": {"wait": -4, "treat": 4}}
@@ -196,8 +192,7 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
     page = tab.open("lab/triage:1")
     open_saved(page)
     page.click("summary:text-is('Versions of autumn-2026')")
-    page.click("button:has-text('Open') >> nth=1")
-    page.wait_for_selector("text=autumn-2026, version 1 of 2")
+    press(page, "button:has-text('Open') >> nth=1", "text=autumn-2026, version 1 of 2")
     assert page.input_value(CELL) == "-4"
     assert all("autumn-2026:1" in code for code in page.locator("pre").all_text_contents())
 
@@ -216,8 +211,7 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
 def test_names_with_markup_stay_text_and_other_classes_are_refused(tab, demo):
     page = tab.open("lab/woods:1")
     page.get_by_label("Name", exact=True).fill("autumn")
-    page.click("button:text-is('Save')")
-    page.wait_for_selector("text=Saved as version 1 of autumn")
+    press(page, "button:text-is('Save')", "text=Saved as version 1 of autumn")
     page.click("summary:text-is('Versions of autumn')")
     row = page.locator("tr:has(button:text-is('Open'))").inner_text()
     assert all(name in row for name in (*ACTIONS, *CLASSES))

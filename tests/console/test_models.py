@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import two_class_rows
 from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, FEATURES
-from tests.console.tab import CELL, Tab, alike, asked_of, intervals_of
+from tests.console.tab import CELL, Tab, alike, asked_of, intervals_of, press
 
 
 def test_without_a_key_or_with_a_wrong_one_the_console_asks_for_it(browser, site):
@@ -22,12 +22,10 @@ def test_without_a_key_or_with_a_wrong_one_the_console_asks_for_it(browser, site
     assert "API key" in page.inner_text(".problem")
     page.click("text=Enter a key")
     page.fill("dialog input", "wrong")
-    page.click("text=Use this key")
-    page.wait_for_selector("text=does not accept this key")
+    press(page, "text=Use this key", "text=does not accept this key")
     page.click("#key")
     page.fill("dialog input", ADMIN_KEY)
-    page.click("text=Use this key")
-    page.wait_for_selector("td >> text=champion → 1")
+    press(page, "text=Use this key", "td >> text=champion → 1")
     assert page.evaluate("localStorage.length + document.cookie.length") == 0
     tab.close()
 
@@ -68,11 +66,9 @@ def test_a_stopped_and_a_slow_service(tab):
     with page.expect_request("**/models?*"):
         page.click("button:text-is('Retry')")
     page.clock.run_for(3500)
-    page.click("text=Stop waiting")
-    page.wait_for_selector("text=You stopped waiting")
+    press(page, "text=Stop waiting", "text=You stopped waiting")
     page.unroute("**/models?*")
-    page.click("button:text-is('Retry')")
-    page.wait_for_selector("text=woods")
+    press(page, "button:text-is('Retry')", "text=woods")
     assert page.inner_text("#slow") == ""
 
 
@@ -100,17 +96,14 @@ def test_models_are_addressed_and_an_alias_is_moved(tab, site):
     page.click("main a:text-is('woods')")
     page.select_option("select", "2")
     page.click("text=Move…")
-    page.click("dialog >> text=Move the alias")
-    page.wait_for_selector("dd:text-is('version 2')")
+    press(page, "dialog >> text=Move the alias", "dd:text-is('version 2')")
     assert site.client.get("/models/woods").json()["aliases"] == {"champion": 2}
-    page.click("button:text-is('Compare')")
-    page.wait_for_selector("payoff-chart path")
+    press(page, "button:text-is('Compare')", "payoff-chart path")
     assert all(name in page.inner_text("main") for name in (*ACTIONS, *CLASSES))
 
     tab.open("models/woods/2")
     assert all(name in page.inner_text("main") for name in (*FEATURES, *CLASSES))
-    page.click("text=Draw the chart")
-    page.wait_for_selector("img.chart")
+    press(page, "text=Draw the chart", "img.chart")
     assert all(
         page.evaluate("Promise.all([...document.images].map((one) => one.decode().then(() => one.naturalWidth)))")
     )
@@ -119,8 +112,7 @@ def test_models_are_addressed_and_an_alias_is_moved(tab, site):
 def test_two_versions_are_compared_on_a_saved_matrix(tab, demo):
     page = tab.open("models/triage")
     page.get_by_label("Benefit matrix").select_option("autumn-2026")
-    page.click("button:text-is('Compare')")
-    page.wait_for_selector("text=With the saved matrix autumn-2026")
+    press(page, "button:text-is('Compare')", "text=With the saved matrix autumn-2026")
     rows = page.locator("caption:has-text('of each rule') ~ tbody tr").all_inner_texts()
     asked = {"benefits": "autumn-2026"}
     reports = [demo.client.post(f"/models/triage:{version}/benefit", json=asked).json() for version in (1, 2)]
@@ -173,8 +165,7 @@ def test_sets_are_chosen_and_drawn(tab, site):
     page.wait_for_selector("payoff-chart path")
     assert page.locator("tbody th").all_inner_texts() == [list(items)[place] for place in answer["selected"]]
     page.fill("textarea", "0.2, 1.7")
-    page.click("text=Choose the set")
-    page.wait_for_selector(".problem b:text-is('probabilities > 1 (1.7): ')")
+    press(page, "text=Choose the set", ".problem b:text-is('probabilities > 1 (1.7): ')")
     detail = site.client.post("/retrieve", json=asked | {"probabilities": [0.2, 1.7]}).json()["detail"]
     assert page.inner_text(".problem").count(detail) == 1
     page.fill("textarea", "0,9; 0,25")  # decimal commas
@@ -183,15 +174,13 @@ def test_sets_are_chosen_and_drawn(tab, site):
     assert json.loads(request.value.post_data)["probabilities"] == [0.9, 0.25]
     page.fill("textarea", "0.2, 0.7\n0.1, 0.9")
     page.select_option("select >> nth=0", "multilabel")
-    page.click("text=Choose the set")
-    page.wait_for_selector("h2:text-is('Set 2')")
+    press(page, "text=Choose the set", "h2:text-is('Set 2')")
 
 
 def test_sample_data_leads_to_training(tab):
     page = tab.open("")
     assert page.inner_text("h1") == "Which action pays most?"
-    page.click("text=Try with sample data")
-    page.wait_for_selector("h2:text-is('Train a model')")
+    press(page, "text=Try with sample data", "h2:text-is('Train a model')")
     assert "tumours (569 rows)" in page.inner_text("select >> nth=0")
 
 
@@ -213,8 +202,7 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(tab, 
     assert rows.all_inner_texts()[1].split()[:6] == ["städte", "1,", "2", "14", "2", "as"]
     assert page.locator("table:has(caption:text-is('The first 5 rows')) tbody tr").count() == 5
     page.get_by_label("Read städte as").select_option("category")
-    page.click("button:text-is('Upload')")
-    page.wait_for_selector("text=cannot be stored because of later")
+    press(page, "button:text-is('Upload')", "text=cannot be stored because of later")
     assert page.evaluate("document.activeElement.querySelector('.problem') !== null")
     read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
     kinds = {name: kind for name, kind, *_ in (one.split("\t") for one in read.all_inner_texts())}
@@ -223,13 +211,11 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(tab, 
     assert "the label is missing" in read.first.inner_text()
     page.get_by_label("Column to predict").select_option(names[2])
     page.get_by_label("Read later as").select_option("ignore")
-    page.click("button:text-is('Upload')")
-    page.wait_for_selector("h3:text-is('Uploaded')")
+    press(page, "button:text-is('Upload')", "h3:text-is('Uploaded')")
     assert page.inner_text("dt:text-is('target') + dd") == names[2]
     found = sorted(one.split("\t")[1] for one in read.all_inner_texts())
     assert found == ["categorical", "categorical", "ignored", "numeric"]
-    page.click("text=Train a model on it")
-    page.wait_for_selector("h2:text-is('Train a model')")
+    press(page, "text=Train a model on it", "h2:text-is('Train a model')")
 
 
 def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
@@ -244,8 +230,7 @@ def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
         page.uncheck(f"label:has-text('{kind}') input")
     page.click("button:text-is('Compare')")
     page.click("summary:text-is('As a table')", timeout=60_000)
-    page.click("tr:has-text('logistic') >> text=Train this one >> nth=0")
-    page.wait_for_selector("h2:text-is('Train a model')")
+    press(page, "tr:has-text('logistic') >> text=Train this one >> nth=0", "h2:text-is('Train a model')")
     assert page.input_value("label:text-is('Learner') + select") == "logistic"
     assert page.input_value(CELL) == "-3"
     assert page.is_checked("label:has-text('Train with this matrix') input")
@@ -267,8 +252,7 @@ def test_a_wrong_order_shows_the_place_and_cancelling_asks_first(tab, site):
     page.locator("form").first.evaluate("form => { form.noValidate = true; }")
     page.locator("label:text-is('C') + input").evaluate("one => one.removeAttribute('min')")
     page.fill("label:text-is('C') + input", "-4")
-    page.click("button:text-is('Train')")
-    page.wait_for_selector(".problem b:text-is('learner > C (-4): ')")
+    press(page, "button:text-is('Train')", ".problem b:text-is('learner > C (-4): ')")
     assert "slow" not in [one["name"] for one in site.client.get("/models").json()["models"]]
 
     event = f"data: {json.dumps(RUNNING | {'stage': 'half <b>way</b>', 'progress': 0.5})}\n\n"
@@ -308,8 +292,7 @@ def test_every_field_for_numbers_that_cannot_be_read_is_named(tab, view, label, 
     asked = asked_of(page)
     name = field.evaluate("one => one.labels[0].textContent")
     field.fill(typed)
-    page.click(f"button:text-is('{button}')")
-    page.wait_for_selector(".problem")
+    press(page, f"button:text-is('{button}')", ".problem")
 
     assert f"“{name}”" in page.inner_text(".problem")
     assert field.get_attribute("aria-invalid") == "true"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.console.conftest import ACTIONS, CLASSES, FEATURES
-from tests.console.tab import alike, shown
+from tests.console.tab import alike, press, shown
 
 VERDICTS = {
     "within_10_percent": "As promised, within 10 %",
@@ -22,15 +22,13 @@ ESTIMATES = "caption:text-is('Estimates for all decisions') ~ tbody tr"
 
 def test_the_report_is_readable_and_every_amount_has_its_basis(tab, site):
     page = tab.open("outcomes")
-    page.click("main a:text-is('woods')")
-    page.wait_for_selector(".decision")
+    press(page, "main a:text-is('woods')", ".decision")
     page.select_option("form select >> nth=0", "woods:1")
     assert page.locator(".decision").count() == 0, "a report does not stay beside another choice"
     page.select_option("form select >> nth=1", "action")
     page.fill("form input >> nth=0", "2026-03-01")
     page.fill("form input >> nth=1", "2026-03-02")
-    page.click("text=Show the report")
-    page.wait_for_selector(".decision")
+    press(page, "text=Show the report", ".decision")
     query = {"since": "2026-03-01", "until": "2026-03-03T00:00:00Z", "by": "action"}
     report = site.client.get("/models/woods:1/outcomes", params=query).json()
     text = page.inner_text(".report")

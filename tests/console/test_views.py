@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import two_class_rows
 from tests.console.conftest import ADMIN_KEY
-from tests.console.tab import Tab, judged, unchecked
+from tests.console.tab import Tab, judged, press, unchecked
 
 DOCS = Path(__file__).parents[2] / "docs"
 MOST_BYTES = 60_000
@@ -31,10 +31,8 @@ def case(page: Any) -> None:
     for label, value in {"age": "61", "pulse": "84"}.items():
         page.get_by_label(label, exact=True).fill(value)
     page.get_by_label("pain", exact=True).select_option("=strong")
-    page.click("button:text-is('Decide')")
-    page.wait_for_selector(".decision")
-    page.click("button:text-is('Start')")
-    page.wait_for_selector("text=trees with an answer")
+    press(page, "button:text-is('Decide')", ".decision")
+    press(page, "button:text-is('Start')", "text=trees with an answer")
     page.evaluate("document.activeElement.blur()")
     page.locator("h2:text-is('One case')").evaluate("one => one.scrollIntoView()")
 
@@ -47,22 +45,19 @@ def uploaded(page: Any) -> None:
     ]
     text = "\n".join(",".join(map(str, line)) for line in lines)
     page.set_input_files("input[type=file]", {"name": "patients.csv", "mimeType": "", "buffer": text.encode()})
-    page.click("button:text-is('Upload')")
-    page.wait_for_selector("h3:text-is('Uploaded')")
+    press(page, "button:text-is('Upload')", "h3:text-is('Uploaded')")
     page.wait_for_selector("td >> text=Train")
     page.locator("h3:text-is('Uploaded')").evaluate("one => one.scrollIntoView()")
 
 
 def chosen(page: Any) -> None:
-    page.click("text=Choose the set")
-    page.wait_for_selector("payoff-chart path")
+    press(page, "text=Choose the set", "payoff-chart path")
     page.locator("payoff-chart").scroll_into_view_if_needed()
 
 
 def compared(page: Any) -> None:
     page.get_by_label("Benefit matrix").select_option("autumn-2026")
-    page.click("button:text-is('Compare')")
-    page.wait_for_selector("payoff-chart path")
+    press(page, "button:text-is('Compare')", "payoff-chart path")
     page.locator("h2:text-is('Two versions on one matrix')").evaluate("one => one.scrollIntoView()")
 
 

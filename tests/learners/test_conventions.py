@@ -13,54 +13,41 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.errors import Invalid
-from app.learners.automatic import Automatic
-from app.learners.benefit_logistic import BenefitLogistic
-from app.learners.budget_forest import BudgetForest
 from app.learners.catalogue import KINDS, resolve
-from app.learners.cost_naive_bayes import CostNaiveBayes
-from app.learners.cost_tree.estimator import CostTree
-from app.learners.forest_chain import ForestChain
-from app.learners.gradient_boosting import GradientBoosting
-from app.learners.hierarchical_logistic import HierarchicalLogistic
-from app.learners.kernel_logistic import KernelLogistic
-from app.learners.logistic import Logistic
-from app.learners.multilabel import MultilabelForest, MultilabelLogistic
 from app.learners.parameters import request_of
-from app.learners.random_forest import RandomForest
 from app.progress import listen
 from tests.reference.tables import SMALL, drawn, mixed
 
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
 KINDS_AND_TASKS = [(kind.name, task) for kind in KINDS.values() for task in kind.tasks]
-LISTED = [
-    Logistic(),
-    Logistic(calibration="sigmoid"),
-    Logistic(calibration="isotonic"),
-    BenefitLogistic(),
-    CostNaiveBayes(calibration="none"),
-    CostNaiveBayes(),
-    CostNaiveBayes(calibration="isotonic"),
-    Automatic(max_seconds=1e-9),
-    BudgetForest(n_estimators=3),
-    BudgetForest(alpha=0, n_estimators=5),
-    CostTree(trade_off=0.01, depth=1),
-    CostTree(trade_off=0.01, depth=2, task="regression"),
-    CostTree(trade_off=0.01, depth=1, features="boosted", weak_learners=3),
-    ForestChain(n_estimators=4, steps=3),
-    GradientBoosting(max_iter=4, calibration="none"),
-    GradientBoosting(max_iter=4, calibration="isotonic"),
-    HierarchicalLogistic(),
-    HierarchicalLogistic(first=BenefitLogistic(), second=Logistic()),
-    HierarchicalLogistic(first=KernelLogistic(kernel="linear"), second=KernelLogistic()),
-    *(KernelLogistic(kernel=name) for name in ("rbf", "linear", "polynomial")),
-    MultilabelForest(n_estimators=5),
-    MultilabelLogistic(),
-    MultilabelLogistic(chain=True),
-    RandomForest(n_estimators=5),
-    RandomForest(n_estimators=5, calibration="sigmoid"),
-]
-LEARNERS = [*LISTED, *(kind() for kind in KINDS.values() if kind not in set(map(type, LISTED)))]  # new ones, too
+AT_RANDOM = ("budget_forest", "cost_tree", "forest_chain", "gradient_boosting", "multilabel_forest", "random_forest")
+
+
+def made(name, /, **options):
+    return KINDS[name](**options)
+
+
+LINEAR, TREE = made("kernel_logistic", kernel="linear"), {"trade_off": 0.01, "depth": 1}
+VARIANTS = {
+    "auto": [{"max_seconds": 1e-9}],
+    "budget_forest": [{"n_estimators": 3}, {"alpha": 0, "n_estimators": 5}],
+    "cost_naive_bayes": [{}, {"calibration": "none"}, {"calibration": "isotonic"}],
+    "cost_tree": [TREE, TREE | {"depth": 2, "task": "regression"}, TREE | {"features": "boosted", "weak_learners": 3}],
+    "forest_chain": [{"n_estimators": 4, "steps": 3}],
+    "gradient_boosting": [{"max_iter": 4, "calibration": "none"}, {"max_iter": 4, "calibration": "isotonic"}],
+    "hierarchical_logistic": [
+        {},
+        {"first": made("benefit_logistic"), "second": made("logistic")},
+        {"first": LINEAR, "second": made("kernel_logistic")},
+    ],
+    "kernel_logistic": [{"kernel": name} for name in ("rbf", "linear", "polynomial")],
+    "logistic": [{}, {"calibration": "sigmoid"}, {"calibration": "isotonic"}],
+    "multilabel_forest": [{"n_estimators": 5}],
+    "multilabel_logistic": [{}, {"chain": True}],
+    "random_forest": [{"n_estimators": 5}, {"n_estimators": 5, "calibration": "sigmoid"}],
+}
+LEARNERS = [made(name, **options) for name in KINDS for options in VARIANTS.get(name, [{}])]
 
 DRAWN = "rows are drawn, or dealt into folds, at random: a row of weight 2 and the row twice are not drawn alike"
 TOLERANCE = "the check compares to 1e-7, relative, what fits find that stop at gradients of 1e-6"
@@ -90,12 +77,9 @@ def exempt(estimator: BaseEstimator) -> dict[str, str]:
     """Checks that an estimator cannot pass, each with its reason."""
     found = dict(EXEMPT) if estimator.labels == "several" else {}
     calibrated = estimator.calibration in ("isotonic", "sigmoid")
-    at_random = isinstance(
-        estimator, BudgetForest | CostTree | ForestChain | GradientBoosting | MultilabelForest | RandomForest
-    )
-    kernel = isinstance(estimator, KernelLogistic) and estimator.kernel != "rbf"
-    stages = isinstance(estimator, HierarchicalLogistic) and isinstance(estimator.first, KernelLogistic)
-    if calibrated or at_random:
+    kernel = estimator.name == "kernel_logistic" and estimator.kernel != "rbf"
+    stages = estimator.name == "hierarchical_logistic" and estimator.first is LINEAR
+    if calibrated or estimator.name in AT_RANDOM:
         found["check_sample_weight_equivalence_on_dense_data"] = DRAWN
     elif kernel or stages:
         found["check_sample_weight_equivalence_on_dense_data"] = TOLERANCE
@@ -304,26 +288,26 @@ def test_no_piece_of_a_fit_carries_the_table(name):
 
 
 @pytest.mark.parametrize(
-    ("model", "place"),
+    ("name", "options", "place"),
     [
-        (BenefitLogistic(benefits=[[0.0, 1.0], [-5.0, 0.0]]), "/benefits/0/1"),
-        (BudgetForest(feature_costs=[1, 2]), "/feature_costs"),
-        (BudgetForest(feature_costs=[1, 2, -3, 4]), "/feature_costs/2"),
-        (BudgetForest(feature_costs=Prices.unit(3)), "/feature_costs"),
-        (CostTree(feature_costs=[1, -1, 1, 1]), "/feature_costs/1"),
-        (CostTree(task="regression", feature_costs=[1, 1]), "/feature_costs"),
-        (HierarchicalLogistic(first=KernelLogistic(majority=1)), "/first/majority"),
-        (HierarchicalLogistic(majority=9), "/majority"),
-        (HierarchicalLogistic(first=BenefitLogistic(), benefits=[[1.0]]), "/benefits"),
-        (KernelLogistic(majority="nobody"), "/majority"),
-        (MultilabelForest(max_features=7), "/max_features"),
-        (RandomForest(max_features=7), "/max_features"),
+        ("benefit_logistic", {"benefits": [[0.0, 1.0], [-5.0, 0.0]]}, "/benefits/0/1"),
+        ("budget_forest", {"feature_costs": [1, 2]}, "/feature_costs"),
+        ("budget_forest", {"feature_costs": [1, 2, -3, 4]}, "/feature_costs/2"),
+        ("budget_forest", {"feature_costs": Prices.unit(3)}, "/feature_costs"),
+        ("cost_tree", {"feature_costs": [1, -1, 1, 1]}, "/feature_costs/1"),
+        ("cost_tree", {"task": "regression", "feature_costs": [1, 1]}, "/feature_costs"),
+        ("hierarchical_logistic", {"first": made("kernel_logistic", majority=1)}, "/first/majority"),
+        ("hierarchical_logistic", {"majority": 9}, "/majority"),
+        ("hierarchical_logistic", {"first": made("benefit_logistic"), "benefits": [[1.0]]}, "/benefits"),
+        ("kernel_logistic", {"majority": "nobody"}, "/majority"),
+        ("multilabel_forest", {"max_features": 7}, "/max_features"),
+        ("random_forest", {"max_features": 7}, "/max_features"),
     ],
 )
-def test_what_does_not_fit_the_data_is_refused_at_its_place(model, place):
+def test_what_does_not_fit_the_data_is_refused_at_its_place(name, options, place):
     X, y, _ = mixed(40, 2, 7, words=(), missing=0.0)
     with pytest.raises(Invalid) as error:
-        model.fit(X, np.column_stack((y, 1 - y)) if model.labels == "several" else y)
+        made(name, **options).fit(X, np.column_stack((y, 1 - y)) if name in SEVERAL else y)
     assert [flaw.loc for flaw in error.value.flaws] == [place]
 
 
