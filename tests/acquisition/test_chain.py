@@ -267,3 +267,5 @@ def test_what_costs_more_than_the_budget_ends_the_chain():
     assert run.length.tolist() == [1, 1, 1]
     now = model.step(X[:1], np.array([[0, 0, 0, 1, 0]]), prices, 2.0)
     assert now.following[0] == -1
+    sums = model.travel(X[:3], Prices.of([0.2, 1, 9, 0.1, 1]), 0.3)  # .1 and .2 add up to a hair more than .3
+    assert sums.length.tolist() == [2, 2, 2]
