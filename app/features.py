@@ -16,29 +16,35 @@ from typing import Any, Literal
 import numpy as np
 
 from app.errors import Flaw, Invalid, pointer, reject, sent, unknown
-from app.text import MAX_POSITIONS, positions, refused_category
+from app.forms import reader
+from app.text import MAX_POSITIONS, MAX_SHOWN, positions, refused_category
 
-NUMBERS = {float, int, type(None)}  # types of the cells of a numeric feature
-WORDS = {str, type(None)}
+NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
+WORDS: set[type] = {str, type(None)}
 OUTSIDE = "the number is outside the range of a 64-bit float"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A column: `categories` are the values a categorical one had in training, in order."""
+    """A column: `categories` are the values a categorical one had in training, in order; `form` says how text stands
+    for the numbers of a numeric one, if it does (`app.forms`).
+    """
 
     name: str
     type: Literal["numeric", "categorical"]
     categories: tuple[str, ...] = ()
+    form: str = ""
 
 
 class Schema:
-    """An ordered list of features that turns instances into a matrix."""
+    """An ordered list of features that turns instances into a matrix; objects may have `ignored` columns, too."""
 
-    def __init__(self, features: Sequence[Feature]) -> None:
+    def __init__(self, features: Sequence[Feature], ignored: Iterable[str] = ()) -> None:
         self.features = tuple(features)
+        self.ignored = frozenset(ignored)
         self.names = tuple(feature.name for feature in self.features)
         self.categorical = tuple(j for j, feature in enumerate(self.features) if feature.type == "categorical")
+        self.formed = {j: reader(each.form) for j, each in enumerate(self.features) if each.form}
         self._position = {name: j for j, name in enumerate(self.names)}
         self._codes = {
             j: {word: float(code) for code, word in enumerate(self.features[j].categories)} for j in self.categorical
@@ -53,12 +59,20 @@ class Schema:
         as missing and is warned about. Raises Invalid with the place, `/row/column` or `/row/name`, of every value
         of a wrong type and of every unknown or absent name. O(n m).
         """
+        instances = self.without_ignored(instances)
         try:
             return self._encoded(instances, booleans_possible=booleans_possible)
         except Invalid:  # of a category
             raise
         except (KeyError, ValueError, OverflowError):
             raise Invalid("the instances do not fit the model's features", self._flaws(instances)) from None
+
+    def without_ignored(self, instances: Sequence[Any]) -> Sequence[Any]:
+        """The instances, those that are objects without the columns that are ignored."""
+        ignored = self.ignored
+        if not ignored or all(type(row) is not dict or ignored.isdisjoint(row) for row in instances):
+            return instances
+        return [{k: row[k] for k in row if k not in ignored} if type(row) is dict else row for row in instances]
 
     def in_order(self, instance: Any) -> Sequence[Any] | None:
         """The values of one instance in feature order; None where they are not one for each feature."""
@@ -75,7 +89,7 @@ class Schema:
         if not (kinds <= {list, tuple} or kinds == {dict}) or not set(map(len, instances)) <= {len(self.names)}:
             raise ValueError
         rows = list(map(self._pick, instances)) if kinds == {dict} else instances
-        if self.categorical or not rows:
+        if self.categorical or self.formed or not rows:
             return self._encode_columns(rows)
         if booleans_possible and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
             raise ValueError
@@ -90,15 +104,37 @@ class Schema:
         X = np.empty((len(rows), len(self.names)))
         warnings: list[str] = []
         for j, column in enumerate(zip(*rows, strict=True)):
-            allowed = WORDS if j in self._codes else NUMBERS
-            if not allowed.issuperset(map(type, column)):
+            if not self.cells(j).issuperset(map(type, column)):
                 raise ValueError
-            if j in self._codes:
+            if j in self.formed:
+                X[:, j] = self.numbers(j, column)
+            elif j in self._codes:
                 X[:, j], notes = self.codes(j, column)
                 warnings += notes
             else:
                 X[:, j] = column
         return X, warnings
+
+    def cells(self, j: int) -> set[type]:
+        """The types that values of feature `j` have."""
+        return WORDS if j in self._codes else NUMBERS | WORDS if j in self.formed else NUMBERS
+
+    def numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
+        """Values (n,) of feature `j`, of which text is written in its form; ValueError for other text."""
+        read = self.formed[j]
+        found = [read(value) if type(value) is str else value for value in values]
+        if found.count(None) > values.count(None):
+            raise ValueError
+        return np.array(found, dtype=np.float64)
+
+    def unread(self, j: int, values: Iterable[Any]) -> Iterator[Flaw]:
+        """The flaws, at `/row/column`, of text of feature `j` that is not written in its form."""
+        for i, value in enumerate(values):
+            if type(value) is str and self.formed[j](value) is None:
+                yield Flaw(pointer(i, j), self._unread(j, value))
+
+    def _unread(self, j: int, word: str) -> str:
+        return f"{word[:MAX_SHOWN]!r} is not written as {self.names[j]!r} was in training: {self.features[j].form}"
 
     def codes(self, j: int, words: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
         """The codes (n,) of words of feature `j`, NaN where one is missing or unseen, and a warning about the unseen.
@@ -153,11 +189,14 @@ class Schema:
         else:
             cells = [(pointer(j), j, value) for j, value in enumerate(instance)]
         for place, j, value in cells:
-            if type(value) not in (WORDS if j in self._codes else NUMBERS):
+            if type(value) not in self.cells(j):
                 needed = "a string" if j in self._codes else "a number"
                 yield Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null")
             elif type(value) is int and not is_float(value):
                 yield Flaw(loc + place, OUTSIDE)
+            elif type(value) is str and j in self.formed:
+                if self.formed[j](value) is None:
+                    yield Flaw(loc + place, self._unread(j, value))
             elif type(value) is str and value not in self._codes[j] and (message := refused_category(value)):
                 yield Flaw(loc + place, message)
 

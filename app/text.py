@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from app.errors import Invalid, pointer
 
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
+MAX_SHOWN = 40  # characters of a word in a message
 MAX_POSITIONS = 5  # that a message names
 MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and every model's card would carry it
 

@@ -42,6 +42,7 @@ function matrixEditor(found) {
 
 /** An input for a feature; empty is a missing value. @param {any} feature */
 export function inputOf(feature) {
+  if (feature.form) return h("input", { "data-form": feature.form });
   if (feature.type !== "categorical") return numberInput();
   const options = feature.categories.map((/** @type {string} */ one) => [`=${one}`, one]);
   return select([[MISSING, "(missing)"], ...options], MISSING);
@@ -49,7 +50,7 @@ export function inputOf(feature) {
 
 /** What was entered, null for nothing. @param {HTMLInputElement | HTMLSelectElement} input */
 export function valueOf(input) {
-  if (!(input instanceof HTMLSelectElement)) return numberIn(input);
+  if (!(input instanceof HTMLSelectElement)) return input.dataset.form ? input.value.trim() || null : numberIn(input);
   return input.value === MISSING ? null : input.value.slice(1);
 }
 
@@ -79,7 +80,7 @@ function one(ref, found, body, stated, changed) {
   changed.addEventListener("change", clear);
   return card("One case", h("form", { onsubmit: decide, oninput: clear },
     h("div", { class: "fields" }, inputs.map(([feature, input]) => field(feature.name, input,
-      feature.type === "numeric" ? range(feature) : null))),
+      feature.form ? `as ${feature.form.replace(/^[a-z]*:/, "")}` : feature.type === "numeric" ? range(feature) : null))),
     h("div", { class: "row" }, h("button", { class: "main" }, "Decide"), h("small", null, "Empty fields are missing values."))),
       result);
 }

@@ -7,6 +7,9 @@ import { link } from "./models.js";
 import { cleared, within } from "./problems.js";
 
 const SHOWN = 5, MOST_COLUMNS = 200;
+const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"], ["ignore", "ignore"],
+  ["number:1,234.5", "1,234.5"], ["number:1.234,5", "1.234,5"], ["date", "date (2026-01-31)"],
+  ["date:%d/%m/%Y", "day/month/year"], ["date:%m/%d/%Y", "month/day/year"]];
 /** As the service has them. */
 const MISSING = new Set(["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]);
 
@@ -57,8 +60,13 @@ async function chosen(file, uploaded) {
   const label = isText ? h("select", { onchange: () => counted() }) : h("input", { required: true });
   const more = select([], null, { multiple: true, size: 4 }), counts = h("p", { class: "soft" });
   const counted = () => { put(counts, classCounts(sample, label.value)); };
+  const header = select([["first", "names of columns"], ["none", "values"]], "first");
   const look = async () => {
     sample = await sampleOf(file, dialect.encoding.value);
+    if (header.value === "none") {
+      const { names, rows } = sample;
+      sample = { ...sample, names: names.map((_, j) => `column_${j + 1}`), rows: [names, ...rows] };
+    }
     const { names, rows } = sample, at = label instanceof HTMLSelectElement ? label.selectedIndex : -1;
     for (const one of [label, more]) one.replaceChildren(...select(names, null, { multiple: true }).options); // none selected
     if (label instanceof HTMLSelectElement) label.selectedIndex = at < 0 ? names.length - 1 : at;
@@ -75,18 +83,20 @@ async function chosen(file, uploaded) {
     maxlength: 200 });
   if (isText) {
     dialect.guess(file);
-    dialect.encoding.addEventListener("change", () => void within(preview, look));
+    for (const one of [dialect.encoding, header]) one.addEventListener("change", () => void within(preview, look));
     put(preview, await look());
   }
+  const drops = h("input", { type: "checkbox" });
   const kind = select([["auto", "words and integers are classes"], ["number", "numbers to predict"]], "auto");
   const send = () => void within(report, async () => {
     report.focus();
     put(report, h("p", null, "Uploading…"), h("progress", { "aria-label": "Uploading" }));
     const form = new FormData();
     const fields = { label: label.value, name: name.value, label_type: kind.value, delimiter: sample.delimiter,
-      decimal: await dialect.decimal(), encoding: dialect.encoding.value, types: JSON.stringify(types.chosen) };
+      decimal: await dialect.decimal(), encoding: dialect.encoding.value, header: header.value,
+      types: JSON.stringify(types.chosen), drop_unlabelled: String(drops.checked) };
     for (const [key, value] of Object.entries(fields)) if (value && (isText || !["delimiter", "decimal",
-      "encoding"].includes(key))) form.append(key, value);
+      "encoding", "header"].includes(key))) form.append(key, value);
     for (const { value } of more.selectedOptions) if (value !== label.value) form.append("label", value);
     form.append("file", file);
     try {
@@ -106,7 +116,8 @@ async function chosen(file, uploaded) {
     h("p", null, `${file.name}, ${short(file.size / 1000, 3)} kB`, size),
     h("div", { class: "fields" }, field("Column to predict", label), field("Name of the data set", name),
       field("It contains", kind),
-      isText ? dialect.fields : null), counts,
+      isText ? [...dialect.fields, field("The first line has", header)] : null),
+    h("p", null, h("label", null, drops, " Leave rows out in which it is empty")), counts,
     isText ? h("details", null, h("summary", null, "Several labels"),
       field("More columns to predict", more, "For models that select a set of labels")) : null,
     preview, report, types.place, h("button", { class: "main" }, "Upload"));
@@ -141,18 +152,19 @@ class Types {
       })));
   }
 
-  /** How the service read them, those first that are to be changed. @param {any[]} columns @param {string[]} [ignored] */
-  ofReport(columns, ignored = []) {
-    const all = [...columns, ...ignored.map((name) => ({ name, type: "ignored" }))].sort((a, b) => Number(!a.advice) - Number(!b.advice));
+  /** How the service read them, those first that are to be changed. @param {any[]} columns @param {Record<string, string>} [ignored] */
+  ofReport(columns, ignored = {}) {
+    const all = [...columns].sort((a, b) => Number(!a.advice) - Number(!b.advice));
     put(this.place, table(all.length > MOST_COLUMNS ? `The first ${MOST_COLUMNS} of ${all.length} columns` : "How each column was read",
       ["column", "was read as", "examples", "missing", "different", "what to change", "read as"],
-      all.slice(0, MOST_COLUMNS).map(({ name, type, examples, missing, distinct, advice }) => [name, type ?? "–", examples?.join(", "),
+      all.slice(0, MOST_COLUMNS).map(({ name, type, form, examples, missing, distinct, advice }) => [name,
+        Object.hasOwn(ignored, name) ? "left out" : form || type || "–", examples?.join(", "),
         missing ?? "–", distinct ?? "–", advice, this.#select(name)])));
   }
 
   /** @param {string} name @returns {HTMLSelectElement} that of the last table takes its place */
   #select(name) {
-    const input = select([["", "as found"], ["number", "number"], ["category", "category"], ["ignore", "ignore"]],
+    const input = select(READ_AS,
       this.#inputs.get(name)?.value ?? "", { "aria-label": `Read ${name} as` });
     this.#inputs.set(name, input);
     return input;

@@ -15,29 +15,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.columns import CELLS, DICTIONARY, Column, Words, stored_columns
+from app.data.columns import CELLS, DICTIONARY, EXACT, Column, Words, stored_columns
 from app.data.dataset import ColumnReport, DataLimits, Dataset, id_of
-from app.data.source import Kind, Location, Source
+from app.data.source import FILE, Kind, Location, Source
 from app.data.upload_request import UploadRequest
-from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, reject
+from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 from app.features import Feature
 from app.text import MAX_CATEGORY, MAX_NAME, some_of
 
 Classes = tuple[int | str, ...] | None
 
 AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
-_EXACT = 2.0**53  # from here on float64 cannot represent every integer
-_MISSING = "the label is missing; leave the row out"
+_MISSING = "the label is missing; leave the row out, or send drop_unlabelled"
 
 
 def build(
-    source: Source, labels: Sequence[int], sink: BinaryIO, limits: DataLimits, request: UploadRequest, *, several: bool
+    source: Source,
+    labels: Sequence[int],
+    sink: BinaryIO,
+    limits: DataLimits,
+    request: UploadRequest,
+    *,
+    several: bool,
+    strict: bool = False,
 ) -> Dataset:
     """Read a typed `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`:
     0 or 1 each), the others as features.
 
-    The id is the same for the same values, names, labels and owner. Raises Invalid with every column that cannot be
-    used. Memory of one row group, of some columns, and of the categories.
+    Identifiers and what cannot be a feature are ignored, and the rest is written again; but for columns whose types
+    were ordered, and where all are wanted (`strict`). The id is the same for the same values, names, labels and owner.
+    Raises Invalid with every column that cannot be used. Memory of one row group, of some columns, and of the
+    categories.
     """
     numbers = request.numbers
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
@@ -52,27 +60,44 @@ def build(
             yield Column(source.places[j], values, known, words.get(j))
 
     targets = [*columns(range(width, len(order)))]
-    features: list[tuple[str, Kind, str]] = []
     flaws = [source.refused[each.place.name] for each in targets if each.place.name in source.refused]
     classes, more = _classes_or_flaws(targets, most, decimal, several=several, numbers=numbers)
     flaws += more
     told = {flaw.loc: flaw.msg for flaw in reversed(flaws)}
-    of_labels = [target.report(told.get(target.place.loc) or target.misread(decimal)) for target in targets]
+    of_labels = [_report(each, source, told.get(each.place.loc) or each.misread(decimal)) for each in targets]
     read = {place.name for place in source.places}
     unread = {name: flaw for name, flaw in source.refused.items() if name not in read}
     flaws += unread.values()
     reports = [ColumnReport(name, advice=flaw.msg) for name, flaw in unread.items()]
     label = targets[0] if len(targets) == 1 else None
+    features: list[tuple[str, Kind, str, str]] = []
+    useless: dict[str, ColumnReport] = {}
     for column in columns(range(width)):
-        features.append((column.place.name, column.kind, column.digest))
-        found, report = _examined(column, label, source, most, decimal)
-        flaws += found
-        reports.append(report)
-    reports += of_labels
+        name = column.place.name
+        features.append((name, column.kind, column.digest, source.forms.get(name, "")))
+        found = [source.refused[name]] if name in source.refused else [*column.flaws(most, decimal)]
+        reason = found[0].msg if found else None if name in request.types else column.identifies()
+        reports.append(_report(column, source, reason or column.looks(label, decimal)))
+        if reason and not strict and name not in request.types:
+            useless[name] = reports[-1]
+        else:
+            flaws += found
+    if useless and not flaws and len(useless) < width:
+        sink.seek(0)
+        sink.truncate()
+        rest = source.without(useless)
+        places = [rest.places.index(target.place) for target in targets]
+        return build(rest, places, sink, limits, request, several=several)
+    if len(useless) == width:
+        flaws += [Flaw(FILE + pointer(name), str(report.advice)) for name, report in useless.items()]
+    reports += [*of_labels, *source.ignored.values()]
     if flaws:
         raise Invalid(flaws[0].msg, flaws, columns=map(asdict, reports))
     _check_vocabulary(words.values(), limits)
-    identity: list[Any] = [features, [[each.place.name, each.kind, each.digest] for each in targets]]
+    identity: list[Any] = [
+        [[*filter(None, each)] for each in features],
+        [[each.place.name, each.kind, each.digest] for each in targets],
+    ]
     if numbers and (targets[0].values == np.floor(targets[0].values)).all():
         identity.append("numbers")  # the same integers as classes are another data set
     sink.seek(0)
@@ -80,30 +105,24 @@ def build(
         id=id_of(hashlib.sha256(json.dumps(identity).encode()).hexdigest(), request.owner),
         name=request.name,
         rows=stored.metadata.num_rows,
-        features=tuple(Feature(name, kind) for name, kind, _ in features),
+        features=tuple(Feature(name, kind, form=form) for name, kind, _, form in features),
         labels=tuple(target.place.name for target in targets),
         classes=classes,
         digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
         bytes=sink.seek(0, 2),
         columns=tuple(reports),
+        ignored={name: report.advice or "ordered" for name, report in source.ignored.items()},
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
 
 
-def _examined(
-    column: Column, label: Column | None, source: Source, most: int, decimal: str
-) -> tuple[list[Flaw], ColumnReport]:
-    """What forbids a feature, and how it was read."""
+def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
+    """How a column was read, and what of it was left out or changed."""
     name = column.place.name
-    found = [source.refused[name]] if name in source.refused else [*column.flaws(most, decimal)]
-    if found:
-        advice: str | None = found[0].msg
-    elif name in source.left_out:
+    if advice is None and name in source.left_out:
         advice = "{}: {:,}".format(*source.left_out[name])
-    else:
-        advice = column.looks(label, decimal)
-    return found, column.report(advice)
+    return column.report(" ".join(filter(None, (advice, source.notes.get(name)))) or None, source.forms.get(name))
 
 
 def _classes_or_flaws(
@@ -177,7 +196,7 @@ def classes_of(labels: Sequence[Column], most: int, *, several: bool, numbers: b
         return _checked({word: found[word] for word in sorted(words)}, place)
     if numbers or (values != np.floor(values)).any():
         return None
-    reject(labels[0].wrong(np.abs(values) >= _EXACT, "{} is too large for a class; use strings"))
+    reject(labels[0].wrong(np.abs(values) >= EXACT, "{} is too large for a class; use strings"))
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) > most:
         many = f"{place.name!r} has more than {most} distinct integers, too many for classes"

@@ -17,24 +17,20 @@ from app.data.dataset import ColumnReport
 from app.data.source import Kind, Location
 from app.data.values import is_number
 from app.errors import MAX_ERRORS, Flaw
-from app.text import MAX_CATEGORY, refused_character
+from app.forms import candidates, shown
+from app.text import MAX_CATEGORY, MAX_SHOWN, refused_character
 
-MAX_SHOWN = 40  # characters of a word
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
-_AMOUNT = re.compile(r"[+-]?[$€£]?\s?\d[\d.,'\s]*[%$€£]?")
-_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
-_IN_THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,]\d{3})+")  # 1,100 may be 1100 or 1.1
+_NAMED_ID = re.compile(r"(.*[\W_])?((?i:id|nr|key|uuid|guid))|.*[a-z](Id|ID|Nr|Key)")
+_NEARLY_ALL = 0.9  # of the words of an identifier differ
+_MET = 10  # so many integers n out of n * n / 10 would hold some five pairs of equal ones, had they been measured
+EXACT = 2.0**53  # from here on float64 cannot represent every integer
 
 CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
 _EXAMPLES = 3
 _FEW = 20  # rows below which distinct words mean nothing
 _FEW_INTEGERS = 100
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
-
-
-def is_written(word: str, decimal: str) -> bool:
-    """Whether a word is a date, or a number in a way of writing that is not read as one: 2026-01-31, 1,234, 12 %."""
-    return bool(_AMOUNT.fullmatch(word) or _DATE.fullmatch(word)) and not is_number(word, decimal)
 
 
 class Words:
@@ -98,14 +94,14 @@ class Column:
         marks = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1 for word in self.words]
         return hashlib.sha256(np.array([*marks, 0], dtype="<u8")[self.values].tobytes()).hexdigest()
 
-    def report(self, advice: str | None) -> ColumnReport:
+    def report(self, advice: str | None, form: str | None) -> ColumnReport:
         """How it was read, and what to change."""
         count = len(self.distinct)
         some = self.distinct[[0, count // 2, -1]] if count > _EXAMPLES else self.distinct
-        texts = [f"{value:.12g}" if self.words is None else self.words[value][:MAX_SHOWN] for value in some]
+        texts = [shown(value, form) if self.words is None else self.words[value][:MAX_SHOWN] for value in some]
         missing = self.met.missing if self.met else int(np.count_nonzero(self.missing))
         distinct = None if self.met and self.met.are_too_many else count
-        return ColumnReport(self.place.name, self.kind, tuple(texts), missing, distinct, advice)
+        return ColumnReport(self.place.name, self.kind, tuple(texts), missing, distinct, advice, form)
 
     def flaws(self, most: int, decimal: str) -> Iterator[Flaw]:
         """What forbids the column as a feature."""
@@ -143,31 +139,39 @@ class Column:
             return misread
         if any("\n" in word for word in self.words or ()):
             return f"{name!r} has a value of several lines; is a quotation mark not closed?"
-        what, few = ("text", _FEW) if self.words is not None else ("integer", _FEW_INTEGERS)
-        is_whole = self.words is not None or ((self.values == np.floor(self.values)) | self.missing).all()
-        if is_whole and len(self.values) >= few and len(self.distinct) == np.count_nonzero(~self.missing):
-            return f"{name!r} holds a different {what} in every row; if it is an identifier, leave it out"
+        return None
+
+    def identifies(self) -> str | None:
+        """Why the column is taken to tell the rows apart, and to measure nothing.
+
+        Nearly all of its words differ; or all of its integers do, and they rise or fall from row to row, are so near
+        one another that measured ones would have met, or are called an identifier.
+        """
+        name, present = self.place.name, self.values[~self.missing]
+        n, is_wordy = len(present), self.words is not None
+        order = f'types={{"{name}": "{"category" if is_wordy else "number"}"}}'
+        if is_wordy and n >= _FEW and len(self.distinct) >= _NEARLY_ALL * n:
+            return f"{name!r} holds another text in nearly every row, as identifiers do; {order} keeps it"
+        if is_wordy or n < _FEW_INTEGERS or (present != np.floor(present)).any():
+            return None
+        if np.abs(present).min() >= EXACT:
+            return f"{name!r} holds integers of more digits than numbers keep; order a category if they are one"
+        steps, reach = np.diff(present), present.max() - present.min()
+        in_order = (steps > 0).all() or (steps < 0).all()
+        if len(self.distinct) == n and (in_order or reach < n * n / _MET or _NAMED_ID.fullmatch(name)):
+            return f"{name!r} holds another integer in every row, as identifiers do; {order} keeps it"
         return None
 
     def misread(self, decimal: str) -> str | None:
-        """The first word that keeps a column from being numbers, or dates, and what to do; None for words."""
+        """The first word that keeps a column from being numbers, and what to do; None for words."""
         words = self.words or []
-        written = sum(is_written(word, decimal) for word in words)
-        numbers = sum(is_number(word, decimal) for word in words)
-        if numbers == len(words) or numbers + written <= _MOST * len(words):
+        read = sum(is_number(word, decimal) or bool(candidates(word, decimal)) for word in words)
+        if read <= _MOST * len(words):
             return None
         row = self._first_row(lambda word: not is_number(word, decimal))
-        word, other = words[self.values[row]], "." if decimal == "," else ","
-        if not is_written(word, decimal):
-            order = f'types={{"{self.place.name}": "number"}}'
-            advice = f"is not a number, as most values are; fix it, or send {order} to leave it out"
-        elif is_number(word, other) and not _IN_THOUSANDS.fullmatch(word):
-            advice = f"is read as a word: send decimal={other} or write digits with {decimal!r}"
-        elif _DATE.fullmatch(word):
-            advice = "is read as a word: write days since a date as a number"
-        else:
-            advice = f"is read as a word: write digits with {decimal!r} alone, without thousands, currencies and %"
-        return self.place.flaw(row, f"{word[:MAX_SHOWN]!r} {advice}").msg
+        word, order = words[self.values[row]][:MAX_SHOWN], f'types={{"{self.place.name}": "number"}}'
+        advice = f"{word!r} is not a number, as most values are; fix it, or send {order} to leave it out"
+        return self.place.flaw(row, advice).msg
 
     def _first_row(self, chosen: Callable[[str], object]) -> int:
         """The first row that has one of the words that are `chosen`."""

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from app.data.dataset import DataLimits
-from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
+from app.data.source import FILE, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import Dialect
-from app.data.values import as_numbers, clean
+from app.data.values import clean
 from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
+from app.forms import candidates
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = 1 << 23  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
@@ -22,6 +23,7 @@ _BLOCK = 1 << 23  # bytes parsed at a time, each at the cost of a few calls for 
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
 _RAGGED = "there are rows with another number of values than the header"
+NO_HEADER = "names of columns look like values: where line 1 is no header, send header=none"
 _LOOKED_AT = 1024  # bytes: every other format has a NUL among them
 
 
@@ -47,6 +49,8 @@ class CsvText:
         with self._explained():
             self._begun: arrow_csv.CSVStreamingReader | None = self._begin()
             self.names = [name.strip() for name in self._begun.schema.names]
+            if dialect.header == "none":
+                self.names = [f"column_{j + 1}" for j in range(len(self.names))]
             if self.names == [""]:
                 raise Invalid.at("", "the first line holds spaces alone; it must be the header")
 
@@ -86,7 +90,9 @@ class CsvText:
         content = pa.PythonFile(self._content, mode="r")
         return arrow_csv.open_csv(
             pa.transcoding_input_stream(content, self._codec, "utf-8"),
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK, autogenerate_column_names=self._dialect.header == "none"
+            ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
             ),
@@ -126,30 +132,37 @@ def _check_delimiter(header: str) -> None:
 
 
 def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Source:
-    """The columns of a CSV file as text: one is numeric if each of its values that is not missing is a number.
+    """The columns of a CSV file as text.
 
     Raises Invalid for a file that is not such a table, and TooLarge beyond `limits`, before more than a block of it is
-    in memory.
+    in memory; also while it is read.
     """
-    try:
+    with _in_file():
         text = CsvText(content, dialect)
         check_columns(len(text.names), limits)
         reject(check_names(text.names, ""))
-        numeric = _numeric(text, dialect.decimal, limits)
-    except Invalid as error:  # all but a wrong encoding are of the file
+
+    def batches() -> Iterator[list[Any]]:
+        rows = 0
+        with _in_file():
+            for columns in text.blocks():
+                rows += len(columns[0])
+                check_rows(rows, limits)
+                yield list(map(clean, columns))
+            if not rows:
+                raise Invalid.at("", "there is a header, but no row of values")
+
+    first_row = FIRST_ROW if dialect.header == "first" else 1
+    places = [Location(name, FILE + pointer(name), first_row=first_row) for name in text.names]
+    values = [name for name in text.names if candidates(name)]
+    notes = dict.fromkeys(values[:1], NO_HEADER) if 2 * len(values) >= len(places) else {}
+    return Source(places, ["text"] * len(places), batches, notes=notes)
+
+
+@contextmanager
+def _in_file() -> Iterator[None]:
+    """Every flaw but a wrong encoding is one of the file."""
+    try:
+        yield
+    except Invalid as error:
         raise Invalid(error.detail, [Flaw(flaw.loc or FILE, flaw.msg) for flaw in error.flaws]) from error
-    kinds: list[Kind | None] = ["numeric" if j in numeric else "categorical" for j in range(len(text.names))]
-    places = [Location(name, FILE + pointer(name), first_row=FIRST_ROW) for name in text.names]
-    return Source(places, kinds, lambda: (list(map(clean, columns)) for columns in text.blocks()))
-
-
-def _numeric(text: CsvText, decimal: str, limits: DataLimits) -> set[int]:
-    """Those of the columns that hold numbers alone; all is read once, and the rows are counted."""
-    candidates, rows = set(range(len(text.names))), 0
-    for columns in text.blocks():
-        rows += len(columns[0])
-        check_rows(rows, limits)
-        candidates = {j for j in candidates if as_numbers(clean(columns[j]), decimal)[1] is None}
-    if not rows:
-        raise Invalid.at("", "there is a header, but no row of values")
-    return candidates

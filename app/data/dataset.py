@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -40,7 +40,8 @@ class ColumnReport:
     """How a column was read: `examples` are its least, middle and greatest value, or three words.
 
     `distinct` does not count missing values, and is None where it stopped at too many. `advice` says what to change
-    where the column looks like something else, or is refused; one that cannot be read has no type and no counts.
+    where the column looks like something else, is ignored or refused; one that is not read has no type and no counts.
+    `form` says how text stands for its numbers, if it does (`app.forms`).
     """
 
     name: str
@@ -49,6 +50,7 @@ class ColumnReport:
     missing: int | None = None
     distinct: int | None = None
     advice: str | None = None
+    form: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Dataset:
 
     `classes` are the label names where there are several, and None for a number to regress on; `bytes` is the size
     of the stored table, `digest` the SHA-256 of it. One that `expires` is removed once it is old and nothing needs it.
-    `columns` say how the features and then the labels were read; `ignored` columns of the file are not in the table.
+    `columns` say how the features, the labels and the ignored columns were read; what is `ignored`, for these reasons,
+    is not in the table.
     """
 
     id: str
@@ -71,7 +74,7 @@ class Dataset:
     created_at: datetime
     expires: bool = False
     columns: tuple[ColumnReport, ...] = ()
-    ignored: tuple[str, ...] = ()
+    ignored: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
 

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.dataset import DataLimits
-from app.data.source import Kind, Location, Source, check_columns, check_names, check_rows
+from app.data.source import Held, Location, Source, check_columns, check_names, check_rows
 from app.errors import Flaw, Invalid, pointer, reject
 from app.text import MAX_NAME
 
 LABEL = "label"  # what the one label of inline data is called
 
-_KINDS: dict[type, Kind] = {int: "numeric", float: "numeric", str: "categorical"}
-_HELD = {"numeric": "numbers", "categorical": "strings"}
+_KINDS: dict[type, Held] = {int: "numeric", float: "numeric", str: "words"}
+_HELD = {"numeric": "numbers", "words": "strings"}
 
 
 def inline_source(
@@ -84,13 +84,13 @@ def _flaws_of_lists(labels: Sequence[Any]) -> Iterator[Flaw]:
                 yield Flaw(pointer("labels", i, k), msg)
 
 
-def _kind(column: Sequence[Any], place: Location) -> Kind:
+def _kind(column: Sequence[Any], place: Location) -> Held:
     """The one kind of a column's values; Invalid at those of another."""
     kinds = set(map(type, column)) - {type(None)}
     if kinds <= {int, float}:
         return "numeric"
     if kinds == {str}:
-        return "categorical"
+        return "words"
     first = next((_KINDS[type(value)] for value in column if type(value) in _KINDS), None)
     bad = [i for i, value in enumerate(column) if value is not None and (_KINDS.get(type(value)) != first or not first)]
     held = f"{place.name!r} holds {_HELD[first]} in other rows" if first else "values are numbers, strings or null"

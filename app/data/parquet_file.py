@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.dataset import DataLimits
-from app.data.source import FILE, Kind, Location, Source, check_columns, check_names, check_rows
-from app.data.values import holds_numbers, holds_text, index_columns
+from app.data.dataset import ColumnReport, DataLimits
+from app.data.source import FILE, Held, Location, Source, check_columns, check_names, check_rows
+from app.data.values import holds_moments, holds_numbers, holds_text, index_columns
 from app.errors import Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
@@ -34,7 +34,7 @@ def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
 
 
 def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
-    """A Parquet file of flat columns: numbers and booleans are numeric, strings and dictionaries of them categorical.
+    """A Parquet file of flat columns: numbers, booleans and moments as they are, strings and dictionaries as words.
 
     Raises Invalid, and TooLarge beyond `limits`. A file of few bytes can hold very many equal values; it may hold as
     many as the largest CSV file could.
@@ -52,7 +52,8 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
                 yield batch.columns
 
     places = [Location(name, FILE + pointer(name)) for name in schema.names]
-    return Source(places, [_kind(found) for found in schema.types], batches, sorted(index_columns(schema)))
+    index = {name: ColumnReport(name) for name in sorted(index_columns(schema))}
+    return Source(places, [_kind(found) for found in schema.types], batches, index)
 
 
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:
@@ -65,14 +66,14 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
     values = metadata.num_rows * metadata.num_columns
     if max(size, values * _LEAST_BYTES_OF_A_CSV_VALUE) > limits.max_upload_bytes:
         raise TooLarge(f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts")
-    words = [field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "categorical"]
+    words = [field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "words"]
     return pq.ParquetFile(content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False)
 
 
-def _kind(found: Any) -> Kind | None:
+def _kind(found: Any) -> Held | None:
     if holds_numbers(found):
-        return "numeric"
-    return "categorical" if holds_text(found) else None
+        return "truth" if pa.types.is_boolean(found) else "numeric"
+    return "words" if holds_text(found) else "moment" if holds_moments(found) else None
 
 
 @contextmanager

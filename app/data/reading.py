@@ -10,7 +10,7 @@ import signal
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.data.building import build
-from app.data.columns import MAX_SHOWN, is_written, stored_columns
+from app.data.column_types import typed
+from app.data.columns import stored_columns
 from app.data.csv_text import csv_source
 from app.data.dataset import DataLimits, Dataset, Table, to_json
 from app.data.inline import inline_source
 from app.data.parquet_file import parquet_source, write_stream
-from app.data.source import FILE, Kind, Location, Source
+from app.data.source import FILE, Source
 from app.data.upload_request import Dialect, UploadRequest
-from app.data.values import as_numbers, as_words
 from app.errors import (
     EXHAUSTED,
     UNWRITABLE,
@@ -35,13 +35,12 @@ from app.errors import (
     Invalid,
     PayoffError,
     TooLarge,
-    below,
     pointer,
     reject,
     trace_of,
     unknown,
 )
-from app.features import Feature, Schema
+from app.features import Schema
 from app.processes import return_freed_memory
 
 _GZIP = b"\x1f\x8b"
@@ -81,53 +80,6 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
         raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
 
 
-def typed(source: Source, request: UploadRequest) -> Source:
-    """The source with each column as numbers or words, by its kind or by order, without those that are ignored.
-
-    In a column of numbers a word that is none is left out; a number in another way of writing is refused, not lost.
-    """
-    names = [place.name for place in source.places]
-    reject(Flaw(pointer("types", n), unknown("column", n, names)) for n in request.types if n not in names)
-    ignored = set(source.ignored).difference(request.label, request.types)
-    kept = [j for j, name in enumerate(names) if name not in ignored and request.types.get(name) != "ignore"]
-    advice = "its type is not supported; make it numbers, booleans or strings, or send types to ignore it"
-    refused = {names[j]: Flaw(source.places[j].loc, f"{names[j]!r}: {advice}") for j in kept if not source.kinds[j]}
-    chosen = [j for j in kept if source.kinds[j]]
-    places = [source.places[j] for j in chosen]
-    forced: dict[str | None, Kind] = {"number": "numeric", "category": "categorical"}
-    kinds = [forced.get(request.types.get(names[j]), source.kinds[j]) for j in chosen]
-    found = replace(source, places=places, kinds=kinds, refused=refused)
-
-    def batches() -> Iterator[list[Any]]:
-        rows = 0
-        for arrays in source.batches():
-            columns = zip((arrays[j] for j in chosen), places, kinds, strict=True)
-            yield [_read(array, place, kind, rows, request, found) for array, place, kind in columns]
-            rows += len(arrays[0])
-
-    absent = set(names).difference(names[j] for j in kept)
-    return replace(found, batches=batches, ignored=[name for name in names if name in absent])
-
-
-def _read(array: Any, place: Location, kind: Kind | None, rows: int, request: Dialect, source: Source) -> Any:
-    """An array by its kind; words that are no numbers are missing, which the source notes. `rows` came before it."""
-    if kind == "categorical":
-        with below(place.loc):
-            return as_words(array)
-    found, strange = as_numbers(array, request.decimal)
-    if strange is not None:
-        bad = np.flatnonzero(strange.to_numpy(zero_copy_only=False))
-        texts = array.take(pa.array(bad)).to_pylist()
-        written = (i for i, word in enumerate(texts) if is_written(word, request.decimal))
-        if (i := next(written, None)) is not None:
-            msg = f"{texts[i]!r} is in another way of writing; write digits with a decimal {request.decimal!r}"
-            source.refused.setdefault(place.name, place.flaw(rows + int(bad[i]), msg))
-        msg = f"{texts[0][:MAX_SHOWN]!r} is not a number; such values count as missing"
-        first, count = source.left_out.get(place.name, (place.flaw(rows + int(bad[0]), msg).msg, 0))
-        source.left_out[place.name] = first, count + len(bad)
-    return found
-
-
 def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits) -> Dataset:
     """The record of an uploaded file, whose table is written to `sink` as Parquet.
 
@@ -136,12 +88,8 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
     """
     with _opened(content, limits, request) as found:
         source = typed(found, request)
-        names = [place.name for place in source.places]
-        if len(names) <= len(request.label) or not source.refused.keys().isdisjoint(request.label):
-            reject(source.refused.values())
-        positions = _find_labels(names, request.label)
-        built = build(source, positions, sink, limits, request, several=len(positions) > 1)
-    return replace(built, ignored=tuple(source.ignored))
+        positions = _find_labels(source, request.label)
+        return build(source, positions, sink, limits, request, several=len(positions) > 1)
 
 
 def read_inline(
@@ -157,22 +105,29 @@ def read_inline(
     Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
     """
     source, targets, several = inline_source(features, rows, labels, limits)
-    return build(typed(source, request), targets, sink, limits, request, several=several)
+    return build(typed(source, request, strict=True), targets, sink, limits, request, several=several, strict=True)
 
 
-def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
+def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
     """Positions of the label columns."""
+    names = [place.name for place in source.places]
     if not labels:
         raise Invalid.at("/label", "'label' is required; name the column to predict")
+    missing = "; ".join(source.notes.values())  # that line 1 may be no header
     reject(
         Flaw(
-            pointer("label", k), unknown("column", label, names) if label not in names else f"{label!r} is named twice"
+            pointer("label", k),
+            f"{label!r} is named twice"
+            if label in names
+            else f"{unknown('column', label, names)}; {missing}".rstrip("; "),
         )
         for k, label in enumerate(labels)
         if label not in names or label in labels[:k]
     )
     if len(labels) == len(names):
-        raise Invalid.at(FILE, "besides the label there is no column to learn from")
+        flaws = [Flaw(FILE + pointer(name), report.advice) for name, report in source.ignored.items() if report.advice]
+        detail = "besides the label there is no column to learn from"
+        raise Invalid(detail, flaws or [Flaw(FILE, detail)], columns=map(asdict, source.ignored.values()))
     return [names.index(label) for label in labels]
 
 
@@ -185,9 +140,16 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
     for j, (feature, (values, words)) in enumerate(columns):
         categories = tuple(sorted(words or ()))
         X[:, j] = values if words is None else _codes(values, words, categories)
-        features.append(Feature(feature.name, feature.type, categories))
+        features.append(replace(feature, categories=categories))
     targets = list(stored_columns(file, range(width, width + len(dataset.labels))))
-    return Table(Schema(features), X, _target(targets, dataset), dataset.classes, dataset.labels, dataset.digest)
+    return Table(
+        Schema(features, [*dataset.ignored]),
+        X,
+        _target(targets, dataset),
+        dataset.classes,
+        dataset.labels,
+        dataset.digest,
+    )
 
 
 def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -> np.ndarray:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from app.data.dataset import DataLimits
+import numpy as np
+
+from app.data.dataset import ColumnReport, DataLimits
 from app.errors import Flaw, TooLarge
 from app.text import MAX_NAME, refused_character
 
 FILE = "/file"  # where an upload's content is in the request
 
 Kind = Literal["numeric", "categorical"]
+Held = Literal["numeric", "truth", "moment", "words", "text"]
+"""What a column holds as it comes; `text` of a file without types may be anything, `words` were declared as such."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,13 @@ class Location:
     loc: str
     cell: str | None = None
     first_row: int = 1
+    kept: Sequence[np.ndarray] = ()  # the rows that were not left out, in parts
 
     def flaw(self, row: int, msg: str) -> Flaw:
         """A flaw in the cell of the row at position `row` (from 0)."""
         if self.cell is not None:
             return Flaw(self.cell.format(row), msg)
+        row = int(np.concatenate(self.kept)[row]) if self.kept else row
         return Flaw(self.loc, f"{self.name!r}, row {row + self.first_row}: {msg}")
 
 
@@ -58,18 +64,31 @@ def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
 class Source:
     """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array for each column.
 
-    An array holds numbers, or (dictionary-encoded) text, null where a value is missing, or what has no kind here. Once
-    it is `typed` it is float64 or strings, by its kind; columns that are `ignored` or have no kind are no longer there.
-    By the name of a column, `refused` has what cannot be read, and `left_out` the message about the first word in a
-    column of numbers, and how many there are; both are filled while the arrays are read.
+    As it comes, an array is of a kind of `Held`, text cleaned or dictionary-encoded and null where a value is missing;
+    or of a type that has no kind here. Once the source is typed, arrays are float64 or strings, by their `Kind`. By the
+    name of a column, `ignored` has the report of one that is not among them, `forms` how text stands for its numbers,
+    `notes` what was made of it, `refused` what cannot be read, and `left_out` what is left out, with a count; the last
+    two are filled while the arrays are read.
     """
 
     places: Sequence[Location]
-    kinds: Sequence[Kind | None]
+    kinds: Sequence[Any]
     batches: Callable[[], Iterator[list[Any]]]
-    ignored: Sequence[str] = ()
+    ignored: dict[str, ColumnReport] = field(default_factory=dict)
+    forms: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     refused: dict[str, Flaw] = field(default_factory=dict)
     left_out: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def without(self, reports: dict[str, ColumnReport]) -> Source:
+        """A typed source without the columns of these reports, which say why they are ignored."""
+        kept = [j for j, place in enumerate(self.places) if place.name not in reports]
+
+        def batches() -> Iterator[list[Any]]:
+            return ([arrays[j] for j in kept] for arrays in self.batches())
+
+        places, kinds = [self.places[j] for j in kept], [self.kinds[j] for j in kept]
+        return replace(self, places=places, kinds=kinds, batches=batches, ignored=self.ignored | reports)
 
 
 def check_rows(rows: int, limits: DataLimits) -> None:

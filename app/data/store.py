@@ -87,17 +87,19 @@ class DatasetStore:
         is_cancelled: Callable[[], bool] = lambda: False,
         *,
         lineage: Mapping[str, Any] | None = None,
+        ignored: Sequence[str] = (),
     ) -> Dataset:
         """Keep a file (CSV or Parquet), read in a process of its own that is killed once `is_cancelled()`.
 
-        Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block for
-        seconds; memory of the stored bytes.
+        Instances may have what was `ignored` before. Raises Invalid with places below `/file`, `/label` and `/name`,
+        or TooLarge; nothing is kept then. May block for seconds; memory of the stored bytes.
         """
         request.check()
         with tempfile.TemporaryFile() as sink:
             dataset = from_json(read_isolated(content, request, cast(BinaryIO, sink), self.limits, is_cancelled))
             sink.seek(0)
-            return self.keep(Draft(replace(dataset, lineage=lineage), sink.read()))
+            known = dict.fromkeys(ignored, "not recorded") | dict(dataset.ignored)
+            return self.keep(Draft(replace(dataset, lineage=lineage, ignored=known), sink.read()))
 
     def arrow_of_parquet(
         self,

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.errors import Invalid, pointer
+from app.forms import COMMA, POINT
+from app.forms import check as check_form
 from app.text import MAX_NAME, check_text
 
 Delimiter = Literal[",", ";", "\t", "|"]
 Decimal = Literal[".", ","]
 Encoding = Literal["utf-8", "utf-16", "latin-1"]
+Header = Literal["first", "none"]
 
-ColumnType = Literal["number", "category", "ignore"]
+
+def _column_type(ordered: str) -> str:
+    if ordered not in {"number", "category", "ignore"}:
+        try:
+            return check_form(ordered)
+        except ValueError as error:
+            raise ValueError(f"number, category, ignore or a form: {error}") from error
+    return ordered
+
+
+ColumnType = Annotated[str, AfterValidator(_column_type)]
 
 
 class Dialect(BaseModel):
@@ -24,6 +37,7 @@ class Dialect(BaseModel):
     delimiter: Delimiter = ","
     decimal: Decimal = "."
     encoding: Encoding = "utf-8"
+    header: Header = Field(default="first", description="none: columns are called column_1, column_2, …")
 
 
 class UploadRequest(Dialect):
@@ -40,13 +54,22 @@ class UploadRequest(Dialect):
         description="auto: words and integers are classes, other numbers to be regressed on; number: all are",
     )
     types: dict[str, ColumnType] = Field(default_factory=dict)
+    drop_unlabelled: bool = Field(default=False, description="leave rows without a label out")
     owner: str = ""
 
     @property
     def numbers(self) -> bool:
         return self.label_type == "number"
 
-    def named(self, kind: ColumnType) -> set[str]:
+    def is_class(self, name: str) -> bool:
+        """Whether the column is the one label, of classes that are named as they come."""
+        return self.label == (name,) and not self.numbers and name not in self.types
+
+    def may_have_form(self, name: str) -> bool:
+        """Whether words of the column may be read in a form that its text decides on."""
+        return self.types.get(name) in {None, "number", POINT, COMMA}
+
+    def named(self, kind: str) -> set[str]:
         """The columns that are ordered to be of this type."""
         return {name for name, each in self.types.items() if each == kind}
 

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import Invalid, TooLarge, pointer
+from app.forms import reader
 from app.text import MAX_CATEGORY, MISSING, NUMBER
 from app.text import is_number as has_point
 
 _NO_NUMBER = pa.scalar(None, pa.float64())
 _NO_WORD = pa.scalar(None, pa.string())
+_MICROSECONDS = 86_400e6  # of a day
 _COMMAS = str.maketrans({".": "?", ",": "."})
 _TEXT = pa.large_string()  # a column may hold more than 2 GB
 _BYTES_PER_VIEW = 16  # a length in four bytes, then a prefix and where the rest is, or the text itself
@@ -77,6 +79,25 @@ def as_numbers(column: Any, decimal: str = ".") -> tuple[Any, Any]:
     return pc.if_else(pc.is_nan(found), _NO_NUMBER, found), strange
 
 
+def holds_moments(kind: pa.DataType) -> bool:
+    """Whether a column holds dates, or moments with or without a zone."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def by_form(column: Any, form: str) -> tuple[Any, Any]:
+    """As `as_numbers`, with words that are written in a form; moments are days since 1970, as `app.forms` has them."""
+    if holds_moments(column.type):
+        since = column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64())
+        return pc.divide(since.cast(pa.float64()), _MICROSECONDS), None
+    if not holds_text(column.type):
+        return as_numbers(column)
+    words = pc.unique(column.cast(pa.string())).drop_null()
+    numbers = pa.array(map(reader(form), words.to_pylist()), pa.float64())
+    found = numbers.take(pc.index_in(column.cast(pa.string()), value_set=words))
+    strange = pc.and_(column.is_valid(), found.is_null())
+    return found, strange if pc.any(strange).as_py() else None
+
+
 def is_number(word: str, decimal: str) -> bool:
     """Whether `as_numbers` reads this text as a number."""
     return bool(has_point(word if decimal == "." else word.translate(_COMMAS)))
@@ -87,6 +108,8 @@ def as_words(column: Any) -> Any:
 
     Invalid for bytes that are not UTF-8, which a damaged file can hold.
     """
+    if pa.types.is_boolean(column.type):
+        return column.cast(pa.string())
     if holds_numbers(column.type):
         numbers = floats(column)
         whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))

@@ -45,6 +45,7 @@ class FeatureCard(_Part):
     name: str
     type: Literal["numeric", "categorical"]
     categories: list[str] = []
+    form: str = Field(default="", description="how text stands for the numbers of a numeric one, where it does")
     low: FiniteFloat | None = Field(default=None, description="the least value of a numeric one in training")
     high: FiniteFloat | None = Field(default=None, description="the greatest")
 
@@ -82,6 +83,7 @@ class Card(_Part):
     job: str | None = Field(default=None, description="the training job that made it")
     learner: LearnerCard
     features: list[FeatureCard] = Field(min_length=1)
+    ignored: list[str] = Field(default=[], description="columns that instances may have, and that are not used")
     labels: list[str] = Field(description="the target column; several when multi-label")
     classes: list[StrictInt | StrictStr] | None = Field(description="in the order of probabilities; null: regression")
     class_priors: dict[str, FiniteFloat] = Field(default={}, description="shares of the classes in training, by name")
@@ -109,7 +111,8 @@ class Card(_Part):
 
     def schema_of_features(self) -> Schema:
         """What turns instances into this model's matrix."""
-        return Schema([Feature(part.name, part.type, tuple(part.categories)) for part in self.features])
+        parts = [Feature(part.name, part.type, tuple(part.categories), part.form) for part in self.features]
+        return Schema(parts, self.ignored)
 
     def priors(self) -> np.ndarray:
         """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""

@@ -18,7 +18,7 @@ from app.acquisition.states import States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import LARGEST, Decision, Prepared
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
-from app.features import NUMBERS, WORDS, Schema
+from app.features import NUMBERS, Schema
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
@@ -318,6 +318,7 @@ def encode_known(
     refused = partial(_refused, schema, cases, place)
     if not {dict}.issuperset(map(type, cases)):
         raise refused()
+    cases = schema.without_ignored(cases)
     column = list(map(position.get, chain.from_iterable(cases)))
     values = list(chain.from_iterable(case.values() for case in cases))
     if None in column:
@@ -354,7 +355,7 @@ def _numbers(
     schema: Schema, n: int, rows: np.ndarray, columns: np.ndarray, values: list[Any], refused: Callable[[], Invalid]
 ) -> tuple[np.ndarray, list[str]]:
     """The values, of the cases `rows` and the features `columns`, as float64, categories as codes."""
-    words = np.isin(columns, schema.categorical)
+    words = np.isin(columns, [*schema.categorical, *schema.formed])
     if not words.any():
         return _floats(values, refused), []
     numbers, warnings = np.empty(len(values)), []
@@ -362,9 +363,14 @@ def _numbers(
     for j in np.unique(columns[words]).tolist():
         places = np.flatnonzero(columns == j)
         chosen = [values[i] for i in places]
-        if not WORDS.issuperset(map(type, chosen)):
+        if not schema.cells(j).issuperset(map(type, chosen)):
             raise refused()
-        numbers[places], _ = schema.codes(j, chosen)
+        try:
+            numbers[places] = schema.numbers(j, chosen) if j in schema.formed else schema.codes(j, chosen)[0]
+        except ValueError:  # Invalid, too, whose place is not that of the case
+            raise refused() from None
+        if j in schema.formed:
+            continue
         unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
         if unseen:
             warnings.append(schema.unseen(j, rows[unseen], len(unseen), n, values[unseen[0]]))

@@ -75,9 +75,12 @@ def make(
             "warnings": list(reservations(maturity, selective=actions.document()["is"])),
         }
         absent = (feature.name for feature in card.features if feature.name not in names)
-        request = request.model_copy(update={"types": dict.fromkeys(absent, "ignore")})
+        forms = {part.name: part.form for part in card.features if part.form}
+        request = request.model_copy(update={"types": forms | dict.fromkeys(absent, "ignore")})
         try:
-            return ports.datasets.upload(cast(BinaryIO, file), request, is_cancelled, lineage=lineage)
+            return ports.datasets.upload(
+                cast(BinaryIO, file), request, is_cancelled, lineage=lineage, ignored=card.ignored
+            )
         except Invalid as error:  # its places are in the file
             raise Conflict(f"the recorded instances are no data set: {error.detail}") from error
 

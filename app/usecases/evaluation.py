@@ -190,6 +190,7 @@ def card_to_publish(
         job=job.id,
         learner=LearnerCard(**spec.learner.model_dump()),
         features=feature_cards(table, fitted),
+        ignored=sorted(table.schema.ignored),
         labels=list(table.labels),
         classes=None if table.classes is None else list(table.classes),
         class_priors=_priors(table, fitted),
@@ -220,7 +221,14 @@ def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
         known = column[np.isfinite(column)] if feature.type == "numeric" else column[:0]
         low, high = (float(known.min()), float(known.max())) if known.size else (None, None)
         cards.append(
-            FeatureCard(name=feature.name, type=feature.type, categories=list(feature.categories), low=low, high=high)
+            FeatureCard(
+                name=feature.name,
+                type=feature.type,
+                categories=list(feature.categories),
+                form=feature.form,
+                low=low,
+                high=high,
+            )
         )
     return cards
 

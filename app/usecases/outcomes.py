@@ -59,8 +59,12 @@ class OutcomeDocument(WireModel):
     id: Annotated[Text, BeforeValidator(lambda sent: str(sent) if type(sent) is int else sent)] = Field(
         max_length=MAX_ID, description="of the decision, as its answer had it", examples=["visit-1"]
     )
-    truth: StrictInt | Text | None = Field(
-        description="the class that it really was; null while that is open: nothing is stored then", examples=["ill"]
+    truth: Annotated[
+        StrictInt | Text | None, BeforeValidator(lambda sent: str(sent).lower() if type(sent) is bool else sent)
+    ] = Field(
+        description="the class that it really was, of booleans `true` or `false`; null while it is open: nothing is"
+        " stored then",
+        examples=["ill"],
     )
     action: StrictInt | Text | None = Field(
         default=None, description="what was really done, where that was not the decision", examples=["treat"]

@@ -155,7 +155,7 @@ def test_types_dialect_and_name(client):
     fields |= {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}
     sent = client("POST", "/datasets", files={"file": ("t.csv", content)}, data=fields).json()
     assert sent["features"] == [{"name": "a", "type": "numeric"}]
-    assert sent["ignored"] == ["b"]
+    assert sent["ignored"] == {"b": "ordered"}
     assert len(sent["warnings"]) == 1
     assert "row 3: '.' is not a number" in sent["warnings"][0]
     bare = client("POST", "/datasets", params=fields, content=content, headers={"Content-Type": "text/csv"}).json()
@@ -165,7 +165,7 @@ def test_types_dialect_and_name(client):
         ("name", " ", "/name"),
         ("types", "{", "/types"),
         ("types", "a=number", "/types"),
-        ("types", '{"a": "date"}', "/types/a"),
+        ("types", '{"a": "dates"}', "/types/a"),
         ("types", '{"c": "number"}', "/types/c"),
         ("delimiter", "x", "/delimiter"),
         ("encoding", "utf-7", "/encoding"),

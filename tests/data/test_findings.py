@@ -47,12 +47,7 @@ def numbers(*odd):
     [
         (numbers("n/a"), ("row 12", "'n/a'", '{"a": "number"}')),
         (numbers("."), ("row 12", "'.'")),
-        (numbers("12%"), ("row 12", "'12%'", "digits")),
-        ([f"{i % 7 + 1}%" for i in range(ROWS)], ("row 2", "'1%'")),
-        ([f"{i % 7}.{i % 3}".replace(".", ";") for i in range(ROWS)], None),
-        ([f"2026-01-{i % 28 + 1:02}" for i in range(ROWS)], ("row 2", "date")),
-        ([f"{i % 28 + 1}.1.2026" for i in range(ROWS)], ("row 2", "date")),
-        ([f"p{i}" for i in range(ROWS)], ("different text", "identifier")),
+        (numbers("12%"), ("row 12", "'12%'", "not a number")),
         ([7] * ROWS, None),
         (["ill" if label == "v" else "well" for label in LABELS], ("label 'y'", "copy")),
         ([float(label == "v") for label in LABELS], ("label 'y'", "copy")),
@@ -66,31 +61,158 @@ def test_columns_that_look_like_something_else_are_named(store, values, words):
     assert len(about) == (words is not None), found.warnings
     for word in words or ():
         assert word in about[0]
+    assert not found.ignored
     assert store.find(found.id).warnings == found.warnings
 
 
-def test_numbers_with_commas_lead_to_the_setting(store):
-    content = csv(";", a=[f"{i % 7},5" for i in range(ROWS)])
-    (about,) = kept(store, io.BytesIO(content), ["y"], delimiter=";").warnings
-    assert all(part in about for part in ("'0,5'", "decimal=,"))
-    (about,) = kept(store, io.BytesIO(content), ["y"], delimiter=";", decimal=",").warnings
-    assert all(part in about for part in ("'x', row 2", "'1.5'", "decimal=."))
-    found = kept(store, io.BytesIO(content.replace(b"1.5", b"1,5")), ["y"], delimiter=";", decimal=",")
-    assert kinds(found) == {"x": "numeric", "a": "numeric"}
-    assert store.table(found.id).X[1].tolist() == [2, 1.5]
+@pytest.mark.parametrize(
+    ("values", "form", "first"),
+    [
+        ([f'"{i % 5},100.50"' for i in range(ROWS)], "number:1,234.5", 100.5),
+        ([f"{i % 7 + 1}%" for i in range(ROWS)], "number:1,234.5 %", 0.01),
+        ([f'"{i % 7},5 €"' for i in range(ROWS)], "number:1.234,5 €", 0.5),
+        (["USD 1"] * 2 + ["3"] * (ROWS - 2), "number:1,234.5 USD", 1),
+        ([f"2026-01-{i % 28 + 1:02}T12:00Z" for i in range(ROWS)], "date", 20454.5),
+        ([f"{i % 28 + 1}.1.2026" for i in range(ROWS)], "date:%d.%m.%Y", 20454),
+        ([f"1/{i % 28 + 1}/2026" for i in range(ROWS)], "date:%m/%d/%Y", 20454),
+    ],
+)
+def test_amounts_and_moments_are_numbers_with_a_form(store, values, form, first):
+    """In features and labels; the same words of Parquet are read in the same way."""
+    found = kept(store, io.BytesIO(csv(a=values)), ["y"])
+    assert (found.columns[1].form, found.columns[1].type, found.warnings) == (form, "numeric", [])
+    table = store.table(found.id)
+    assert (table.schema.features[1].form, table.X[0, 1]) == (form, first)
+    parquet = io.BytesIO()
+    words = [value.strip('"') for value in values]
+    pq.write_table(pa.table({"x": [1.5, 2, 2, 3] * (ROWS // 4), "a": words, "y": LABELS}), parquet)
+    assert kept(store, parquet, ["y"]).id == found.id
+    target = kept(store, io.BytesIO(csv(a=values)), ["a"], label_type="number")
+    assert store.table(target.id).y[0] == first
 
 
-def test_no_setting_is_advised_that_would_read_thousands_as_fractions(store):
-    amounts = [f'"{i % 7 + 1},100"' for i in range(ROWS)]
-    (about,) = kept(store, io.BytesIO(csv(a=amounts)), ["y"]).warnings
-    assert "without thousands" in about
-    assert "decimal=" not in about
+@pytest.mark.parametrize(
+    ("values", "types", "firsts"),
+    [
+        ([f'"{i % 7 + 1},100"' for i in range(ROWS)], ("number:1,234.5", "number:1.234,5"), (1100, 1.1)),
+        ([f"0{i % 8 + 1}/02/2026" for i in range(ROWS)], ("date:%d/%m/%Y", "date:%m/%d/%Y"), (20485, 20455)),
+    ],
+)
+def test_what_may_be_meant_in_two_ways_waits_for_an_order(store, values, types, firsts):
+    content = csv(a=values)
+    found = kept(store, io.BytesIO(content), ["y"])
+    assert list(found.ignored) == ["a"]
+    for ordered, first in zip(types, firsts, strict=True):
+        assert f'{{"a": "{ordered}"}}' in found.ignored["a"]
+        table = store.table(kept(store, io.BytesIO(content), ["y"], types={"a": ordered}).id)
+        assert (table.X[0, 1], table.schema.features[1].form) == (first, ordered)
+    with pytest.raises(Invalid) as refused:
+        kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
+    assert refused.value.flaws[0] == says("/file/a", *types)
+    with pytest.raises(Invalid) as refused:  # a label is never left out
+        kept(store, io.BytesIO(content), ["a"])
+    assert refused.value.flaws[0] == says("/file/a", *types)
 
 
-def test_a_label_that_looks_like_amounts_is_named(store):
-    content = csv(y2=[f'"{i % 5},100.50"' for i in range(ROWS)])
-    found = kept(store, io.BytesIO(content), ["y2"])
-    assert "'y2', row 2: '0,100.50' is read as a word" in found.warnings[-1]
+def test_a_decimal_sign_that_was_ordered_decides(store):
+    content = csv(";", a=[f"{i % 7 + 1},100" for i in range(ROWS)])
+    found = kept(store, io.BytesIO(content), ["y"], delimiter=";", decimal=",")
+    assert store.table(found.id).X[0, 1] == 1.1
+    assert "'1.5'" in found.warnings[0]  # of the other column
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"p{i}" for i in range(ROWS)],
+        [f"p{i % 37}" for i in range(ROWS)],
+        [""] * ROWS,
+        ["x" * 1001, *["v"] * (ROWS - 1)],
+        ["1e999", *range(ROWS - 1)],
+    ],
+    ids=["identifier", "names", "empty", "text", "infinite"],
+)
+def test_what_no_feature_can_be_is_left_out_and_comes_back_by_order(store, values):
+    found = kept(store, io.BytesIO(csv(a=values)), ["y"])
+    assert kinds(found) == {"x": "numeric"}
+    assert [report.advice for report in found.columns] == [None, None, found.ignored["a"]]
+    assert kept(store, io.BytesIO(csv()), ["y"]).id == found.id  # the same table
+    orders = {"a": "number" if "1e999" in values else "category"}
+    if len({*values}) > 2 and "1e999" not in values:
+        assert "a" in kinds(kept(store, io.BytesIO(csv(a=values)), ["y"], types=orders))
+    else:
+        with pytest.raises(Invalid) as refused:
+            kept(store, io.BytesIO(csv(a=values)), ["y"], types=orders)
+        assert refused.value.flaws[0].loc == "/file/a"
+
+
+def test_integers_that_tell_rows_apart_are_left_out(store):
+    """In order, dense, or named an identifier; measured ones and those that repeat stay; across batches."""
+    n, random = 20_000, np.random.default_rng(0)
+    columns = {
+        "rising": np.cumsum(random.integers(1, 10**6, n)),
+        "dense": random.permutation(n) * 3,
+        "customer_id": (sparse := random.choice(10**12, n, replace=False)),
+        "huge": sparse + 2**60,
+        "measured": sparse,
+        "repeats": np.arange(n) % (n // 2),
+        "y": np.arange(n) % 2,
+    }
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    found = kept(store, sink, ["y"])
+    assert list(found.ignored) == ["rising", "dense", "customer_id", "huge"]
+
+
+def test_classes_that_differ_in_case_and_spaces_are_one(store):
+    answers = ["yes", "YES", " Yes", "no"] * 5 + ["yes", "no"] * 10
+    content = csv(b=answers)
+    found = kept(store, io.BytesIO(content), ["b"])
+    assert found.classes == ("no", "yes")
+    assert any("'YES' is read as 'yes'" in warning for warning in found.warnings)
+    assert store.table(found.id).y[:4].tolist() == [1, 1, 1, 0]
+    assert kept(store, io.BytesIO(content), ["b"], types={"b": "category"}).classes == ("YES", "Yes", "no", "yes")
+
+
+def test_truths_are_named_as_json_names_them(store):
+    found = kept(store, io.BytesIO(csv(b=["True", "FALSE"] * 10 + ["FALSE", "True"] * 10)), ["b"])
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table({"x": [1.5, 2, 2, 3] * 10, "y": LABELS, "b": [True, False] * 10 + [False, True] * 10}), sink
+    )
+    assert kept(store, sink, ["b"]).id == found.id
+    assert (found.classes, found.warnings) == (("false", "true"), [])
+
+
+def test_rows_without_a_label_are_left_out_by_order(store):
+    """And counted; rows of the file are called what an editor shows."""
+    content = csv(b=["", "u", "v", "", "", "v", "u", ""] * 5)
+    with pytest.raises(Invalid) as refused:
+        kept(store, io.BytesIO(content), ["b"])
+    assert refused.value.flaws[0] == says("/file/b", "row 2", "drop_unlabelled")
+    found = kept(store, io.BytesIO(content), ["b"], drop_unlabelled=True)
+    assert (found.rows, found.warnings) == (20, ["rows without a label, which are left out: 20"])
+    odd = csv(a=numbers("n/a"), b=["", "u", "v", "", "", "v", "u", ""] * 5, c=[f"p{i}" for i in range(ROWS)])
+    (about,) = [
+        each.advice
+        for each in kept(store, io.BytesIO(odd), ["b"], drop_unlabelled=True, types={"a": "number"}).columns
+        if each.name == "a"
+    ]
+    assert ("row 12" in about, "missing: 1" in about) == (True, True)
+    infinite = content.replace(b"2,u", b"1e999,u", 1)
+    with pytest.raises(Invalid) as refused:
+        kept(store, io.BytesIO(infinite), ["b"], drop_unlabelled=True, types={"x": "number"})
+    assert refused.value.flaws[0] == says("/file/x", "row 3")
+
+
+def test_a_file_without_a_header(store):
+    content = csv(a=numbers()).split(b"\n", 1)[1]
+    with pytest.raises(Invalid) as refused:
+        kept(store, io.BytesIO(content), ["y"])
+    assert refused.value.flaws[0] == says("/label/0", "header=none")
+    assert "header=none" in kept(store, io.BytesIO(content), ["u"]).warnings[0]
+    found = kept(store, io.BytesIO(content), ["column_3"], header="none")
+    assert (found.rows, list(kinds(found)), found.warnings) == (ROWS, ["column_1", "column_2"], [])
 
 
 def test_rows_that_a_quotation_mark_may_have_swallowed_are_named(store):
@@ -100,26 +222,18 @@ def test_rows_that_a_quotation_mark_may_have_swallowed_are_named(store):
     assert "'a' has a value of several lines; is a quotation mark not closed?" in found.warnings
 
 
-def test_identifiers_of_integers_are_named_across_batches(store):
-    n = 100_000
-    table = pa.table({"a": np.arange(n), "b": np.arange(n) % 50_000, "y": np.arange(n) % 2})
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-    assert [warning[:3] for warning in kept(store, sink, ["y"]).warnings] == ["'a'"]
-
-
 def test_types_override_what_was_understood(store):
     content = csv(a=numbers("n/a", "."), b=[f"00{i % 3}" for i in range(ROWS)], c=[f"id{i}" for i in range(ROWS)])
     types = {"a": "number", "b": "category", "c": "ignore"}
     found = kept(store, io.BytesIO(content), ["y"], types=types)
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "categorical"}
     assert store.table(found.id).schema.features[2].categories == ("000", "001", "002")
-    assert found.ignored == ("c",)
+    assert found.ignored == {"c": "ordered"}
     assert [
         warning for warning in found.warnings if "'a'" in warning and "row 12" in warning and "missing: 2" in warning
     ]
     assert np.isnan(store.table(found.id).X[10:12, 1]).all()
-    assert store.find(found.id).ignored == ("c",)
+    assert store.find(found.id).ignored == found.ignored
 
 
 def test_a_report_says_how_each_column_was_read(store, tmp_path):
@@ -132,20 +246,19 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
         ("x", "numeric", ("1.5", "2", "3"), 0, 3),
         ("a", "categorical", ("0", "4", "n/a"), 1, 8),
         ("b", "categorical", ("w", "v"), 10, 2),
-        ("d", "categorical", ("long0", "long20", "long39"), 0, 40),
         ("y", "categorical", ("u", "v"), 0, 2),
+        ("c", None, (), None, None),
+        ("d", "categorical", ("long0", "long20", "long39"), 0, 40),
     ]
     assert [each.name for each in found.columns if each.advice] == ["a", "d"]
     assert store.find(found.id).columns == found.columns
 
     few = DatasetStore(str(tmp_path), DataLimits(1000, 100, 20, 10**6))
     sink = io.BytesIO()
-    table = pa.table(
-        {"day": pa.array([1] * ROWS, pa.date32()), "n": numbers("12%"), "d": [f"{i}w" for i in range(ROWS)]}
-    )
+    table = pa.table({"day": pa.array([b"1"] * ROWS), "n": numbers("12%"), "d": [f"{i}w" for i in range(ROWS)]})
     pq.write_table(table.append_column("m", [[*range(39), None]]).append_column("y", [[*LABELS[1:], None]]), sink)
     with pytest.raises(Invalid) as refused:
-        kept(few, sink, ["y"], types={"n": "number"})
+        kept(few, sink, ["y"], types={"n": "number", "day": "number", "d": "category"})
     places = ["/file/y", "/file/day", "/file/n", "/file/d"]
     assert [flaw.loc for flaw in refused.value.flaws] == places
     report = {each["name"]: each for each in refused.value.columns}
@@ -183,12 +296,12 @@ def test_pandas_index_and_booleans_of_parquet(store):
     metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(metadata), sink)
-    with pytest.raises(Invalid, match="ignore"):
-        kept(store, sink, ["y"])
     found = kept(store, sink, ["y"], types={"day": "ignore"})
     assert kinds(found) == {"a": "numeric", "w": "categorical"}
-    assert found.classes == (0, 1)
+    assert found.classes == ("false", "true")
     assert set(found.ignored) == {"__index_level_0__", "day"}
+    as_feature = kept(store, sink, ["w"])
+    assert kinds(as_feature) == {"a": "numeric", "y": "numeric", "day": "numeric"}
 
 
 def test_a_label_that_cannot_be_read_as_was_ordered_is_refused_with_the_other_columns(store):

@@ -16,11 +16,11 @@ from app.api.codecs.answers import AnswerColumn, NamedChoice
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.memory import Charge
-from app.data.columns import MAX_SHOWN
 from app.data.csv_text import FIRST_ROW, CsvText
 from app.data.upload_request import Dialect
 from app.data.values import as_numbers, clean, plain
 from app.errors import Invalid, TooLarge, pointer
+from app.text import MAX_SHOWN
 
 _ARROW_FILE = b"ARROW1"
 _MAX_COLUMNS = 20_000

@@ -16,7 +16,7 @@ from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
-from app.data.values import first_longer, floats, holds_numbers, holds_text, index_columns
+from app.data.values import by_form, first_longer, floats, holds_moments, holds_numbers, holds_text, index_columns
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
@@ -97,6 +97,8 @@ def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
     """A column for each feature, by name, in any order, null or empty where missing; and what comes back."""
     categories = {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
     table, carried = read(sheet, _numeric_names(schema), schema.names, categories)
+    spare = [name for name in table.column_names if name in schema.ignored]
+    table = table.drop_columns(spare) if spare else table
     return _rows_of_table(table, schema), carried
 
 
@@ -107,7 +109,12 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
         column = table.column(name)
-        if j in schema.categorical:
+        if j in schema.formed:
+            numbers, strange = by_form(column, schema.features[j].form)
+            if strange is not None:
+                reject(schema.unread(j, column.to_pylist()))
+            X[:, j] = numbers.to_numpy()
+        elif j in schema.categorical:
             if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
                 column = column.cast(pa.string())
             X[:, j], notes = codes_of(column, schema, j)
@@ -118,8 +125,8 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
 
 
 def _numeric_names(schema: Schema) -> set[str]:
-    """The features that are numbers."""
-    return {feature.name for feature in schema.features if feature.type == "numeric"}
+    """The features that are numbers, and have no form of text."""
+    return {feature.name for feature in schema.features if feature.type == "numeric" and not feature.form}
 
 
 def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator[Flaw]:
@@ -141,9 +148,11 @@ def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator
 def _check_types(table: pa.Table, schema: Schema) -> None:
     """Invalid at the first column that does not hold what it should."""
     numbers = _numeric_names(schema)
-    for name in schema.names:
-        kind = table.column(name).type
+    for j, name in enumerate(schema.names):
+        kind, formed = table.column(name).type, j in schema.formed
         if name not in numbers:
+            if formed and (holds_numbers(kind) or holds_moments(kind)):
+                continue
             if not holds_text(kind) and not pa.types.is_integer(kind) and not pa.types.is_null(kind):
                 raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be strings")
         elif not holds_numbers(kind):

@@ -161,12 +161,15 @@ def _by_feature(inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
 def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
     """The values of feature `j` as `Schema.encode` has them."""
     categorical = j in schema.categorical
-    if isinstance(column.values, list) != categorical:
+    if isinstance(column.values, list) != categorical and j not in schema.formed:
         needed = f"an input of {BYTES}, for its categories" if categorical else "an input of numbers"
         raise Invalid.at("/inputs", f"{column.name!r} is {column.datatype}; send {schema.names[j]!r} as {needed}")
     if isinstance(column.values, np.ndarray):
         return column.values, []
     with below("/instances"):
+        if j in schema.formed:
+            reject(schema.unread(j, column.values))
+            return schema.numbers(j, column.values), []
         return schema.codes(j, column.values)
 
 

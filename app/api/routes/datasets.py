@@ -13,7 +13,7 @@ from app.api.codecs.uploads import received, run_while_connected
 from app.api.errors import problems
 from app.api.gate import TRAIN, UPLOAD, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
-from app.data.upload_request import Decimal, Delimiter, Encoding, UploadRequest
+from app.data.upload_request import Decimal, Delimiter, Encoding, Header, UploadRequest
 from app.errors import Invalid
 from app.usecases import datasets as usecase
 from app.usecases.datasets import EXAMPLE_ID
@@ -68,16 +68,17 @@ class ColumnDocument(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     name: str
-    type: Literal["numeric", "categorical"] | None = Field(description="null where it cannot be read")
+    type: Literal["numeric", "categorical"] | None = Field(description="null where it is not read")
     examples: list[str] = Field(description="the least, middle and greatest value, or three words")
     missing: int | None
     distinct: int | None = Field(description="values, without missing ones; null where they are too many")
     advice: str | None = Field(description="what to change, where it looks like something else")
+    form: str | None = Field(description="how text stands for its numbers, where it does")
 
 
 def _column(name: str, kind: str, examples: list[str], missing: int, distinct: int) -> dict[str, Any]:
     read = {"name": name, "type": kind, "examples": examples, "missing": missing, "distinct": distinct}
-    return read | {"advice": None}
+    return read | {"advice": None, "form": None}
 
 
 class LeftOut(BaseModel):
@@ -118,7 +119,7 @@ class DatasetDocument(BaseModel):
         description="the features, then the labels; later than in the answer to the upload the first 200"
     )
     warnings: list[str] = Field(description="the first advice about columns")
-    ignored: list[str] = Field(description="columns of the file that are left out: by `types`, and pandas' index")
+    ignored: dict[str, str] = Field(description="columns of the file that are no features, with the reasons")
     from_: Lineage | None = Field(
         validation_alias="lineage",
         serialization_alias="from",
@@ -149,7 +150,7 @@ class DatasetDocument(BaseModel):
                         _column(EXAMPLE_LABEL, "categorical", ["ill", "healthy"], 0, 2),
                     ],
                     "warnings": [],
-                    "ignored": [],
+                    "ignored": {},
                     "from": None,
                 }
             ]
@@ -165,8 +166,8 @@ class DatasetPage(BaseModel):
 
 
 _TYPES = (
-    'JSON: {"column": "number", "category" or "ignore"}. Of a column of numbers other values count as missing; one of'
-    " categories is read as text"
+    'JSON: {"column": "number", "category" or "ignore"}, or how text stands for numbers: "number:1,234.5",'
+    ' "number:1.234,5", "date" (ISO 8601) or such as "date:%d/%m/%Y". Of numbers other values count as missing'
 )
 _FILE = {"type": "string", "format": "binary", "description": "CSV (gzipped or not) or Parquet"}
 _FORM_SCHEMA = UploadRequest.model_json_schema()
@@ -223,18 +224,22 @@ async def upload_dataset(
     delimiter: Annotated[Delimiter | None, _DIALECT] = None,
     decimal: Annotated[Decimal | None, _DIALECT] = None,
     encoding: Annotated[Encoding | None, _DIALECT] = None,
+    header: Annotated[Header | None, _DIALECT] = None,
+    drop_unlabelled: Annotated[bool | None, Query(description="leave rows without a label out")] = None,
 ) -> DatasetDocument:
     """Upload a table: CSV (gzipped or not), or Parquet.
 
     Send a form with `file`, `label` (repeated for several labels) and what else is needed, or the bare file as body
     with the others in the query. A label of words or integers is a class; one of other numbers is a number to regress
-    on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, any other
-    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same content
-    gives the same data set. `columns` say how each was read, what looks like something else, and what to change; so
-    does a refusal.
+    on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, as are amounts
+    (`1.259,10 €`, `12 %`) and moments, which become days since 1970; instances take the same text. Others are
+    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. `ignored` are identifiers,
+    text, and what can be read in two ways, each with the reason; `types` decides. `columns` say how each was read and
+    what to change; so does a refusal. The same content gives the same data set.
     """
-    sent = {"label": label, "name": name, "label_type": label_type, "types": types}
-    sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
+    sent: dict[str, Any] = {"label": label, "name": name, "label_type": label_type, "types": types}
+    sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "header": header}
+    sent |= {"drop_unlabelled": drop_unlabelled}
     async with received(request, sent, "label", bare=_BARE) as upload:
         fields = {field: value for field, value in sent.items() if value is not None} | upload.fields
         if "types" in fields:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +14,7 @@ from pyarrow import compute, ipc, parquet, types
 from pydantic_core import from_json
 
 from payoff_client.files import Part
-from payoff_client.rows import Columns, Table, listed, of_feature
+from payoff_client.rows import CATEGORICAL, FORM, Columns, Table, listed, of_feature
 
 _BYTES_OF_VALUE = 4  # of a value in text, about
 
@@ -41,27 +41,30 @@ class ArrowTable(Table):
         return pa.table([*found.columns, *given.columns], [*found.column_names, *given.column_names])
 
 
-def _fits(kind: pa.DataType, *, is_text: bool) -> bool:
+def _fits(kind: pa.DataType, wanted: str) -> bool:
     """Whether a column of this type is sent as it is; of others the values are looked at."""
-    if is_text:
+    if wanted == FORM and (types.is_date(kind) or types.is_timestamp(kind) or _fits(kind, CATEGORICAL)):
+        return True
+    if wanted == CATEGORICAL:
         kind = kind.value_type if types.is_dictionary(kind) else kind
         return bool(types.is_string(kind) or types.is_large_string(kind))
     tests = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
     return any(test(kind) for test in tests)
 
 
-def stream(table: Table, names: Sequence[str], texts: Collection[str]) -> bytes:
-    """Columns of a frame as an Arrow stream, those in `texts` being categories; Invalid as in JSON."""
+def stream(table: Table, names: Sequence[str], kinds: Mapping[str, str]) -> bytes:
+    """Columns of a frame as an Arrow stream, features of these kinds; Invalid as in JSON."""
     columns = {}
     for name in names:
-        column, is_text = None, name in texts
+        column, kind = None, kinds[name]
         with suppress(TypeError, ValueError):  # values of several kinds, of which the first to blame is named
             column = table.arrow(name)
-        if column is None or not _fits(column.type, is_text=is_text):
-            column = of_feature(name, table.values(name), is_text=is_text)
-            columns[name] = pa.array(column, pa.string() if is_text else pa.float64())
+        if column is None or not _fits(column.type, kind):
+            values = of_feature(name, table.values(name), kind)
+            is_text = kind == CATEGORICAL or (kind == FORM and any(isinstance(value, str) for value in values))
+            columns[name] = pa.array(values, pa.string() if is_text else pa.float64())
         else:
-            columns[name] = column.cast(pa.string()) if is_text else column
+            columns[name] = column.cast(pa.string()) if kind == CATEGORICAL else column
     return _stream_of(pa.table(columns))
 
 

@@ -87,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except tuple(kind for kinds in _EXIT.values() for kind in kinds) as error:
-        text = re.sub(r"send \?(delimiter|decimal|encoding)=", r"give --\1 ", str(error))
+        text = re.sub(r"send \??(delimiter|decimal|encoding|header)=", r"give --\1 ", str(error))
+        text = re.sub(r'types=\{"(.+?)": "(.+?)"\}', r"--type '\1=\2'", text).replace(
+            "send drop_unlabelled", "give --drop-unlabelled"
+        )
         say("\n".join([f"payoff-client: {text}", *getattr(error, "__notes__", ())]))
         return next(code for code, kinds in _EXIT.items() if isinstance(error, kinds))
     finally:
@@ -109,10 +112,12 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
 
 
 def _types(chosen: argparse.Namespace) -> dict[str, Any]:
-    """How columns are to be read, where that was given."""
-    return {"types": dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)} if chosen.type else {}
+    """How a table is to be read, where that was given."""
+    types = {"types": dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)} if chosen.type else {}
+    return types | _given(chosen, "header", "drop_unlabelled")
 
 
+_TYPES = "number, category, ignore, number:1,234.5, number:1.234,5, date or such as date:%%d/%%m/%%Y"
 _MATRIX = "JSON file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
 MODEL = arg("model", "name, name:version or name@alias")
 BENEFITS = arg("--benefits", f"{_MATRIX}; or the name of a saved matrix", metavar="FILE")
@@ -120,8 +125,10 @@ DATA = (
     arg("data", "a file, or without --label the id or name of a data set"),
     arg("--label", "column to predict; repeat it for several", action="append"),
 )
-TYPE = arg(
-    "--type", "how a column is read: number, category or ignore; repeat it", action="append", metavar="COLUMN=TYPE"
+TYPE = (
+    arg("--type", f"how a column is read: {_TYPES}; repeat it", action="append", metavar="COLUMN=TYPE"),
+    arg("--header", "none: line 1 has values, and columns are called column_1 and so on"),
+    arg("--drop-unlabelled", "leave rows without a label out", action="store_true"),
 )
 WRITTEN = (
     arg("--delimiter", "of CSV (default ,)"),
@@ -182,7 +189,7 @@ def _learner(text: str) -> Any:
     arg("--feature-costs", "JSON file: {feature: number}", metavar="FILE"),
     arg("--holdout", "part held out to evaluate", type=float),
     arg("--seed", type=int),
-    TYPE,
+    *TYPE,
     *WRITTEN,
 )
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
@@ -256,7 +263,7 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
     arg("--benefits", _MATRIX, metavar="FILE", required=True),
     arg("--folds", type=int),
     arg("--chart", "write an SVG", metavar="FILE"),
-    TYPE,
+    *TYPE,
     *WRITTEN,
 )
 def compare(client: Payoff, chosen: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from payoff_client.documents import Decided, adapter
-from payoff_client.rows import Table, arrow_tools, has_pyarrow, plain, whole
+from payoff_client.rows import FORM, Table, arrow_tools, has_pyarrow, plain, whole
 from payoff_client.showing import html_of
 from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
@@ -148,19 +148,19 @@ def notes_of(parts: Iterable[Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a version: names in its order, and those of them that are categories; its classes, if any."""
+    """The features of a version: names in its order, what each takes (see `of_feature`); its classes, if any."""
 
     model: str
     names: tuple[str, ...]
-    categorical: frozenset[str]
+    kinds: Mapping[str, str]
     classes: tuple[Any, ...] | None
 
     @classmethod
     def of(cls, card: Mapping[str, Any]) -> Features:
         names = tuple(feature["name"] for feature in card["features"])
-        texts = frozenset(feature["name"] for feature in card["features"] if feature["type"] != "numeric")
+        kinds = {each["name"]: FORM if each.get("form") else each["type"] for each in card["features"]}
         classes = card.get("classes")
-        return cls(f"{card['name']}:{card['version']}", names, texts, None if classes is None else tuple(classes))
+        return cls(f"{card['name']}:{card['version']}", names, kinds, None if classes is None else tuple(classes))
 
     def kept(self, table: Table, others: Iterable[str], *, whole: bool = False) -> list[str]:
         """The columns that come back, those that the model does not use or the `whole` table; ValueError where one has
@@ -266,11 +266,11 @@ def call_for(path: str, table: Table, features: Features | None, fields: Mapping
     """The request for the rows; Invalid where a value is none of its feature, ValueError where a number is infinite."""
     if form == NPY:
         return of_array(path, table.data, fields, ARROW if has_pyarrow() else JSON)
-    names, texts = (features.names, features.categorical) if features is not None else ((), frozenset())
+    names, kinds = (features.names, features.kinds) if features is not None else ((), {})
     if form == ARROW:
-        content = arrow_tools().stream(table, names, texts)
+        content = arrow_tools().stream(table, names, kinds)
         return Call("POST", path, query(fields), content, {"Content-Type": ARROW, "Accept": ARROW})
-    return post(path, {**fields, "instances": table.instances(names, texts)})
+    return post(path, {**fields, "instances": table.instances(names, kinds)})
 
 
 def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any], accept: str = JSON) -> Call:

@@ -50,10 +50,12 @@ class Written(TypedDict, total=False):
 
 
 class UploadOptions(Written, total=False):
-    """How a file is read: also `number`, `category` or `ignore` by column, and the type of the label."""
+    """How a file is read: also the types of columns and of the label, what line 1 is, and rows without a label."""
 
     types: Mapping[str, str]
     label_type: str
+    header: str
+    drop_unlabelled: bool
 
 
 class MatrixOptions(TypedDict, total=False):

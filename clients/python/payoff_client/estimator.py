@@ -66,7 +66,13 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             self._table()
         labels = [_word(y.dtype.type(label)) for label in y]
         rows = [{**row, _LABEL: label} for row, label in zip(self._rows(X), labels, strict=True)]
-        options = {"holdout": 0, **(self.options or {})}
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        types = {  # no column of X is left out, and no two labels are one
+            name: "category" if any(isinstance(value, str) for value in values) else "number"
+            for name, values in columns.items()
+            if name != _LABEL or isinstance(labels[0], str)
+        }
+        options = {"holdout": 0, "types": types, **(self.options or {})}
         model = self._client().train(rows, label=_LABEL, learner=self.learner, name=self.name, **options)
         self.reference_ = model.reference
         return self

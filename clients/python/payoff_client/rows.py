@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
@@ -19,6 +19,13 @@ from payoff_client.errors import Flaw, Invalid
 
 _TIMES = (datetime, time, timedelta, np.datetime64, np.timedelta64)
 _SHOWN = 40  # characters of a value
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NUMERIC, CATEGORICAL, FORM = "numeric", "categorical", "form"  # what features take; those with a form take text, too
+_NEEDED = {
+    NUMERIC: "a number",
+    CATEGORICAL: "text, a whole number, a date",
+    FORM: "a number, text, a moment",
+}
 Columns = Mapping[str, np.ndarray]
 
 
@@ -42,13 +49,15 @@ def whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def of_feature(name: str, values: Sequence[Any], *, is_text: bool) -> list[Any]:
-    """Values as a feature takes them: numbers, where booleans are 0 and 1, or text, also of whole numbers and dates.
+def of_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
+    """Values as a feature of this kind takes them.
 
-    It is the same whether they go as JSON or as Arrow. Invalid at other ones: a time has no text of its own.
+    A numeric one takes numbers, booleans as 0 and 1; a categorical one text, also of whole numbers and dates, but not
+    of times, which have no text of their own; one with a form takes numbers, text, and moments as days since 1970. It
+    is the same whether they go as JSON or as Arrow. Invalid at other ones.
     """
-    found = [_fit(value, is_text=is_text) for value in values]
-    needed = "text, a whole number, a date" if is_text else "a number"
+    found = [_fit(value, kind) for value in values]
+    needed = _NEEDED[kind]
     flaws = [
         Flaw(f"/instances/{i}/{name}", f"{name!r} takes {needed} or null, not {repr(values[i])[:_SHOWN]}")
         for i, value in enumerate(found)
@@ -59,17 +68,27 @@ def of_feature(name: str, values: Sequence[Any], *, is_text: bool) -> list[Any]:
     return found
 
 
-def _fit(value: Any, *, is_text: bool) -> Any:
+def _days(value: date | np.datetime64) -> float:
+    """Days since 1970, in UTC where no zone is named."""
+    moment = value.astype("datetime64[us]").item() if isinstance(value, np.datetime64) else value
+    if not isinstance(moment, datetime):
+        return float((moment - _EPOCH.date()).days)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
+
+
+def _fit(value: Any, kind: str) -> Any:
     """The value as a feature takes it; None where it is missing or does not fit."""
+    if kind == FORM and isinstance(value, date | np.datetime64) and plain(value) is not None:
+        return _days(value)
     if isinstance(value, _TIMES):
         return None
-    if is_text and isinstance(value, bytes):
-        return value.decode()
-    found = plain(value)
-    if is_text:
+    found = value.decode() if kind == CATEGORICAL and isinstance(value, bytes) else plain(value)
+    if kind == CATEGORICAL:
         return str(found) if type(found) is int else found if type(found) is str else None
     if type(found) is bool:
         return int(found)
+    if isinstance(found, str):
+        return found if kind == FORM else None
     return found if type(found) in (int, float) and abs(found) != math.inf else None
 
 
@@ -123,9 +142,9 @@ class Table:
         """The rows as objects of JSON."""
         return _zipped(self.header(), [self.column(name) for name in self.header()])
 
-    def instances(self, names: Sequence[str], texts: Collection[str]) -> list[Any]:
-        """The rows as JSON has them, with these features, those in `texts` being categories; see `of_feature`."""
-        return _zipped(names, [of_feature(name, self.values(name), is_text=name in texts) for name in names])
+    def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:
+        """The rows as JSON has them, with these features of these kinds; see `of_feature`."""
+        return _zipped(names, [of_feature(name, self.values(name), kinds[name]) for name in names])
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         """Columns of the table beside others, in the library of the table, with its index."""
@@ -189,8 +208,8 @@ class Rows(Table):
         self.place(name)
         return [row.get(name) for row in self.data]
 
-    def instances(self, names: Sequence[str], texts: Collection[str]) -> list[Any]:
-        sent = super().instances(names, texts)
+    def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:
+        sent = super().instances(names, kinds)
         return [{name: one[name] for name in one if name in row} for one, row in zip(sent, self.data, strict=True)]
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
@@ -217,7 +236,7 @@ class _Array(Table):
     def series(self, name: str) -> Any:
         return self.place(name)  # it has none
 
-    def instances(self, names: Sequence[str], texts: Collection[str]) -> list[Any]:  # noqa: ARG002
+    def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:  # noqa: ARG002
         return [[plain(value) for value in row] for row in self.data.tolist()]
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:  # noqa: ARG002

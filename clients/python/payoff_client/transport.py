@@ -38,7 +38,7 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NO_ROUTE = (404, 405, 501)  # of a server without this path; other errors may be those of a proxy
 _SHOWN = 60  # characters
 _AS_TEXT = frozenset(
-    {"model", "rule", "setting", "method", "delimiter", "decimal", "encoding", "id", "name", "label_type"}
+    {"model", "rule", "setting", "method", "delimiter", "decimal", "encoding", "header", "id", "name", "label_type"}
 )
 
 

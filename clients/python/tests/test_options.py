@@ -22,18 +22,19 @@ FILES = {
     "benefits.json": json.dumps({"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}),
     "costs.json": json.dumps({"age": 1}),
 }
+READ = "--type a=ignore|--header none|--drop-unlabelled"
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do
     "predict m:1 cases.csv": f"--benefits benefits.json|--rule minimax|--out o.csv.gz|{DIALECT}--url http://other",
     "predict m:1 cases.csv --out o.csv": "--json",
     "train rows.csv --label label --name m": "--label pain|--name other|--learner tree|--benefits benefits.json"
-    f"|--feature-costs costs.json|--holdout 0.5|--seed 7|--type a=ignore|{DIALECT}{GLOBAL}",
+    f"|--feature-costs costs.json|--holdout 0.5|--seed 7|{READ}|{DIALECT}{GLOBAL}",
     "retrieve numbers.csv": f"--setting multilabel|--loss f1|--beta 2|{GLOBAL}",
     "acquire m:1 --next": f"--known age=1|--budget 3|--benefits benefits.json|{GLOBAL}",
     "acquire m:1": "--next",
     "compare rows.csv --label label --learner tree --benefits benefits.json": "--label pain|--learner forest"
-    f"|--benefits winter|--folds 3|--chart c.svg|--type a=ignore|{DIALECT}{GLOBAL}",
+    f"|--benefits winter|--folds 3|--chart c.svg|{READ}|{DIALECT}{GLOBAL}",
     "models": GLOBAL,
     "models m": f"--alias best=1|--matrix autumn=benefits.json|{GLOBAL}",
     "outcomes m": f"--since 2026-01-01|--until 2026-01-01|--by x|--dataset n|{GLOBAL}",

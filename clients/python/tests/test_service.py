@@ -89,7 +89,7 @@ DAYS = [date(2026, 1, code) for code in CODES]
 
 @pytest.fixture(scope="session")
 def mixed(service) -> str:
-    """A model of a number and of categories that look like whole numbers and dates."""
+    """A model of a number, of categories that look like whole numbers, and of dates."""
     rows = [[x % 5, str(CODES[x % 42]), str(DAYS[x % 42])] for x in range(120)]
     labels = ["ill" if (code in "17") == (x > 1) else "healthy" for x, code, _ in rows]
     data = {"features": ["x", "code", "day"], "rows": rows, "labels": labels}
@@ -115,12 +115,16 @@ KINDS = {  # what is taken: a library's table of columns
     "polars bytes and booleans": lambda: pl.DataFrame(of_kinds(code=BYTES, x=[False, True, True] * 14)),
     "pyarrow dictionary and dates": lambda: pa.table(of_kinds(code=pa.array(CODES).dictionary_encode(), day=DAYS)),
     "objects": lambda: pd.DataFrame(of_kinds(code=CODES, day=DAYS)).to_dict("records"),
+    "pandas moments": lambda: pd.DataFrame(of_kinds(day=TIMES)),
+    "polars moments": lambda: pl.DataFrame(of_kinds(day=TIMES)),
+    "objects with moments": lambda: pd.DataFrame(of_kinds(day=TIMES)).to_dict("records"),
+    "pandas days": lambda: pd.DataFrame(of_kinds(day=[20453.0 + code for code in CODES])),
 }
 REFUSED = {
-    "pandas times": lambda: pd.DataFrame(of_kinds(day=TIMES)),
-    "polars times": lambda: pl.DataFrame(of_kinds(day=TIMES)),
-    "pyarrow times": lambda: pa.table(of_kinds(day=TIMES)),
-    "objects with times": lambda: pd.DataFrame(of_kinds(day=TIMES)).to_dict("records"),
+    "pandas times": lambda: pd.DataFrame(of_kinds(code=TIMES)),
+    "polars times": lambda: pl.DataFrame(of_kinds(code=TIMES)),
+    "pyarrow times": lambda: pa.table(of_kinds(code=TIMES)),
+    "objects with times": lambda: pd.DataFrame(of_kinds(code=TIMES)).to_dict("records"),
     "pandas fractions": lambda: pd.DataFrame(of_kinds(code=[float(code) for code in CODES])),
     "pandas mixed fractions": lambda: pd.DataFrame(of_kinds(code=pd.Series([1.0, "2", 7] * 14, dtype=object))),
     "polars fractions": lambda: pl.DataFrame(of_kinds(code=[float(code) for code in CODES])),
@@ -592,7 +596,7 @@ def test_the_readme_goes_from_a_file_to_decisions_in_eight_lines(client, service
     )
     sick.to_csv("patients.csv", index=False)
     space = {}
-    with pytest.warns(PayoffWarning, match="'bed' holds a different integer in every row"):  # from the upload
+    with pytest.warns(PayoffWarning, match="'bed' holds another integer in every row"):  # from the upload
         exec(code.replace("http://127.0.0.1:8000", str(service.base_url)), space)
     space["client"].close()
     assert "benefit:treat" in capsys.readouterr().out

@@ -1,0 +1,105 @@
+"""Text that stands for numbers: amounts such as 1.259,10 €, shares such as 12 %, and moments, as days since 1970.
+
+A form says how a column writes them, in a text that cards keep: `number:1,234.5` or `number:1.234,5`, followed by a
+unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime`. Files, lists and requests are read
+by `reader` alone, so that no value is read in two ways.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from app.text import is_number
+
+POINT, COMMA, ISO = "number:1,234.5", "number:1.234,5", "date"
+
+_UNIT, _SIGN, _GAP = "[%$€£¥₹₽₩₺₪₫฿₦₱₴]|[A-Z]{3}", "[+-]|\u2212", "['\u2019 \u00a0\u202f]"  # a gap parts thousands
+_AMOUNT = re.compile(
+    rf"(?P<sign>{_SIGN})?\s?(?P<unit>{_UNIT})?\s?(?P<inner>{_SIGN})?(?P<digits>\d(?:[\d.,]|{_GAP}(?=\d))*)"
+    rf"\s?(?P<behind>{_UNIT})?"
+)
+_DIGITS = {  # in groups of three, or in none; the sign that parts groups in one word is always the same
+    POINT: re.compile(rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII),
+    COMMA: re.compile(rf"(\d{{1,3}}(?:(\.|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(,\d+)?", re.ASCII),
+}
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
+_DAYS = "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d"
+_DATES = tuple(f"date:{day}{time}" for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p"))
+_LIKE_A_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?", re.ASCII)
+_DIRECTIVES = re.compile(r"%(.)")
+_EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+
+
+def check(form: str) -> str:
+    """The form, without a unit, that a request orders; ValueError where it is none."""
+    used = _DIRECTIVES.findall(form)
+    is_date = form.startswith("date:") and len(used) == len(set(used).intersection("YymbdHIpMSf"))
+    if form not in {POINT, COMMA, ISO} and not (is_date and "d" in used and len(set(used) & set("Yymb")) == 2):
+        raise ValueError(f"{form!r} is no form: send {POINT}, {COMMA}, date (ISO 8601), or such as date:%d/%m/%Y")
+    return form
+
+
+def candidates(word: str, decimal: str = ".") -> list[str]:
+    """The forms, with their units, in which this word may be written, in a file with such a `decimal` sign.
+
+    A comma is one that was ordered; a point may be the default, so both are tried.
+    """
+    if _LIKE_A_DATE.fullmatch(word):
+        found = [form for form in (ISO, *_DATES) if reader(form)(word) is not None]
+        if found:
+            return found
+    amount = _AMOUNT.fullmatch(word)
+    unit = (amount["unit"] or amount["behind"] or "") if amount else ""
+    forms = [f"{base} {unit}".rstrip() for base in ((POINT, COMMA) if decimal == "." else (COMMA,))]
+    return [form for form in forms if reader(form)(word) is not None]
+
+
+def without_unit(form: str) -> str:
+    """The form as a request orders it."""
+    return form[: len(POINT)] if form.startswith("number:") else form
+
+
+def shown(number: float, form: str | None) -> str:
+    """A number as people read it, a moment as a date with its time."""
+    if not (form or "").startswith(ISO):
+        return f"{number:.12g}"
+    moment = _EPOCH + number * _DAY
+    return f"{moment:%Y-%m-%d}" if number.is_integer() else f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+
+
+@lru_cache(maxsize=10_000)
+def reader(form: str) -> Callable[[str], float | None]:
+    """What reads a word written in this form, right to the last bit of a float64, and gives None for any other."""
+    if form == ISO:
+        return lambda word: _days(datetime.fromisoformat, word) if _ISO.fullmatch(word) else None
+    if form.startswith("date:"):
+        pattern = form.removeprefix("date:")
+        return lambda word: _days(lambda text: datetime.strptime(text, pattern).replace(tzinfo=UTC), word)
+    base, unit = without_unit(form), form[len(POINT) + 1 :]
+    return lambda word: _amount(word, base, unit)
+
+
+def _days(parse: Callable[[str], datetime], word: str) -> float | None:
+    """Days since 1970, of a moment in UTC where it names no zone."""
+    try:
+        moment = parse(word)
+    except ValueError:
+        return None
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) / _DAY
+
+
+def _amount(word: str, base: str, unit: str) -> float | None:
+    """The number; a currency may be left out, a percent sign may not: 12 would be a hundred times 12 %."""
+    if base == POINT and unit != "%" and is_number(word):
+        return float(word)
+    if not (found := _AMOUNT.fullmatch(word)) or not _DIGITS[base].fullmatch(found["digits"]):
+        return None
+    named = [each for each in (found["unit"], found["behind"]) if each]
+    if (found["sign"] and found["inner"]) or named not in ([unit], [] if unit != "%" else [unit]):
+        return None
+    digits = re.sub(rf"{_GAP}|{',' if base == POINT else '[.]'}", "", found["digits"]).replace(",", ".")
+    sign = "" if (found["sign"] or found["inner"] or "+") == "+" else "-"
+    return float(sign + digits + ("e-2" if unit == "%" else ""))

@@ -1,0 +1,81 @@
+"""From a file as people export it to decisions, without a change to the file."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from app.text import is_number
+from tests.conftest import trained
+from tests.data.messy import EXPORTS, rows_of
+
+
+def values(row: dict[str, str]) -> dict[str, object]:
+    """A row as a program sends it: plain numbers as such, other text as it stands in the file."""
+    return {name: float(word) if is_number(word) else word or None for name, word in row.items()}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_from_an_export_to_a_decision(service, name):
+    """Refused at most once, with the option that helps; rows come as objects or as a file, ignored columns and all."""
+    export, kind = EXPORTS[name], {"Content-Type": "text/csv"}
+    query = {"label": export.label}
+    first = service.post("/datasets", params=query, content=export.content, headers=kind)
+    if export.refused_without:
+        assert first.status_code == 422
+        assert all(part in first.json()["detail"] for part in export.refused_without)
+    answer = service.post("/datasets", params=query | export.asked, content=export.content, headers=kind)
+    assert answer.status_code == 201, answer.text
+    found = answer.json()
+    assert [each["name"] for each in found["features"]] == export.features
+    assert list(found["ignored"]) == export.ignored
+    learner = {"kind": "logistic"}
+    job = trained(
+        service, {"model": f"export-{len(name)}-{name[0]}", "learner": learner, "data": {"dataset": found["id"]}}
+    )
+    model = f"{job['model']['name']}:{job['model']['version']}"
+    benefits = {name: {"call": 5 * k - 1, "wait": 0} for k, name in enumerate(found["classes"])}
+    rows = [*rows_of(export)][:40]
+    body = {"model": model, "instances": [values(row) for row in rows], "benefits": benefits}
+    decided = service.post("/predict", json=body)
+    assert decided.status_code == 200, decided.text
+    assert len(set(decided.json()["decisions"])) == 2
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], delimiter=export.asked.get("delimiter", ","))
+    writer.writeheader()
+    writer.writerows(rows)
+    dialect = {key: export.asked[key] for key in ("delimiter", "encoding") if key in export.asked}
+    as_file = service.post(
+        "/predict",
+        params={"model": model, "rule": "most_probable", **dialect},
+        content=text.getvalue().encode(dialect.get("encoding", "utf-8")),
+        headers=kind,
+    )
+    assert as_file.status_code == 200, as_file.text
+    assert np.array_equal(as_file.json()["probabilities"], decided.json()["probabilities"])
+
+
+def test_text_that_is_written_in_another_way_is_refused_at_its_place(service):
+    export = EXPORTS["crm"]
+    found = service.post("/datasets?label=churn", content=export.content, headers={"Content-Type": "text/csv"}).json()
+    trained(
+        service,
+        {
+            "model": "crm",
+            "learner": {"kind": "cost_tree", "depth": 2, "lambda": 0.01},
+            "data": {"dataset": found["id"]},
+        },
+    )
+    row = values(next(rows_of(export)))
+    wrong = {"balance": "12.50 $", "since": "31/12/2026", "discount": "12"}
+    for name, word in wrong.items():
+        bad = {"model": "crm", "instances": [row, row | {name: word}]}
+        answer = service.post("/predict", json=bad).json()
+        assert [error["loc"] for error in answer["errors"]] == [f"/instances/1/{name}"]
+        case = service.post("/acquire", json={"model": "crm", "known": {name: word}})
+        assert [error["loc"] for error in case.json()["errors"]] == [f"/known/{name}"]
+    asked = service.post("/acquire", json={"model": "crm", "known": {"customer_id": 7, "balance": "12,50 €"}})
+    assert asked.status_code == 200, asked.text

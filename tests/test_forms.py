@@ -1,0 +1,94 @@
+"""Amounts and moments in text, against `decimal` and `fractions`; which forms a word may have."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from app.forms import COMMA, ISO, POINT, candidates, check, reader, shown
+
+
+def written(number: Decimal, group: str, mark: str, pattern: str) -> str:
+    """The number as people write it, slowly: digits in groups of three, in a pattern such as `-# €`."""
+    sign, text = ("-" if number < 0 else ""), f"{abs(number):,f}"
+    body = text.translate({ord(","): group, ord("."): mark})
+    return pattern.replace("-", sign).replace("#", body)
+
+
+@pytest.mark.parametrize(
+    ("base", "mark", "groups"),
+    [(POINT, ".", (",", "'", " ", "\u202f", "")), (COMMA, ",", (".", "\u2019", "\u00a0", ""))],
+)
+def test_amounts_are_read_to_the_last_bit(base, mark, groups):
+    digits = ("0", "0.1", "7.05", "999", "1000.5", "1234567.89", "8999999999999.9", "123456789012345678901234.5")
+    for text, sign, group, (pattern, unit) in product(
+        digits,
+        (1, -1),
+        groups,
+        [("-#", ""), ("-#", "€"), ("-€#", "€"), ("€ -#", "€"), ("-# %", "%"), ("CHF -#", "CHF")],
+    ):
+        number = sign * Decimal(text)
+        word = written(number, group, mark, pattern)
+        found = reader(f"{base} {unit}".strip())(word)
+        if unit == "%" and pattern == "-#":
+            continue
+        assert found == float(number / 100 if unit == "%" else number), word
+
+
+@pytest.mark.parametrize(
+    "word", ["1,23,456", "12,34", "1,234,5", "5 $ €", "--5", "-€-5", "1 2", "", "€", "5 %", "٣", "1.2.3"]
+)
+def test_what_is_no_amount_is_not_read(word):
+    assert reader(f"{POINT} €")(word) is None
+
+
+def test_a_percent_sign_is_never_guessed():
+    assert (reader(f"{POINT} %")("12"), reader(POINT)("12 %"), reader(f"{POINT} €")("12")) == (None, None, 12)
+
+
+@pytest.mark.parametrize(
+    ("word", "form", "moment"),
+    [
+        ("1969-12-31", ISO, datetime(1969, 12, 31, tzinfo=UTC)),
+        ("2026-03-04 05:06:07.000001", ISO, datetime(2026, 3, 4, 5, 6, 7, 1, tzinfo=UTC)),
+        ("2026-03-04T05:06+05:30", ISO, datetime(2026, 3, 3, 23, 36, tzinfo=UTC)),
+        ("4.3.2026 05:06", "date:%d.%m.%Y %H:%M", datetime(2026, 3, 4, 5, 6, tzinfo=UTC)),
+        ("3/14/2026 2:05 PM", "date:%m/%d/%Y %I:%M %p", datetime(2026, 3, 14, 14, 5, tzinfo=UTC)),
+    ],
+)
+def test_moments_are_days_since_1970(word, form, moment):
+    days = Fraction(round(moment.timestamp() * 10**6), 86_400 * 10**6)
+    assert candidates(word) == [form]
+    assert reader(form)(word) == float(days)
+    assert shown(float(days), form).startswith(f"{moment:%Y-%m-%d}")
+
+
+@pytest.mark.parametrize(
+    "word", ["2026-02-30", "2026-1-5", "20260105", "31.12.26", "1.1.2026x", "2026-01-01T25:00", "NA"]
+)
+def test_what_is_no_moment_has_no_form_of_one(word):
+    assert not [form for form in candidates(word) if form.startswith(ISO)]
+
+
+def test_what_can_be_meant_in_two_ways_has_two_forms():
+    assert candidates("1,100") == [POINT, COMMA]
+    assert candidates("1,100", ",") == [COMMA]
+    assert candidates("03/04/2026") == ["date:%d/%m/%Y", "date:%m/%d/%Y"]
+    assert candidates("13/04/2026") == ["date:%d/%m/%Y"]
+
+
+@pytest.mark.parametrize(
+    "form", ["number:1234", "date:", "date:%d", "date:%Y-%m", "date:%d/%m/%Y%Y", "date:%c", "text", f"{POINT} €"]
+)
+def test_forms_that_cannot_be_ordered(form):
+    with pytest.raises(ValueError, match="date:%d/%m/%Y"):
+        check(form)
+
+
+def test_forms_that_can_be_ordered():
+    for form in (POINT, COMMA, ISO, "date:%d %b %y", "date:%m/%d/%Y %H:%M"):
+        assert check(form) == form
