@@ -54,8 +54,7 @@ def test_a_matrix_without_usable_weights_is_refused_at_its_row(B, places):
 
 def test_printed_sums_can_fail_where_every_error_pays_less():
     """A negative benefit for being right loses to a sum of shares that do not add up to 1."""
-    B = np.full((3, 3), -1.1) + 0.1 * np.eye(3)
-    shares = np.ones(3) / 3
+    B, shares = np.full((3, 3), -1.1) + 0.1 * np.eye(3), np.ones(3) / 3
     assert np.isfinite(rest_weights(B, shares)).all()
     with pytest.raises(Invalid) as error:
         rest_weights(B, shares, "as_printed")
