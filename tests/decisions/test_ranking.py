@@ -6,7 +6,6 @@ from scipy.stats import beta
 
 from app.decisions.ranking import JudgedRows, Possible, bootstrap_means, contest, doubts, rank
 from app.errors import Invalid
-from tests.reference.decisions import resampled_means
 
 B = np.array([[0.0, -1.0], [-10.0, 5.0]])
 CLASSES = ["healthy", "ill"]
@@ -34,29 +33,45 @@ def few_outcomes(n=400, seed=0):
     return values, y
 
 
+def moments(rows, weights, more):
+    """Mean and covariance of weighted means, each weight times a gamma variable of 1, or 1/2 for each of `more`.
+
+    By the delta method; the rows of `more` have the mean weight.
+    """
+    shape = np.append(np.ones(len(rows)), np.full(len(more), 0.5))
+    w, points = np.append(weights, np.full(len(more), weights.mean())), np.vstack((rows, *more))
+    mean = np.average(points, axis=0, weights=shape * w)
+    pulls = (np.sqrt(shape) * w)[:, None] * (points - mean) / (shape @ w)
+    return mean, pulls.T @ pulls
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("stratified", [False, True])
 @pytest.mark.parametrize("counted", [False, True])
-def test_it_resamples_as_the_loop_does(weighted, stratified, counted):
-    """Means, and means with half rows at the possible extremes, agree with weights drawn row by row; equal rows may be
+def test_means_have_the_moments_of_gamma_weights(weighted, stratified, counted):
+    """In each stratum; for the limits with half a row at the possible extreme and at the other end. Equal rows may be
     counted.
     """
     values, y = few_outcomes()
     kinds = np.unique(np.column_stack((y, values)), axis=0, return_index=True, return_counts=True)
     rows, counts = kinds[1:] if counted else (np.arange(len(y)), np.ones(len(y), dtype=int))
-    weights = np.array([1.0, 0.5, 3.0])[y] if weighted else None
-    strata = y if stratified else None
+    weights, strata = np.array([1.0, 0.5, 3.0])[y] if weighted else np.ones(len(y)), y if stratified else 0 * y
     low, high = np.array([[-300.0, -40.0]]).repeat(3, axis=0), np.array([[5.0, 200.0]]).repeat(3, axis=0)
-    shares = np.bincount(y, weights) if stratified else None
+    sums = np.bincount(strata, weights)
+    few = (one[rows] for one in (values, weights, strata))
+    possible = Possible(low, high, sums if stratified else None)
+    found = means(*few, counts=counts, possible=possible, resamples=6000)
 
-    few = (one if one is None else one[rows] for one in (values, weights, strata))
-    fast = means(*few, counts=counts, possible=Possible(low, high, shares), resamples=6000)
-    slow = resampled_means(values, weights, strata, possible=list(zip(low, high, strict=True)), resamples=6000, seed=1)
-
-    for mine, theirs in zip(fast, slow, strict=True):
-        sd = theirs.std(axis=0)
-        np.testing.assert_allclose(mine.mean(axis=0), theirs.mean(axis=0), atol=4 * sd.max() / 6000**0.5 * 2)
-        np.testing.assert_allclose(np.cov(mine.T), np.cov(theirs.T), atol=0.1 * sd.max() ** 2)
+    extremes = (lambda _: [], lambda v: [low[0], v.max(axis=0)], lambda v: [high[0], v.min(axis=0)])
+    for drawn, more in zip(found, extremes, strict=True):
+        mean, cover = np.zeros(2), np.zeros((2, 2))
+        for code, share in enumerate(sums / sums.sum()):
+            part = values[strata == code]
+            own, covers = moments(part, weights[strata == code], more(part))
+            mean, cover = mean + share * own, cover + share**2 * covers
+        sd = np.sqrt(np.diag(cover)).max()
+        np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=8 * sd / 6000**0.5)
+        np.testing.assert_allclose(np.cov(drawn.T), cover, atol=0.1 * sd**2)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3, 20, 40])

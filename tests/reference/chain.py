@@ -41,7 +41,11 @@ def substitute(model: Any, available: list[bool]) -> int:
 def without(model: Any, x: list[float], state: int) -> np.ndarray:
     """Probabilities of a case with gaps that forests do not know; those of states and the masked are not calibrated."""
     S, reduced = len(x), model.reduced
-    k = substitute(model, [j < state and not (np.isnan(x[j]) and not model.gaps[j]) for j in range(S)])
+    k = (
+        -1
+        if reduced is None
+        else substitute(model, [j < state and not (np.isnan(x[j]) and not model.gaps[j]) for j in range(S)])
+    )
     if k < 0:
         return shares(model.masked, 0, 1, [x[j] if j < state else np.nan for j in range(S)])
     if k <= S:
