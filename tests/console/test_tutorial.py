@@ -53,20 +53,14 @@ def run(blocks: list[tuple[str, str]], url: str) -> None:
     names["client"].close()
 
 
-def test_the_python_answers_as_printed(open_site, tables, monkeypatch):
+def test_the_python_answers_as_printed_and_the_short_way_takes_at_most_eight_lines(open_site, tables, monkeypatch):
     monkeypatch.chdir(tables)
 
     run([FILES, *STEPS], open_site.url)
+    run([SHORT], open_site.url)
 
     assert [bool(printed) for _, printed in STEPS] == [True] * 5
     assert "```python" not in CODE.sub("", PAGE)
-
-
-def test_a_decision_under_a_matrix_of_ones_own_takes_at_most_eight_lines_of_python(open_site, tables, monkeypatch):
-    monkeypatch.chdir(tables)
-
-    run([SHORT], open_site.url)
-
     assert len([line for line in SHORT[0].splitlines() if line]) <= 8
     assert len(Path("decided.csv").read_text().splitlines()) == 170
 
