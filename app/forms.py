@@ -30,6 +30,7 @@ _DAYS = "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d"
 _DATES = tuple(f"date:{day}{time}" for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p"))
 _LIKE_A_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?", re.ASCII)
 _DIRECTIVES = re.compile(r"%(.)")
+_LONGEST = 100  # characters of a word that is read: a request may hold megabytes
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
 
 
@@ -84,6 +85,8 @@ def reader(form: str) -> Callable[[str], float | None]:
 
 def _days(parse: Callable[[str], datetime], word: str) -> float | None:
     """Days since 1970, of a moment in UTC where it names no zone."""
+    if len(word) > _LONGEST:
+        return None
     try:
         moment = parse(word)
     except ValueError:
@@ -93,6 +96,8 @@ def _days(parse: Callable[[str], datetime], word: str) -> float | None:
 
 def _amount(word: str, base: str, unit: str) -> float | None:
     """The number; a currency may be left out, a percent sign may not: 12 would be a hundred times 12 %."""
+    if len(word) > _LONGEST:
+        return None
     if base == POINT and unit != "%" and is_number(word):
         return float(word)
     if not (found := _AMOUNT.fullmatch(word)) or not _DIGITS[base].fullmatch(found["digits"]):

@@ -82,6 +82,8 @@ async function chosen(file, uploaded) {
   const name = h("input", { value: file.name.replace(/\.(csv|txt|tsv|gz|parquet)+$/gi, "").slice(0, 200),
     maxlength: 200 });
   if (isText) {
+    const [first, second] = new Uint8Array(await file.slice(0, 2).arrayBuffer());
+    if (first + second === 0xff + 0xfe) dialect.encoding.value = "utf-16"; // as Excel marks it
     dialect.guess(file);
     for (const one of [dialect.encoding, header]) one.addEventListener("change", () => void within(preview, look));
     put(preview, await look());

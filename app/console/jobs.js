@@ -46,7 +46,7 @@ async function ordering(chosen, learner) {
   const place = h("div", null);
   const redraw = () => {
     const found = sets.find((one) => one.id === data.value) ?? sets[0];
-    const stakes = new Stakes(found), fitting = kinds.filter((kind) => fits(found, kind));
+    const stakes = new Stakes(found), fitting = kinds.filter((/** @type {any} */ kind) => fits(found, kind));
     put(place, stakes.draw(), h("div", { class: "columns" }, training(found, fitting, stakes, learner),
       stakes.hasClasses ? comparing(found, fitting, stakes) : null));
   };
