@@ -129,16 +129,13 @@ def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
     return file.getvalue()
 
 
-def test_a_header_without_data_allocates_nothing(service):
-    response = retrieved(service, header((10**9, 0)))
-    assert response.status_code == 413
-    assert "1,000,000,000 sets; at most 1,000,000" in response.json()["detail"]
+SHAPES = [(10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70]
 
 
-@pytest.mark.parametrize("shape", [(10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70])
-def test_a_shape_larger_than_the_body_is_rejected(service, shape):
-    """Neither one that the body is too short for, nor one that no array has."""
-    assert retrieved(service, header(shape)).status_code == 422
+@pytest.mark.parametrize(("shape", "status"), [((10**9, 0), 413), *((shape, 422) for shape in SHAPES)])
+def test_a_shape_larger_than_the_body_is_rejected(service, shape, status):
+    """Neither one that the body is too short for, nor one that no array has; a header alone allocates nothing."""
+    assert retrieved(service, header(shape)).status_code == status
 
 
 def test_arrays_are_read_in_their_memory_order():

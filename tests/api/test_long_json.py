@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from app.api.codecs import json as json_codec
-from app.api.codecs.json import MAX_VALUES
 from app.api.routes import predict as predict_route
-from app.errors import Busy, TooLarge
 from tests.conftest import settings_for
 from tests.effort import repeated
 from tests.servers import zoo
@@ -133,18 +131,3 @@ def test_numbers_are_those_of_float():
 def test_only_rows_of_one_length_in_the_top_level_field_are_split(body):
     """Whichever way the name of the field is written."""
     assert json_codec.split(body) is None
-
-
-@pytest.mark.parametrize("values", [MAX_VALUES + 1, MAX_VALUES // 2])
-def test_nothing_is_parsed_that_was_not_measured(monkeypatch, values):
-    """Where a body has too many values, or the service no memory for them: also if they are not among the rows."""
-    body = b'{"instances":[[1]],"x":[%b0]}' % (b"0," * values)
-    parsed = []
-    monkeypatch.setattr(json_codec, "document_of", parsed.append)
-
-    def charge(_count):
-        raise Busy("no memory")
-
-    with pytest.raises((Busy, TooLarge)):
-        json_codec.measured(body, charge)
-    assert parsed == []

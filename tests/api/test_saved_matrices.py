@@ -139,22 +139,6 @@ def test_errors_stand_where_the_request_names_the_matrix(client, more, place, wo
             assert says(error["msg"], *words), error
 
 
-@pytest.mark.parametrize(
-    ("path", "sent"),
-    [
-        ("/predict", {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"]}),
-        ("/benefit", {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"], "labels": ["ill"]}),
-        ("/models/woods/matrices/copy", {}),
-        ("/train", {"model": "woods", "learner": {"kind": "logistic"}, "data": two_class_rows(40)}),
-    ],
-)
-def test_only_requests_to_a_model_may_name_one(client, path, sent):
-    send = client.put if "matrices" in path else client.post
-    answer = send(path, json={**sent, "benefits": "words"})
-    assert answer.status_code == 422
-    assert [error["loc"] for error in answer.json()["errors"]] == ["/benefits"]
-
-
 def test_a_recorded_decision_keeps_the_matrix_itself(client):
     ids = []
     for stated in (NUMBERS, {"benefits": "lists"}):
