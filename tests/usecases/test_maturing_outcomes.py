@@ -126,12 +126,6 @@ def test_nothing_is_left_out_where_no_truths_are_to_come(make, now):
     assert (found.since, found.reason, found.left_out) == (None, None, 0)
 
 
-def sent_at(now, days):
-    """The same days, whose truths were all sent now, with the time at which each became known."""
-    return [
-        replace(cases, outcome_at=cases.received_at, received_at=np.where(cases.truth >= 0, now, np.nan))
-        for cases in days
-    ]
 
 
 def test_one_stated_time_does_not_make_the_others_old():

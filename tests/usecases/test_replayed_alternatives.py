@@ -9,7 +9,6 @@ import pytest
 
 from app.outcomes.decision import UNKNOWN
 from app.usecases.outcome_report.slices import slices
-from app.usecases.outcome_report.ways import THIN
 from app.usecases.replay import Alternative, documents
 from tests.usecases.outcome_worlds import day_of_cases, terms_of
 
@@ -121,4 +120,5 @@ def test_a_gain_that_a_class_without_a_case_could_outweigh_is_no_verdict():
     cases = part(np.random.default_rng(6), 200, truth=np.zeros(200))
     (found,) = tallied(replace(cases, choice=np.ones(200, dtype=np.int32)), np.zeros(200, dtype=int))
     assert found["difference"]["mean"] > 0
-    assert (found["verdict"], found["reason"]) == ("undecided", THIN)
+    assert found["verdict"] == "undecided"
+    assert "fewer than 30 cases of a class" in found["reason"]
