@@ -117,7 +117,7 @@ class Matrices:
 def kept(sent, classes=CLASSES):
     """What is saved of a request, for a model with these classes."""
     registry = MagicMock()
-    registry.card.return_value.classes = list(classes)
+    registry.index.card.return_value.classes = list(classes)
     return save(MagicMock(registry=registry, matrices=Matrices), "triage", "autumn", sent, by=ANYBODY)
 
 

@@ -126,8 +126,6 @@ def test_nothing_is_left_out_where_no_truths_are_to_come(make, now):
     assert (found.since, found.reason, found.left_out) == (None, None, 0)
 
 
-
-
 def test_one_stated_time_does_not_make_the_others_old():
     rng = np.random.default_rng(12)
     days, now = stream(rng, (late(3), at_once), days=60, each=60)

@@ -18,6 +18,7 @@ from tests.conftest import trained
 from tests.reference.tables import SMALL
 
 NPY = "application/x-npy"
+MANY = "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more"
 FEW = "classes with too few training rows for reliable probabilities: {}; provide at least {} of each"
 
 
@@ -34,12 +35,7 @@ def table_of(counts, seed=0, apart=1.0):
     [
         ([60, 40, 27], 0.25, None, 0),  # 20 training rows are enough
         ([60, 40, 7], 0.25, "'c2' (5 of 7 rows), the rest was held out", 27),
-        (
-            [60, 13, 12, 11, 10, 9, 8, 7],
-            0.0,
-            "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more",
-            20,
-        ),
+        ([60, *range(13, 6, -1)], 0.0, MANY, 20),
     ],
     ids=["enough", "few", "many classes"],
 )
