@@ -65,32 +65,32 @@ def lines(seen, m, spare):
     return [line(seen[j]) if len(seen[j]) >= 10 else pooled for j in range(m)]
 
 
+def gain(fitted, stake):
+    """The estimate at one stake: never negative, within the fitted range, and at most the stake."""
+    offset, slope, low, high = fitted
+    return min(max(offset + slope * min(max(stake, low), high), 0.0), stake)
+
+
 def lines_of_forests(known, B, prices, budget):
     """Offset, slope, lowest and highest stake for each feature; what is known without a budget is spare."""
-    spare = None
+    spare, nothing = None, 1e-12 * np.ptp(B)
     for limit in sorted({np.inf, budget}, reverse=True):
 
         def estimate(seen, spare=spare):
             fitted = lines(seen, known.n_features, spare)
-
-            def gain(j, stake):  # never negative, within the fitted range, and at most the stake
-                offset, slope, low, high = fitted[j]
-                within = min(max(offset + slope * min(max(stake, low), high), 0.0), stake)
-                return within if stake > 1e-12 * np.ptp(B) else 0.0
-
-            return gain
+            return lambda j, stake: gain(fitted[j], stake) if stake > nothing else 0.0
 
         spare = lines(passes(known, B, prices, limit, estimate), known.n_features, spare)
-    return np.array(spare).T
+    return np.array(spare)
 
 
 def curve(points):
-    """The gain at a stake by powers 0 to 2; only the mean of fewer than ten rows, or if the stakes are equal."""
+    """The gain by powers 0 to 2 of a stake within those seen; of fewer than ten rows, or equal stakes, the mean."""
     z, gains = np.array(points).T
     c = np.array([gains.mean(), 0.0, 0.0])
     if len(z) >= 10 and np.ptp(z) > 1e-9 * z.max():
         c = np.linalg.lstsq(np.column_stack((np.ones(len(z)), z, z * z)), gains)[0]
-    return lambda stake: min(max(c @ [1.0, stake, stake**2], 0.0), stake)
+    return lambda stake: min(max(c @ np.clip(stake, z.min(), z.max()) ** np.arange(3), 0.0), stake)
 
 
 def curves(seen):
@@ -99,7 +99,5 @@ def curves(seen):
 
 
 def curves_of_chains(known, B, prices, budget):
-    """Per column: the stakes of the rows that get there, and the estimated gains at these."""
-    seen = passes(known, B, prices, budget, curves, stops=True)
-    stakes = {j: [stake for stake, _ in points] for j, points in seen.items()}
-    return {j: (each, [curves(seen)(j, stake) for stake in each]) for j, each in stakes.items()}
+    """The estimated gain at a stake, for each column that rows get to."""
+    return {j: curve(points) for j, points in passes(known, B, prices, budget, curves, stops=True).items()}
