@@ -56,7 +56,6 @@ from app.learners.multilabel import MultilabelForest
 from app.retrieval.losses import Loss, SetTerms
 from app.retrieval.sampled import select_sampled
 from app.retrieval.selection import expected_losses, select, select_many
-from app.usecases.retrieve import tuned_cut
 from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
 LOSSES = {"F1": f_beta(), "Jaccard": jaccard(), "AM": am(), "G-TP/PR": g_tp_pr()}
@@ -147,9 +146,10 @@ def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, 
     fit, tune = train_test_split(train, test_size=0.5, stratify=y[train], random_state=seed)
     held, on_test = (logistic(X[fit], y[fit], X[rows]) for rows in (tune, test))
     own = Logistic(random_state=0).fit(X[train], y[train]).predict_proba(X[test])[:, 1]
-    found = []
+    found, edges = [], np.concatenate(([1.0], np.sort(held)[::-1], [0.0]))
+    cuts = (edges[1:] + edges[:-1]) / 2
     for loss in LOSSES.values():
-        cut = tuned_cut(held[None], y[tune][None], loss, 0)
+        cut = min(cuts, key=lambda cut, loss=loss: realised(loss, held > cut, y[tune]))
         best, promised = best_set(loss, p, y[test])
         simple = realised(loss, p > 0.5, y[test]), realised(loss, on_test > cut, y[test])
         found.append((best, *simple, promised, *best_set(loss, own, y[test])))

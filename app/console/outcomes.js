@@ -28,7 +28,7 @@ const RIGHT = { people: "People were right: the other actions earned more.", dec
 /** Sections in their order, each with the fields of the report that it shows. @type {[string[], (report: any) => Child | Child[]][]} */
 const SECTIONS = [
   [["verdict", "promised", "realised", "difference", "decisions", "known", "coverage", "expected", "without_terms", "advice", "model",
-    "since", "until", "by", "matrices", "warnings"], summary],
+    "since", "until", "by", "warnings"], summary],
   [["maturing"], maturing], [["selective"], selective], [["bounds"], bounds], [["alternatives"], alternatives],
   [["overrides", "told_benefits"], overrides], [["exploration"], exploration], [["priors"], priors], [["drift"], drift],
   [["shadow"], challengers], [["groups"], groups],
@@ -125,7 +125,7 @@ function summary(report) {
       h("ul", null, ...report.advice.map((/** @type {any} */ one) => h("li", null, String(one))))) : null,
     facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
       report.without_terms > 0 && ["without terms, in no figure", short(report.without_terms, 9)],
-      ["version", report.model?.version ?? "all"], report.matrices > 1 && ["benefit matrices", short(report.matrices, 9)],
+      ["version", report.model?.version ?? "all"],
       ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]),
     amounts("All decisions", [["promised", report.expected]]),
     more("How the interval was made", difference, ["mean", "low", "high", "cases", "basis", "reason"]));

@@ -127,19 +127,17 @@ ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to 
 _MOST_THREADS = 4  # of one call, of several at once: a container is told of all the machine's cores
 
 
-def select_many(
-    p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, k: np.ndarray | None = None, threads: int | None = None
-) -> Selections:
+def select_many(p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, threads: int | None = None) -> Selections:
     """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
 
-    p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total; `k` (groups,): the sizes, where they are
-    not to be chosen. A hundred thousand groups of 20 take some 30 ms on two threads (by default as many as there are
-    cores, at most four). The groups are not checked. Invalid at `/k_min` where one is too small.
+    p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
+    30 ms on two threads (by default as many as there are cores, at most four). The groups are not checked. Invalid at
+    `/k_min` where one is too small.
     """
     if threads is None:
         threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(p) >= ITEMS_WORTH_A_THREAD else 1
     p, offsets = (np.require(given, kind, ["C", "A", "W"]) for given, kind in ((p, np.float64), (offsets, np.int64)))
-    return _Batch(p, offsets, terms, k).run(threads)
+    return _Batch(p, offsets, terms).run(threads)
 
 
 def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
@@ -164,7 +162,7 @@ def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
 class _Batch:
     """The arrays of one batch, filled by threads that each own some of the groups."""
 
-    def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: SetTerms, k: np.ndarray | None) -> None:
+    def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: SetTerms) -> None:
         self.p, self.offsets, self.terms, self.proven = p, offsets, terms, True
         self.sizes = np.diff(offsets)
         groups, present = len(self.sizes), np.unique(self.sizes)
@@ -175,8 +173,6 @@ class _Batch:
             allowed[n] = terms.sizes(n)
             errors[n] = table_error(terms.loss, n) if n <= BATCH_DP_LIMIT else 0.0
         self.low, self.high = np.ascontiguousarray(allowed[self.sizes].T)
-        if k is not None:
-            self.low = self.high = k
         self.order = np.empty(len(self.p), dtype=np.int64)
         self.k = np.empty(groups, dtype=np.int64)
         self.numbers = np.empty((groups, 4))
@@ -248,8 +244,8 @@ def _precision(ranked: np.ndarray, k: int) -> float:
     return float(ranked[:k].sum()) / k if k else 1.0
 
 
-def select_class_set(P: np.ndarray, terms: SetTerms, *, k: np.ndarray | None = None) -> Selections:
-    """For each row of class probabilities the set of classes with the smallest expected loss, or that of k[i] classes.
+def select_class_set(P: np.ndarray, terms: SetTerms) -> Selections:
+    """For each row of class probabilities the set of classes with the smallest expected loss.
 
     P: (rows, K) probabilities, not checked; a row is divided by its sum, which may miss 1 by rounding. One class is
     true, so a set has one true positive with the probability of its classes, else none; its expected recall is that
@@ -269,8 +265,7 @@ def select_class_set(P: np.ndarray, terms: SetTerms, *, k: np.ndarray | None = N
     hit = loss.of_counts(np.minimum(1, sizes), sizes, positives, n, empty=terms.empty)
     miss = loss.of_counts(np.maximum(0, sizes + 1 - n), sizes, positives, n, empty=terms.empty)
     curves = inside * hit + (1.0 - inside) * miss
-    if k is None:
-        k = low + curves[:, low : high + 1].argmin(axis=1)
+    k = low + curves[:, low : high + 1].argmin(axis=1)
     pick = np.arange(rows), k
     precision = np.where(k > 0, inside[pick] / np.maximum(k, 1), 1.0)
     figures = np.stack((curves[pick], precision, inside[pick], np.full(rows, table_error(loss, n))))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
 from app.decisions.benefit import confusion, mu, row_benefits, upper_bound
 from app.decisions.folds import stratified_folds
@@ -76,7 +76,6 @@ class GivenBenefitRequest(BenefitRequest):
 
     classes: ClassNames
     labels: Annotated[list[StrictInt | Text], Field(fail_fast=True, description="the true class of each row")]
-    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         description="a row per instance, a column for each of `classes`"
     )

@@ -36,11 +36,11 @@ def _not_a_class(label: Any, names: Sequence[str]) -> str:
 TOLERANCE = 1e-6  # of a sum: probabilities of 32 bits, of many classes, stay within
 
 
-def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: bool = False) -> np.ndarray:
+def as_probabilities(value: Any, classes: Sequence[int | str]) -> np.ndarray:
     """Probabilities float64 (n, K) of `classes` that exclude one another.
 
-    Lists, or an array, of numbers of at least 0 whose rows sum to 1, or, with `normalize`, to anything more than 0;
-    Invalid with the place of each flaw below /classes and /probabilities. O(n K).
+    Lists, or an array, of numbers of at least 0 whose rows sum to 1; Invalid with the place of each flaw below /classes
+    and /probabilities. O(n K).
     """
     check_class_names(classes)
     P = _as_array(value, len(classes))
@@ -50,10 +50,10 @@ def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: boo
         sums = P.sum(axis=1)
     least = P.min(axis=1, initial=0.0)
     reject(_wrong_numbers(P, np.flatnonzero(~(np.isfinite(sums) & (least >= 0)))))
-    if normalize:
-        reject(_wrong_sums(sums, ~((sums > 0) & np.isfinite(sums)), "cannot be normalized"))
-        return np.asarray(P / sums[:, None])
-    reject(_wrong_sums(sums, np.abs(sums - 1) > TOLERANCE, "must sum to 1; or send 'normalize': true"))
+    reject(
+        Flaw(pointer("probabilities", i), f"these sum to {sums[i]:.6g}, and must sum to 1: divide each by the sum")
+        for i in np.flatnonzero(np.abs(sums - 1) > TOLERANCE)
+    )
     return P
 
 
@@ -90,8 +90,3 @@ def _wrong_numbers(P: np.ndarray, rows: np.ndarray) -> Iterator[Flaw]:
     for i in rows:
         for k in np.flatnonzero(~(P[i] >= 0) | np.isinf(P[i])):
             yield Flaw(pointer("probabilities", i, k), "a probability is a finite number of at least 0")
-
-
-def _wrong_sums(sums: np.ndarray, wrong: np.ndarray, rest: str) -> Iterator[Flaw]:
-    for i in np.flatnonzero(wrong):
-        yield Flaw(pointer("probabilities", i), f"these sum to {sums[i]:.6g}, and {rest}")

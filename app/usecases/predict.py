@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field, RootModel, StrictBool, WithJsonSchema
+from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
 from app.decisions.benefit import Prepared
@@ -55,9 +55,6 @@ class PredictFields(RuleFields, RecordField):
         default=None, description="name, name:version or name@alias; or send `probabilities`", examples=["triage"]
     )
     classes: ClassNames | None = Field(default=None, description="with `probabilities`: the names of their columns")
-    normalize: StrictBool = Field(
-        default=False, description="with `probabilities`: divide each row by its sum, which need not be 1"
-    )
 
 
 class PredictRequest(PredictFields, OwnIds):
@@ -231,9 +228,8 @@ def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
         raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
     if not given and asked.model is None:  # without which nothing else is of use
         raise Invalid.at("/model", "'model' is required; or send 'probabilities' and 'classes'")
-    if not given and (asked.classes is not None or asked.normalize):
-        place = "/classes" if asked.classes is not None else "/normalize"
-        raise Invalid.at(place, "this goes with 'probabilities'; a model knows its classes")
+    if not given and asked.classes is not None:
+        raise Invalid.at("/classes", "this goes with 'probabilities'; a model knows its classes")
     if not (given or instances):
         raise Invalid.at("/instances", "'instances' is required")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
-from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.errors import Conflict, Invalid, TooLarge, pointer, unknown
 from app.registry.loaded import Loaded
 from app.retrieval.losses import Loss, SetTerms
 from app.retrieval.sampled import MAX_LABELS, select_sampled
@@ -20,7 +19,6 @@ from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, Setting
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
-_BOUNDS = ("k_min", "k_max")  # fields of Terms that a cut ignores
 _SAMPLED_LEARNER = "multilabel_forest"
 _MAX_ITEMS = 20_000  # labels of all instances of one call
 _MAX_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
@@ -30,13 +28,12 @@ _MAX_CUT = 0.1  # of the weight of an instance's label vectors: with more, the b
 @dataclass(frozen=True)
 class Retrieved:
     """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
-    as relevant; `threshold` is that of a method with one; `marginals` are the probabilities used, if asked for;
-    `correction` is what the hold-out adds to the expected losses.
+    as relevant; `marginals` are the probabilities used, if asked for; `correction` is what the hold-out adds to the
+    expected losses.
     """
 
     choice: Selections
     loss: Loss
-    threshold: float | None
     warnings: list[str]
     labels: tuple[int | str, ...] | None = None
     positive: int | str | None = None
@@ -55,16 +52,13 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
         )
     if asked.method == "sampled":
         raise Invalid.at("/method", f"'sampled' needs a model of the learner {_SAMPLED_LEARNER!r}, not probabilities")
-    if asked.method == "tuned_threshold":
-        raise Invalid.at("/method", "'tuned_threshold' needs a model; its threshold is tuned on a version's hold-out")
-    threshold = 0.5 if asked.method == "half" else None
     _check_marginals(asked, len(sets.p))
     if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
     loss = asked.terms.loss
     _check(sets, asked)
-    choice = _choose(sets, asked, threshold)
-    return Retrieved(choice, loss, threshold, list(choice.warnings), marginals=sets if asked.marginals else None)
+    choice = _choose(sets, asked)
+    return Retrieved(choice, loss, list(choice.warnings), marginals=sets if asked.marginals else None)
 
 
 def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]) -> Retrieved:
@@ -86,13 +80,11 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         if not model.multilabel:
             allowed = "'sampled' is allowed in the setting 'multilabel' only"
             raise Invalid.at("/method", f"{allowed}, not in {asked.setting!r}")
-        _check_unbound(asked, ("curve",))
+        if asked.curve:
+            raise Invalid.at("/curve", "'curve' is not allowed with the method 'sampled'")
         choice, marginals = sampled_sets(model, X, asked.terms)
         notes, shown = [*warnings, *choice.warnings], marginals if asked.marginals else None
-        return Retrieved(choice, asked.terms.loss, None, notes, model.classes, marginals=shown)
-    threshold = {"half": 0.5, "expected_loss": None}.get(asked.method)
-    if asked.method == "tuned_threshold":
-        threshold = model.once(_tuner)(asked.terms.loss, asked.terms.empty, column)
+        return Retrieved(choice, asked.terms.loss, notes, model.classes, marginals=shown)
     if column is None:
         asked.terms.sizes(len(model.classes))  # even if there are no sets
         check_usable(asked.terms.loss, len(model.classes))
@@ -102,12 +94,12 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         sets = Sets(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
     else:
         sets = Sets(np.ascontiguousarray(P[:, column]))
-    choice = _choose(sets, asked, threshold)
+    choice = _choose(sets, asked)
     notes = [*warnings, *choice.warnings]
     labels, positive = (model.classes, None) if column is None else (None, model.classes[column])
     shown = sets if asked.marginals else None
-    answer = Retrieved(choice, asked.terms.loss, threshold, notes, labels, positive, shown)
-    return _corrected(answer, model, asked) if asked.method == "expected_loss" and model.multilabel else answer
+    answer = Retrieved(choice, asked.terms.loss, notes, labels, positive, shown)
+    return _corrected(answer, model, asked) if model.multilabel else answer
 
 
 def _corrected(answer: Retrieved, model: Loaded, asked: RetrieveFields) -> Retrieved:
@@ -143,37 +135,13 @@ def _positive(model: Loaded, asked: RetrieveFields) -> int | None:
     return names.index(str(asked.positive))
 
 
-def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
-    """The cut that is best on the version's hold-out for a loss, `empty` and a column (see `_positive`)."""
-    holdout = model.holdout
-    if holdout is None:
-        raise Conflict.at(
-            "/method", "this version has no hold-out; use 'expected_loss' or 'half', or train it with a 'holdout'"
-        )
-
-    @lru_cache(maxsize=64)
-    def tune(loss: Loss, empty: int, column: int | None) -> float:
-        scores, y = holdout.scores, holdout.y
-        if column is not None:
-            scores, y = scores[:, column][None, :], (y == column)[None, :]
-        elif y.ndim == 1:
-            y = np.eye(scores.shape[1])[y]
-        return tuned_cut(scores, y.astype(np.float64), loss, empty)
-
-    return tune
-
-
-def _choose(sets: Sets, asked: RetrieveFields, threshold: float | None) -> Selections:
+def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
     if asked.setting != "multiclass" and (found := seconds(sets.sizes, asked.terms)) > MOST_SECONDS:
         raise TooLarge(
             f"these sets would take some {found:.0f} s of a core with the loss {asked.terms.loss.name!r}; at most"
             f" {MOST_SECONDS} are allowed: send fewer items at once"
         )
-    if threshold is None:
-        choice = _best(sets, asked.setting, asked.terms)
-    else:
-        _check_unbound(asked)
-        choice = _above(sets, asked.setting, asked.terms, threshold)
+    choice = _best(sets, asked.setting, asked.terms)
     if not np.isfinite(choice.figures).all():
         raise Invalid.at(
             "/loss", "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude"
@@ -214,54 +182,11 @@ def _check_rows(sets: Sets, sizes: np.ndarray) -> None:
         raise Invalid.at(pointer("probabilities", *place), message)
 
 
-def _check_unbound(asked: RetrieveFields, names: Sequence[str] = _BOUNDS) -> None:
-    given = (name for name in names if getattr(asked.terms, name) != getattr(SetTerms, name))
-    reject(Flaw(pointer(name), f"{name!r} is not allowed with the method {asked.method!r}") for name in given)
-
-
-def _best(sets: Sets, setting: Setting, terms: SetTerms, k: np.ndarray | None = None) -> Selections:
-    """The choice with the smallest expected loss for every set, or of k[i] items of set i."""
+def _best(sets: Sets, setting: Setting, terms: SetTerms) -> Selections:
+    """The choice with the smallest expected loss for every set."""
     if setting == "multiclass" and len(sets.sizes):
-        return select_class_set(sets.p.reshape(len(sets.sizes), -1), terms, k=k)
-    if sets.offsets is None:
-        return select(sets.p, terms if k is None else replace(terms, k_min=int(k[0]), k_max=int(k[0])))
-    return select_many(sets.p, sets.offsets, terms, k=k)
-
-
-def _above(sets: Sets, setting: Setting, terms: SetTerms, threshold: float) -> Selections:
-    """The items above the threshold in every set."""
-    counts = np.concatenate(([0], np.cumsum(sets.p > threshold)))
-    ends = np.array([0, len(sets.p)]) if sets.offsets is None else sets.offsets
-    return replace(_best(sets, setting, terms, np.diff(counts[ends])), warnings=())
-
-
-def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> float:
-    """The cut t for which retrieving what is above t has the smallest mean loss over the sets.
-
-    scores, truth: (sets, items), probabilities and 0 or 1. Candidates lie between neighbouring scores, above all and
-    below all; of equals the highest is taken. This is empirical utility maximisation, the "tuned threshold" of Koyejo
-    et al. (2014) and of Natarajan et al. (2016), section 5. Raises Invalid at /loss where no cut makes sense.
-    O(sets items log(sets items)): items are taken in from the highest score on, each changing its own set's loss.
-    """
-    if loss.name == "auc":
-        msg = "no threshold can be tuned for 'auc'; the best one retrieves nothing or everything, with loss 0"
-        raise Invalid.at("/loss", msg)
-    sets, n = scores.shape
-    check_usable(loss, n)
-    order = np.argsort(-scores, axis=1, kind="stable")
-    ranked = np.take_along_axis(scores, order, axis=1)
-    hits = np.zeros((sets, n + 1))
-    np.cumsum(np.take_along_axis(truth, order, axis=1), axis=1, out=hits[:, 1:])
-    losses = loss.of_counts(hits, np.arange(n + 1), hits[:, -1:], n, empty=empty)
-    steps = np.argsort(-ranked, axis=None, kind="stable")
-    values = ranked.ravel()[steps]
-    totals = losses[:, 0].sum() + np.concatenate(([0.0], np.cumsum(np.diff(losses, axis=1).ravel()[steps])))
-    edges = np.concatenate(([1.0], values, [0.0]))  # what is retrieved first, and what is left, at each candidate
-    allowed = np.concatenate(([True], values > edges[2:]))  # equal scores are retrieved together, those of 0 never
-    best = int(np.argmin(np.where(allowed, totals, np.inf)))
-    upper, lower = edges[best], edges[best + 1]
-    middle = (upper + lower) / 2
-    return float(middle if middle < upper else lower)
+        return select_class_set(sets.p.reshape(len(sets.sizes), -1), terms)
+    return select(sets.p, terms) if sets.offsets is None else select_many(sets.p, sets.offsets, terms)
 
 
 def sampled_sets(model: Loaded, X: np.ndarray, terms: SetTerms) -> tuple[Selections, Sets]:

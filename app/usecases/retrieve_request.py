@@ -14,7 +14,7 @@ from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT
 from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
 
 Setting = Literal["binary", "multilabel", "multiclass"]
-Method = Literal["expected_loss", "sampled", "tuned_threshold", "half"]
+Method = Literal["expected_loss", "sampled"]
 
 RANGE = "must be a number from 0 to 1"
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
@@ -122,8 +122,7 @@ class RetrieveFields(WireModel):
         examples=["sampled"],
         description="expected_loss is the best set of independent labels; sampled (multilabel_forest; f_beta, jaccard,"
         " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
-        " exclude or imply one another; to compare with: what lies above the cut that is best on the version's hold-out"
-        " (tuned_threshold), or above 1/2 (half)",
+        " exclude or imply one another",
     )
     model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
     positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
@@ -190,7 +189,6 @@ class RetrieveAnswer(BaseModel):
     setting: Setting
     method: Method
     loss: dict[str, Any]
-    threshold: float | None = Field(default=None, description="what was retrieved lies above (methods with a cut)")
     positive: int | str | None = None
     labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
     correction: float | None = Field(

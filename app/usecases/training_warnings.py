@@ -34,35 +34,17 @@ def rare_classes(estimator: Any, table: Table, rows: Split) -> list[str]:
 
 
 def _few(table: Table, rows: Split) -> list[str]:
-    total, counts = _counts(table, table.y), _counts(table, table.y[rows.train])
-    few = counts < FEW
-    if not few.any():
+    """Classes, or labels, and the training rows of each, the rarest first."""
+    assert table.classes is not None
+    y, K = table.y[rows.train], len(table.classes)
+    counts = y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=K)
+    rarest = [k for k in np.argsort(counts, kind="stable") if counts[k] < FEW]
+    if not rarest:
         return []
-    kind, needed = _kind(table), math.ceil(FEW * len(table.y) / len(rows.train))
-    named = _named(table, counts, total, few) + (", the rest was held out" if (counts < total)[few].any() else "")
+    kind, needed = "classes" if y.ndim == 1 else "labels", math.ceil(FEW * len(table.y) / len(rows.train))
+    named = some_of([f"{table.classes[k]!r} ({counted(counts[k], 'row')})" for k in rarest], _MAX_NAMED)
     advice = f"provide at least {needed} of each, or merge rare {kind}"
     return [f"{kind} with too few training rows for reliable probabilities: {named}; {advice}"]
-
-
-def _kind(table: Table) -> str:
-    return "classes" if table.y.ndim == 1 else "labels"
-
-
-def _counts(table: Table, y: np.ndarray) -> np.ndarray:
-    """The number of rows of each class, or to which each label applies."""
-    assert table.classes is not None
-    return np.asarray(y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes)))
-
-
-def _named(table: Table, counts: np.ndarray, total: np.ndarray, chosen: np.ndarray) -> str:
-    """Some of those chosen with their numbers of rows, and of how many they are; the rarest first."""
-    assert table.classes is not None
-    rarest = np.flatnonzero(chosen)[np.argsort(counts[chosen], kind="stable")]
-    return some_of([f"{table.classes[k]!r} ({_rows(counts[k], total[k])})" for k in rarest], _MAX_NAMED)
-
-
-def _rows(count: int, total: int) -> str:
-    return f"{count} of {total} rows" if count < total else counted(count, "row")
 
 
 def repeated_rows(table: Table) -> list[str]:

@@ -33,15 +33,11 @@ def test_decisions_are_those_of_a_model_with_these_probabilities(service, ward):
         assert answer.json() == by_model
 
 
-def test_rows_are_normalized_on_request_alone(service):
+def test_rows_that_do_not_sum_to_1_are_refused(service):
     asked = ASKED | {"probabilities": [[9, 1], [0.2, 0.3]]}
     refused = service.post("/predict", json=asked)
     assert [error["loc"] for error in refused.json()["errors"]] == ["/probabilities/0", "/probabilities/1"]
     assert "sum to 10" in refused.text
-    answer = service.post("/predict", json=asked | {"normalize": True})
-    assert answer.json()["probabilities"] == [[0.9, 0.1], [0.4, 0.6]]
-    nothing = service.post("/predict", json=ASKED | {"probabilities": [[0, 0]], "normalize": True})
-    assert nothing.json()["errors"][0]["loc"] == "/probabilities/0"
 
 
 def test_the_report_judges_the_rows_that_were_sent(service):

@@ -15,7 +15,7 @@ CLASSES = {"integers": (0, 1), "words": ("0", "1")}
 def test_a_label_has_the_type_of_its_class(names):
     """The classes themselves are accepted; what only looks like one is not."""
     classes = CLASSES[names]
-    given = as_probabilities([[0.5, 0.5], [0.2, 0.8]], classes, normalize=False)
+    given = as_probabilities([[0.5, 0.5], [0.2, 0.8]], classes)
     np.testing.assert_array_equal(class_codes(classes, classes, 2), [0, 1])
     np.testing.assert_array_equal(evidence_given(classes, given, classes).y, [0, 1])
     for strange in (str(classes[1]) if names == "integers" else int(classes[1]), "2", 2):

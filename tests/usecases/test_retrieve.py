@@ -20,7 +20,7 @@ from app.retrieval.losses import LOSSES as TABLE
 from app.retrieval.losses import Loss
 from app.retrieval.selection import Selections, seconds
 from app.usecases import retrieve as usecase
-from app.usecases.retrieve import retrieve, retrieve_with, tuned_cut
+from app.usecases.retrieve import retrieve, retrieve_with
 from app.usecases.retrieve_request import FIGURES, SAMPLED, RetrieveFields, Sets
 from tests.reference.retrieval import expected_of_all_sets, outcomes
 from tests.registry.making import make_card
@@ -51,11 +51,11 @@ groups = st.lists(st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.5001, 0.7, 1.0
 
 
 @settings(max_examples=25, deadline=None)
-@given(groups, st.sampled_from(LOSSES), st.sampled_from(["expected_loss", "half"]), st.integers(0, 1))
-def test_every_set_equals_enumeration(lists, name, method, empty):
+@given(groups, st.sampled_from(LOSSES), st.integers(0, 1))
+def test_every_set_equals_enumeration(lists, name, empty):
     """Ragged sets, some empty: the loss, precision and recall said are those of the set chosen, and none is better."""
     sets = Sets(np.array(list(chain.from_iterable(lists)), dtype=float), np.cumsum([0, *map(len, lists)]))
-    answer = retrieve(sets, ask(loss={"name": name}, method=method, empty=empty, curve=True))
+    answer = retrieve(sets, ask(loss={"name": name}, empty=empty, curve=True))
     choice, at = answer.choice, 0
     for i, (p, selected) in enumerate(zip(lists, split(choice), strict=True)):
         every, losses, recall, precision = expected_of_all_sets(*outcomes(p), Loss(name), empty=empty)
@@ -67,10 +67,7 @@ def test_every_set_equals_enumeration(lists, name, method, empty):
         at += choice.lengths[i]
         assert len(curve) == len(p) + 1
         assert curve[len(selected)] == pytest.approx(losses[row], abs=1e-12)
-        if method == "expected_loss":
-            assert losses[row] <= losses.min() + 1e-12
-        else:
-            assert sorted(selected) == [j for j, one in enumerate(p) if one > 0.5]
+        assert losses[row] <= losses.min() + 1e-12
     assert at == len(choice.curves)
 
 
@@ -113,7 +110,6 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
         (model_of(["a", "b"]), {"setting": "binary", "positive": "c"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "positive": "a"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "k_min": 3}, "/k_min"),
-        (model_of(["a", "b"]), {"setting": "binary", "method": "tuned_threshold"}, "/method"),
         (model_of(["a", "b"]), {"setting": "multiclass", "method": "sampled"}, "/method"),
         (model_of(["a", "b"], several=True), {"method": "sampled"}, "/method"),
         (near_vectors(3), {"method": "sampled", "curve": True}, "/curve"),
@@ -130,51 +126,6 @@ def test_an_instance_without_probabilities_is_refused_by_place():
     with pytest.raises(Invalid) as error:
         retrieve_with(model_of(["a", "b"], several=True), X, ask(), [])
     assert [flaw.loc for flaw in error.value.flaws] == ["/instances/1"]
-
-
-def drawn_holdout(sets: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    scores = np.round(rng.random((sets, n)), 1)
-    return scores, (rng.random((sets, n)) < scores).astype(float)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 999), st.sampled_from(LOSSES), st.integers(0, 1))
-def test_the_tuned_cut_is_the_best_of_all_cuts(sets, n, seed, name, empty):
-    """Against every cut between 0 and 1 in small steps, with many equal scores."""
-    scores, truth = drawn_holdout(sets, n, seed)
-    loss = Loss(name)
-
-    def mean_loss(cut: float) -> float:
-        taken = scores > cut
-        return float(loss.of_counts((taken & (truth > 0)).sum(1), taken.sum(1), truth.sum(1), n, empty=empty).mean())
-
-    cut = tuned_cut(scores, truth, loss, empty)
-    assert 0 <= cut <= 1
-    assert mean_loss(cut) == pytest.approx(min(map(mean_loss, np.arange(0, 1.01, 0.05))), abs=1e-12)
-
-
-def test_a_tuned_cut_comes_from_the_hold_out_and_is_no_better_than_the_best_set():
-    """In all three settings; the threshold is in the answer, and what lies above it is retrieved."""
-    scores, truth = drawn_holdout(200, 2, 1)
-    classes = np.argmax(truth + scores / 10, axis=1)
-    P = scores + 0.01
-    P /= P.sum(axis=1, keepdims=True)
-    cases = {
-        "binary": (model_of(["a", "b"], Holdout(P, classes)), P[:50]),
-        "multilabel": (model_of(["a", "b"], Holdout(scores, truth.astype(np.uint8)), several=True), scores[:50]),
-        "multiclass": (model_of(["a", "b"], Holdout(P, classes)), P[:50]),
-    }
-    for setting, (model, X) in cases.items():
-        tuned = retrieve_with(model, X, ask(setting=setting, method="tuned_threshold"), [])
-        best = retrieve_with(model, X, ask(setting=setting), [])
-        p = X[:, 1:] if setting == "binary" else X
-        assert tuned.choice.k.sum() == (p > tuned.threshold).sum()
-        assert best.threshold is None
-        half = retrieve_with(model, X, ask(setting=setting, method="half"), []).choice
-        assert half.k.sum() == (p > 0.5).sum()
-        loss, least = figure(tuned.choice, "expected_loss"), figure(best.choice, "expected_loss")
-        assert (loss >= least - 1e-12).all()
 
 
 def test_sampled_sets_are_chosen_on_label_vectors():

@@ -39,7 +39,7 @@ _MAX_OUTPUTS = 10
 _MAX_ID = 1000  # characters
 _WITHOUT_EFFECT = frozenset({"content_type", "headers", "binary_data_output"})  # of clients of MLServer, Triton
 _TEXT_FIELDS = ("rule",)
-_FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes", "normalize"}
+_FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "additionalProperties": True,

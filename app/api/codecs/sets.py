@@ -97,7 +97,7 @@ WRITERS = {JSON: to_json, SVG: to_svg}
 def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
     """The common fields of the sets."""
     rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": answer.loss.as_json()}
-    named = {name: getattr(answer, name) for name in ("threshold", "correction", "positive")}
+    named = {name: getattr(answer, name) for name in ("correction", "positive")}
     rest |= {name: value for name, value in named.items() if value is not None}
     if answer.labels is not None:
         rest["labels"] = list(answer.labels)

@@ -81,7 +81,7 @@ def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
 
 
 def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
-    P = as_probabilities(body.probabilities, body.classes, normalize=body.normalize)
+    P = as_probabilities(body.probabilities, body.classes)
     return _report(request, usecase.evidence_given(body.classes, P, body.labels), body)
 
 

@@ -102,7 +102,6 @@ class OutcomeReport(Earnings):
     since: datetime | None
     until: datetime | None
     by: By | None
-    matrices: int = Field(description="different benefit matrices, up to 10,000")
     maturing: Maturing
     selective: Selective
     bounds: dict[str, Any] = Field(description="of all decisions, known or not")

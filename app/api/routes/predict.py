@@ -87,7 +87,7 @@ def asked_of_json(found: Any, body: bytes) -> ReadRequest:
     key = key_of(found) if isinstance(instances, list) else None
     sent = _checked(found, instances=instances is not None) if key is None else fields_of(key)
     if sent.probabilities is not None:
-        P = as_probabilities(sent.probabilities, sent.classes or (), normalize=sent.normalize)
+        P = as_probabilities(sent.probabilities, sent.classes or ())
         return ReadRequest(sent, given=(Rows(P, []), carried_of_ids(sent.ids, P)))
     carried = NOTHING if sent.ids is None else carried_of_ids(sent.ids, instances)
     booleans = b"true" in body or body.count(b"false") > (sent.record is False)
@@ -143,7 +143,7 @@ def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
     sent = read_query(request, PredictFields, _TEXT_FIELDS)
     check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
-        P = as_probabilities(array_of_npy(body, charge), sent.classes, normalize=sent.normalize)
+        P = as_probabilities(array_of_npy(body, charge), sent.classes)
         return ReadRequest(sent, given=(Rows(P, []), NOTHING))
     return ReadRequest(sent, lambda model: (rows_of_npy(body, model.schema, charge), NOTHING))
 
@@ -297,9 +297,8 @@ _GIVEN = {
     "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
 _SCORES = {
-    "probabilities": [[9, 1], [2, 3]],
+    "probabilities": [[0.9, 0.1], [0.4, 0.6]],
     "classes": ["healthy", "ill"],
-    "normalize": True,
     "cost_matrix": {"healthy": {"wait": 0, "treat": 1}, "ill": {"wait": 10, "treat": -5}},
     "explain": True,
 }

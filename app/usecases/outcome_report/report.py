@@ -29,7 +29,6 @@ from app.usecases.ports import Ports
 _WRONG = ("over_promises", "under_promises")
 _NAMED = 10  # features
 MOST_GROUPS = 1_000
-_SHOWN_MATRICES = 10_000
 _TIMED_CLASSES = 100  # of which each is timed apart; the others together
 
 By = Literal["day", "week", "action", "version", "key"]
@@ -100,7 +99,6 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "advice": list(_advice(first["verdict"], details)),
         "warnings": list(_warnings(read, selective)),
         "by": read.by,
-        "matrices": len(read.matrices),
         **details,
     }
 
@@ -178,8 +176,6 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
     unpriced = total.decisions - total.expecting
     if unpriced:
         yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"
-    if len(read.matrices) > 1:
-        yield "the decisions have different benefit matrices; amounts are added as they are"
     if read.exploration.cases.stride > 1:
         yield "exploration is of evenly spaced cases, as there are many"
 
@@ -222,7 +218,6 @@ class Read:
     groups: dict[Any, Account] = field(default_factory=dict)
     classes: dict[int, tuple[Label, ...]] = field(default_factory=dict)
     without_terms: int = 0
-    matrices: set[Any] = field(default_factory=set)  # up to 10,000
 
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
@@ -236,8 +231,6 @@ class Read:
                 self._group(part, self.by)
         for term in cases.terms:
             self.classes.setdefault(term.version, term.classes)
-            if term.benefits is not None and len(self.matrices) < _SHOWN_MATRICES:
-                self.matrices.add(term.benefits)
 
     def _group(self, part: Slice, by: By) -> None:
         names, code = groups(part, by)
