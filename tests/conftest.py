@@ -219,6 +219,19 @@ def two_class_rows(n: int = 200, seed: int = 0) -> dict:
     }
 
 
+def csv_of(data: dict) -> str:
+    """Inline data as a table whose last column is `label`."""
+    lines = [[*row, label] for row, label in zip(data["rows"], data["labels"], strict=True)]
+    return "\n".join(",".join(map(str, line)) for line in ([*data["features"], "label"], *lines))
+
+
+def uploaded(client: httpx.Client, data: dict) -> str:
+    """The id of the data set of a table."""
+    answer = client.post("/datasets", files={"file": ("table.csv", csv_of(data))}, data={"label": "label"})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"]
+
+
 @pytest.fixture(scope="session")
 def ward(service: httpx.Client) -> str:
     """The name of a trained two-class model (healthy, ill) with a categorical feature and a hold-out."""

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import two_class_rows
+from tests.conftest import two_class_rows, uploaded
 
 BENEFITS = [[0, -1], [-10, 5]]
 LEARNERS = [{"kind": "logistic"}, {"kind": "logistic", "C": 0.01}, {"kind": "benefit_logistic", "calibration": "none"}]
 SVG = {"Accept": "image/svg+xml"}
-
-
-def uploaded(client, data):
-    lines = [[*row, label] for row, label in zip(data["rows"], data["labels"], strict=True)]
-    content = "\n".join(",".join(map(str, line)) for line in ([*data["features"], "label"], *lines))
-    answer = client.post("/datasets", files={"file": ("table.csv", content)}, data={"label": "label"})
-    assert answer.status_code == 201, answer.text
-    return answer.json()["id"]
 
 
 @pytest.fixture(scope="module")

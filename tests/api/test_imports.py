@@ -16,27 +16,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from tests.conftest import serving, settings_for, two_class_rows
+from tests.conftest import serving, settings_for, two_class_rows, uploaded
 from tests.messages import says
 
 BENEFITS = [[0, -1], [-10, 5]]
 DATA = two_class_rows()
-NAMES = DATA["features"]
 LABELS = np.array(DATA["labels"])
 ROWS = [row[:2] for row in DATA["rows"]]
 NUMBERS = np.array(ROWS)
 MIXED = np.array(DATA["rows"], dtype=object)
 
 
-def as_csv(names, rows) -> str:
-    lines = [[*names, "label"], *([*row, label] for row, label in zip(rows, LABELS, strict=True))]
-    return "\n".join(",".join(map(str, line)) for line in lines)
-
-
-def stored(client: httpx.Client, names=("age", "pulse"), rows=ROWS) -> str:
+def stored(client: httpx.Client) -> str:
     """The id of a data set of two classes."""
-    answer = client.post("/datasets", files={"file": as_csv(names, rows)}, data={"label": "label"})
-    return answer.json()["id"]
+    return uploaded(client, DATA | {"features": ["age", "pulse"], "rows": ROWS})
 
 
 def sent(client: httpx.Client, name: str, content: bytes, *, headers: dict | None = None, **fields) -> httpx.Response:
@@ -77,7 +70,7 @@ def test_an_imported_pipeline_answers_as_it_did(service):
     model = make_pipeline(columns, LogisticRegression()).fit(MIXED, LABELS)
     matrix = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
     fields = {"benefits": json.dumps(matrix), "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1})}
-    job = sent(service, "chosen", dumped(model), dataset=stored(service, NAMES, DATA["rows"]), **fields).json()
+    job = sent(service, "chosen", dumped(model), dataset=uploaded(service, DATA), **fields).json()
     rows = [*DATA["rows"][:20], [50.0, 70.0, None]]
 
     asked = {"model": "chosen", "instances": rows, "benefits": BENEFITS, "explain": True}

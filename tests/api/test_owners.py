@@ -18,7 +18,7 @@ from app.outcomes.decision import Terms, day_of
 from app.usecases import train
 from tests.api.callers import ask, called_by
 from tests.api.operations import operations
-from tests.conftest import two_class_rows
+from tests.conftest import csv_of, two_class_rows
 from tests.outcomes.records import decided, told
 
 WORK = frozenset({Scope.PREDICT, Scope.TRAIN})
@@ -47,10 +47,7 @@ class Asking:
 
     def upload(self, seed: int, name: str | None = "sales") -> dict[str, Any]:
         """A table of 60 rows; the same `seed` is the same table."""
-        rows = two_class_rows(60, seed)
-        lines = [[*rows["features"], "label"]]
-        lines += [[*row, label] for row, label in zip(rows["rows"], rows["labels"], strict=True)]
-        content = "\n".join(",".join(map(str, line)) for line in lines)
+        content = csv_of(two_class_rows(60, seed))
         params = {"label": "label"} | ({"name": name} if name else {})
         headers = {"Content-Type": "text/csv"}
         answer = self("POST", "/datasets", params=params, content=content, headers=headers)

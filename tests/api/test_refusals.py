@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from app.outcomes.tables import DECISIONS
 from tests.api.column_bodies import arrow
-from tests.conftest import database_of, trained, two_class_rows
+from tests.conftest import database_of, trained, two_class_rows, uploaded
 
 ROW = [58.0, 77.5, "mild"]
 MATRIX = [[0, -1], [-10, 5]]
@@ -267,14 +267,6 @@ def client(service: httpx.Client, ward: str, forest: str) -> httpx.Client:
     return service
 
 
-@pytest.fixture(scope="module")
-def uploaded(service: httpx.Client) -> str:
-    """A data set of two classes."""
-    lines = [",".join(map(str, [*row, label])) for row, label in zip(DATA["rows"], DATA["labels"], strict=True)]
-    content = "\n".join(["age,pulse,pain,label", *lines])
-    return service.post("/datasets", files={"file": ("refused.csv", content)}, data={"label": "label"}).json()["id"]
-
-
 def done(client):
     """What refused requests must leave as it is."""
     with database_of(client) as database, database.reading() as connection:
@@ -285,13 +277,13 @@ def done(client):
 
 
 @pytest.mark.parametrize("route", REFUSED)
-def test_bad_input_is_refused_at_its_place(client, uploaded, route):
+def test_bad_input_is_refused_at_its_place(client, route):
     method, path = route.split(" ", 1) if route.startswith("PUT") else ("POST", route.partition(" ")[0])
     before = done(client)
     for changes, place in REFUSED[route]:
         body = {name: value for name, value in (ACCEPTED[route] | changes).items() if value is not ...}
         if route == "/compare":
-            body["dataset"] = uploaded
+            body["dataset"] = uploaded(client, DATA)
         answer = client.request(method, path, json=body)
 
         assert answer.status_code == 422, (changes, answer.text)
