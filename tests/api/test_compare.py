@@ -54,6 +54,9 @@ def test_the_chart_of_a_comparison(service, compared):
     assert image.text == chart.text
     for row in compared["result"]["table"]:
         assert (row["learner"] or "no model") in chart.text
+    impossible = order(compared["requested"]["dataset"], benefits=[[0, 1], [1, 0]], learners=[LEARNERS[2]])
+    failed = service.post("/compare", json=impossible, headers={"Prefer": "wait=60"}).json()
+    assert (failed["status"], service.get(f"/compare/{failed['id']}", headers=SVG).status_code) == ("failed", 409)
 
 
 def test_a_majority_is_one_class_however_it_is_written(service):

@@ -186,3 +186,16 @@ def test_arrays_of_wrong_shape_or_kind(service, numeric, content):
 
     assert service.post("/predict", params=query, content=content, headers={"Content-Type": NPY}).status_code == 422
     assert service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/x-npy;q=0.5, application/json", "application/json"),
+        ("text/html, application/x-npy;q=0.5", NPY),
+        ("application/x-npy;q=x", "application/json"),
+    ],
+)
+def test_the_most_wanted_form_is_sent(service, ward, accept, kind):
+    question = {"model": ward, "instances": ROWS, "rule": "most_probable"}
+    assert service.post("/predict", json=question, headers={"Accept": accept}).headers["content-type"] == kind

@@ -177,6 +177,7 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"model": "ward", "instances": [[1, 2]]}, "/instances/0"),
         ({"model": "ward", "instances": [], "positive": True}, "/positive"),
         ({"probabilities": [0.5, 1.5]}, "/probabilities/1"),
+        ({"probabilities": [[0.5], [0.1, 1.5]]}, "/probabilities/1/1"),
         ({"probabilities": [[0.5, 0.5], [0.5, 0.4]], "setting": "multiclass"}, "/probabilities/1"),
         ({"probabilities": [[0.5, 0.5], [1.0]], "setting": "multiclass"}, "/probabilities/1"),
         ({"probabilities": [[0.5], [0.5, 0.1]], "k_min": 2}, "/probabilities/0"),

@@ -69,6 +69,7 @@ def test_numpy_gives_the_same_answer_as_json(service):
     for given in (P, P[0]):
         plainly = sets(service, setting="multilabel", probabilities=given.tolist(), curve=True)
         assert post(service, npy(given), NPY, curve=True).json()["sets"] == plainly
+    assert post(service, npy(P[None]), NPY).json()["errors"][0]["loc"] == "/probabilities"
 
 
 def test_marginals_are_the_probabilities_that_were_used(service, topics, ward):
