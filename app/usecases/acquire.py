@@ -411,10 +411,10 @@ def recorded(
     One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `ids_of` has
     them. Raises Invalid and Forbidden at the field that does not fit.
     """
-    wish = order_of(asked.record)
-    if wish is None:
+    if not asked.record:
         return None, None
-    ids = ids_of(ports, caller, wish, len(cases), own_ids)
+    order = order_of(asked.record)
+    ids = ids_of(ports, caller, order, len(cases), own_ids)
     if not states.asker.classes:
         raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")
     done = [reason is not None for reason in states.reason]
@@ -422,7 +422,7 @@ def recorded(
     choice = states.states.prediction if states.decision is None else states.decision.choice
     expected = None if states.decision is None else states.decision.expected_benefits[at, choice[at]]
     details = _details(cases, states)
-    texts = [orjson.dumps(cases[i]).decode() for i in at] if wish.instances else None
+    texts = [orjson.dumps(cases[i]).decode() for i in at] if order.instances else None
     decided = Decided(
         [_terms(model, asked, states)], np.zeros(len(at), dtype=np.intp), choice[at], states.P[at], expected,
         details=[details[i] for i in at], instances=texts,

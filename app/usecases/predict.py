@@ -157,9 +157,8 @@ def predict(
 
     Raises Invalid with the place of what does not fit, and what `By.charge` raises.
     """
-    wish = order_of(asked.record)
     if by.charge is not None:
-        by.charge(_values(model, asked, rows, records=wish is not None))
+        by.charge(_values(model, asked, rows, records=bool(asked.record)))
     if model is None:
         if asked.record or asked.explore is not None:
             place = "/record" if asked.record is not None else "/explore"
@@ -169,14 +168,15 @@ def predict(
     if model.regression:
         return Predicted(predict_values(model, asked, rows.X), rows.warnings)
     answer = decide(model, asked, rows, key)
-    if wish is None:
+    if not asked.record:
         if asked.explore is not None:
             raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
         return Predicted(answer, answer.warnings)
-    ids = ids_of(by.ports, by.caller, wish, len(rows.X), own_ids)
+    order = order_of(asked.record)
+    ids = ids_of(by.ports, by.caller, order, len(rows.X), own_ids)
     if asked.explore is not None:
         answer = explored(answer, model.name, ids.ids, asked.explore)
-    texts = rows.texts(model.schema) if wish.instances else None
+    texts = rows.texts(model.schema) if order.instances else None
     batch = predicted_batch(model, asked, answer, ids, by.caller, texts)
     batch = by.watched(batch, asked.model or "", model, asked, rows.X)
     return Predicted(answer, answer.warnings, ids.ids, batch)

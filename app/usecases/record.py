@@ -70,11 +70,9 @@ class RecordOrder(NamedTuple):
     at: float | None = None
 
 
-def order_of(sent: bool | Recording | None) -> RecordOrder | None:
-    """What the field `record` says; None for nothing."""
-    if isinstance(sent, Recording):
-        return RecordOrder(sent.ids, sent.instances, sent.at)
-    return RecordOrder() if sent else None
+def order_of(sent: bool | Recording) -> RecordOrder:
+    """What the field `record` says, where it is not empty."""
+    return RecordOrder(sent.ids, sent.instances, sent.at) if isinstance(sent, Recording) else RecordOrder()
 
 
 class Ids(NamedTuple):
@@ -86,18 +84,18 @@ class Ids(NamedTuple):
     at: float
 
 
-def ids_of(ports: Ports, caller: Caller, wish: RecordOrder, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
+def ids_of(ports: Ports, caller: Caller, order: RecordOrder, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
     """One id for each of n decisions; `own` are those of the request itself, after their field.
 
     Invalid where those that were sent are no ids, or both places have some, or where the moment is still to come; see
     `check_moment`.
     """
-    check_moment(ports, caller, wish)
+    check_moment(ports, caller, order)
     now = time()
-    at = now if wish.at is None else wish.at
+    at = now if order.at is None else order.at
     if not 0 <= at <= now + _SKEW_SECONDS:
         raise Invalid.at("/record/at", "decisions are recorded as of now, or of a moment since 1970 that has passed")
-    ids, place = wish.ids, "/record/ids"
+    ids, place = order.ids, "/record/ids"
     if own is not None:
         if ids is not None:
             raise Invalid.at(place, "the request has ids already; leave out one of the two")
@@ -121,20 +119,20 @@ def ids_of(ports: Ports, caller: Caller, wish: RecordOrder, n: int, own: tuple[s
     return Ids(ids, given=True, place=place, at=at)
 
 
-def check_moment(ports: Ports, caller: Caller, wish: RecordOrder) -> None:
+def check_moment(ports: Ports, caller: Caller, order: RecordOrder) -> None:
     """Forbidden where a key without the scope `train` dates decisions back: each day costs every report.
 
     Invalid at a moment that is to be deleted already.
     """
     now = time()
-    if wish.at is None or wish.at > now - _SKEW_SECONDS:
+    if order.at is None or order.at > now - _SKEW_SECONDS:
         return
     try:
         caller.need(frozenset({Scope.TRAIN}))
     except Forbidden as error:
         raise Forbidden(f"to date decisions back {error.detail}", [Flaw("/record/at", error.detail)]) from None
     keep = ports.recorder.keep_seconds
-    if keep is not None and wish.at < now - keep:
+    if keep is not None and order.at < now - keep:
         days = keep / DAY
         raise Invalid.at("/record/at", f"decisions are kept for {days:g} days; this moment is before that")
 
