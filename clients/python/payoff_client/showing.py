@@ -52,7 +52,8 @@ def figures_text(document: Mapping[str, Any]) -> str:
 def columns_text(columns: Sequence[Mapping[str, Any]], most: int) -> str:
     """How the columns of a table were read; those first where something is to be changed."""
     named = {"name": "column", "type": "read as", "advice": "what to change"}
-    rows = [{named.get(name, name): value for name, value in each.items()} for each in columns]
+    read = [{**each, "type": each.get("form") or each.get("type")} for each in columns]
+    rows = [{named.get(name, name): value for name, value in each.items()} for each in read]
     rows.sort(key=lambda row: not row.get("what to change"))
     text = table_text(rows[:most], ["column", "read as", "examples", "missing", "distinct", "what to change"])
     return f"{text}\nand {len(rows) - most} more columns" if len(rows) > most else text
