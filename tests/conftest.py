@@ -49,16 +49,15 @@ preload(
 hypothesis.register_profile("ours", max_examples=repeated(100), derandomize=not THOROUGH, database=None, deadline=None)
 hypothesis.load_profile("ours")
 
-_OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`
+_OF_THE_SYSTEM = ("tests/faults/test_outages.py", "tests/faults/test_recorded.py")  # those that ask for `system`
 _APART = "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 _LONG = (
     "tests/faults/",
     "tests/console/",
-    "tests/e2e/",
     "tests/api/test_openapi",
     "tests/data/test_isolated",
     "tests/deploy/test_balancer",
-    "tests/jobs/test_isolation",
+    "tests/jobs/test_worker",
     "tests/learners/test_cost_tree",
     "tests/learners/test_no_rows",
     "tests/storage/test_store_calls",

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -27,15 +28,46 @@ COMMANDS = {
     "check": ["check"],
     "keys": ["keys", "create", "--name", "bank"],
 }
-DAMAGE = {
-    "text": lambda _content: b"this is no database" * 100,
-    "a page of zeros": lambda content: content[:4096] + bytes(4096) + content[8192:],
-}
 WITHOUT_RIGHTS = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", "--"]
 FULL = r"no room on its disk|No space left on device"
 READ_ONLY = r"mounted read-only|Read-only file system"
 NO_RIGHTS = rf"uid {os.getuid()} may not write|Permission denied"
 DAMAGED = "file is not a database|is malformed|is damaged:"
+
+
+def fill(disk: Path) -> None:
+    """Write until nothing more can be written."""
+    with (disk / "filler").open("wb", buffering=0) as filler:
+        for size in (2**16, 1):
+            try:
+                while True:
+                    filler.write(b"\0" * size)
+            except OSError:
+                continue
+
+
+def damage(disk: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change the file of the database, without what SQLite has beside it."""
+    file = disk / "home" / "payoff.db"
+    file.write_bytes(change(file.read_bytes()))
+    for beside in ("payoff.db-wal", "payoff.db-shm"):
+        (disk / "home" / beside).unlink(missing_ok=True)
+
+
+HARMS = {  # what is done, what is then said, and which commands cannot go on
+    "text": (lambda disk: damage(disk, lambda _: b"this is no database" * 100), DAMAGED, {"serve"}),
+    "a page of zeros": (
+        lambda disk: damage(disk, lambda all_: all_[:4096] + bytes(4096) + all_[8192:]),
+        DAMAGED,
+        set(),
+    ),
+    "a full disk": (fill, FULL, set()),
+    "mounted read-only": (
+        lambda disk: subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True),
+        READ_ONLY,
+        {"serve", "worker", "keys"},
+    ),
+}
 
 
 @pytest.fixture
@@ -80,37 +112,16 @@ def check(command, code, out, err, what, *, must_fail=False):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("harm", DAMAGE)
-def test_a_damaged_database_file(installation, capsys, command, harm):
-    file = installation / "home" / "payoff.db"
-    file.write_bytes(DAMAGE[harm](file.read_bytes()))
-    for beside in ("payoff.db-wal", "payoff.db-shm"):
-        (installation / "home" / beside).unlink(missing_ok=True)
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_is_wrong_is_said_in_one_line(installation, capsys, command, harm):
+    do, what, failing = HARMS[harm]
+    do(installation)
 
     code, out, err = ran(command, capsys)
 
-    check(command, code, out, err, DAMAGED)
+    check(command, code, out, err, what, must_fail=command in failing)
     if command == "serve" and harm == "text":
-        assert code == 2
-        assert str(file) in err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk(installation, capsys, command):
-    fill(installation)
-
-    code, out, err = ran(command, capsys)
-
-    check(command, code, out, err, FULL)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_disk_that_is_mounted_read_only(installation, capsys, command):
-    subprocess.run(["mount", "-o", "remount,ro", str(installation)], check=True)
-
-    code, out, err = ran(command, capsys)
-
-    check(command, code, out, err, READ_ONLY, must_fail=command in {"serve", "worker", "keys"})
+        assert str(installation / "home" / "payoff.db") in err
 
 
 @pytest.mark.parametrize("what", ["the folder", "the file"])
@@ -162,14 +173,3 @@ def test_what_cannot_even_be_looked_at(monkeypatch):
     monkeypatch.setattr(os, "statvfs", broken)
 
     assert obstacle(Path("/")) == "its disk cannot be read (input/output error)"
-
-
-def fill(disk: Path) -> None:
-    """Write until nothing more can be written."""
-    with (disk / "filler").open("wb", buffering=0) as filler:
-        for size in (2**16, 1):
-            try:
-                while True:
-                    filler.write(b"\0" * size)
-            except OSError:
-                continue

@@ -10,6 +10,9 @@ from payoff_client import commands
 
 from app import __version__, cli
 from app.access.caller import KEY_FORM
+from app.stores import make_ports
+from tests.conftest import settings_for
+from tests.registry.making import publish
 from tests.servers.program import run
 
 
@@ -32,6 +35,30 @@ def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):
     assert ended.stderr.startswith("payoff: ")
     assert ended.stderr.count("\n") == 1
     assert named in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "rebuild"])
+def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, command):
+    environment = {"PAYOFF_HOME": str(tmp_path), "PAYOFF_MODELS": f"{bucket}-not/models"}
+    ended = run([command], env=os.environ | environment, cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1] == "payoff: the store of PAYOFF_MODELS cannot be used (NoSuchBucket)"
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_new_database_gets_the_models_that_have_folders(tmp_path):
+    settings = settings_for(tmp_path)
+    ports = make_ports(settings)
+    publish(ports.registry)
+    ports.database.close()
+    (tmp_path / "home" / "payoff.db").unlink()
+    environment = {"PAYOFF_HOME": str(settings.home), "PAYOFF_MODELS": settings.models}
+
+    ended = run(["rebuild"], env=os.environ | environment, cwd=tmp_path)
+
+    assert ended.stdout.endswith("1 versions published\n"), ended.stderr
+    assert make_ports(settings).registry.load("triage").version == 1
 
 
 def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):

@@ -62,7 +62,6 @@ def test_flaws_are_rejected_and_none_are_accepted():
     [
         ("benefit", ["priors", "benefits"], "unknown field 'benefit'; did you mean 'benefits'?"),
         ("x", ["priors", "benefits"], "unknown field 'x'; allowed: 'priors', 'benefits'"),
-        ("PRIOR", ["Priors"], "unknown field 'PRIOR'; did you mean 'Priors'?"),
         ("x", [], "unknown field 'x'; none is allowed here"),
         ("x", ["a" * 100], f"unknown field 'x'; allowed: '{'a' * 64}'"),
         ("x" * 100, ["x" * 99], f"unknown field '{'x' * 64}'; did you mean '{'x' * 64}'?"),

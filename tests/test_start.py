@@ -54,17 +54,6 @@ def started(folder, *names):
     return json.loads(run.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    """The home of a service with a model of each of these kinds, each with the alias `live`."""
-    return home_with(tmp_path_factory.mktemp("home"), PLAIN)
-
-
-@pytest.fixture(scope="module")
-def forests(tmp_path_factory):
-    return home_with(tmp_path_factory.mktemp("forests"), FORESTS)
-
-
 def home_with(home, names):
     database = Database(f"sqlite:///{home / 'payoff.db'}")
     migrate(database)
@@ -85,17 +74,14 @@ def home_with(home, names):
     return home
 
 
-@pytest.mark.thorough
-def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scikit_learn(published):
-    """What such a model needs was imported with it; nothing is read from the store any more."""
-    modules, before, after = started(published, *PLAIN)
-    assert before == after == len(PLAIN)
-    assert [name for name in LARGE if name in modules] == []
+@pytest.mark.parametrize(
+    ("names", "large"), [pytest.param(PLAIN, [], marks=pytest.mark.thorough), (FORESTS, ["numba"])]
+)
+def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scikit_learn(tmp_path, names, large):
+    """What such a model needs was imported with it; nothing is read from the store any more. Forests need the compiler,
+    and nothing of what trains them.
+    """
+    modules, before, after = started(home_with(tmp_path, names), *names)
+    assert before == after == len(names)
+    assert [name for name in LARGE if name in modules] == large
     assert "app.learners.cost_naive_bayes" in modules
-
-
-def test_forests_answer_without_scikit_learn(forests):
-    """They need the compiler, and nothing of what trains them."""
-    modules, before, after = started(forests, *FORESTS)
-    assert before == after == len(FORESTS)
-    assert [name for name in LARGE if name in modules] == ["numba"]

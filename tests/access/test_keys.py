@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import select
@@ -14,7 +13,7 @@ from app.access.keys import Keys
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
 from app.database import Database
-from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable
+from app.errors import Conflict, Invalid, KeyMissing, NotFound, NotReady, TooMany
 from app.migrations import migrate
 from app.storage import Storage
 
@@ -134,20 +133,6 @@ def test_before_the_table_was_read_the_admin_key_alone_opens_and_guesses_of_it_a
         keyring.caller(b"letmeout")
 
 
-def test_revoking_the_last_key_does_not_open_the_service(keys, made):
-    keyring = Keyring(keys, made, rate=Rate(7, 60))
-    keyring.refresh()
-    assert (keyring.caller(None).name, keyring.caller(b"any").rate) == ("anonymous", Rate(7, 60))
-
-    _, secret = keys.create("bank")
-    keys.revoke("bank")
-    keyring.refresh()
-
-    for presented in (None, secret.encode()):
-        with pytest.raises(KeyMissing):
-            keyring.caller(presented)
-
-
 def test_who_was_let_in_is_known_to_be_let_in_no_longer(keys, made, monkeypatch):
     keyring = Keyring(keys, made)
     keyring.refresh()
@@ -177,17 +162,6 @@ def test_an_expired_key_opens_nothing(keys, keyring, monkeypatch):
         keyring.caller(secret.encode())
     with pytest.raises(KeyMissing, match="invalid API key"):
         keyring.caller(key.id.encode() + b"." + b"a" * 43)  # only who has the secret is told
-
-
-def test_the_last_view_stays_while_the_database_is_away(keys, keyring, monkeypatch):
-    _, secret = keys.create("bank")
-    keyring.start()
-    try:
-        monkeypatch.setattr(keys, "revision", Mock(side_effect=Unavailable("away")))
-        keyring._look()
-        assert keyring.caller(secret.encode()).name == "bank"
-    finally:
-        keyring.stop()
 
 
 def test_wrong_keys_never_keep_a_correct_one_out(keys, keyring):
@@ -234,27 +208,12 @@ def test_every_comparison_takes_the_same_way(keys, keyring, presented, monkeypat
         assert compared == [(32, 32), (32, 32)]
 
 
-def test_scopes_do_not_include_one_another_but_admin_includes_all():
-    predict, train = frozenset({Scope.PREDICT}), frozenset({Scope.TRAIN})
-    Caller("a", scopes=frozenset({Scope.ADMIN})).need(train)
-    Caller("a", scopes=predict).need(predict | train)
-    Caller("a", scopes=frozenset()).need(frozenset())
-    for held, needed in ((predict, train), (train, predict), (frozenset(), predict), (train, frozenset({Scope.ADMIN}))):
-        with pytest.raises(Forbidden, match=str(next(iter(needed)))):
-            Caller("a", scopes=held).need(needed)
-
-
 @pytest.mark.parametrize(
     ("patterns", "reference", "allowed"),
     [
-        ((), "anything", True),
-        (("heart-*",), "heart-a", True),
         (("heart-*",), "heart-a:3", True),
         (("heart-*",), "heart-a@best", True),
-        (("heart-*",), "heart", False),
         (("heart-*",), "my-heart-a", False),
-        (("heart-?",), "heart-ab", False),
-        (("a_b",), "axb", False),
         (("lung", "heart"), "heart", True),
         (("heart",), "lung@heart", False),
         (("heart",), "heart\n", False),

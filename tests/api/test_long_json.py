@@ -13,8 +13,7 @@ from app.api.codecs import json as json_codec
 from app.api.routes import predict as predict_route
 from tests.conftest import settings_for
 from tests.effort import repeated
-from tests.servers import zoo
-from tests.servers.direct import Sent, ask, direct
+from tests.servers.direct import NUMBERED, UNHELD, ask, direct
 
 ROUNDS = repeated(600)
 NAMES = ("unheld", "numbered")
@@ -68,6 +67,9 @@ def bodies(chance: random.Random, count: int):
         yield b"{%b}" % comma.join(parts)
 
 
+MINE = {"X-Request-ID": "mine", "Content-Type": "application/json"}
+
+
 @pytest.mark.thorough
 def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
     real, found, differing = json_codec.split, Counter(), []
@@ -78,15 +80,13 @@ def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
         return parts
 
     async def run():
-        async with direct(settings_for(tmp_path, workers=0)) as app:
-            await zoo.train(app, [zoo.UNHELD, zoo.NUMBERED])
+        async with direct(settings_for(tmp_path, workers=0), UNHELD, NUMBERED) as app:
             for body in bodies(random.Random(18), ROUNDS):
-                sent = Sent("POST", "/predict", {}, headers={"X-Request-ID": "mine"})
                 answers = []
                 for way in (counted, lambda *_: None):
                     monkeypatch.setattr(predict_route, "split", way)
-                    answer = await ask(app, sent, body)
-                    answers.append((answer.status, answer.body, answer.headers))
+                    answer, _ = await ask(app, "/predict", content=body, headers=MINE)
+                    answers.append((answer.status_code, answer.content, answer.headers))
                 found[answers[0][0]] += 1
                 if answers[0] != answers[1]:
                     differing.append((body, answers))

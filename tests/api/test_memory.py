@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import urlencode
 
 import pytest
 from fastapi import FastAPI, Request, Response
@@ -16,7 +17,6 @@ from app.api.memory import BYTE, BodyLimits, Memory
 from app.api.routing import DirectRoute, StrictRoute
 from app.metrics import RequestMetrics
 from tests.api.callers import Admitting
-from tests.servers.direct import JSON, Sent, scope_of
 
 MB = 2**20
 
@@ -61,10 +61,14 @@ class Exchange:
         self.read, self.messages, self.sent = 0, [], asyncio.Event()
         self._app, self._parts, self._drained = app, list(parts), drained
         size = sum(map(len, self._parts)) if length is None else length
-        coding = {"Transfer-Encoding": "chunked"} if length == "chunked" else {"Content-Length": str(size)}
-        self._scope = scope_of(Sent("POST", path, query=query, headers={"Content-Type": JSON, **coding}), b"")
-        if length == "chunked":
-            self._scope["headers"] = [each for each in self._scope["headers"] if each[0] != b"content-length"]
+        coding = {"transfer-encoding": "chunked"} if length == "chunked" else {"content-length": str(size)}
+        headers = {"host": "127.0.0.1:8000", "content-type": "application/json", **coding}
+        self._scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+            "path": path, "raw_path": path.encode(), "root_path": "", "query_string": urlencode(query).encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000), "state": {},
+        }  # fmt: skip
 
     async def run(self):
         await self._app(self._scope, self._receive, self._send)

@@ -182,11 +182,3 @@ def test_prometheus_understands_its_files():
         found = subprocess.run(["promtool", "check", *check], capture_output=True, text=True, check=False)
 
         assert found.returncode == 0, found.stdout + found.stderr
-
-
-def test_prometheus_asks_services_that_exist_at_ports_they_have():
-    config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
-    found = [name for job in config["scrape_configs"] for dns in job.get("dns_sd_configs", []) for name in dns["names"]]
-
-    assert found
-    assert set(found) <= neighbours()["prometheus"]

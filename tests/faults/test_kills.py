@@ -1,94 +1,113 @@
-"""SIGKILL to each part in turn while clients train, predict and move aliases.
-
-After each, every job accepted has succeeded exactly once, the alias points at a version that answers, and no prediction
-failed but on a connection to the replica that was killed.
-"""
+"""One process on SQLite, killed at any moment: what was accepted or answered is accounted for, once."""
 
 from __future__ import annotations
 
-import contextlib
+import json
+import signal
+import threading
 import time
 
-import psutil
+import httpx
 import pytest
 
-from tests.faults.life import life_goes_on
-from tests.jobs.waiting import eventually, gone
+from app.database import Database
+from tests.conftest import two_class_rows
+from tests.outcomes.test_recorder import stored
+from tests.servers.service import Replica
 
 pytestmark = pytest.mark.thorough
 
-AWAY_SECONDS = 0.5
+SETTINGS = {"lease_seconds": 1.5, "job_attempts": 10, "workers": 2, "access_log": False, "log_level": "warning"}
+QUESTION = {"model": "ward", "instances": [[58.0, 77.5, "mild"]], "benefits": [[0, -1], [-10, 5]]}
+CLIENTS = 4
 
 
-def test_a_replica(system):
-    """The other one answers; what the dead one ran is run by others; it comes back with all there is."""
-    with life_goes_on(system):
-        for replica in system.replicas:
-            replica.kill()
-            time.sleep(AWAY_SECONDS)
-            replica.start()
+@pytest.fixture
+def replica():
+    replica = Replica(SETTINGS)
+    replica.start()
+    yield replica
+    replica.close()
 
 
-def test_a_worker(system):
-    """Its jobs are taken over when its lease has run out, and the processes it left are gone."""
-    with life_goes_on(system):
-        for _ in range(2):
-            left = system.worker.descendants()
-            system.worker.kill()
-            system.worker.start()
-            eventually(lambda left=left: all(gone(process.pid) for process in left), seconds=30)
+def submit(client: httpx.Client, number: int) -> str:
+    order = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(300, seed=number)}
+    response = client.post("/train", json=order, headers={"Idempotency-Key": f"job-{number}"})
+    assert response.status_code == 202, response.text
+    return response.json()["id"]
 
 
-def test_the_process_of_a_job(system):
-    """The job is tried again."""
-    with life_goes_on(system, jobs=8):
-        assert sum(hit_when_there(system, lambda host: host.jobs()) for _ in range(2)) == 2
-
-
-def test_a_fork_server(system):
-    """Its jobs are tried again, from a new one."""
-    with life_goes_on(system, jobs=8):
-        assert sum(hit_when_there(system, lambda host: host.fork_servers()) for _ in range(2)) == 2
-
-
-def test_the_database(system):
-    """Predictions go on from memory; orders and moves wait, and what was committed is there afterwards."""
-    with life_goes_on(system):
-        for _ in range(2):
-            system.postgres.kill()
-            time.sleep(AWAY_SECONDS)
-            system.postgres.start()
-            time.sleep(AWAY_SECONDS)
-
-
-def test_the_way_to_the_store(system):
-    """Predictions go on from memory; jobs wait and are tried again; no version is half there."""
-    with life_goes_on(system):
-        for _ in range(2):
-            system.to_store.kill()
-            time.sleep(AWAY_SECONDS)
-            system.to_store.start()
-            time.sleep(AWAY_SECONDS)
-
-
-@pytest.mark.parametrize("part", ["scheduler", "a worker"])
-def test_dask(system, part):
-    """A job that it was busy with is tried again; nothing else notices."""
-    with life_goes_on(system):
-        for program in [system.scheduler] if part == "scheduler" else system.dask_workers:
-            program.kill()
-            time.sleep(AWAY_SECONDS)
-            program.start()
-
-
-def hit_when_there(system, find) -> bool:
-    """Kill the first process that is found, as soon as there is one."""
-    until = time.monotonic() + 60
+def version_of(client: httpx.Client, job: str) -> int:
+    """The version that the job made, once it has."""
+    until = time.monotonic() + 240
     while time.monotonic() < until:
-        for host in (*system.replicas, system.worker):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for process in find(host):
-                    process.kill()
-                    return True
-        time.sleep(0.01)
-    return False
+        found = client.get(f"/train/{job}", headers={"Prefer": "wait=5"}).json()
+        if found["status"] in ("succeeded", "failed", "cancelled"):
+            break
+    assert found["status"] == "succeeded", found
+    return found["model"]["version"]
+
+
+def test_jobs_and_recorded_decisions_survive_kills(replica):
+    """Killed three times while jobs wait and run, and decisions are recorded."""
+    jobs, answered = [submit(replica.client, 0)], set()
+    version_of(replica.client, jobs[0])
+
+    def ask(number):
+        with httpx.Client(base_url=replica.url) as client:
+            for i in range(10_000):
+                record = {"ids": [f"{number}-{i}"]} if i % 2 else True
+                try:
+                    answer = client.post("/predict", json={**QUESTION, "record": record})
+                except httpx.TransportError:
+                    return
+                answered.update(answer.json()["ids"])
+
+    for turn in range(3):
+        before = len(answered)
+        threads = [threading.Thread(target=ask, args=(f"{turn}-{client}",)) for client in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        jobs += [submit(replica.client, len(jobs) + i) for i in range(2)]
+        until = time.monotonic() + 30
+        while len(answered) < before + 100 and time.monotonic() < until:
+            time.sleep(0.01)
+        replica.kill()
+        for thread in threads:
+            thread.join()
+        assert len(answered) >= before + 100
+        replica.start()
+
+    versions = [version_of(replica.client, job) for job in jobs]
+    listed = replica.client.get("/models/ward").json()["versions"]
+    assert sorted(versions) == sorted(line["version"] for line in listed)
+    assert submit(replica.client, 0) == jobs[0], "the same key after all that: still the first job"
+    database = Database(f"sqlite:///{replica.home / 'payoff.db'}")
+    rows = stored(database)
+    database.close()
+    assert answered <= rows.keys()
+    assert len(rows) <= len(answered) + 3 * CLIENTS  # what was not answered any more
+
+
+def test_a_stop_finishes_running_requests(replica):
+    """SIGTERM: a large request under way is answered whole, then the process ends cleanly."""
+    version_of(replica.client, submit(replica.client, 0))
+    body = json.dumps(QUESTION | {"instances": [[50, 70, "mild"]] * 200_000}).encode()
+    answers, sent = [], threading.Event()
+
+    def content():
+        yield body
+        sent.set()
+
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    asking = threading.Thread(
+        target=lambda: answers.append(replica.client.post("/predict", content=content(), headers=headers))
+    )
+    asking.start()
+    assert sent.wait(60)
+    code = replica.stop()
+    asking.join()
+
+    assert answers[0].status_code == 200
+    assert len(answers[0].json()["decisions"]) == 200_000
+    assert code in (0, -signal.SIGTERM)

@@ -34,14 +34,6 @@ def claim(queue, count):
     return "".join((job.client or "-") if (job := queue.claim("ann")) else "" for _ in range(count))
 
 
-def test_a_client_with_many_jobs_delays_another_by_one(queue):
-    submit(queue, "a", 50)
-    assert claim(queue, 3) == "aaa"
-    submit(queue, "b", 2)
-    submit(queue, None)
-    assert claim(queue, 8) == "ab-abaaa"
-
-
 def test_jobs_that_were_cancelled_cost_a_client_nothing(queue):
     for job in submit(queue, "a", 30):
         queue.cancel(job.id)
@@ -62,7 +54,6 @@ def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advanta
 
 @settings(max_examples=repeated(20), deadline=None)
 @given(st.randoms(use_true_random=False))
-@pytest.mark.thorough
 def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance: random.Random):
     """In any order of submitting, claiming and ending, with 1 to 3 slots."""
     database = Database("sqlite://")
@@ -73,7 +64,7 @@ def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance
         waiting = _clients_that_wait(queue)
         match chance.choice(["submit", "burst", "claim", "claim", "end"]):
             case "submit":
-                submit(queue, chance.choice("abc"))
+                submit(queue, chance.choice(["a", "b", "c", None]))
             case "burst":
                 submit(queue, chance.choice("ab"), 5)
             case "claim" if len(running) < slots and (job := queue.claim("ann")):

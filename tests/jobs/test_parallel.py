@@ -91,13 +91,9 @@ def test_progress_arrives_as_pieces_finish(dask_cluster):
     heard = []
     with pieces_run_on(dask_cluster, 1), progress.listen(lambda fraction, stage: heard.append((fraction, stage))):
         sums = list(pieces.shares(4))
+        assert Parallel()([delayed(targets.pools)()]) == [{1}], "a piece uses one thread"
     assert heard == [(number / 4, f"piece {number}") for number in range(1, 5)]
     assert sums == [pieces.ROWS[number::7].sum() for number in range(4)]
-
-
-def test_a_piece_uses_one_thread(dask_cluster):
-    with pieces_run_on(dask_cluster, 1):
-        assert Parallel()([delayed(targets.pools)()]) == [{1}]
 
 
 def test_an_error_of_the_work_comes_back_as_it_is(dask_cluster):

@@ -1,96 +1,62 @@
-"""The queue on SQLite and PostgreSQL, with a clock that the tests move."""
+"""The queue as two replicas have it, on both databases: what is stored, and who is first where many come at once."""
 
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import select
 
 from app.database import Database
-from app.errors import Conflict, Invalid, NotFound
-from app.jobs.job import NOT_RENEWED, Ending, Event, Failure, Status
-from app.jobs.queue import KEY_PLACE, Queue
-from app.jobs.tables import JOBS, TABLES
-from app.migrations import migrate
-from tests.jobs.clock import ClockedDatabase
-
-LEASE = 10
-
-
-@pytest.fixture(scope="module")
-def tables_on_postgres(postgres_server):
-    """A database for all tests of this module: making one takes as long as ten of them."""
-    url = postgres_server.create_database()
-    database = Database(url)
-    migrate(database)
-    database.close()
-    yield url
-    postgres_server.drop_database(url)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'jobs.db'}"
-    return request.getfixturevalue("tables_on_postgres")
+from app.errors import Invalid, NotFound, TooMany
+from app.jobs.job import Status
+from app.jobs.queue import Queue, id_of_key
+from tests.jobs import targets
 
 
 @pytest.fixture
-def queue(url):
-    queue = Queue(ClockedDatabase(url), attempts=2, lease_seconds=LEASE)
-    migrate(queue.database)
-    with queue.database.writing() as connection:
-        for table in TABLES.sorted_tables:
-            connection.execute(delete(table))
-    yield queue
-    queue.database.close()
+def queues(database_url):
+    """Of two replicas."""
+    databases = [Database(database_url), Database(database_url)]
+    queues = [Queue(database) for database in databases]
+    targets.make_tables(queues[0])
+    yield queues
+    for database in databases:
+        database.close()
 
 
 @pytest.fixture
-def job(queue):
-    """A job that runs."""
-    queue.submit("train", {"C": 1})
-    return queue.claim("ann")
-
-
-def succeed(queue, job, result=None):
-    with queue.database.writing() as connection:
-        queue.succeed(connection, job, result or {})
+def queue(queues):
+    return queues[0]
 
 
 def test_a_submitted_job_is_stored_whole(queue):
+    def now():
+        with queue.database.reading() as connection:
+            return connection.execute(select(queue.database.now)).scalar_one()
+
+    before = now()
     job = queue.submit("train", {"text": "\0 ü \ud800", "rows": [[1, None]]}, model="heart", dataset="ds_1")
     assert queue.get(job.id) == job
-    assert (job.status, job.attempt, job.progress, job.created_at) == (Status.QUEUED, 0, 0.0, 1000.0)
+    assert (job.status, job.attempt, job.progress) == (Status.QUEUED, 0, 0.0)
+    assert before <= job.created_at <= now()  # by the database's clock
     assert (job.spec, job.notes) == ({"text": "\0 ü \ud800", "rows": [[1, None]]}, {})
 
 
-@pytest.mark.parametrize("job_id", ["job_00000000000000000000", "job_1", "", "x\0", "job_0000000000000000000\n"])
-def test_an_unknown_job_is_not_found(queue, job_id):
-    with pytest.raises(NotFound, match="there is no job"):
-        queue.get(job_id)
-    with pytest.raises(NotFound):
-        queue.cancel(job_id)
+def test_an_unknown_job_is_not_found(queue):
+    for job_id in ("job_00000000000000000000", "job_1", "", "x\0", "job_0000000000000000000\n"):
+        with pytest.raises(NotFound, match="there is no job"):
+            queue.get(job_id)
+        with pytest.raises(NotFound):
+            queue.cancel(job_id)
 
 
-@pytest.mark.parametrize(("kind", "spec", "model"), [("copy", {}, "a"), ("train", {"C": 2}, "a"), ("train", {}, "b")])
-def test_the_same_key_with_another_request_is_refused(queue, kind, spec, model):
-    queue.submit("train", {}, model="a", key="k")
-    with pytest.raises(Invalid, match="choose a new key") as caught:
-        queue.submit(kind, spec, model=model, key="k")
-    assert [flaw.loc for flaw in caught.value.flaws] == [KEY_PLACE]
-
-
-def test_pages_go_from_new_to_old_and_do_not_shift(queue):
-    jobs = [queue.submit("train", {}) for _ in range(5)]
-    first, token = queue.page(page_size=2)
-    queue.submit("train", {})
-    second, token = queue.page(page_size=2, page_token=token)
-    third, end = queue.page(page_size=2, page_token=token)
-    assert [job.id for job in (*first, *second, *third)] == [job.id for job in jobs[::-1]]
-    assert end is None
-
-
-def test_pages_have_the_results_of_some_kinds(queue, job):
+def test_pages_have_the_results_of_some_kinds(queue):
+    queue.submit("train", {"C": 1})
+    job = queue.claim("ann")
     with queue.database.writing() as connection:
         queue.succeed(connection, job, {"table": [1, 2]})
 
@@ -101,82 +67,105 @@ def test_pages_have_the_results_of_some_kinds(queue, job):
     assert bare == replace(whole, result=None)
 
 
-def test_pages_are_filtered_by_status_model_and_kind(queue):
-    a = queue.submit("train", {}, model="a")
-    b = queue.submit("copy", {}, model="b")
-    queue.claim("ann")
-    assert [job.id for job in queue.page(status="running")[0]] == [a.id]
-    assert [job.id for job in queue.page(model="b")[0]] == [b.id]
-    assert [job.id for job in queue.page(kinds=["copy"], status="queued")[0]] == [b.id]
-    assert queue.page(kinds=["copy"], status="running") == ([], None)
+def test_pages_of_a_client_with_patterns(queue):
+    for model, client in (("heart-a", "ann"), ("heart-a", "bob"), ("lung", "ann"), (None, "ann"), (None, "bob")):
+        queue.submit("train", {}, model=model, client=client)
+
+    seen, _ = queue.page(models=("heart-*",), client="ann")
+
+    assert [(job.model, job.client) for job in seen] == [(None, "ann"), ("heart-a", "bob"), ("heart-a", "ann")]
 
 
-def test_a_data_set_is_in_use_until_its_jobs_have_ended(queue):
-    queue.submit("train", {}, dataset="ds_1")
-    assert queue.uses_dataset("ds_1")
-    job = queue.claim("ann")
-    assert queue.uses_dataset("ds_1")
-    assert not queue.uses_dataset("ds_2")
-    succeed(queue, job)
-    assert not queue.uses_dataset("ds_1")
+def test_orders_at_the_same_moment_cannot_pass_the_limit_together(queues):
+    """Nor do other clients wait for that client's limit, and its limit is for jobs that have not ended."""
+
+    def order(number):
+        try:
+            return queues[number % 2].submit("train", {"number": number}, client="ann", most=3)
+        except TooMany:
+            return None
+
+    with ThreadPoolExecutor(8) as threads:
+        accepted = [job for job in threads.map(order, range(24)) if job is not None]
+
+    assert len(accepted) == 3
+    queues[0].submit("train", {}, client="bob", most=1)
+    for _ in range(5):
+        queues[1].submit("train", {})  # without a key there is no limit
+    queues[1].cancel(accepted[0].id)
+    queues[0].submit("train", {}, client="ann", most=3)
+    with pytest.raises(TooMany, match="3 jobs of this key") as caught:
+        queues[1].submit("train", {}, client="ann", most=3)
+    assert caught.value.seconds > 1
 
 
-def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any_more(queue, job):
-    queue.database.time += LEASE + 1
-    (lost,) = queue.recover_from_dead_workers()
-    assert (lost.id, lost.status, lost.started_at) == (job.id, Status.QUEUED, None)
-    second = queue.claim("bob")
-    assert (second.id, second.attempt, second.deaths) == (job.id, 2, 1)
-    assert queue.beat(job, 0.5, "late") is NOT_RENEWED
-    assert not queue.end(job, Ending(Event.FAIL, Failure("late")))
-    with pytest.raises(Conflict, match="attempt 1"), queue.database.writing() as connection:
-        queue.held(connection, job)
-    with pytest.raises(Conflict, match="attempt 1"):
-        succeed(queue, job)
-    assert queue.get(job.id) == second
+def test_repeating_an_order_is_none_more(queues):
+    """Also where it is repeated at the same moment, and the limit leaves room for one."""
+    with ThreadPoolExecutor(8) as threads:
+        futures = [
+            threads.submit(queues[number % 2].submit, "train", {"C": 1}, key="k", client="ann", most=1)
+            for number in range(16)
+        ]
+        assert len({future.result().id for future in futures}) == 1
 
 
-def test_what_a_lost_attempt_wrote_beside_its_success_is_rolled_back(queue, job):
-    other = queue.submit("train", {})
-    queue.end(job, Ending(Event.DIE, Failure("lost")))
+def test_idempotency_keys_are_each_clients_own(queue):
+    jobs = {client: queue.submit("train", {"client": client}, key="k", client=client).id for client in (None, "a", "b")}
 
-    def publish():
+    assert len(set(jobs.values())) == 3
+    for client, job_id in jobs.items():
+        found = queue.get(id_of_key("k", client))
+        assert (found.id, found.client) == (job_id, client)
+        with pytest.raises(Invalid, match="choose a new key"):
+            queue.submit("train", {"client": "another order"}, key="k", client=client)
+
+
+def test_what_is_written_with_an_order_fails_with_it(queue):
+    """The order is no order where its entry in the audit log cannot be written, and a repeated one writes none."""
+
+    def broken(_connection, _job):
+        raise RuntimeError("no entry")
+
+    with pytest.raises(RuntimeError):
+        queue.submit("train", {}, key="k", also=broken)
+    assert queue.page() == ([], None)
+
+    written = []
+    for _ in range(2):
+        queue.submit("train", {}, key="k", also=lambda _connection, job: written.append(job.id))
+    assert len(written) == 1
+
+
+@pytest.mark.thorough
+def test_every_job_is_claimed_once_whoever_claims(database_url, queue):
+    """In two processes, and in four threads of this one."""
+    for number in range(200):
+        queue.submit("train", {"number": number})
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=targets.claim_all, args=(database_url, "a process")) for _ in range(2)]
+    for process in processes:
+        process.start()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(targets.claim_all, [database_url] * 4, ["a thread"] * 4))
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+
+    assert queue.status().jobs["succeeded"] == 200
+    assert sorted(targets.published(queue).values()) == [1] * 200
+    assert Counter(job.attempt for job in queue.page(page_size=1000)[0]) == {1: 200}
+
+
+def test_of_cancelling_and_succeeding_at_once_only_one_happens(queue):
+    def succeed(job):
         with queue.database.writing() as connection:
-            connection.execute(update(JOBS).where(JOBS.c.id == other.id).values(stage="published"))
             queue.succeed(connection, job, {})
 
-    with pytest.raises(Conflict):
-        publish()
-    assert queue.get(other.id).stage == ""
-
-
-def test_success_stores_the_result_and_ends_the_job(queue, job):
-    queue.database.time += 5
-    succeed(queue, job, {"model": {"name": "heart", "version": 1}})
-    done = queue.get(job.id)
-    assert (done.status, done.progress, done.stage) == (Status.SUCCEEDED, 1.0, "done")
-    assert done.result == {"model": {"name": "heart", "version": 1}}
-    assert done.finished_at == done.started_at + 5
-    with pytest.raises(Conflict):
-        succeed(queue, job)
-
-
-def test_a_worker_of_this_process_hears_of_each_new_job(queue):
-    heard = []
-    queue.wake = lambda: heard.append(len(queue.page()[0]))
-    queue.submit("train", {}, key="k")
-    queue.submit("train", {}, key="k")
-    assert heard == [1]
-
-
-def test_times_are_the_databases(url):
-    """Between two readings of the database's clock lies the time it gave to the job."""
-    database = Database(url)
-    migrate(database)
-    queue = Queue(database)
-    with database.reading() as connection:
-        before = connection.execute(select(database.now)).scalar_one()
-    job = queue.submit("train", {})
-    with database.reading() as connection:
-        assert before <= job.created_at <= connection.execute(select(database.now)).scalar_one()
-    database.close()
+    for _ in range(30):
+        queue.submit("train", {})
+        job = queue.claim("ann")
+        with ThreadPoolExecutor(2) as threads:
+            futures = [threads.submit(succeed, job), threads.submit(queue.cancel, job.id)]
+        succeeded, cancelled = [future.exception() is None for future in futures]
+        assert succeeded != cancelled
+        assert queue.get(job.id).cancel_requested == cancelled

@@ -1,15 +1,18 @@
 """Any order of events, late and repeated ones too, leaves the queue as a plain model of it says."""
 
+from collections import Counter
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import delete
 
-from app.errors import Conflict
-from app.jobs.job import CANCELLED, NOT_RENEWED, RELEASED, Ending, Event, Failure
-from app.jobs.queue import Queue
+from app.errors import Conflict, Invalid
+from app.jobs import queue as queue_module
+from app.jobs.job import CANCELLED, ENDED, NOT_RENEWED, RELEASED, Ending, Event, Failure, Status
+from app.jobs.queue import KEY_PLACE, Queue, id_of_key
 from app.jobs.tables import JOBS
 from app.migrations import migrate
 from tests.effort import repeated
@@ -18,19 +21,22 @@ from tests.jobs.clock import ClockedDatabase
 ATTEMPTS = 2
 OUTAGES = 3
 LEASE = 10.0
+CONTENTS = [("train", "a", "ds_1"), ("train", None, "ds_2"), ("compare", "a", None)]
 
 
 @dataclass
 class Twin:
     """What one job should be."""
 
+    content: tuple[str, str | None, str | None]  # kind, model, data set
     status: str = "queued"
     attempt: int = 0
     deaths: int = 0
     outages: int = 0
     cancel: bool = False
     lease_until: float = 0.0
-    successes: int = 0
+    started_at: float | None = None
+    finished_at: float | None = None
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -48,17 +54,33 @@ class QueueMachine(RuleBasedStateMachine):
         return twin.status == "running" and twin.attempt == job.attempt
 
     def lose(self, twin, deaths=0, outages=0):
-        """The model of an attempt that died, or missed what it needs."""
+        """The model of an attempt that died, or missed what it needs, or was given back."""
         twin.deaths += 0 if twin.cancel else deaths
         twin.outages += 0 if twin.cancel else outages
         too_often = (deaths and twin.deaths >= ATTEMPTS) or (outages and twin.outages >= OUTAGES)
         twin.status = "cancelled" if twin.cancel else "failed" if too_often else "queued"
+        twin.started_at = twin.started_at if twin.status in ENDED else None
+        twin.finished_at = self.database.time if twin.status in ENDED else None
 
-    @rule(key=st.none() | st.sampled_from("ab"), which=st.sampled_from([0, 1]))
-    def submit(self, key, which):
-        job = self.queues[which].submit("train", {}, key=key)
-        assert key is not None or job.id not in self.twins
-        self.twins.setdefault(job.id, Twin())
+    def ended(self, job_id, status):
+        self.twins[job_id].status, self.twins[job_id].finished_at = status, self.database.time
+
+    @rule(key=st.none() | st.sampled_from("ab"), content=st.sampled_from(CONTENTS), which=st.sampled_from([0, 1]))
+    def submit(self, key, content, which):
+        """A key that was used before answers with the first job, unless the order is another."""
+        kind, model, dataset = content
+        twin = self.twins.get(id_of_key(key)) if key else None
+        if twin and twin.content[:2] != content[:2]:
+            with pytest.raises(Invalid) as caught:
+                self.queues[which].submit(kind, {}, model=model, dataset=dataset, key=key)
+            assert [flaw.loc for flaw in caught.value.flaws] == [KEY_PLACE]
+            return
+        heard = []
+        self.queues[which].wake = lambda: heard.append(1)
+        job = self.queues[which].submit(kind, {}, model=model, dataset=dataset, key=key)
+        assert heard == [1] * (job.id not in self.twins)  # a worker of this process hears of each new job
+        assert (job.id in self.twins) == (twin is not None)
+        self.twins.setdefault(job.id, Twin(content))
 
     @rule(which=st.sampled_from([0, 1]))
     def claim(self, which):
@@ -67,7 +89,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert (job.id if job else None) == next(iter(queued), None)
         if job:
             twin = self.twins[job.id]
-            twin.status, twin.attempt, twin.lease_until = "running", twin.attempt + 1, self.database.time + LEASE
+            twin.status, twin.attempt, twin.started_at = "running", twin.attempt + 1, self.database.time
+            twin.lease_until = self.database.time + LEASE
             assert job.attempt == twin.attempt
             self.claims.append(job)
 
@@ -94,8 +117,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert not allowed
         else:
             assert allowed
-            self.twins[job.id].status = "succeeded"
-            self.twins[job.id].successes += 1
+            self.ended(job.id, "succeeded")
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), how=st.sampled_from(["fail", "cancelled", "died", "missed", "given back"]))
@@ -111,10 +133,10 @@ class QueueMachine(RuleBasedStateMachine):
         }[how]
         assert (queue.end(job, ending) is not None) == owns
         if owns:
-            self.lose(twin, deaths=how == "died", outages=how == "missed")
-            twin.status = {"fail": "cancelled" if twin.cancel else "failed", "cancelled": "cancelled"}.get(
-                how, twin.status
-            )
+            if how not in ("fail", "cancelled"):
+                self.lose(twin, deaths=how == "died", outages=how == "missed")
+            else:
+                self.ended(job.id, "cancelled" if twin.cancel or how == "cancelled" else "failed")
 
     @precondition(lambda self: self.twins)
     @rule(data=st.data())
@@ -128,7 +150,8 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             assert twin.status in {"queued", "running", "cancelled"}
             twin.cancel = twin.cancel or twin.status != "cancelled"
-            twin.status = "running" if twin.status == "running" else "cancelled"
+            if twin.status == "queued":
+                self.ended(job_id, "cancelled")
 
     @rule(seconds=st.sampled_from([1.0, LEASE / 2, LEASE + 1]))
     def wait(self, seconds):
@@ -143,25 +166,56 @@ class QueueMachine(RuleBasedStateMachine):
             if silent:
                 self.lose(twin, deaths=1)
 
+    @rule(seconds=st.sampled_from([3.0, LEASE, 3 * LEASE]))
+    def expire(self, seconds):
+        """Those that ended longer ago go, two at a time; their keys can be used again."""
+        before = self.database.time - seconds
+        old = [job_id for job_id, twin in self.twins.items() if twin.status in ENDED and twin.finished_at < before]
+        removed = list(iter(lambda: self.queues[0].expire(seconds), 0))
+        assert removed == [2] * (len(old) // 2) + [1] * (len(old) % 2)
+        for job_id in old:
+            del self.twins[job_id]
+        self.claims = [job for job in self.claims if job.id in self.twins]
+
+    @invariant()
+    def pages_have_what_they_are_asked_for(self):
+        def asked(**wanted):
+            first, token = self.queues[0].page(page_size=3, **wanted)
+            return [job.id for job in first + (self.queues[0].page(page_token=token, **wanted)[0] if token else [])]
+
+        for wanted, fits in (
+            ({}, lambda _: True),
+            ({"model": "a"}, lambda twin: twin.content[1] == "a"),
+            ({"kinds": ["compare"]}, lambda twin: twin.content[0] == "compare"),
+            (
+                {"kinds": ["train"], "status": "queued"},
+                lambda twin: (twin.content[0], twin.status) == ("train", "queued"),
+            ),
+        ):
+            assert asked(**wanted) == [job_id for job_id, twin in self.twins.items() if fits(twin)][::-1]
+        used = {twin.content[2] for twin in self.twins.values() if twin.status not in ENDED}
+        assert {dataset for dataset in ("ds_1", "ds_2") if self.queues[1].uses_dataset(dataset)} == used - {None}
+        counted = Counter(twin.status for twin in self.twins.values())
+        assert self.queues[1].status().jobs == {status: counted[status] for status in Status}
+
     @invariant()
     def the_table_is_as_the_model_says(self):
         jobs, _ = self.queues[0].page(page_size=1000)
         assert [job.id for job in jobs] == list(self.twins)[::-1]
         for job in [self.queues[1].get(job.id) for job in jobs]:
             twin = self.twins[job.id]
-            assert (job.status, job.attempt, job.deaths, job.outages, job.cancel_requested) == (
-                twin.status,
-                twin.attempt,
-                twin.deaths,
-                twin.outages,
-                twin.cancel,
+            found = job.kind, job.model, job.dataset
+            assert (*found, job.status, job.attempt, job.deaths, job.outages, job.cancel_requested) == (
+                *(*twin.content, twin.status, twin.attempt, twin.deaths, twin.outages, twin.cancel),
             )
-            assert twin.successes == (job.status == "succeeded") == (job.result is not None)
-            assert (job.finished_at is not None) == job.ended
+            assert (job.started_at, job.finished_at) == (twin.started_at, twin.finished_at)
+            assert job.result == ({"attempt": job.attempt} if job.status == "succeeded" else None)
             assert (job.error is not None) == (job.status == "failed")
+            assert (job.progress == 1.0) == (job.status == "succeeded")
 
 
-def test_the_queue_does_what_the_model_does(database_url):
+def test_the_queue_does_what_the_model_does(database_url, monkeypatch):
+    monkeypatch.setattr(queue_module, "_EXPIRED", 2)
     database = ClockedDatabase(database_url)
     migrate(database)
     times = settings(

@@ -6,7 +6,9 @@ import pkgutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -43,10 +45,22 @@ def tables(database):
         return {*inspect(connection).get_table_names()}
 
 
-def start(database_url, how, number):
-    command = [sys.executable, Path(__file__).with_name("starting.py"), database_url, how, str(number)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+DIE = """
+import os, signal, sys
+from sqlalchemy import event
+from app.database import Database
+from app.migrations import migrate
+
+database, seen = Database(sys.argv[1]), []
+
+@event.listens_for(database.engine, "before_cursor_execute")
+def count(_connection, _cursor, statement, *_rest):
+    seen.extend([statement] * statement.lstrip().startswith(("CREATE", "INSERT")))
+    if len(seen) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+migrate(database)
+"""
 
 
 def test_the_migrated_tables_are_those_the_program_means(database):
@@ -77,17 +91,27 @@ def test_a_database_of_a_newer_program_is_refused_by_name(database):
 
 
 @pytest.mark.thorough
-def test_ten_processes_that_start_at_once_on_an_empty_database_all_come_up(database, database_url):
-    ended = start(database_url, "together", 10)
+def test_ten_that_start_at_once_on_an_empty_database_all_come_up(database, database_url):
+    def start(all_there):
+        own = Database(database_url)
+        all_there.wait()
+        own.wait(60)
+        migrate(own)
+        own.close()
 
-    assert ended.stdout.strip() == str([0] * 10), ended.stderr
+    with ThreadPoolExecutor(10) as threads:
+        list(threads.map(start, [Barrier(10)] * 10))
+
     assert revision(database) == known()[-1]
 
 
 @pytest.mark.parametrize("at", [3, 8])
 @pytest.mark.thorough
 def test_a_kill_half_way_leaves_the_database_as_it_was(database, database_url, at):
-    assert start(database_url, "die", at).returncode == -signal.SIGKILL
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    died = subprocess.run([sys.executable, "-c", DIE, database_url, str(at)], env=environment, check=False)
+
+    assert died.returncode == -signal.SIGKILL
     assert tables(database) == set()
     assert revision(database) is None
     migrate(database)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from time import time
 
 import numpy as np
+import pyarrow.parquet as pq
 from prometheus_client import Counter, Gauge
 from sqlalchemy import Table, func, insert, select
 
 from app.database import Database
+from app.outcomes.archive import Archive
 from app.outcomes.decision import Terms, day_of, new_ids
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SHADOW_DECISIONS
+from app.outcomes.sealed import SEAL
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS
 
 LOAN = Terms(
     "predict", "loan", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"), ((0.0, -5.0), (-1.0, 1.0))
@@ -126,6 +130,19 @@ def told(
     if rows:
         with database.writing() as connection:
             connection.execute(insert(OUTCOMES), rows)
+
+
+def ids_of(archive: Archive) -> list[str]:
+    """What is read of the loans."""
+    return sorted(id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids or ())
+
+
+def in_files(archive: Archive) -> set[str]:
+    """The ids in all files that readers read."""
+    with archive.database.reading() as connection:
+        files = connection.execute(select(SEALED_FILES.c.file).where(SEALED_FILES.c.is_current)).scalars().all()
+    content = [pq.read_table(io.BytesIO(archive.storage.read(name, SEAL))) for name in files]
+    return {id_ for table in content for id_ in table["id"].to_pylist()}
 
 
 def count(database: Database, table: Table) -> int:

@@ -21,7 +21,7 @@ from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES
 from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for
-from tests.outcomes.records import LOAN, decided, told
+from tests.outcomes.records import LOAN, count, decided, ids_of, told
 from tests.registry.making import publish
 
 DATE = 20_000
@@ -74,35 +74,15 @@ def store(tmp_path_factory):
     database.close()
 
 
-@pytest.fixture(params=list(WAYS), ids=list(WAYS))
-def damaged(store, request):
-    if (change := WAYS[request.param]) is None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_damaged_file_is_named_changes_nothing_and_holds_up_no_other_day(store, way):
+    """Where it is needed requests are refused."""
+    if (change := WAYS[way]) is None:
         store.path.unlink()
     else:
         store.path.write_bytes(change(store.content))
-    yield store
-    store.path.write_bytes(store.content)
-
-
-def test_a_damaged_file_is_named_and_holds_up_no_other_day(damaged):
-    archive = damaged.archive
-
-    for use in (
-        lambda: list(archive.cases("loan", with_ids=True)),
-        lambda: archive.locate([*damaged.sound, damaged.damaged[3]]),
-        lambda: archive.erase(damaged.damaged[3]),
-    ):
-        with pytest.raises(Damaged, match=damaged.file):
-            use()
-
-    assert sum(map(len, archive.cases("loan", since=(DATE + 1) * DAY))) == 20
-    assert len(archive.locate([*damaged.sound, *damaged.others])) == 22
-
-
-def test_requests_are_refused_with_the_file_and_change_nothing(damaged):
-    client = called_by(damaged.app, ANYBODY)
-    ids = [damaged.damaged[0], damaged.sound[0]]
-    outcomes = {"outcomes": [{"id": id_, "truth": "bad"} for id_ in ids]}
+    ids = [store.damaged[0], store.sound[0]]
+    client, outcomes = called_by(store.app, ANYBODY), {"outcomes": [{"id": id_, "truth": "bad"} for id_ in ids]}
 
     for answer in (
         ask(client, "GET", "/models/loan/outcomes"),
@@ -111,9 +91,11 @@ def test_requests_are_refused_with_the_file_and_change_nothing(damaged):
     ):
         assert answer.status_code == 409
         assert answer.json()["title"] == "A stored file is not what was published"
-        assert damaged.file in answer.json()["detail"]
-    with damaged.ports.database.reading() as connection:
-        assert connection.execute(OUTCOMES.select()).first() is None
+        assert store.file in answer.json()["detail"]
+    assert count(store.ports.database, OUTCOMES) == 0
+    assert sum(map(len, store.archive.cases("loan", since=(DATE + 1) * DAY))) == 20
+    assert len(store.archive.locate([*store.sound, *store.others])) == 22
+    store.path.write_bytes(store.content)
 
 
 @pytest.fixture
@@ -128,13 +110,11 @@ def partly(database):
     return whole, lost
 
 
-def ids_of(archive):
-    return sorted(id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids)
-
-
 def test_decisions_without_terms_are_left_out_of_reading_and_sealing(database, archive, partly, caplog):
     whole, _ = partly
     sealer = archive.sealer
+    with pytest.raises(Damaged, match="'x'"):
+        archive.locate([*whole, "x"])
     assert ids_of(archive) == sorted(whole)
     assert [len(part) for part in archive.cases("loan", arrivals_only=True)] == [3]
 
@@ -147,6 +127,7 @@ def test_decisions_without_terms_are_left_out_of_reading_and_sealing(database, a
     with database.reading() as connection:
         assert sorted(connection.execute(select(DECISIONS.c.id)).scalars()) == ["x", "y"]
     assert "x, y" in caplog.text
+    assert archive.erase("x")
 
 
 def test_a_day_of_which_all_terms_are_missing_is_empty(database, archive):
@@ -156,11 +137,3 @@ def test_a_day_of_which_all_terms_are_missing_is_empty(database, archive):
 
     assert [(len(cases), cases.lost) for cases in archive.cases("loan")] == [(0, 2)]
     assert not archive.sealer.seal("loan", DATE)
-
-
-def test_a_decision_without_terms_is_named_and_can_be_erased(database, archive, partly):
-    whole, _ = partly
-    assert set(archive.locate(whole)) == set(whole)
-    with pytest.raises(Damaged, match="'x'"):
-        archive.locate([*whole, "x"])
-    assert archive.erase("x")

@@ -14,10 +14,9 @@ from sqlalchemy import func, select, text
 from app.database import Database
 from app.errors import Busy, NotReady, TooLarge, Unavailable
 from app.outcomes import recorder as module
-from app.outcomes.archive import Archive
-from app.outcomes.decision import DAY, Batch, Decided, Terms, day_of, id_digest, new_ids
+from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids
 from app.outcomes.recorder import IdsTaken, Recorder, RowStore
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED
 from app.outcomes.upkeep import keep_up
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import value_of
@@ -85,33 +84,16 @@ def test_rows_are_stored_as_they_were_decided(database, recorder):
     assert value_of(recorder.totals.expected) == 10.0
 
 
-def test_a_repeat_is_accepted_and_another_decision_is_not(database, recorder):
-    first = batch(["x", "y"])
-    assert record(recorder, first) == [None]
-
-    assert record(recorder, batch(["y", "x"])) == [None]
-    [error] = record(recorder, batch(["new", "y"], choice=0))
-
-    assert isinstance(error, IdsTaken)
-    assert [flaw.loc for flaw in error.flaws] == ["/record/ids/1"]
-    assert "'y'" in error.detail
-    assert set(stored(database)) == {"x", "y"}  # nothing of the refused request
-    assert value_of(recorder.totals.recorded) == 2
-
-
 @pytest.mark.parametrize(
     "change", [{"share": 0.5}, {"choice": 0}, {"instance": "[1]"}, {"terms": replace(TERMS, version=2)}]
 )
-def test_whatever_differs_is_another_decision(recorder, change):
-    record(recorder, batch(["x"]))
+def test_whatever_differs_is_another_decision_but_for_the_last_bits_of_a_probability(recorder, change):
+    assert record(recorder, batch(["x"]), batch(["x"], share=0.25 + 1e-15)) == [None, None]
 
-    [error] = record(recorder, batch(["x"], **change))
+    [error] = record(recorder, batch(["new", "x"], **change))
 
     assert isinstance(error, IdsTaken)
-
-
-def test_the_last_bits_of_a_probability_are_no_other_decision(recorder):
-    assert record(recorder, batch(["x"]), batch(["x"], share=0.25 + 1e-15)) == [None, None]
+    assert [flaw.loc for flaw in error.flaws] == ["/record/ids/1"]
 
 
 def test_requests_of_one_group_do_not_touch_each_other(database, recorder):
@@ -127,21 +109,6 @@ def test_requests_of_one_group_do_not_touch_each_other(database, recorder):
     assert isinstance(results[1], Exception)
     assert isinstance(results[3], IdsTaken)
     assert len(stored(database)) == 5
-
-
-def test_sealed_and_erased_ids_are_known(database, recorder):
-    same = batch(["sealed"])
-    with database.writing() as connection:
-        digest = same.rows[0].digest
-        connection.execute(SEALED_IDS.insert().values(id="sealed", model="triage", day=1, digest=digest))
-        connection.execute(ERASED.insert().values(id_digest=id_digest("erased"), at=0, model="triage", day=1))
-
-    results = record(recorder, same, batch(["sealed"], choice=0), batch(["erased"]))
-
-    assert results[0] is None
-    assert isinstance(results[1], IdsTaken)
-    assert "erased" in results[2].detail
-    assert stored(database) == {}
 
 
 def test_the_same_ids_from_two_processes_are_stored_once(database_url, database, recorder):
@@ -203,25 +170,6 @@ def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recor
     assert record(recorder, batch(new_ids(1), given=given)) == [None]
     assert len(stored(database)) == 2
     assert not isinstance(store._driver, Deaf)
-
-
-def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
-    archive = Archive(database, str(tmp_path / "sealed"))
-    recorder = Recorder(database, archive.locate)
-    at = time() - 2 * DAY
-    ids = new_ids(2, at)
-    record(recorder, batch(ids, given=False, at=at))
-    assert archive.sealer.seal("triage", day_of(at))
-    assert not stored(database)
-
-    [other] = new_ids(1, at)  # of the caller
-    repeated, taken, new = record(recorder, batch(ids), batch([ids[1]], choice=0), batch([other]))
-
-    assert (repeated, new) == (None, None)
-    assert isinstance(taken, IdsTaken)
-    assert repr(ids[1]) in taken.detail
-    assert set(stored(database)) == {other}
-    recorder.stop()
 
 
 def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_path):

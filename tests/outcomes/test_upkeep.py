@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import time
 
 import pytest
@@ -12,17 +13,15 @@ from app.job_processes import make_worker
 from app.migrations import migrate
 from app.outcomes import sealing, upkeep
 from app.outcomes.archive import Archive
-from app.outcomes.decision import DAY, day_of
+from app.outcomes.decision import DAY
 from app.outcomes.sealing import Sealer
 from app.outcomes.tables import (
     DECISION_TERMS,
     DECISIONS,
     OUTCOMES,
     SEALED_FILES,
-    SEALED_IDS,
-    SHADOW_DECISIONS,
 )
-from app.outcomes.upkeep import SETTLED_SECONDS, due, expire, keep_up
+from app.outcomes.upkeep import SETTLED_SECONDS, due, keep_up
 from app.storage import Storage
 from app.stores import make_ports
 from tests.conftest import settings_for
@@ -31,29 +30,6 @@ from tests.outcomes.records import LOAN, count, decided, told
 
 DATE = 20_000
 MONDAY = DATE * DAY
-
-
-def opened(url):
-    database = Database(url)
-    migrate(database)
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def database(tmp_path):
-    yield from opened(f"sqlite:///{tmp_path / 'payoff.db'}")
-
-
-@pytest.fixture
-def either(database_url):
-    """The same on each of the two databases."""
-    yield from opened(database_url)
-
-
-@pytest.fixture
-def archive(database, tmp_path):
-    return Archive(database, str(tmp_path / "decisions"))
 
 
 def due_at(database, at):
@@ -95,30 +71,18 @@ def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(database, 
     assert count(database, OUTCOMES) == 0
 
 
-def test_all_that_is_due_is_done(either, tmp_path):
-    database, archive = either, Archive(either, str(tmp_path / "decisions"))
-    decided(database, 3, at=[MONDAY, MONDAY + DAY, time()])
-    with database.writing() as connection:
-        connection.execute(update(DECISION_TERMS).values(used_at=1.0))
-
-    keep_up(archive, None)
-
-    assert (count(database, SEALED_FILES), count(database, DECISIONS)) == (2, 1)
-    assert count(database, DECISION_TERMS) == 1  # the row of today needs them
-    assert sum(map(len, archive.cases("loan"))) == 3
-
-
 def test_terms_that_no_row_needs_go_a_day_later(database, archive):
     decided(database, at=MONDAY)
     keep_up(archive, None)
     assert count(database, DECISION_TERMS) == 1  # a process may remember that they are there
 
+    decided(database, terms=replace(LOAN, version=2))
     with database.writing() as connection:
-        connection.execute(update(DECISION_TERMS).values(used_at=time() - 90_000))
+        connection.execute(update(DECISION_TERMS).values(used_at=1.0))
     keep_up(archive, None)
 
-    assert count(database, DECISION_TERMS) == 0
-    assert [part.terms for part in archive.cases("loan")] == [[LOAN]]
+    assert count(database, DECISION_TERMS) == 1  # the row of today needs them
+    assert next(archive.cases("loan")).terms == [LOAN]
 
 
 def test_a_day_that_cannot_be_sealed_holds_up_no_other(database, archive, monkeypatch):
@@ -137,64 +101,7 @@ def test_a_day_that_cannot_be_sealed_holds_up_no_other(database, archive, monkey
     assert (count(database, SEALED_FILES), count(database, DECISIONS)) == (1, 1)
 
 
-def test_expired_days_are_gone_everywhere(either, tmp_path, monkeypatch):
-    database, archive = either, Archive(either, str(tmp_path / "decisions"))
-    monkeypatch.setattr(upkeep, "BATCH", 3)
-    now = time()
-    today = day_of(now) * DAY
-    old = decided(database, 8, at=today - 9 * DAY, ids=[f"old-{i}" for i in range(8)], shadows={"loan:2": [0] * 8})
-    archive.sealer.seal("loan", day_of(today) - 9)
-    told(database, old[:5], [0] * 5, day=day_of(today) - 9)
-    late = decided(database, 7, at=today - 9 * DAY, seed=4, shadows={"loan:2": [0] * 7})
-    young = decided(database, 2, at=[today - 2 * DAY, now])
-    told(database, young[:1], [1], day=day_of(today) - 2)
-
-    expire(archive, 7 * DAY)
-
-    assert sorted(id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids) == sorted(young)
-    assert archive.locate([*old, *late]) == {}
-    assert [count(database, table) for table in (SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS, OUTCOMES)] == [0, 0, 0, 1]
-    assert archive.storage.folders("loan") == []
-
-
-def test_own_files_that_no_day_needs_are_removed_a_day_later(database, archive, monkeypatch):
-    (id_, *_) = decided(database, 5, at=MONDAY)
-    keep_up(archive, None)
-    with monkeypatch.context() as patch:
-        patch.setattr(Storage, "remove", fail)  # as where the store is not there
-        archive.erase(id_)
-        keep_up(archive, None)
-        decided(database, 1, at=MONDAY)
-        patch.setattr(Database, "writing", fail_after(2))  # as where the process is killed once a file is written
-        with pytest.raises(RuntimeError):
-            archive.sealer.seal("loan", DATE)
-    assert len(archive.storage.folders("loan")) == 3
-
-    keep_up(archive, None)
-    assert len(archive.storage.folders("loan")) == 3
-    monkeypatch.setattr(upkeep, "time", lambda: time() + DAY + 1)
-    keep_up(archive, None)
-
-    assert len(archive.storage.folders("loan")) == count(database, SEALED_FILES) == 2
-    assert sum(map(len, archive.cases("loan"))) == 5
-
-
-def fail(*_arguments):
-    raise RuntimeError
-
-
-def fail_after(transactions):
-    """`Database.writing` that fails after so many."""
-    writing, left = Database.writing, iter(range(transactions - 1))
-
-    def failing(*arguments, **options):
-        if next(left, None) is None:
-            raise RuntimeError
-        return writing(*arguments, **options)
-
-    return failing
-
-
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("copied", [None, "before", "after"], ids=["new", "older copy", "copy"])
 def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp_path, monkeypatch, copied):
     """A new database, or a copy of some moment, beside the files of the one that was there."""
@@ -211,14 +118,14 @@ def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp
     before = archive.storage.folders("loan")
     monkeypatch.setattr(upkeep, "time", lambda: time() + 9 * DAY)
 
-    for other in opened(f"sqlite:///{tmp_path / 'other.db'}"):
-        beside = Archive(other, archive.storage.url)
-        keep_up(beside, 7 * DAY if copied is None else None)
-        assert set(archive.storage.folders("loan")) >= set(before)
+    other = Database(f"sqlite:///{tmp_path / 'other.db'}")
+    migrate(other)
+    keep_up(Archive(other, archive.storage.url), 7 * DAY if copied is None else None)
+    other.close()
+    assert set(archive.storage.folders("loan")) >= set(before)
 
 
-def test_one_process_does_it_at_a_time(either, tmp_path):
-    database, archive = either, Archive(either, str(tmp_path / "decisions"))
+def test_one_process_does_it_at_a_time(database, archive):
     decided(database, at=MONDAY)
     with upkeep.alone(database) as first:
         keep_up(archive, None)

@@ -1,13 +1,12 @@
 """The registry in a bucket: the same as in a folder, in few requests, for several replicas at once."""
 
-from time import monotonic, sleep
-
 import pytest
 
 from app import circuit_breaker
-from app.errors import Conflict, NotFound, Unavailable
+from app.errors import NotFound, Unavailable
 from app.storage import FileCache
-from tests.registry.making import HOLDOUT, everywhere, make_card, make_estimator, publish
+from tests.jobs.waiting import eventually
+from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 
@@ -15,30 +14,6 @@ in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 @pytest.fixture
 def impatient(impatient, monkeypatch):
     monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0)
-
-
-@everywhere
-def test_a_model_is_published_answered_with_listed_moved_and_deleted(registry, another):
-    for _ in range(2):
-        publish(registry)
-    replica = another()
-
-    assert replica.load("triage").version == 2
-    registry.set_alias("triage", "champion", 1, "ann")
-    replica.refresh()
-    assert replica.load("triage@champion").version == 1
-    card, content = replica.artifact("triage", 2)
-    assert len(content) == card.sizes["model.joblib"]
-    with pytest.raises(Conflict, match="move it first"):
-        replica.delete_version("triage", 1)
-    replica.delete_version("triage", 2)
-    registry.refresh()
-    with pytest.raises(NotFound):
-        registry.load("triage:2")
-    assert registry.files.numbers("triage") == [1]
-    replica.delete_model("triage", "bob")
-    assert registry.files.numbers("triage") == []
-    assert registry.stage(make_card(), None).version == 3
 
 
 @in_a_bucket
@@ -119,7 +94,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way,
         assert replica.ready
         assert not replica.preloader.complete
         way.start()
-        assert _soon(lambda: replica.preloader.complete)
+        eventually(lambda: replica.preloader.complete)
         assert replica.cache.get("triage").version == 1
     finally:
         replica.stop()
@@ -154,10 +129,3 @@ def test_a_restart_without_the_store_answers_with_what_is_kept_on_the_disk(
     assert restart().load("triage").version == 1
     way.kill()
     assert restart().load("triage").version == 1  # mended
-
-
-def _soon(condition):
-    until = monotonic() + 30
-    while not condition() and monotonic() < until:
-        sleep(0.05)
-    return condition()

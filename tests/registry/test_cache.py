@@ -9,52 +9,28 @@ from hypothesis import strategies as st
 
 from app.registry.loaded import Cache
 
-
-def cache_of(limit):
-    """A cache in which each key is meant by its own name."""
-    cache = Cache(limit)
-    cache.meant = {key: key for key in ("a", "b", "c", "big", *range(9))}
-    return cache
+USES = st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=40)
 
 
-def test_what_was_loaded_is_kept():
-    cache = cache_of(10)
-
-    assert cache.get("a") is None
-    assert cache.get("unknown") is None
-    assert cache.load("a", 4, lambda: "A") == "A"
-    assert cache.get("a") == "A"
-    assert cache.load("a", 4, lambda: "B") == "A"
-    assert (len(cache), cache.size, cache.loads) == (1, 4, 1)
-
-
-def test_the_least_recently_used_goes_first():
-    cache = cache_of(10)
-    for key in "ab":
-        cache.load(key, 5, lambda: "value")
-
-    cache.get("a")
-    cache.load("c", 5, lambda: "value")
-
-    assert [key for key in "abc" if cache.get(key)] == ["a", "c"]
-    assert cache.evictions == 1
-
-
-@given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 30)), max_size=40))
-def test_the_bound_gives_way_to_the_biggest_value_only(limit, loads):
+@given(st.integers(1, 20), st.lists(st.integers(0, 30), min_size=6, max_size=6), USES)
+def test_the_least_recently_used_goes_first_and_the_bound_gives_way_to_the_biggest_value_only(limit, sizes, uses):
     """Which is kept alone: it would otherwise be loaded for every request. What is being loaded counts, too."""
-    sizes = {}
-    cache = cache_of(limit)
-    for key, size in loads:
-        sizes.setdefault(key, size)
-
-        def loader(key=key):
-            assert cache.size + sizes[key] <= max(limit, sizes[key])
-            return key
-
-        assert cache.load(key, sizes[key], loader) == key
-        assert cache.size <= max(limit, sizes[key])
-        assert cache.get(key) == key
+    cache, kept, loads, evicted = Cache(limit), [], 0, 0
+    cache.meant = {f"name {key}": key for key in range(6)}
+    for key, loaded in uses:
+        is_kept = key in kept
+        assert cache.get(f"name {key}") == (f"value {key}" if is_kept else None)
+        if loaded:
+            assert cache.load(key, sizes[key], lambda key=key: f"value {key}") == f"value {key}"
+            loads += not is_kept
+            while not is_kept and kept and sum(sizes[each] for each in kept) + sizes[key] > limit:
+                del kept[0]
+                evicted += 1
+        if is_kept or loaded:
+            kept = [each for each in kept if each != key] + [key]
+        assert cache.get("unknown") is None
+        assert (len(cache), cache.size) == (len(kept), sum(sizes[each] for each in kept))
+        assert (cache.loads, cache.evictions) == (loads, evicted)
 
 
 def test_twenty_who_ask_at_once_wait_for_one_load():
@@ -75,7 +51,8 @@ def test_twenty_who_ask_at_once_wait_for_one_load():
 
 
 def test_what_is_kept_is_not_held_up_by_a_slow_load():
-    cache = cache_of(10)
+    cache = Cache(10)
+    cache.meant = {"a": "a"}
     cache.load("a", 1, lambda: "A")
     began, may_end = Event(), Event()
 

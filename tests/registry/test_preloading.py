@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from threading import Event
 from types import SimpleNamespace
 
@@ -11,7 +10,8 @@ import pytest
 from app.errors import Damaged, Unavailable
 from app.registry.preloading import Preloader
 from app.registry.snapshot import Snapshot
-from tests.registry.making import everywhere, make_estimator, publish
+from tests.jobs.waiting import eventually
+from tests.registry.making import make_estimator, publish
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def preloaded(another):
         registry = another(**changes)
         opened.append(registry)
         registry.start()
-        assert soon(lambda: registry.preloader.complete)
+        eventually(lambda: registry.preloader.complete)
         return registry
 
     yield make
@@ -37,15 +37,6 @@ def exists(revision, *names):
     return Snapshot.of(revision, dict.fromkeys(keys, "digest"), dict.fromkeys(keys, 1), [])
 
 
-def soon(condition):
-    until = time.monotonic() + 30
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.02)
-    return condition()
-
-
-@everywhere
-@pytest.mark.thorough
 def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(registry, preloaded):
     for _ in range(3):
         publish(registry)
@@ -58,9 +49,9 @@ def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(re
     assert loaded == {"triage@live", "triage", "other"}
     assert replica.cache.get("triage:2") is None
     registry.set_alias("triage", "live", 2, "ann")
-    assert soon(lambda: replica.cache.get("triage:2"))
+    eventually(lambda: replica.cache.get("triage:2"))
     newest = publish(registry).version
-    assert soon(lambda: replica.cache.get(f"triage:{newest}"))
+    eventually(lambda: replica.cache.get(f"triage:{newest}"))
 
 
 @pytest.mark.parametrize("harm", ["damaged", "missing", "skewed", "too big", "cannot be unpickled"])
@@ -188,10 +179,10 @@ def test_a_version_goes_on_answering_until_the_one_that_follows_is_loaded(regist
     publish(registry)
     registry.set_alias("triage", "live", 2, "ann")
 
-    assert soon(lambda: replica.resolve("triage@live") == ("triage", 2))
+    eventually(lambda: replica.resolve("triage@live") == ("triage", 2))
     assert [replica.cache.get(reference).version for reference in ("triage", "triage@live")] == [1, 1]
     free.set()
-    assert soon(lambda: replica.cache.get("triage@live").version == replica.cache.get("triage").version == 2)
+    eventually(lambda: replica.cache.get("triage@live").version == replica.cache.get("triage").version == 2)
 
 
 def test_who_changes_an_alias_or_sees_that_a_job_has_ended_meets_what_that_means(registry, preloaded):
@@ -212,13 +203,12 @@ def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answ
     publish(registry)
     registry.set_alias("triage", "live", 2, "ann")
     registry.delete_version("triage", 1)
-    assert soon(lambda: replica.resolve("triage") == ("triage", 2))
-    assert replica.cache.get("triage@live") is None
+    eventually(lambda: replica.cache.get("triage@live") is None)
     free.set()
-    assert soon(lambda: replica.cache.get("triage@live"))
+    eventually(lambda: replica.cache.get("triage@live"))
     damaged = publish(registry).version
     (models / "triage" / str(damaged) / "model.joblib").write_bytes(b"damaged")
-    assert soon(lambda: replica.preloader.tried.get(("triage", damaged)))
-    assert soon(lambda: replica.cache.get("triage") is None)
+    eventually(lambda: replica.preloader.tried.get(("triage", damaged)))
+    eventually(lambda: replica.cache.get("triage") is None)
     with pytest.raises(Damaged):
         replica.load("triage")

@@ -3,8 +3,7 @@
 import pytest
 
 from app.database import Database
-from app.errors import NotFound
-from tests.registry.making import make_card, make_estimator, publish
+from tests.registry.making import make_card, publish
 
 
 @pytest.fixture
@@ -30,17 +29,6 @@ def test_an_older_database_gets_what_was_published_since(registry, empty):
     assert empty.index.model("triage").aliases == {"champion": 1}
     assert {line.name: line.versions for line in empty.index.models("", 10)} == {"triage": [4, 3, 1], "other": [1]}
     assert empty.rebuild() == 0
-
-
-def test_what_a_job_has_staged_is_left_to_the_job(registry, database):
-    card = registry.stage(make_card(), make_estimator())
-
-    assert registry.rebuild() == 0
-    with pytest.raises(NotFound):
-        registry.load("triage")
-    with database.writing() as connection:
-        registry.index.add(connection, card)
-    assert registry.load("triage").version == 1
 
 
 def test_what_is_no_folder_of_a_version_is_passed_over(registry, models, empty, caplog):

@@ -38,6 +38,8 @@ class Changes(RuleBasedStateMachine):
         self.url = f"{folder}/{uuid.uuid4().hex}"
         self.registry = open_registry(self.url, database)
         self.registry.refresh()
+        self.replica = open_registry(self.url, database)  # of another process
+        self.replica.refresh()
         self.given: dict[str, int] = {}
         self.published: dict[str, set[int]] = {}
         self.left: dict[str, set[int]] = {}
@@ -60,8 +62,12 @@ class Changes(RuleBasedStateMachine):
         card = self._staged(name)
         with self.database.writing() as connection:
             self.registry.index.add(connection, card)
-        self.registry.refresh()
         self.left[name].remove(card.version)
+        for wrong in (card, card.model_copy(update={"version": card.version + 1})):
+            with pytest.raises(Conflict, match="not staged"), self.database.writing() as connection:
+                self.registry.index.add(connection, wrong)
+        assert self.replica.load(f"{name}:{card.version}").version == card.version  # before it has looked
+        self.registry.refresh()
         self.published.setdefault(name, set()).add(card.version)
 
     @rule(name=NAMES)
@@ -79,16 +85,16 @@ class Changes(RuleBasedStateMachine):
             self.registry.discard(one)
         self.left.clear()
 
-    @rule(name=NAMES, alias=ALIASES, version=NUMBERS)
-    def set_alias(self, name, alias, version):
+    @rule(name=NAMES, alias=ALIASES, version=NUMBERS, who=st.sampled_from(["ann", "bob"]))
+    def set_alias(self, name, alias, version, who):
         if version not in self.published.get(name, ()):
             with pytest.raises(NotFound):
-                self.registry.set_alias(name, alias, version, "ann")
+                self.registry.set_alias(name, alias, version, who)
             return
-        self.registry.set_alias(name, alias, version, "ann")
+        self.registry.set_alias(name, alias, version, who)
         before = self.aliases.get((name, alias))
         if before != version:
-            self.moves.setdefault(name, []).append((alias, before, version))
+            self.moves.setdefault(name, []).append((who, alias, before, version))
         self.aliases[name, alias] = version
 
     @rule(name=NAMES, alias=ALIASES)
@@ -99,7 +105,7 @@ class Changes(RuleBasedStateMachine):
                 self.registry.delete_alias(name, alias, "ann")
             return
         self.registry.delete_alias(name, alias, "ann")
-        self.moves[name].append((alias, before, None))
+        self.moves[name].append(("ann", alias, before, None))
 
     @rule(name=NAMES, version=NUMBERS)
     def delete_version(self, name, version):
@@ -110,7 +116,10 @@ class Changes(RuleBasedStateMachine):
             with pytest.raises(Conflict):
                 self.registry.delete_version(name, version)
         else:
+            held = self.registry.load(f"{name}:{version}")
             self.registry.delete_version(name, version)
+            assert self.registry.cache.get(f"{name}:{version}") is None
+            assert held.card.key not in self.registry.cache
             self.published[name].remove(version)
 
     @rule(name=NAMES)
@@ -122,7 +131,7 @@ class Changes(RuleBasedStateMachine):
         self.registry.delete_model(name, "ann")
         del self.published[name]
         for key in sorted(key for key in self.aliases if key[0] == name):
-            self.moves[name].append((key[1], self.aliases.pop(key), None))
+            self.moves[name].append(("ann", key[1], self.aliases.pop(key), None))
 
     @invariant()
     def what_exists_is_what_was_published(self):
@@ -133,7 +142,8 @@ class Changes(RuleBasedStateMachine):
             if numbers:
                 assert self.registry.resolve(name) == (name, max(numbers))
             history = self.registry.index.model(name).history
-            moves = [(move.alias, move.from_version, move.to_version) for move in history]
+            moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
+            assert sorted(history, key=lambda move: move.at) == history
             assert moves == self.moves.get(name, [])
         for (name, alias), version in self.aliases.items():
             assert self.registry.resolve(f"{name}@{alias}") == (name, version)
@@ -146,6 +156,7 @@ class Changes(RuleBasedStateMachine):
 
     def teardown(self):
         """A new database gets all that has a folder."""
+        assert self.registry.rebuild() == 0  # what is left is left to the jobs
         rebuilt = open_registry(self.url, emptied(self.other))
         rebuilt.rebuild()
         there = {name: set(numbers) for name, numbers in self.registry.files.folders() if numbers}
@@ -155,11 +166,13 @@ class Changes(RuleBasedStateMachine):
             assert rebuilt.stage(make_card(name), None).version == max(numbers) + 1
 
 
-def test_any_order_of_changes_leaves_what_the_model_says(database_url, tmp_path):
+def test_any_order_of_changes_leaves_what_the_model_says(request, database_url, tmp_path):
+    """The models are in a folder beside SQLite, in a bucket beside PostgreSQL."""
     database, other = Database(database_url), Database(f"sqlite:///{tmp_path / 'other.db'}")
     migrate(database)
     migrate(other)
     times = settings(max_examples=repeated(25 if database.is_sqlite else 6), stateful_step_count=20, deadline=None)
-    run_state_machine_as_test(lambda: Changes(database, other, tmp_path), settings=times)
+    folder = tmp_path if database.is_sqlite else request.getfixturevalue("bucket")
+    run_state_machine_as_test(lambda: Changes(database, other, folder), settings=times)
     database.close()
     other.close()

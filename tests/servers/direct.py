@@ -1,107 +1,65 @@
-"""The application, called in this process without a server: fast, and every answer can be examined."""
+"""The application, called in this process without a server, and small models that it trains here, too."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import urllib.parse
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
+import numpy as np
 from fastapi import FastAPI
-from starlette.types import Message
 
 from app.api.app import create_app
 from app.settings import Settings
+from app.usecases import train as training
 from app.wiring import wire
-
-JSON = "application/json"
-_SECONDS = 120.0  # a request that takes longer hangs
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A request, before it is written as bytes."""
-
-    method: str
-    path: str
-    body: Any = None
-    """JSON, or bytes that are sent as they are, or None."""
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def content_of(sent: Sent) -> bytes:
-    """The body as bytes."""
-    if sent.body is None or isinstance(sent.body, bytes):
-        return sent.body or b""
-    return json.dumps(sent.body).encode()
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came back; `route` is the route that was dispatched, None where none was."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    route: Any
 
 
 @asynccontextmanager
-async def direct(settings: Settings) -> AsyncIterator[FastAPI]:
-    """The started application."""
-    service = wire(settings)
-    app = create_app(service)
+async def direct(settings: Settings, *orders: dict[str, Any]) -> AsyncIterator[FastAPI]:
+    """The started application, with a model of each order: a process of its own for each job takes seconds."""
+    app = create_app(wire(settings))
     async with app.router.lifespan_context(app):
+        ports = app.state.ports
+        for each in orders:
+            answer, _ = await ask(app, "/train", json=each)
+            assert answer.status_code == 202, answer.text
+        while job := ports.queue.claim("here"):
+            await asyncio.to_thread(training.run, ports, job)
+        ports.registry.refresh()
         yield app
 
 
-async def ask(app: FastAPI, sent: Sent, content: bytes) -> Answer:
-    """The answer of `app` to the request; `content` is its body as bytes. Raises TimeoutError where it hangs."""
-    scope = scope_of(sent, content)
-    parts: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
-    status, headers, body = 0, {}, bytearray()
+async def ask(app: FastAPI, path: str, **sent: Any) -> tuple[httpx.Response, Any]:
+    """The answer to a POST, and the route that was dispatched, None where none was."""
+    seen: dict[str, Any] = {}
 
-    async def receive() -> Message:
-        if parts:
-            return parts.pop()
-        await asyncio.sleep(_SECONDS)
-        return {"type": "http.disconnect"}
+    async def asked(scope: Any, receive: Any, send: Any) -> None:
+        async def whole() -> Any:
+            """A body in one piece says so, as a server does."""
+            message = await receive()
+            return message | {"more_body": False} if message.get("body") else message
 
-    async def send(message: Message) -> None:
-        nonlocal status, headers
-        if message["type"] == "http.response.start":
-            status = message["status"]
-            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in message["headers"]}
-        else:
-            body.extend(message.get("body", b""))
+        await app(scope, whole, send)
+        seen.update(scope)
 
-    async with asyncio.timeout(_SECONDS):
-        await app(scope, receive, send)
-    route = scope.get("route")
-    return Answer(status, headers, bytes(body), route)
+    transport = httpx.ASGITransport(asked, client=("127.0.0.1", 50_000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+        client.headers.clear()
+        return await client.post(path, **sent), seen.get("route")
 
 
-def scope_of(sent: Sent, content: bytes) -> dict[str, Any]:
-    """The ASGI scope of the request."""
-    kind = {} if sent.body is None or isinstance(sent.body, bytes) else {"Content-Type": JSON}
-    headers = {"Host": "127.0.0.1:8000", "Content-Length": str(len(content)), **kind, **sent.headers}
-    path = sent.path.encode("utf-8", "surrogatepass")
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": sent.method,
-        "scheme": "http",
-        "path": urllib.parse.unquote(path),
-        "raw_path": path,
-        "root_path": "",
-        "query_string": urllib.parse.urlencode(sent.query, errors="surrogatepass").encode(),
-        "headers": [(name.lower().encode(), value.encode("utf-8", "replace")) for name, value in headers.items()],
-        "client": ("127.0.0.1", 50_000),
-        "server": ("127.0.0.1", 8000),
-        "state": {},
-    }
+def order(name: str, classes: Sequence[int | str]) -> dict[str, Any]:
+    """The body of `POST /train`: four numbers, classes that overlap, nothing held out."""
+    chance = np.random.default_rng(0)
+    code = np.arange(48) % len(classes)
+    X = (chance.normal([50, 70, 5, 0], [10, 8, 1, 2], (48, 4)) + 4 * code[:, None]).round(1)
+    features = ["age", "pulse", "chol", "thal"]
+    data = {"features": features, "rows": X.tolist(), "labels": [classes[c] for c in code]}
+    return {"model": name, "learner": {"kind": "logistic", "calibration": "none"}, "data": data, "holdout": 0}
+
+
+UNHELD = order("unheld", ["healthy", "ill"])
+NUMBERED = order("numbered", [0, 1, 7])

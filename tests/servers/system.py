@@ -64,6 +64,8 @@ class System:
 
     def heal(self) -> None:
         """Have everything run that does not, and wait until all of it is ready."""
+        if self.postgres.running:
+            self.postgres.resume()
         self.to_database.start()
         self.to_store.start()
         self.revive()

@@ -33,55 +33,38 @@ def disk(tmp_path):
     return Storage(str(tmp_path / "root"), seal="seal.json")
 
 
-def test_a_published_folder_reads_back(storage):
-    storage.publish("a/1", FILES)
-
-    assert storage.exists("a/1")
-    assert {name: storage.read("a/1", name) for name in FILES} == FILES
-    assert storage.folders() == ["a"]
-    assert storage.folders("a") == ["1"]
-
-
-def test_a_folder_is_not_overwritten(storage):
-    storage.publish("a", FILES)
-
-    with pytest.raises(Conflict):
-        storage.publish("a", {**FILES, "table": b"other"})
-    assert storage.read("a", "table") == FILES["table"]
-
-
-@pytest.mark.parametrize("ask", ["read", "open"])
-def test_what_is_absent_is_not_found(storage, ask):
-    storage.publish("a", FILES)
-
-    with pytest.raises(NotFound):
-        getattr(storage, ask)("a", "other")
-    with pytest.raises(NotFound):
-        getattr(storage, ask)("b", "table")
-    assert storage.folders("b") == []
-
-
-def test_a_folder_without_its_seal_does_not_exist(storage):
-    """What a killed process left in an object store has no seal to be read first, and can be removed."""
-    storage.write("a/table", b"half")
-
-    assert not storage.exists("a")
-    with pytest.raises(NotFound):
-        storage.read("a", "seal.json")
-    storage.remove("a")
-    storage.publish("a", FILES)
-    assert storage.read("a", "table") == FILES["table"]
-
-
-def test_removing_a_folder_leaves_nothing_and_its_neighbours(storage):
+def test_a_folder_is_there_whole_until_it_is_removed(storage, other):
     storage.publish("a/1", FILES)
     storage.publish("a/2", FILES)
 
-    storage.remove("a/1")
-    storage.remove("a/1")  # nothing happens
-
+    assert storage.exists("a/1")
+    assert {name: other.read("a/1", name) for name in FILES} == FILES
+    assert (storage.folders(), storage.folders("a"), storage.folders("b")) == (["a"], ["1", "2"], [])
+    with pytest.raises(Conflict):
+        other.publish("a/1", {**FILES, "table": b"other"})
+    assert storage.read("a/1", "table") == FILES["table"]
+    for ask in (storage.read, storage.open):
+        for absent in (("a/1", "other"), ("b", "table")):
+            with pytest.raises(NotFound):
+                ask(*absent)
+    other.remove("a/1")
+    other.remove("a/1")  # nothing happens
     assert not storage.exists("a/1")
     assert storage.folders("a") == ["2"]
+
+
+def test_what_a_killed_writer_left_is_no_folder_and_not_mixed_with(storage):
+    storage.write("a/1/table", b"of somebody else")
+
+    assert not storage.exists("a/1")
+    with pytest.raises(NotFound):
+        storage.read("a/1", "seal.json")
+    with pytest.raises(Conflict, match=r"a/1/table .* try again later"):
+        storage.publish("a/1", FILES)
+    assert storage.read("a/1/table") == b"of somebody else"
+    storage.remove("a/1")
+    storage.publish("a/1", FILES)
+    assert storage.read("a/1", "table") == FILES["table"]
 
 
 def test_a_single_file_is_replaced(storage):
@@ -89,8 +72,6 @@ def test_a_single_file_is_replaced(storage):
     storage.write("a/index", b"2")
 
     assert storage.read("a/index") == b"2"
-    with pytest.raises(NotFound):
-        storage.read("a/other")
 
 
 @pytest.mark.parametrize("name", ["..", "a/../../b", ".hidden", "a//b", "/etc", "a/", "a\0b"])
@@ -113,8 +94,8 @@ def test_no_name_leads_out_of_the_root(storage, name):
 
 
 def test_two_writers_of_one_folder_end_with_one_whole_folder(storage, other):
-    """Each of the two is told the truth: one has won, and what is there is all his."""
-    for number in range(5):
+    """Each of the two is told the truth: one has won, and what is there is all his. Of the same bytes both are his."""
+    for number, other_content in enumerate([b"two"] * 5 + [b"one"] * 3):
         start = Barrier(2)
 
         def publish(who, content, folder=f"a/{number}", start=start):
@@ -126,21 +107,13 @@ def test_two_writers_of_one_folder_end_with_one_whole_folder(storage, other):
             return content
 
         with ThreadPoolExecutor(2) as pool:
-            won = list(filter(None, pool.map(publish, (storage, other), (b"one", b"two"))))
+            won = list(filter(None, pool.map(publish, (storage, other), (b"one", other_content))))
 
-        assert len(won) <= 1  # none, where each was in the other's way
+        assert len(won) <= 1 or other_content == b"one"  # none, where each was in the other's way
         if won:
             assert {storage.read(f"a/{number}", name) for name in FILES} == set(won)
         else:
             assert not storage.exists(f"a/{number}")
-
-
-def test_two_writers_of_the_same_bytes_both_have_written_them(storage, other):
-    for number in range(4):
-        with ThreadPoolExecutor(2) as pool:
-            published = [pool.submit(_published, who, f"a/{number}") for who in (storage, other)]
-        assert any(future.result() for future in published)
-        assert {name: other.read(f"a/{number}", name) for name in FILES} == FILES
 
 
 def test_a_folder_that_is_published_and_removed_at_once_is_whole_or_gone(storage, other):
@@ -153,16 +126,6 @@ def test_a_folder_that_is_published_and_removed_at_once_is_whole_or_gone(storage
 
         there = storage.read_each([f"a/{number}"], "table")
         assert storage.exists(folder) == bool(there)
-
-
-def test_what_another_left_half_written_is_not_mixed_with(storage):
-    storage.write("a/1/table", b"of somebody else")
-
-    with pytest.raises(Conflict, match=r"a/1/table .* try again later"):
-        storage.publish("a/1", FILES)
-
-    assert not storage.exists("a/1")
-    assert storage.read("a/1/table") == b"of somebody else"
 
 
 def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(storage):

@@ -1,6 +1,5 @@
 """A store that hangs, refuses, answers 503 or forbids: said within seconds, in words, and over when it is over."""
 
-import logging
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import monotonic, sleep
@@ -13,6 +12,13 @@ from app.storage import Storage
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}
+NO_URLS = ("127.0.0.1:9000", "ftp://127.0.0.1:9000", "http://127.0.0.1:port")
+NO_STORES = {
+    "s3://": "PAYOFF_MODELS: .*s3://",
+    "nowhere://models": "PAYOFF_MODELS: .*nowhere://models",
+    "http://127.0.0.1:9000/bucket": "AWS_ENDPOINT_URL",
+    "memory://models": "write s3://",
+}
 SECRET = "a-secret-that-nobody-may-read"
 
 
@@ -145,61 +151,41 @@ def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("status", "code"),
+    ("status", "code", "error"),
     [
-        (404, "NoSuchBucket"),
-        (403, "AccessDenied"),
-        (403, "InvalidAccessKeyId"),
-        (403, "SignatureDoesNotMatch"),
-        (400, "AuthorizationHeaderMalformed"),
+        *((404, "NoSuchBucket", Unusable), (403, "AccessDenied", Unusable), (403, "SignatureDoesNotMatch", Unusable)),
+        *((403, "InvalidAccessKeyId", Unusable), (400, "AuthorizationHeaderMalformed", Unusable)),
+        *((500, "InternalError", Unavailable), (503, "ServiceUnavailable", Unavailable)),
+        *((429, "TooManyRequests", Unavailable), (403, "RequestTimeTooSkewed", Unavailable)),
     ],
 )
-def test_what_no_waiting_mends_is_named(refusing, caplog, monkeypatch, status, code):
-    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0)
+def test_what_no_waiting_mends_is_named_and_what_may_pass_too(refusing, caplog, monkeypatch, status, code, error):
+    """Once, and without what the store says, which may be secret."""
+    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0 if error is Unusable else 60.0)
     store, _ = refusing(status, code)
+    words = rf"cannot be used \({code}\)" if error is Unusable else "does not answer"
 
-    for ask in ("read", "folders", "publish"):
-        with pytest.raises(Unusable, match=rf"PAYOFF_MODELS cannot be used \({code}\)") as caught:
+    for ask in ("read", "folders", "publish", "write"):
+        with pytest.raises(error, match=words) as caught:
             ASKS[ask](store)
-        assert SECRET not in str(caught.value)
+        assert isinstance(caught.value, Unusable) == (error is Unusable)
+        assert "PAYOFF_MODELS" in caught.value.detail
+        assert SECRET not in caught.value.detail
     assert SECRET not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests"), (403, "RequestTimeTooSkewed")],
-)
-def test_what_may_pass_is_unavailable_and_logged_once(refusing, caplog, status, code):
-    store, _ = refusing(status, code)
-    with caplog.at_level(logging.WARNING):
-        for ask in ("folders", "write", "write"):
-            with pytest.raises(Unavailable) as caught:
-                ASKS[ask](store)
-            assert not isinstance(caught.value, Unusable)
-            assert SECRET not in caught.value.detail
-
     assert len([record for record in caplog.records if "PAYOFF_MODELS" in record.message]) == 1
     assert code in caplog.text
-    assert SECRET not in caplog.text
-
-
-@pytest.mark.parametrize("value", ["127.0.0.1:9000", "ftp://127.0.0.1:9000", "http://127.0.0.1:port"])
-def test_an_endpoint_that_can_never_work_is_named_rather_than_waited_for(bucket, monkeypatch, value):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
-    with pytest.raises(Unusable, match=r"PAYOFF_MODELS cannot be used \(AWS_ENDPOINT_URL is not a URL"):
-        Storage(f"{bucket}/root", SEAL, name="PAYOFF_MODELS")
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("endpoint", "url", "words"),
     [
-        ("s3://", "PAYOFF_MODELS: .*s3://"),
-        ("nowhere://models", "PAYOFF_MODELS: .*nowhere://models"),
-        ("http://127.0.0.1:9000/bucket", "AWS_ENDPOINT_URL"),
-        ("memory://models", "write s3://"),
+        *((value, "s3://a/root", r"cannot be used \(AWS_ENDPOINT_URL is not a URL") for value in NO_URLS),
+        *((None, url, words) for url, words in NO_STORES.items()),
     ],
 )
-def test_a_url_that_names_no_store_is_refused(bucket, url, words):
+def test_what_can_never_work_is_named_rather_than_waited_for(bucket, monkeypatch, endpoint, url, words):
+    if endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     with pytest.raises(Unusable, match=words):
         Storage(url, SEAL, name="PAYOFF_MODELS")
 
