@@ -8,18 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Column, MetaData, String, Table, create_engine, insert, select
 
 from app.errors import Invalid
-from app.listing import SEQUENCE_NUMBER, compiled, is_pattern, matches, page_of, place_of
-
-
-def test_pages_join_to_the_whole_list():
-    names, found, token = list("abcde"), [], None
-    for expected in (2, 2, 1):
-        after = place_of(token, "[a-z]") or ""
-        page, token = page_of([name for name in names if name > after][:3], 2, str)
-        assert len(page) == expected
-        found += page
-
-    assert (found, token) == (names, None)
+from app.listing import SEQUENCE_NUMBER, compiled, is_pattern, matches, place_of
 
 
 @pytest.mark.parametrize("token", ["", "x", "\u0663", "7\n", "1" * 19])

@@ -20,11 +20,3 @@ def test_parts_count_within_their_span():
 
     assert [stage for _, stage in heard] == ["reading", "fitting", "fitting", "fitting", "last fold", "done"]
     assert [fraction for fraction, _ in heard] == pytest.approx([0.1, 0.2, 0.5, 0.5, 0.8, 1.0])
-
-
-def test_a_listener_may_stop_the_computation():
-    def stop(_fraction: float, _stage: str) -> None:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError), progress.listen(stop):
-        progress.report(0.5)

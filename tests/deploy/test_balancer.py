@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPMessage, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -89,8 +90,8 @@ def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
         yield start
 
 
-def raw(client: httpx.Client, head: str, body: bytes = b"") -> bytes:
-    """Send this, which httpx would refuse or rewrite, and return the answer."""
+def raw(client: httpx.Client, head: str, body: bytes = b"") -> tuple[HTTPMessage, int, bytes]:
+    """Send this, which httpx would refuse or rewrite; the headers, the status and the body of the answer."""
     with connected(client) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode("latin-1") + b"\r\n")
         with suppress(OSError):  # nginx may have answered and closed
@@ -102,23 +103,10 @@ def connected(client: httpx.Client) -> socket.socket:
     return socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=20)
 
 
-def answer_on(connection: socket.socket) -> bytes:
-    """All that is sent until nginx ends its side; after a refused body it would keep its own open for five seconds."""
-    answer = b""
-    with suppress(ConnectionResetError):
-        while not _is_whole(answer) and (part := connection.recv(65536)):
-            answer += part
-    return answer
-
-
-def _is_whole(answer: bytes) -> bool:
-    head, end, body = answer.partition(b"\r\n\r\n")
-    length = re.search(rb"(?i)\ncontent-length: (\d+)", head)
-    return bool(end and length and len(body) == int(length[1]))
-
-
-def status_of(answer: bytes) -> int:
-    return int(answer.split(maxsplit=2)[1])
+def answer_on(connection: socket.socket) -> tuple[HTTPMessage, int, bytes]:
+    with HTTPResponse(connection) as answer:
+        answer.begin()
+        return answer.headers, answer.status, answer.read()
 
 
 def test_requests_pass_with_an_id_and_where_they_come_from(balancer):
@@ -201,8 +189,8 @@ def test_every_path_of_the_service_passes_unchanged(balancer, tmp_path):
         client = balancer(port)
         for target in sorted(targets):
             for method in ("GET", "POST", "OPTIONS"):
-                answer = raw(client, f"{method} {target} HTTP/1.1\nHost: x\nConnection: close\n")
-                assert (status_of(answer), seen.pop()) == (200, f"{method} {target}")
+                _, status, _ = raw(client, f"{method} {target} HTTP/1.1\nHost: x\nConnection: close\n")
+                assert (status, seen.pop()) == (200, f"{method} {target}")
 
 
 def every_path(home: Path) -> set[str]:
@@ -228,12 +216,11 @@ def every_path(home: Path) -> set[str]:
 def test_what_it_refuses_by_the_head_gets_a_problem_document(balancer, head, status):
     """No metrics for others, no more than a replica would take."""
     with replica() as (port, seen):
-        answer = raw(balancer(port), head + "X-Request-ID: mine\nConnection: close\n")
-    top, _, body = answer.partition(b"\r\n\r\n")
+        headers, found, body = raw(balancer(port), head + "X-Request-ID: mine\nConnection: close\n")
 
-    assert status_of(answer) == json.loads(body)["status"] == status
-    assert b"Content-Type: application/problem+json" in top
-    assert b"X-Request-ID: " in top
+    assert found == json.loads(body)["status"] == status
+    assert headers["Content-Type"] == "application/problem+json"
+    assert headers["X-Request-ID"]
     assert not seen
 
 
@@ -254,30 +241,25 @@ def test_no_body_is_read_before_the_key_is_checked(balancer, tmp_path, line, fra
     """A body without a valid key is not written to disk, nor passed on."""
     body = bytes(SENT) if "Length" in framing else b"%x\r\n%b\r\n" % (SENT, bytes(SENT))
     with replica() as (port, seen):
-        answer = raw(balancer(port), f"{line} HTTP/1.1\nHost: x\n{framing}\n{key}Connection: close\n", body)
+        head = f"{line} HTTP/1.1\nHost: x\n{framing}\n{key}Connection: close\n"
+        headers, status, _ = raw(balancer(port), head, body)
 
-    assert status_of(answer) == 401
-    assert b'WWW-Authenticate: ApiKey realm="payoff"' in answer
+    assert (status, headers["WWW-Authenticate"]) == (401, 'ApiKey realm="payoff"')
     assert not seen
     assert "temporary file" not in (tmp_path / "error.log").read_text()
 
 
-def test_a_body_with_a_valid_key_is_kept_on_disk_until_it_is_whole(balancer, tmp_path):
-    with replica() as (port, seen):
-        answer = balancer(port).post("/datasets", content=bytes(SENT), headers={"X-API-Key": KEY})
+@pytest.mark.parametrize(
+    ("path", "size", "check", "kept"), [("/datasets", SENT, None, True), ("/predict", 59_999, 500, False)]
+)
+def test_a_body_is_kept_on_disk_until_it_is_whole_unless_it_is_short(balancer, tmp_path, path, size, check, kept):
+    """Short ones stay in memory, and the replica checks the key itself."""
+    with replica(check=check) as (port, seen):
+        answer = balancer(port).post(path, content=bytes(size), headers={"X-API-Key": KEY} if kept else {})
 
     assert answer.status_code == 200
-    assert seen == ["POST /datasets"]
-    assert "temporary file" in (tmp_path / "error.log").read_text()
-
-
-def test_short_bodies_need_no_check(balancer, tmp_path):
-    """They stay in memory, and the replica checks the key itself."""
-    with replica(check=500) as (port, seen):
-        assert balancer(port).post("/predict", content=bytes(59_999)).status_code == 200
-
-    assert seen == ["POST /predict"]
-    assert "temporary file" not in (tmp_path / "error.log").read_text()
+    assert seen == [f"POST {path}"]
+    assert ("temporary file" in (tmp_path / "error.log").read_text()) == kept
 
 
 @pytest.mark.parametrize(
@@ -306,8 +288,8 @@ def test_before_the_service_itself(balancer, tmp_path):
         assert "temporary file" not in (tmp_path / "error.log").read_text()
         client.headers["X-API-Key"] = KEY
         stored = client.post("/datasets?label=y", content=table, headers={"Content-Type": "text/csv"})
-        answers = [
-            raw(client, f"GET {form.replace('{}', hidden)} HTTP/1.1\nHost: x\nX-API-Key: {KEY}\nConnection: close\n")
+        bodies = [
+            raw(client, f"GET {form.replace('{}', hidden)} HTTP/1.1\nHost: x\nX-API-Key: {KEY}\nConnection: close\n")[2]
             for form in SPELLINGS.split()
             for hidden in HIDDEN
         ]
@@ -315,7 +297,7 @@ def test_before_the_service_itself(balancer, tmp_path):
         assert refused == [401, 401, 401]
         assert stored.status_code == 201, stored.text
         assert service.get("/metrics", headers={"X-API-Key": KEY}).text.count("payoff_request_seconds_count") > 1
-        assert not any(b"payoff_request_seconds_count" in answer for answer in answers)
+        assert not any(b"payoff_request_seconds_count" in body for body in bodies)
 
 
 # slow clients, and many
@@ -332,13 +314,13 @@ def test_one_address_has_so_many_requests_open_at_once(balancer, line, most):
         for connection in slow:
             connection.sendall(head)
             assert connection.recv(100).startswith(b"HTTP/1.1 100 ")  # it was counted and let in
-        answer = raw(client, head.decode().replace("\r\n", "\n")[:-1])
-        refused = json.loads(answer.partition(b"\r\n\r\n")[2])
+        headers, _, body = raw(client, head.decode().replace("\r\n", "\n")[:-1])
+        refused = json.loads(body)
         for connection in slow:
             connection.sendall(b"123456789")
-        answers = {status_of(answer_on(connection)) for connection in slow}
+        answers = {answer_on(connection)[1] for connection in slow}
 
     assert (refused["status"], refused["type"]) == (429, "urn:payoff:problem:too-many-requests")
-    assert b"Retry-After: 1" in answer
+    assert headers["Retry-After"] == "1"
     assert answers == {200}
     assert len(seen) == most

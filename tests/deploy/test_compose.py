@@ -136,14 +136,6 @@ def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
             assert client.get(path, headers={"X-API-Key": second}).status_code == 403
 
 
-def test_who_is_waited_for_exists_and_is_waited_for_until_healthy():
-    for service in WHOLE["services"].values():
-        for other, how in service.get("depends_on", {}).items():
-            assert other in WHOLE["services"]
-            ready = "service_completed_successfully" if other in ONCE else "service_healthy"
-            assert how == {"condition": ready}
-
-
 def variables(name: str) -> list[tuple[str, str]]:
     """What a compose file takes from the environment, each with what follows: a default, or that it must be there."""
     return re.findall(r"(?<!\$)\$\{([A-Z_]+):([-?][^}]*)\}", FILES[name])

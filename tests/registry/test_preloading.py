@@ -80,6 +80,7 @@ def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(registry, p
     assert all(len(reason) > 20 for reason in refused.values())
     assert replica.ready
     assert list(refused) == [("bad", 1)]
+    assert ("ValueError: invalid literal" in refused["bad", 1]) == (harm == "cannot be unpickled")
     assert replica.cache.get("sound")
 
 

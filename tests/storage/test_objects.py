@@ -6,7 +6,7 @@ import obstore
 import pytest
 
 from app import circuit_breaker
-from app.errors import NotFound, Unavailable
+from app.errors import Unavailable
 from app.storage import Storage
 
 SEAL = "seal.json"
@@ -59,26 +59,6 @@ def test_who_tries_again_after_a_lost_answer_finds_his_own_bytes(store, monkeypa
     store.publish("a/1", FILES)
 
     assert store.exists("a/1")
-
-
-def test_a_writer_that_ends_between_two_objects_leaves_no_folder(store, monkeypatch):
-    put, written = obstore.put, []
-
-    def die(place, path, *arguments, **named):
-        if written:
-            raise KeyboardInterrupt
-        written.append(path)
-        put(place, path, *arguments, **named)
-
-    monkeypatch.setattr(obstore, "put", die)
-    with pytest.raises(KeyboardInterrupt):
-        store.publish("a/1", FILES)
-    monkeypatch.undo()
-
-    assert written[0].endswith("table")
-    assert not store.exists("a/1")
-    with pytest.raises(NotFound):
-        store.read("a/1", SEAL)
 
 
 def test_an_object_is_read_piece_by_piece(store):
