@@ -77,12 +77,13 @@ class Stack:
         self.look()
 
     def unreadable(self):
-        """The table cannot be read for a while."""
+        """The table cannot be read for a while, in which the last view stays."""
+        self.look()
         self._rename("api_keys", "away")
         try:
             self.look()
             assert self.entrance() != "open" or not self.were_made
-            assert {self.entrance(key.encode()) for key in self.present} <= {"key"}  # the last view stays
+            assert {self.entrance(key.encode()) for key in self.present} <= {"key"}
         finally:
             self._rename("away", "api_keys")
 

@@ -74,17 +74,13 @@ def replica(status: int = 200, check: int | None = None) -> Iterator[tuple[int, 
 
 @pytest.fixture
 def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
-    """Start nginx with the project's configuration before replicas on these ports of this machine.
-
-    Bodies other than uploads may have 64 KB here. `changes` are words of the configuration and what replaces them.
-    """
+    """Start nginx with the project's configuration before replicas on these ports of this machine."""
     if not shutil.which("nginx"):
         absent("nginx is not installed (Debian: apt-get install nginx)")
     with ExitStack() as stack:
 
-        def start(*ports: int, changes: dict[str, str] | None = None) -> httpx.Client:
-            small = {"client_max_body_size 64m": "client_max_body_size 64k"}
-            port = stack.enter_context(balancing(tmp_path, *ports, changes=small | (changes or {})))
+        def start(*ports: int) -> httpx.Client:
+            port = stack.enter_context(balancing(tmp_path, *ports))
             return stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30))
 
         yield start

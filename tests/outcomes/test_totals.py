@@ -49,7 +49,7 @@ def benefit(told, kind):
 
 
 def test_benefits_are_those_of_decisions_that_were_carried_out(told):
-    refused = replace(GRANTED, choice=REFUSE, expected=-0.5)
+    refused = replace(GRANTED, choice=REFUSE, expected=-0.5, variance=variance(LOAN, REFUSE, P))
     told.totals.hear(
         [
             (GRANTED, Outcome(GOOD)),
@@ -67,6 +67,9 @@ def test_benefits_are_those_of_decisions_that_were_carried_out(told):
     assert benefit(told, "expected") == 3 * 0.25 - 0.5
     squares = (1 - 0.25) ** 2 + (-5 - 0.25) ** 2 + (-2 - 0.25) ** 2 + (-1 + 0.5) ** 2
     assert told("payoff_outcome_benefit_error_squared_total") == pytest.approx(squares)
+    payoffs = np.array([[-5.0, 1.0]] * 3 + [[0.0, -1.0]])  # of the decisions that were carried out
+    centred = payoffs - payoffs @ P[:, None]
+    assert told("payoff_outcome_benefit_variance_total") == pytest.approx(((centred**2) @ P).sum())
 
 
 def test_lags_are_counted_from_the_decision(told):
@@ -76,16 +79,6 @@ def test_lags_are_counted_from_the_decision(told):
     assert told("payoff_outcome_lag_seconds_bucket", le="3600.0") == 4
     assert told("payoff_outcome_lag_seconds_bucket", le="+Inf") == 5
     assert told("payoff_outcome_lag_seconds_sum") == 10 + 60 + 61 + 0 + (1e9 - 1_000)
-
-
-def test_the_variance_is_that_of_the_promised_benefit(told):
-    told.totals.hear([(GRANTED, Outcome(GOOD)), (GRANTED, Outcome(BAD))], 2_000.0)
-    refused = replace(GRANTED, choice=REFUSE, expected=-0.875, variance=variance(LOAN, REFUSE, P))
-    told.totals.hear([(refused, Outcome(GOOD)), (refused, Outcome(GOOD, action=GRANT))], 2_000.0)
-
-    payoffs = np.array([[-5.0, 1.0], [-5.0, 1.0], [0.0, -1.0]])
-    centred = payoffs - payoffs @ P[:, None]
-    assert told("payoff_outcome_benefit_variance_total") == pytest.approx(((centred**2) @ P).sum())
 
 
 def heard(version, rng, *, gain, p, n, factor=1.0):

@@ -9,7 +9,6 @@ from app.database import Database
 from app.migrations import migrate
 from app.registry.registry import Registry
 from tests.registry.making import open_registry
-from tests.registry.remote import Remote
 
 
 @pytest.fixture
@@ -20,17 +19,13 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Remote:
-    """Where models are: a folder, unless `everywhere` asks for each kind of place."""
-    match getattr(request, "param", "folder"):
-        case "s3":
-            return Remote(f"{request.getfixturevalue('bucket')}/models")
-        case _:
-            return tmp_path / "models"
+def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where models are: a folder, unless a test asks for a bucket."""
+    return f"{request.getfixturevalue('bucket')}/models" if hasattr(request, "param") else tmp_path / "models"
 
 
 @pytest.fixture
-def another(database: Database, models: Path | Remote) -> Callable[..., Registry]:
+def another(database: Database, models: Path | str) -> Callable[..., Registry]:
     """Another process's view of the same registry."""
 
     def make(*, database: Database = database, refresh: bool = True, **changes: object) -> Registry:

@@ -1,7 +1,6 @@
 """Small models, and the way from nothing to a published version."""
 
 import numpy as np
-import pytest
 from sklearn.linear_model import LogisticRegression
 
 from app.database import Database
@@ -10,8 +9,6 @@ from app.registry.files import Files
 from app.registry.index import Index
 from app.registry.loaded import Cache, Holdout
 from app.registry.registry import Registry
-
-everywhere = pytest.mark.parametrize("models", ["folder", "s3"], indirect=True)
 
 
 def make_card(name: str = "triage", version: int = 1, **changes: object) -> Card:

@@ -10,7 +10,7 @@ import sklearn
 from app.errors import Conflict, Damaged
 from app.registry import files as module
 from app.registry.loaded import Holdout
-from tests.registry.making import HOLDOUT, everywhere, make_card, make_estimator, publish
+from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
 
 
 class Trap:
@@ -45,8 +45,6 @@ def harmed(path):
     path.write_bytes(content)
 
 
-@everywhere
-@pytest.mark.sampled
 def test_damaged_files_are_never_unpickled_nor_handed_out(registry, models, monkeypatch):
     """Card, artifact and hold-out, flipped, cut, emptied, lengthened and removed; and mended they load again."""
     publish(registry)

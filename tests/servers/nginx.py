@@ -7,10 +7,9 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 import httpx
 
@@ -20,19 +19,15 @@ CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 
 
 @contextmanager
-def balancing(folder: Path, *ports: int, changes: Mapping[str, str] = MappingProxyType({})) -> Iterator[int]:
-    """The port of an nginx before these replicas, which ends with the block.
-
-    `changes` are words of the configuration and what replaces them.
-    """
+def balancing(folder: Path, *ports: int) -> Iterator[int]:
+    """The port of an nginx before these replicas, which ends with the block; bodies but uploads may have 64 KB."""
     port, health = free_port(), folder / "health"
     group = "".join(f"server 127.0.0.1:{port} max_fails=0;" for port in ports)
     text = CONFIGURATION.read_text().replace("set $replica service:8000;", "set $replica replicas;")
     text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
     text = text.replace("  server {", f"  upstream replicas {{ {group} }}\n  server {{", 1)
-    for old, new in changes.items():
-        assert old in text
-        text = text.replace(old, new)
+    assert "client_max_body_size 64m" in text
+    text = text.replace("client_max_body_size 64m", "client_max_body_size 64k")
     text = re.sub(r"/tmp/(\w)", rf"{folder}/\1", text).replace("/dev/stdout", f"{folder}/access.log")
     text = text.replace("127.0.0.1:8081", f"unix:{health}")
     (folder / "nginx.conf").write_text("daemon off;\n" + ("user root;\n" if os.geteuid() == 0 else "") + text)
