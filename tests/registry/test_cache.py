@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from app.registry.loaded import Cache
 
-USES = st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=40)
+USES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([True, True, False])), min_size=12, max_size=40)
 
 
-@given(st.integers(1, 20), st.lists(st.integers(0, 30), min_size=6, max_size=6), USES)
+@given(st.integers(1, 20), st.lists(st.integers(1, 8) | st.integers(1, 30), min_size=6, max_size=6), USES)
 def test_the_least_recently_used_goes_first_and_the_bound_gives_way_to_the_biggest_value_only(limit, sizes, uses):
     """Which is kept alone: it would otherwise be loaded for every request. What is being loaded counts, too."""
     cache, kept, loads, evicted = Cache(limit), [], 0, 0
@@ -28,6 +28,7 @@ def test_the_least_recently_used_goes_first_and_the_bound_gives_way_to_the_bigge
                 evicted += 1
         if is_kept or loaded:
             kept = [each for each in kept if each != key] + [key]
+        assert {each for each in range(6) if each in cache} == set(kept)
         assert cache.get("unknown") is None
         assert (len(cache), cache.size) == (len(kept), sum(sizes[each] for each in kept))
         assert (cache.loads, cache.evictions) == (loads, evicted)
