@@ -16,7 +16,7 @@ import numpy as np
 
 from app.errors import Flaw, Invalid, pointer, sent
 
-LARGEST = 1e100  # sums of cubes of such benefits stay far from overflow
+LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
 
 _LISTS = {list, tuple}

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 FEWEST = 30  # cases that differ: as in `app.decisions.ranking`
+LARGEST_EARNED = 1e100  # amount that is recorded, told or replayed
 UNIT = 2.0**120  # of sums: fourth powers of amounts from 1e-37 to 1e100 neither vanish nor overflow; division is exact
 ROUNDING = 1e-12  # relative: differences below it are those of rounding alone
 LEVEL, SIGNIFICANT = 0.95, 0.05  # of all intervals, and of all tests of changes and differences

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from app.access.audit import Write
 from app.access.caller import Caller
-from app.decisions.benefit import LARGEST
 from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, pointer, reject, unknown
+from app.evidence.intervals import LARGEST_EARNED
 from app.outcomes.archive import Located
 from app.outcomes.decision import Label, Outcome, day_of_id, id_digest
 from app.outcomes.intake import Received, receive
@@ -159,8 +159,9 @@ def _flaws(sent: Sent) -> Iterator[Flaw]:
     for i, (id_, _, _, benefit, at) in enumerate(sent.rows):
         if not 1 <= len(id_) <= MAX_ID:
             yield Flaw(sent.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
-        if not abs(benefit or 0.0) <= LARGEST:
-            yield Flaw(sent.place(i, "benefit"), f"a benefit is a finite number of magnitude at most {LARGEST:g}")
+        if not abs(benefit or 0.0) <= LARGEST_EARNED:
+            msg = f"a benefit is a finite number of magnitude at most {LARGEST_EARNED:g}"
+            yield Flaw(sent.place(i, "benefit"), msg)
         if not 0 <= (at or 0.0) <= latest:
             yield Flaw(sent.place(i, "at"), "a truth is known after 1970, and not in the future")
 

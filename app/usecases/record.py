@@ -15,6 +15,7 @@ from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
 from app.access.caller import ANYBODY, Caller, Scope
 from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject
 from app.errors import sent as shown
+from app.evidence.intervals import LARGEST_EARNED
 from app.features import Schema
 from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids, place_of
 from app.outcomes.tables import MAX_ID
@@ -146,6 +147,9 @@ def _flaw(id_: Any) -> str | None:
 
 
 def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
+    """What is to be written; Invalid where no report could add the amounts."""
+    if any(np.abs(terms.benefits or 0.0).max() > LARGEST_EARNED for terms in decided.terms):
+        raise Invalid.at("/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not recorded")
     rows = decided.rows(ids.ids, ids.at, client_of(caller), given=ids.given)
     return Batch(rows, {terms.digest: terms for terms in decided.terms}, ids.place)
 

@@ -21,7 +21,7 @@ from app.decisions.benefit import decide
 from app.decisions.priors import as_priors, under_priors
 from app.errors import Flaw, Invalid, NotFound, PayoffError, below, pointer, reject
 from app.evidence.drift import holm
-from app.evidence.intervals import FEWEST, SIGNIFICANT
+from app.evidence.intervals import FEWEST, LARGEST_EARNED, SIGNIFICANT
 from app.evidence.truths import Maturity, payoff_range
 from app.jobs.job import Job
 from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
@@ -80,6 +80,8 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
     if card.classes is None or card.classes == card.labels:
         raise Invalid(f"{wanted.name!r} has no decisions to replay: it predicts numbers, or several labels")
     stakes = read_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes, named=True)
+    if stakes is not None and np.abs(stakes.benefits).max() > LARGEST_EARNED:
+        raise Invalid.at("/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed")
     rules = [rule.model_dump(exclude_none=True) for rule in asked.rules or ()]
     rules = rules or list(_USUAL if not asked.models else _USUAL[:1])
     for i, rule in enumerate(rules):

@@ -82,6 +82,7 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         *(({"ids": [one]}, "/ids/0") for one in (None, "x" * 129)),
         ({"id": "patient"}, "/id"),
         ({"keep": ["ward"]}, "/keep"),
+        ({"record": True, "benefits": [[0, -1], [1e101, 5]]}, "/benefits"),
         *(({"record": wish}, "/record") for wish in (1, "yes")),
         *(({"record": {"ids": ids}}, "/record/ids") for ids in ("a", [], ["a", "b"])),
         *(({"record": {"ids": [one]}}, "/record/ids/0") for one in (7, "", "x" * 129, "a\0")),
