@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle, islice
 from time import time
 
@@ -14,9 +14,9 @@ from sqlalchemy import Table, func, insert, select
 
 from app.database import Database
 from app.outcomes.archive import Archive
-from app.outcomes.decision import Terms, day_of, new_ids
+from app.outcomes.decision import Terms, new_ids
 from app.outcomes.sealed import SEAL
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES
 
 LOAN = Terms(
     "predict", "loan", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"), ((0.0, -5.0), (-1.0, 1.0))
@@ -34,8 +34,6 @@ def decided(
     choice: Sequence[int] | None = None,
     client: str | None = None,
     instance: str | None = None,
-    shadows: Mapping[str, Sequence[int]] | None = None,
-    seed: int = 0,
 ) -> list[str]:
     """Write decisions, and answer their ids. What is one value is that of all; probabilities are drawn by default, and
     the choices are those with the largest expected benefit.
@@ -45,7 +43,7 @@ def decided(
     every = list(islice(cycle([terms] if isinstance(terms, Terms) else terms), count))
     moments = [time() if at is None else at] * count if at is None or isinstance(at, int | float) else list(at)
     names = list(ids) if ids is not None else [new_ids(1, moment)[0] for moment in moments]
-    drawn = np.random.default_rng(seed)
+    drawn = np.random.default_rng(0)
     rows = []
     for i, (id_, moment, one) in enumerate(zip(names, moments, every, strict=True)):
         p = np.array(drawn.dirichlet(np.ones(len(one.classes))) if probabilities is None else probabilities[i])
@@ -67,31 +65,14 @@ def decided(
                 "digest": i,
             }
         )
-    write_rows(database, every, rows, shadows or {})
-    return names
-
-
-def write_rows(database: Database, terms: Sequence[Terms], rows: list[dict], shadows: Mapping[str, Sequence[int]]):
-    """Write rows of decisions, the terms that are new, and what challengers chose."""
-    contents = {one.digest: one.content for one in terms}
+    contents = {one.digest: one.content for one in every}
     with database.writing() as connection:
         there = set(connection.execute(DECISION_TERMS.select()).scalars())
         new = [{"digest": d, "content": c, "used_at": time()} for d, c in contents.items() if d not in there]
         if new:
             connection.execute(insert(DECISION_TERMS), new)
         connection.execute(insert(DECISIONS), rows)
-        for challenger, choices in shadows.items():
-            beside = [
-                {
-                    "id": row["id"],
-                    "challenger": challenger,
-                    "model": row["model"],
-                    "day": day_of(row["at"]),
-                    "choice": choice,
-                }
-                for row, choice in zip(rows, choices, strict=True)
-            ]
-            connection.execute(insert(SHADOW_DECISIONS), beside)
+    return names
 
 
 def told(
@@ -101,11 +82,7 @@ def told(
     *,
     terms: Terms = LOAN,
     day: int,
-    actions: Sequence[int | None] | None = None,
-    benefits: Sequence[float | None] | None = None,
-    at: float | None = None,
     received_at: float | Sequence[float] | None = None,
-    revision: int = 1,
 ) -> None:
     """Write outcomes of decisions of one day; truths are indices into the classes of the terms."""
     received = np.broadcast_to(time() if received_at is None else received_at, len(ids)).tolist()
@@ -115,11 +92,8 @@ def told(
             "model": terms.model,
             "day": int(day),
             "truth": truth,
-            "action": actions[i] if actions else None,
-            "benefit": benefits[i] if benefits else None,
-            "at": at,
             "received_at": received[i],
-            "revision": revision,
+            "revision": 1,
         }
         for i, (id_, truth) in enumerate(zip(ids, truths, strict=True))
     ]
