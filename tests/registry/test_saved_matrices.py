@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 from sqlalchemy import insert, select
@@ -88,11 +89,8 @@ def test_changes_at_once_get_numbers_of_their_own(database, other):
         for i in range(5):
             save(matrices, benefit=first + i)
 
-    threads = [Thread(target=work, args=(matrices, 10 * i)) for i, matrices in enumerate(both)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, both, (0, 10)))
     for matrices in both:
         found = matrices.read(MODEL).items()
         assert [saved.version for reference, saved in found if reference == saved.reference] == list(range(1, 11))

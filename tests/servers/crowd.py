@@ -47,11 +47,6 @@ class Caller:
         self._replicas = list(replicas)
         self._clients = [httpx.Client(base_url=replica.url, timeout=seconds) for replica in replicas]
 
-    @property
-    def replica(self) -> Replica:
-        """The one that is asked next."""
-        return self._replicas[0]
-
     def ask(self, method: str, path: str, **sent: Any) -> httpx.Response | None:
         """Try until a replica answers; None where both are away, or the answer is not a success."""
         for replica, client in sorted(zip(self._replicas, self._clients, strict=True), key=lambda pair: not pair[0].up):
