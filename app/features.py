@@ -122,7 +122,7 @@ class Schema:
     def numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
         """Values (n,) of feature `j`, of which text is written in its form; ValueError for other text."""
         read = self.formed[j]
-        found = [read(value) if type(value) is str else value for value in values]
+        found = [read(value.strip()) if type(value) is str else value for value in values]
         if found.count(None) > values.count(None):
             raise ValueError
         return np.array(found, dtype=np.float64)
@@ -130,7 +130,7 @@ class Schema:
     def unread(self, j: int, values: Iterable[Any]) -> Iterator[Flaw]:
         """The flaws, at `/row/column`, of text of feature `j` that is not written in its form."""
         for i, value in enumerate(values):
-            if type(value) is str and self.formed[j](value) is None:
+            if type(value) is str and self.formed[j](value.strip()) is None:
                 yield Flaw(pointer(i, j), self._unread(j, value))
 
     def _unread(self, j: int, word: str) -> str:
@@ -195,7 +195,7 @@ class Schema:
             elif type(value) is int and not is_float(value):
                 yield Flaw(loc + place, OUTSIDE)
             elif type(value) is str and j in self.formed:
-                if self.formed[j](value) is None:
+                if self.formed[j](value.strip()) is None:
                     yield Flaw(loc + place, self._unread(j, value))
             elif type(value) is str and value not in self._codes[j] and (message := refused_category(value)):
                 yield Flaw(loc + place, message)

@@ -1,22 +1,25 @@
 """Text that stands for numbers: amounts such as 1.259,10 €, shares such as 12 %, and moments, as days since 1970.
 
 A form says how a column writes them, in a text that cards keep: `number:1,234.5` or `number:1.234,5`, followed by a
-unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime`. Files, lists and requests are read
-by `reader` alone, so that no value is read in two ways.
+unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime`. Where several fitted all words of
+a column, they are joined by `|`, and a word that they read otherwise is not read. Files, lists and requests are read by
+`reader` alone, so that no value is read in two ways.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from app.text import is_number
 
 POINT, COMMA, ISO = "number:1,234.5", "number:1.234,5", "date"
 
-_UNIT, _SIGN, _GAP = "[%$€£¥₹₽₩₺₪₫฿₦₱₴]|[A-Z]{3}", "[+-]|\u2212", "['\u2019 \u00a0\u202f]"  # a gap parts thousands
+_CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|TRY|KRW|SGD|HKD|ILS|UAH"
+_UNIT, _SIGN, _GAP = f"[%$€£¥₹₽₩₺₪₫฿₦₱₴]|{_CODES}", "[+-]|\u2212", "['\u2019 \u00a0\u202f]"  # a gap parts thousands
 _AMOUNT = re.compile(
     rf"(?P<sign>{_SIGN})?\s?(?P<unit>{_UNIT})?\s?(?P<inner>{_SIGN})?(?P<digits>\d(?:[\d.,]|{_GAP}(?=\d))*)"
     rf"\s?(?P<behind>{_UNIT})?"
@@ -49,13 +52,19 @@ def candidates(word: str, decimal: str = ".") -> list[str]:
     A comma is one that was ordered; a point may be the default, so both are tried.
     """
     if _LIKE_A_DATE.fullmatch(word):
-        found = [form for form in (ISO, *_DATES) if reader(form)(word) is not None]
+        like = (form for form in _DATES if (":" in word) == (":" in form[5:]) and form[7] in word)
+        found = [form for form in (ISO, *like) if reader(form)(word) is not None]
         if found:
             return found
-    amount = _AMOUNT.fullmatch(word)
+    amount = _AMOUNT.fullmatch(_bare(word))
     unit = (amount["unit"] or amount["behind"] or "") if amount else ""
     forms = [f"{base} {unit}".rstrip() for base in ((POINT, COMMA) if decimal == "." else (COMMA,))]
     return [form for form in forms if reader(form)(word) is not None]
+
+
+def _bare(word: str) -> str:
+    """The word without the brackets that accountants write for a minus."""
+    return word[1:-1] if word.startswith("(") and word.endswith(")") else word
 
 
 def without_unit(form: str) -> str:
@@ -74,6 +83,8 @@ def shown(number: float, form: str | None) -> str:
 @lru_cache(maxsize=10_000)
 def reader(form: str) -> Callable[[str], float | None]:
     """What reads a word written in this form, right to the last bit of a float64, and gives None for any other."""
+    if "|" in form:
+        return partial(_agreed, [reader(each) for each in form.split("|")])
     if form == ISO:
         return lambda word: _days(datetime.fromisoformat, word) if _ISO.fullmatch(word) else None
     if form.startswith("date:"):
@@ -81,6 +92,12 @@ def reader(form: str) -> Callable[[str], float | None]:
         return lambda word: _days(lambda text: datetime.strptime(text, pattern).replace(tzinfo=UTC), word)
     base, unit = without_unit(form), form[len(POINT) + 1 :]
     return lambda word: _amount(word, base, unit)
+
+
+def _agreed(readers: Sequence[Callable[[str], float | None]], word: str) -> float | None:
+    """The number, where the forms that read the word agree on it."""
+    found = {number for read in readers if (number := read(word)) is not None}
+    return found.pop() if len(found) == 1 else None
 
 
 def _days(parse: Callable[[str], datetime], word: str) -> float | None:
@@ -99,12 +116,13 @@ def _amount(word: str, base: str, unit: str) -> float | None:
     if len(word) > _LONGEST:
         return None
     if base == POINT and unit != "%" and is_number(word):
-        return float(word)
-    if not (found := _AMOUNT.fullmatch(word)) or not _DIGITS[base].fullmatch(found["digits"]):
+        return float(word) if math.isfinite(float(word)) else None
+    if not (found := _AMOUNT.fullmatch(_bare(word))) or not _DIGITS[base].fullmatch(found["digits"]):
         return None
     named = [each for each in (found["unit"], found["behind"]) if each]
-    if (found["sign"] and found["inner"]) or named not in ([unit], [] if unit != "%" else [unit]):
+    signs = [each for each in (found["sign"], found["inner"], "-" if word.startswith("(") else "") if each]
+    if len(signs) > 1 or named not in ([unit], [] if unit != "%" else [unit]):
         return None
     digits = re.sub(rf"{_GAP}|{',' if base == POINT else '[.]'}", "", found["digits"]).replace(",", ".")
-    sign = "" if (found["sign"] or found["inner"] or "+") == "+" else "-"
+    sign = "" if signs in ([], ["+"]) else "-"
     return float(sign + digits + ("e-2" if unit == "%" else ""))

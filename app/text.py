@@ -17,7 +17,7 @@ MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and eve
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
-NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"  # in one way only, so that no text takes quadratic time
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
 """What says that there is no number."""
 is_number = re.compile(NUMBER, re.ASCII).fullmatch

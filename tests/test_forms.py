@@ -40,7 +40,25 @@ def test_amounts_are_read_to_the_last_bit(base, mark, groups):
 
 
 @pytest.mark.parametrize(
-    "word", ["1,23,456", "12,34", "1,234,5", "5 $ €", "--5", "-€-5", "1 2", "", "€", "5 %", "٣", "1.2.3"]
+    "word",
+    [
+        "1,23,456",
+        "12,34",
+        "1,234,5",
+        "5 $ €",
+        "SKU 5",
+        "(-5)",
+        "(5",
+        "1e999",
+        "--5",
+        "-€-5",
+        "1 2",
+        "",
+        "€",
+        "5 %",
+        "٣",
+        "1.2.3",
+    ],
 )
 def test_what_is_no_amount_is_not_read(word):
     assert reader(f"{POINT} €")(word) is None
@@ -72,6 +90,22 @@ def test_moments_are_days_since_1970(word, form, moment):
 )
 def test_what_is_no_moment_has_no_form_of_one(word):
     assert not [form for form in candidates(word) if form.startswith(ISO)]
+
+
+def test_forms_that_a_column_left_open_read_what_they_agree_on():
+    read = reader(f"{POINT} €|{COMMA} €")
+    assert [read(word) for word in ("12 €", "1.259,10 €", "1,259.10", "1.200 €", "x")] == [
+        12,
+        1259.1,
+        1259.1,
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize("sign", "9,.'x€ (")
+def test_long_words_are_read_in_time_that_grows_with_their_length(sign):
+    assert candidates(sign * 10**6 + "x") == []
 
 
 def test_what_can_be_meant_in_two_ways_has_two_forms():

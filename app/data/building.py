@@ -53,6 +53,8 @@ def build(
     words = {j: Words(most, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"}
     _write(source, order, words, sink)
     stored = pq.ParquetFile(sink)
+    if not stored.metadata.num_rows:
+        raise Invalid.at(source.places[labels[0]].loc, "no row has a label")
     width = len(order) - len(labels)
 
     def columns(positions: range) -> Iterator[Column]:
@@ -76,7 +78,13 @@ def build(
         name = column.place.name
         features.append((name, column.kind, column.digest, source.forms.get(name, "")))
         found = [source.refused[name]] if name in source.refused else [*column.flaws(most, decimal)]
-        reason = found[0].msg if found else None if name in request.types else column.identifies()
+        reason = (
+            found[0].msg
+            if found
+            else None
+            if name in request.types or name in source.forms
+            else column.identifies(decimal)
+        )
         reports.append(_report(column, source, reason or column.looks(label, decimal)))
         if reason and not strict and name not in request.types:
             useless[name] = reports[-1]

@@ -24,6 +24,7 @@ from app.forms import ISO, candidates, reader, shown, without_unit
 from app.text import MAX_SHOWN
 
 _MOST_CLASSES = 10_000
+_LOOKED_AT = 1000  # words that are no numbers, for one that has a form
 
 
 @dataclass
@@ -72,7 +73,7 @@ class _Text:
         if self.ordered == "category" or (held == "truth" and is_class):
             return "categorical", ""
         order = self.ordered if self.ordered not in (None, "number") else ISO if held == "moment" else ""
-        form = self.forms[0] if self.forms else order or ""
+        form = "|".join(self.forms) or order or ""
         is_number = form or self.ordered or held not in ("text", "words") or (held == "text" and self.is_plain)
         return ("numeric", form) if is_number else ("categorical", "")
 
@@ -96,6 +97,9 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
         name, held = names[j], source.kinds[j]
         text = texts.get(j) or _Text(request.types.get(name), request.decimal)
         reason = text.doubt(name) if held else f"the type of {name!r} is not supported; make it numbers or strings"
+        if reason and held and strict and not text.ordered:  # nobody could order a type here
+            found.notes[name], reason = reason, None
+            text.forms.clear()
         if reason and not (strict or text.ordered or name in request.label):
             ignored[name] = ColumnReport(name, examples=tuple(filter(None, [text.in_doubt])), advice=reason)
             continue
@@ -117,8 +121,10 @@ def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> t
         for j, text in texts.items():
             if text.is_plain or (text.ordered and not text.forms):
                 strange = as_numbers(arrays[j], request.decimal)[1]
-                if strange is not None:
-                    text.begin(_words(arrays[j].filter(strange)))
+                if strange is not None and j in labels:
+                    text.is_plain = False
+                elif strange is not None:
+                    text.begin(_words(arrays[j].filter(strange))[:_LOOKED_AT])
         for j in labels:
             counts = pc.value_counts(as_words(arrays[j])) if len(spellings) <= _MOST_CLASSES else pa.array([])
             spellings.update({each["values"]: each["counts"] for each in counts.to_pylist() if each["values"]})
@@ -200,7 +206,8 @@ def _read(array: Any, place: Location, kind: Kind, form: str, rows: int, decimal
     if strange is not None:
         bad = np.flatnonzero(strange.to_numpy(zero_copy_only=False))
         texts = array.take(pa.array(bad)).to_pylist()
-        written = (i for i, word in enumerate(texts) if candidates(word, decimal))
+        first_rows = {word: i for i, word in reversed([*enumerate(texts)])}
+        written = (i for word, i in first_rows.items() if candidates(word, decimal))
         if (i := next(written, None)) is not None:
             msg = f"{texts[i][:MAX_SHOWN]!r} is in another way of writing than {form or 'the other numbers'}"
             source.refused.setdefault(place.name, place.flaw(rows + int(bad[i]), msg))

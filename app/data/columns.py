@@ -21,7 +21,8 @@ from app.forms import candidates, shown
 from app.text import MAX_CATEGORY, MAX_SHOWN, refused_character
 
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
-_NAMED_ID = re.compile(r"(.*[\W_])?((?i:id|nr|key|uuid|guid))|.*[a-z](Id|ID|Nr|Key)")
+_NAMED_ID = re.compile(r"(.*[\W_])?((?i:id|nr|no|key|uuid|guid|number|nummer))|(?i:.*nummer)|.*[a-z](Id|ID|Nr|Key)")
+_LOOKED_AT = 200  # words
 _NEARLY_ALL = 0.9  # of the words of an identifier differ
 _MET = 10  # so many integers n out of n * n / 10 would hold some five pairs of equal ones, had they been measured
 EXACT = 2.0**53  # from here on float64 cannot represent every integer
@@ -141,32 +142,33 @@ class Column:
             return f"{name!r} has a value of several lines; is a quotation mark not closed?"
         return None
 
-    def identifies(self) -> str | None:
+    def identifies(self, decimal: str) -> str | None:
         """Why the column is taken to tell the rows apart, and to measure nothing.
 
-        Nearly all of its words differ; or all of its integers do, and they rise or fall from row to row, are so near
-        one another that measured ones would have met, or are called an identifier.
+        Nearly all of its words differ; or all of its integers do, and they are so near one another that measured ones
+        would have met, or are called an identifier.
         """
         name, present = self.place.name, self.values[~self.missing]
         n, is_wordy = len(present), self.words is not None
         order = f'types={{"{name}": "{"category" if is_wordy else "number"}"}}'
         if is_wordy and n >= _FEW and len(self.distinct) >= _NEARLY_ALL * n:
-            return f"{name!r} holds another text in nearly every row, as identifiers do; {order} keeps it"
+            text = f"{name!r} holds another text in nearly every row, as identifiers do; {order} keeps it"
+            return self.misread(decimal) or text
         if is_wordy or n < _FEW_INTEGERS or (present != np.floor(present)).any():
             return None
         if np.abs(present).min() >= EXACT:
             return f"{name!r} holds integers of more digits than numbers keep; order a category if they are one"
-        steps, reach = np.diff(present), present.max() - present.min()
-        in_order = (steps > 0).all() or (steps < 0).all()
-        if len(self.distinct) == n and (in_order or reach < n * n / _MET or _NAMED_ID.fullmatch(name)):
+        is_dense = present.max() - present.min() < n * n / _MET
+        if len(self.distinct) == n and (is_dense or _NAMED_ID.fullmatch(name)):
             return f"{name!r} holds another integer in every row, as identifiers do; {order} keeps it"
         return None
 
     def misread(self, decimal: str) -> str | None:
         """The first word that keeps a column from being numbers, and what to do; None for words."""
         words = self.words or []
-        read = sum(is_number(word, decimal) or bool(candidates(word, decimal)) for word in words)
-        if read <= _MOST * len(words):
+        some = words[:_LOOKED_AT]
+        read = sum(is_number(word, decimal) or bool(candidates(word, decimal)) for word in some)
+        if read <= _MOST * len(some):
             return None
         row = self._first_row(lambda word: not is_number(word, decimal))
         word, order = words[self.values[row]][:MAX_SHOWN], f'types={{"{self.place.name}": "number"}}'

@@ -421,6 +421,7 @@ def recorded(
     at: np.ndarray = np.flatnonzero(done)
     choice = states.states.prediction if states.decision is None else states.decision.choice
     expected = None if states.decision is None else states.decision.expected_benefits[at, choice[at]]
+    cases = model.schema.without_ignored(cases)
     details = _details(cases, states)
     texts = [orjson.dumps(cases[i]).decode() for i in at] if order.instances else None
     decided = Decided(

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from app.data.dataset import Dataset
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Invalid, NotFound, TooLarge
+from app.forms import reader
 from app.outcomes.decision import Cases
 from app.registry.card import Card
 from app.usecases.models import card_of
@@ -22,6 +23,8 @@ from app.usecases.outcome_report.earned import ActionCounts
 from app.usecases.outcome_report.report import matured, reservations
 from app.usecases.outcome_report.slices import slices
 from app.usecases.ports import Ports
+
+_TYPES = {"numeric": "number", "categorical": "category"}
 
 
 def make(
@@ -75,8 +78,10 @@ def make(
             "warnings": list(reservations(maturity, selective=actions.document()["is"])),
         }
         absent = (feature.name for feature in card.features if feature.name not in names)
-        forms = {part.name: part.form for part in card.features if part.form}
-        request = request.model_copy(update={"types": forms | dict.fromkeys(absent, "ignore")})
+        types = {part.name: part.form or _TYPES[part.type] for part in card.features} | dict.fromkeys(absent, "ignore")
+        if not all(isinstance(name, int) for name in card.classes or ()):
+            types[card.labels[0]] = "category"  # the same classes, whatever they look like
+        request = request.model_copy(update={"types": types})
         try:
             return ports.datasets.upload(
                 cast(BinaryIO, file), request, is_cancelled, lineage=lineage, ignored=card.ignored
@@ -119,6 +124,7 @@ def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) ->
     """
     assert cases.instances is not None
     features = [feature.name for feature in card.features]
+    readers = {feature.name: reader(feature.form) for feature in card.features if feature.form}
     for instance, term, truth in zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True):
         terms = cases.terms[term]
         if terms.verb != "predict":
@@ -134,4 +140,5 @@ def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) ->
             row = {name: values[name] for name in features if values.get(name) is not None}
             # of integers above 2 ** 53 Arrow makes no floats by itself
             row = {name: float(value) if isinstance(value, int) else value for name, value in row.items()}
+            row |= {name: read(row[name]) for name, read in readers.items() if isinstance(row.get(name), str)}
             yield row | {card.labels[0]: terms.classes[truth]}

@@ -161,7 +161,7 @@ def client_of(caller: Caller) -> str | None:
 
 def texts_of_json(instances: Sequence[Any], schema: Schema) -> list[str]:
     """Each instance as JSON by feature name, with the values that were sent."""
-    return [_text(schema, schema.in_order(each) or ()) for each in instances]
+    return [_text(schema, schema.in_order(each) or ()) for each in schema.without_ignored(instances)]
 
 
 def texts_of_rows(X: np.ndarray, schema: Schema) -> list[str]:

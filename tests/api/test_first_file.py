@@ -79,3 +79,26 @@ def test_text_that_is_written_in_another_way_is_refused_at_its_place(service):
         assert [error["loc"] for error in case.json()["errors"]] == [f"/known/{name}"]
     asked = service.post("/acquire", json={"model": "crm", "known": {"customer_id": 7, "balance": "12,50 €"}})
     assert asked.status_code == 200, asked.text
+
+
+def test_recorded_text_is_learned_from_again_in_the_same_types(service):
+    """Ignored columns are not recorded; features keep their forms, and classes that look like dates stay words."""
+    content = EXPORTS["crm"].content.replace(b"leaves", b"2026-01-01").replace(b"stays", b"2026-02-02")
+    found = service.post("/datasets?label=churn", content=content, headers={"Content-Type": "text/csv"}).json()
+    assert found["classes"] == ["2026-01-01", "2026-02-02"]
+    trained(service, {"model": "again", "learner": {"kind": "logistic"}, "data": {"dataset": found["id"]}})
+    rows = [values(row) for row in rows_of(EXPORTS["crm"])]
+    order = {"model": "again", "instances": rows, "rule": "most_probable", "record": {"instances": True}}
+    ids = service.post("/predict", json=order).json()["ids"]
+    truths = [{"id": id_, "truth": found["classes"][i % 2]} for i, id_ in enumerate(ids)]
+    assert service.post("/outcomes", json={"outcomes": truths}).json()["accepted"] == len(rows)
+    again = service.post("/datasets/from-outcomes", json={"model": "again"}).json()
+    assert [again[field] for field in ("features", "classes", "rows")] == [
+        found["features"],
+        found["classes"],
+        len(rows),
+    ]
+    assert {each["name"]: each["form"] for each in again["columns"] if each["form"]} == {
+        each["name"]: each["form"] for each in found["columns"] if each["form"]
+    }
+    assert set(again["ignored"]) == {"customer_id", "name"}

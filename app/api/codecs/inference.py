@@ -119,6 +119,7 @@ def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema) -> Rows:
 
     Raises Invalid at `/inputs` where names, datatypes or shapes do not fit, at `/instances/row/column` for values.
     """
+    inputs = [each for each in inputs if each.name not in schema.ignored] or inputs
     first, names = inputs[0], schema.names
     rows = first.shape[0]
     if len(inputs) > 1 or (first.name in names and first.shape[1:] in ([], [1])):
