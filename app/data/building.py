@@ -78,15 +78,11 @@ def build(
         name = column.place.name
         features.append((name, column.kind, column.digest, source.forms.get(name, "")))
         found = [source.refused[name]] if name in source.refused else [*column.flaws(most, decimal)]
-        reason = (
-            found[0].msg
-            if found
-            else None
-            if name in request.types or name in source.forms
-            else column.identifies(decimal)
-        )
+        is_ordered = name in request.types
+        identifies = None if is_ordered or name in source.forms else column.identifies(decimal)
+        reason = found[0].msg if found else identifies
         reports.append(_report(column, source, reason or column.looks(label, decimal)))
-        if reason and not strict and name not in request.types:
+        if reason and not (strict or is_ordered):
             useless[name] = reports[-1]
         else:
             flaws += found
@@ -102,15 +98,9 @@ def build(
     if flaws:
         raise Invalid(flaws[0].msg, flaws, columns=map(asdict, reports))
     _check_vocabulary(words.values(), limits)
-    identity: list[Any] = [
-        [[*filter(None, each)] for each in features],
-        [[each.place.name, each.kind, each.digest] for each in targets],
-    ]
-    if numbers and (targets[0].values == np.floor(targets[0].values)).all():
-        identity.append("numbers")  # the same integers as classes are another data set
     sink.seek(0)
     return Dataset(
-        id=id_of(hashlib.sha256(json.dumps(identity).encode()).hexdigest(), request.owner),
+        id=id_of(_digest(features, targets, numbers=numbers), request.owner),
         name=request.name,
         rows=stored.metadata.num_rows,
         features=tuple(Feature(name, kind, form=form) for name, kind, _, form in features),
@@ -123,6 +113,15 @@ def build(
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
+
+
+def _digest(features: Sequence[Sequence[str]], labels: Sequence[Column], *, numbers: bool) -> str:
+    """Equal for equal tables; the same integers as classes are another one."""
+    parts: list[Any] = [[[*filter(None, each)] for each in features]]
+    parts.append([[each.place.name, each.kind, each.digest] for each in labels])
+    if numbers and (labels[0].values == np.floor(labels[0].values)).all():
+        parts.append("numbers")
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
