@@ -5,7 +5,6 @@ import pytest
 from scipy.special import logit
 
 from app.acquisition.nodes import MISSING_LEFT
-from app.errors import TooLarge
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_naive_bayes import CostNaiveBayes
@@ -146,10 +145,3 @@ def test_trees_give_shapley_values(kind, classes):
 
         np.testing.assert_allclose(found.values[i], shapley(score, M), atol=1e-7)
         np.testing.assert_allclose(found.base[i], score(frozenset()), atol=1e-7)
-
-
-def test_more_rows_than_a_few_seconds_allow_are_refused_with_their_number():
-    X, y = table()
-    forest = RandomForest(n_estimators=30, random_state=0, calibration="none").fit(X, y)
-    with pytest.raises(TooLarge, match=r"at most \d+ instances"):
-        forest.contributions(np.repeat(X, 2000, axis=0), np.repeat(y, 2000))

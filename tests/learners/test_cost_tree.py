@@ -6,15 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 
 from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.learners.cost_tree import path
 from app.learners.cost_tree.estimator import CostTree
-from app.learners.cost_tree.optimise import NodeProblem, grow, halving, improve, update
+from app.learners.cost_tree.optimise import NodeProblem, grow, improve
 from app.learners.cost_tree.soft import SMOOTH, Charges, Objective, SoftTree, loss_of
 from app.usecases.feature_costs import parse_prices
 from tests.reference.cost_tree import QUADRANTS, objective, quadrants, stand
@@ -87,20 +85,6 @@ def test_the_objective_is_the_papers_and_nodes_bound_it(K, nodes, depth):
             assert other.objective() <= value + constant + 1e-9
 
 
-@given(seed=st.integers(0, 10_000), K=st.sampled_from(list(KINDS)), lambda_=st.sampled_from([0.0, 0.01, 0.3, 3.0]))
-@settings(max_examples=25, deadline=None)
-@pytest.mark.thorough
-def test_the_objective_never_rises(seed, K, lambda_):
-    """Not in one update of any node, however far the tree is from any optimum."""
-    tree, _ = planted(K, seed, lambda_=lambda_)
-    last = tree.objective()
-    for _ in range(2):
-        for k in range(7):
-            update(tree, k, 2)
-            assert tree.objective() <= last + 1e-12 * abs(last)
-            last = tree.objective()
-
-
 @pytest.mark.parametrize("K", KINDS)
 @pytest.mark.parametrize("greedy", [False, True])
 def test_cycles_from_either_start_lower_the_objective(K, greedy):
@@ -111,14 +95,6 @@ def test_cycles_from_either_start_lower_the_objective(K, greedy):
     nothing, _ = problem(K, 11, n=200, lambda_=100.0, rho=0.0)
     tree = grow(nothing, 2, greedy=greedy)
     assert np.abs(tree.weights).max() < 1e-3
-
-
-def test_a_cut_halves_the_rows_or_takes_the_gap_beside():
-    """The median of smooth scores; between clusters the middle of the gap nearest to it."""
-    even = np.linspace(0, 1, 101)
-    assert halving(even, np.ones(101)) == pytest.approx(0.5, abs=0.02)
-    clusters = np.repeat([-3.0, -1.0, 1.0, 3.0], [30, 15, 30, 25])
-    assert halving(clusters, np.ones(100)) == 0.0
 
 
 @pytest.mark.thorough
@@ -173,22 +149,6 @@ def test_step_by_step_is_the_trajectory(name, budget):
     rows = X[:40]
     missing = np.isnan(rows) & (np.arange(40) % 2 == 0)[:, None]
     travels_as_it_steps(model.model_, rows, PRICES, budget, missing)
-
-
-@pytest.mark.parametrize("name", FITS)
-def test_complete_rows_end_where_feeding_ends(name):
-    """`posterior` and `values` give what the last step gives without a budget."""
-    model, X = fitted(name)
-    run = simulate(model.model_, X, PRICES)
-    assert run.resolved.all()
-    if name == "numbers":
-        np.testing.assert_allclose(model.values(X), run.prediction)
-        np.testing.assert_array_equal(model.predict(X), model.values(X))
-        assert not hasattr(model, "predict_proba")
-    else:
-        np.testing.assert_allclose(model.posterior(X), run.probabilities)
-        np.testing.assert_array_equal(model.predict_proba(X), model.posterior(X))
-        np.testing.assert_allclose(model.posterior(X).sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize("name", FITS)

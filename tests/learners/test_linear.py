@@ -98,20 +98,6 @@ def test_a_fit_that_runs_out_of_steps_says_so(monkeypatch):
     assert not Logistic(C=1e3, categorical_features=categorical).fit(X, y).converged_
 
 
-def test_scores_without_a_ranking_leave_the_shares_of_the_classes():
-    """The curve of slope 0 stays: the calibration of the fold models is also the one of the whole model."""
-    found = []
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(250, 6)), rng.permutation((np.arange(150) % 4 == 0).astype(int))
-        model = Logistic(random_state=seed).fit(X[:150], y)
-        assert model.calibration_ == "sigmoid"
-        if not model.calibrator_.slopes.any():
-            found.append(model.posterior(X[150:]))
-    assert found
-    np.testing.assert_allclose(np.concatenate(found)[:, 1], 0.25, atol=0.01)
-
-
 def rare_in_a_tail(seed, n=3000):
     """A positive feature far out in which 1 % of the rows are of class 1."""
     rng = np.random.default_rng(seed)

@@ -54,13 +54,3 @@ def test_a_chain_learns_what_labels_tell_about_each_other():
         p = MultilabelLogistic(chain=chain, random_state=0).fit(X[:2000], Y[:2000]).posterior(new)[:, 2]
         losses.append(-np.mean(np.where(truth[:, 2] == 1, np.log(p), np.log(1 - p))))
     assert losses[1] < losses[0] - 0.1
-
-
-def test_a_chain_passes_on_what_the_models_before_say():
-    """The first label has no label before it, and is the same with and without a chain."""
-    X, Y = drawn()
-    with_chain, without = (
-        MultilabelLogistic(chain=c, categorical_features=[3], random_state=1).fit(X, Y) for c in (True, False)
-    )
-    assert np.allclose(with_chain.posterior(X)[:, 0], without.posterior(X)[:, 0], rtol=0, atol=1e-12)
-    assert not np.allclose(with_chain.posterior(X)[:, 2], without.posterior(X)[:, 2], atol=1e-3)

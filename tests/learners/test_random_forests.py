@@ -74,14 +74,6 @@ def test_a_given_leaf_is_kept_and_a_refit_keeps_the_chosen_one():
     assert model.refit(X[:100], y[:100]).min_samples_leaf_ == chosen
 
 
-def test_labels_that_never_vary_need_no_forest():
-    X, Y = drawn(60)
-    Y[:] = [0, 1, 1]
-    P = MultilabelForest(n_estimators=3, random_state=0).fit(X, Y).posterior(X)
-
-    assert np.allclose(P, [1 / 62, 61 / 62, 61 / 62])
-
-
 def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     """By scikit-learn's own leaves, after a refit as well; in as many trees as there is room for."""
     X, Y = drawn(200)

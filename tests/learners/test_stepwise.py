@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 
-from app import progress
 from app.acquisition.prices import Prices
 from app.learners import stepwise
 from app.learners.budget_forest import BudgetForest
@@ -58,16 +57,6 @@ def test_a_budget_forest_is_calibrated_by_it():
     model.learn_stops(X, y, Prices.unit(3))
     assert model.calibration_ == "sigmoid"
     assert model.posterior(X).max(axis=1).mean() < sure - 0.2
-
-
-def test_a_large_table_costs_one_more_fit_and_2000_rows():
-    X, y, _ = mixed(12_000, 2, 3, words=())
-    stages = []
-    with progress.listen(lambda fraction, stage: stages.append((fraction, stage))):
-        model = RandomForest(n_estimators=2, min_samples_leaf=50, calibration="none", random_state=0).fit(X, y)
-        model.learn_stops(X, y, Prices.unit(X.shape[1]))
-    assert len(model.experience_) == 2000
-    assert "learning when to stop, 1 of 1" in {stage for _, stage in stages}
 
 
 def test_a_sorted_table_teaches_about_every_class():

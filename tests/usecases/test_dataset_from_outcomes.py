@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import numpy as np
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from app.outcomes.decision import Terms
@@ -103,30 +100,6 @@ def test_the_columns_are_the_features_of_the_latest_version(client):
     recorded(client, [{"age": 60, "pulse": 70 + i, "pain": None} for i in range(2)], labels[:2], "dataset-moved")
     dataset = made(client, model="dataset-moved")
     assert [each["name"] for each in dataset.json()["features"]] == ["age", "pulse"]
-
-
-def test_many_rows_are_the_data_set_of_their_values(client):
-    """Written some at a time; whole numbers as large as floats hold, missing values, text that looks like a number."""
-    rng = np.random.default_rng(5)
-    n = 20_000  # more than are written at once
-    words = rng.choice(["007", "7", 'é,"\n', "NA"], n).tolist()
-    numbers = rng.integers(50, 90, n).tolist()
-    rows = [[2.0**53 + 2 * i, number, word] for i, (number, word) in enumerate(zip(numbers, words, strict=True))]
-    rows[0], rows[-1] = [None, 60, None], [1.5, None, "NA"]
-    labels = ["healthy", "ill"] * (n // 2)
-    learned(client, "dataset-many", features=["age", "pulse", "pain"], rows=rows[:400], labels=labels[:400])
-    for start in range(0, n, 5_000):
-        recorded(client, rows[start : start + 5_000], labels[start : start + 5_000], "dataset-many")
-    dataset = made(client, model="dataset-many").json()
-    age, pulse, pain = zip(*rows, strict=True)
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"age": pa.array(age), "pulse": pulse, "pain": pain, "label": labels}), sink)
-    sent = {"content": sink.getvalue(), "headers": {"Content-Type": "application/vnd.apache.parquet"}}
-    plain = client.post("/datasets?label=label", **sent).json()
-
-    assert plain["rows"] == n
-    for name in ("rows", "features", "classes", "ignored"):
-        assert dataset[name] == plain[name], name
 
 
 def test_values_that_are_no_longer_of_the_kind_of_the_feature_are_refused(client):

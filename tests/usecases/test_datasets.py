@@ -112,19 +112,6 @@ def test_what_expires(expiring, clock):
     assert there(expiring) == {uploaded}
 
 
-def test_an_upload_is_none_of_the_data_sets_that_expire(expiring, clock):
-    """Also where the same content came inline before, or comes later."""
-    content = b"a,label\n1,u\n2,v\n3,u\n4,v\n"
-    inline = cancelled(expiring, submit(expiring))
-    uploaded = upload(expiring, content, "label")
-    again = cancelled(expiring, submit(expiring))
-    clock.now += 2 * KEEP
-
-    assert inline == again != uploaded.id
-    assert datasets.expire(expiring) == 1
-    assert there(expiring) == {uploaded.id}
-
-
 PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.index.datasets", "datasets.remove"]
 
 

@@ -5,15 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.learners.catalogue import KINDS
 from app.registry.loaded import Holdout
 from app.usecases.evaluation import FEW_ROWS, cross_validated, number_of_folds, of_a_fold, split_rows
 from app.usecases.specs import LearnerSpec, TrainSpec
 from tests.conftest import trained, two_class_rows
-from tests.reference.tables import SMALL
 from tests.usecases.test_training_warnings import table_of
-
-CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 
 
 def spec_of(**changes):
@@ -57,32 +53,24 @@ def test_the_folds_have_about_the_size_of_the_hold_out(changes, expected):
     assert number_of_folds(spec, table, split_rows(table.y, spec.holdout, 0)) == expected
 
 
-@pytest.mark.parametrize("kind", CLASSIFIERS)
-@pytest.mark.thorough
-def test_the_card_states_the_rows_of_its_figures_with_every_learner(service, kind):
-    """Metrics and the report on benefits have all rows of a small table; `holdout_rows` is the size of a fold."""
-    data, name = two_class_rows(160), f"crossed-{kind}".replace("_", "-")
-    order = {"model": name, "learner": {"kind": kind} | SMALL.get(kind, {}), "data": data, "benefits": [[1, 0], [0, 1]]}
-    trained(service, order)
-    card = service.get(f"/models/{name}/versions/1").json()
-    report = service.post(f"/models/{name}/benefit", json={"benefits": [[1, 0], [0, 1]]}).json()
-    assert card["data"]["evaluation"] == {"method": "cross-validation", "folds": 4, "rows": 160}
-    assert (card["data"]["rows"], card["data"]["holdout_rows"]) == (160, 40)
-    assert (card["metrics"]["rows"], report["rows"], report["evaluation"]) == (160, 160, "cross-validation")
-    assert card["metrics"]["benefit"] == pytest.approx(report["expected_benefit"]["benefit"])
-
-
 @pytest.mark.parametrize(
     ("rows", "changes", "expected"),
-    [(FEW_ROWS, {}, {"method": "hold-out", "folds": None, "rows": 124}),
+    [(160, {}, {"method": "cross-validation", "folds": 4, "rows": 160}),
+     (FEW_ROWS, {}, {"method": "hold-out", "folds": None, "rows": 124}),
      (160, {"refit": False}, {"method": "hold-out", "folds": None, "rows": 40}), (160, {"holdout": 0}, None)],
 )  # fmt: skip
-def test_otherwise_the_figures_are_of_the_hold_out(service, rows, changes, expected):
-    order = {"model": "held", "learner": {"kind": "logistic"}, "data": two_class_rows(rows)} | changes
+def test_the_card_states_the_rows_of_its_figures(service, rows, changes, expected):
+    """Metrics and the report on benefits have all rows of a small table, others those held out."""
+    asked = {"benefits": [[1, 0], [0, 1]]}
+    order = {"model": "held", "learner": {"kind": "logistic"}, "data": two_class_rows(rows)} | asked | changes
     version = trained(service, order)["model"]["version"]
     card = service.get(f"/models/held/versions/{version}").json()
     assert card["data"]["evaluation"] == expected
     assert card["metrics"].get("rows") == (expected and expected["rows"])
+    if expected:
+        report = service.post(f"/models/held:{version}/benefit", json=asked).json()
+        assert (report["rows"], report["evaluation"]) == (expected["rows"], expected["method"])
+        assert card["metrics"]["benefit"] == pytest.approx(report["expected_benefit"]["benefit"])
 
 
 def test_a_learner_with_seconds_shares_them_among_the_folds():
@@ -90,17 +78,6 @@ def test_a_learner_with_seconds_shares_them_among_the_folds():
     assert of_a_fold(spec, 4).learner.parameters == {"max_seconds": 15.0}
     assert spec.learner.parameters == {"max_seconds": 60.0}
     assert of_a_fold(spec_of(), 4) == spec_of()
-
-
-def test_a_label_of_two_rows_is_learnt_from_one():
-    """Whatever the seed; at random one in eleven would lose both."""
-    y = np.zeros((40, 3), dtype=np.uint8)
-    y[:2, 0] = y[::2, 1] = y[2:, 2] = 1
-    for seed in range(60):
-        rows = split_rows(y, 0.3, seed)
-        assert y[rows.train].any(axis=0).all()
-        assert not y[rows.train].all(axis=0).any()
-        assert len(rows.holdout) in (11, 12)
 
 
 def test_what_shares_its_rarest_label_is_held_out_evenly():

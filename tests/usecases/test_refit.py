@@ -3,23 +3,10 @@
 import numpy as np
 import pytest
 
-from app.learners import logistic, scikit
+from app.learners import logistic
 from app.learners.multilabel import MultilabelLogistic
-from app.learners.scikit import fit_linear
 from tests.conftest import trained, two_class_rows
 from tests.reference.tables import drawn
-
-
-@pytest.mark.parametrize(("chain", "raw_fits"), [(False, 1), (True, 6)])
-def test_refit_of_linear_labels_fits_nothing_for_calibration(monkeypatch, chain, raw_fits):
-    """So a fit and a refit take at most twice the time of a fit."""
-    X, Y = drawn(300)
-    model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
-    fits = []
-    monkeypatch.setattr(scikit, "fit_linear", lambda *sent: fits.append(len(sent[1])) or fit_linear(*sent))
-    model.refit(X, Y)
-    assert raw_fits * (Y.shape[1] - 1) < len(fits) <= raw_fits * Y.shape[1]
-    assert fits.count(300) == Y.shape[1]
 
 
 def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit():

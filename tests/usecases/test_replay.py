@@ -11,7 +11,6 @@ import pytest
 from app.outcomes.decision import DAY, Terms, day_of
 from tests.conftest import trained, two_class_rows
 from tests.outcomes.records import decided, told
-from tests.usecases.outcome_worlds import money as amounts
 from tests.usecases.outcome_worlds import recorded_with_late_truths
 
 MATRIX = ((0.0, -1.0), (-10.0, 5.0))
@@ -25,7 +24,7 @@ def terms(model="replay-ward", **changes):
 
 @pytest.fixture(scope="module")
 def client(service):
-    for model in ("replay-ward", "replay-chosen", "replay-seen"):
+    for model in ("replay-ward", "replay-seen"):
         trained(service, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()})
     return service
 
@@ -96,30 +95,6 @@ def test_a_matrix_decides_and_counts_in_place_of_the_recorded_one(client, ward):
 def test_a_period_chooses_by_the_time_of_the_decision(client, ward):
     result = replayed(client, rules=[{}], since=DAY * 20_001, until=DAY * 20_002)
     assert result["decisions"] == len(range(1, N, DAYS))
-
-
-def test_selective_outcomes_are_marked_and_bounded(client, database):
-    """A refused loan is never repaid: nothing is known of those who were not treated."""
-    rng = np.random.default_rng(6)
-    p = rng.random(N)
-    done = (p > 0.5).astype(int)
-    ids = decided(
-        database, N, terms=terms("replay-chosen"), at=DAY * 20_000,
-        probabilities=np.column_stack((1 - p, p)).tolist(), choice=done.tolist(),
-    )  # fmt: skip
-    known = np.flatnonzero(done == 1)
-    y = (rng.random(N) < p).astype(int)
-    told(database, [ids[i] for i in known], y[known].tolist(), terms=terms("replay-chosen"), day=20_000)
-
-    result = replayed(client, "replay-chosen", rules=[{}])
-
-    assert result["selective"]["is"]
-    assert "more often after some actions" in result["warnings"][0]
-    (found,) = result["alternatives"]
-    assert found["bounds"]["low"] < 0 < found["bounds"]["high"]
-    assert found["verdict"] in ("undecided", "same")
-    for path, node in amounts(result):
-        assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith("all decisions"), path
 
 
 def test_truths_of_new_days_are_left_out(client, database):

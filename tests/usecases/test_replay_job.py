@@ -18,6 +18,7 @@ from app.usecases import replay as replaying
 from app.usecases.outcome_report import slices
 from app.usecases.specs import ReplaySpec
 from tests.outcomes.records import LOAN, decided, told
+from tests.usecases.outcome_worlds import money
 
 DATE = 20_000
 N = 120
@@ -113,6 +114,29 @@ def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, action
     found = replayed(benefits=[[0.0, -1.0], [-20.0, 5.0]], actions=actions).document()
 
     assert (found["decisions"], found["left_out"]) == ((3, {}) if fits else (0, {"other_actions": 3}))
+
+
+def test_selective_outcomes_are_marked_and_bounded(replayed, archive):
+    """A refused loan is never repaid: nothing is known of those that were refused, so what is granted may be either."""
+    p, granted = np.random.default_rng(6).random(N), np.arange(N) % 2
+    P, y, M = np.column_stack((p, 1 - p)), (p < 0.5).astype(int), np.array(LOAN.matrix)
+    ids = decided(
+        archive.database, N, terms=LOAN, at=DATE * DAY, probabilities=P.tolist(), choice=granted.tolist()
+    )  # fmt: skip
+    told(archive.database, ids[1::2], y[1::2].tolist(), day=DATE)
+
+    found = replayed(RULE).document()
+
+    (one,) = found["alternatives"]
+    choice = (P @ M).argmax(axis=1)
+    known = (M[y, choice] - M[y, granted])[1::2].sum()
+    open_ones = np.count_nonzero(choice[::2])
+    ends = [(known + open_ones * (M[k, 1] - M[k, 0])) / N for k in (0, 1)]
+    assert (one["bounds"]["low"], one["bounds"]["high"]) == pytest.approx(ends)
+    assert (found["selective"]["is"], one["verdict"]) == (True, "undecided")
+    assert "more often after some actions" in found["warnings"][0]
+    for path, node in money(found):
+        assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith("all decisions"), path
 
 
 def test_decisions_without_terms_are_left_out_and_counted(replayed, archive):
