@@ -80,3 +80,8 @@ def _fits(template: str, path: str) -> bool:
     return len(wanted) == len(sent) and all(
         one != "" if part.startswith("{") else part == one for part, one in zip(wanted, sent, strict=True)
     )
+
+
+def filled(template: str) -> str:
+    """A path of the template, percent-encoded or not as one likes."""
+    return f"{template}/{STATIC[template]}" if template in STATIC else template.replace("{", "a").replace("}", "")

@@ -4,7 +4,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.conftest import trained, two_class_rows
+from tests.conftest import trained, two_class_rows, uploaded
 
 DATA = two_class_rows(240)
 COSTS = [
@@ -43,41 +43,22 @@ def test_many_cases_at_once(service, clinic):
 
 
 def test_simulation_from_rows_and_from_a_data_set(service, clinic):
-    """The same rows sent along or as a data set give the same figures, budgets as asked and one without."""
+    """The same rows sent along or as a data set give the same figures, budgets as asked and one without. Codes of the
+    data set are not those of the model; a word that training never saw counts as missing.
+    """
     new = two_class_rows(40, seed=9)
-    kept = trained(service, {"model": "other", "learner": {"kind": "logistic"}, "data": new, "holdout": 0})
-    card = service.get(f"/models/other/versions/{kept['model']['version']}").json()
-    question = {"model": clinic, "budgets": [0, 5], "benefits": BENEFITS}
-    sent = service.post("/acquire/simulate", json={**question, "rows": new["rows"], "labels": new["labels"]}).json()
-    stored = service.post("/acquire/simulate", json={**question, "dataset": card["data"]["dataset"]}).json()
-    assert sent == stored
-    assert [run["budget"] for run in sent["budgets"]] == [0, 5, None]
-    assert sent["rows"] == 40
-    assert sent["budgets"][0]["plain"]["cost"] == 0
-    net = [run["worth_stopping"]["net_benefit"] for run in sent["budgets"]]
-    assert np.isfinite(net).all()
-    assert sent["warnings"] == []
-
-
-def test_a_data_set_with_other_categories_is_read_by_its_words(service, clinic):
-    """Codes of the data set are not those of the model; a word that training never saw counts as missing."""
-    new = two_class_rows(40, seed=10)
     for row in new["rows"][::3]:
         row[2] = "burning"
-    trained(service, {"model": "foreign", "learner": {"kind": "logistic"}, "data": new, "holdout": 0})
-    dataset = service.get("/models/foreign/versions/1").json()["data"]["dataset"]
-    stored = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset}).json()
-    sent = service.post(
-        "/acquire/simulate", json={"model": clinic, "rows": new["rows"], "labels": new["labels"]}
-    ).json()
-    assert stored["budgets"] == sent["budgets"]
-    assert stored["everything"] == sent["everything"]
+    question = {"model": clinic, "budgets": [0, 5], "benefits": BENEFITS}
+    sent = service.post("/acquire/simulate", json={**question, "rows": new["rows"], "labels": new["labels"]}).json()
+    stored = service.post("/acquire/simulate", json={**question, "dataset": uploaded(service, new)}).json()
+    assert [sent[name] for name in ("rows", "budgets", "everything")] == [40, stored["budgets"], stored["everything"]]
+    assert [run["budget"] for run in sent["budgets"]] == [0, 5, None]
+    assert sent["budgets"][0]["plain"]["cost"] == 0
+    assert np.isfinite([run["worth_stopping"]["net_benefit"] for run in sent["budgets"]]).all()
 
 
 def test_data_of_other_features_cannot_be_simulated(service, clinic):
-    content = "age,label\n1,a\n2,b\n3,a\n4,b\n"
-    files = {"file": ("narrow.csv", content)}
-    dataset = service.post("/datasets", files=files, data={"label": "label"}).json()["id"]
-    response = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset})
-    assert response.status_code == 422
-    assert len(response.json()["errors"]) == 3  # two features and the classes
+    narrow = uploaded(service, {"features": ["age"], "rows": [[1], [2], [3], [4]], "labels": ["a", "b", "a", "b"]})
+    response = service.post("/acquire/simulate", json={"model": clinic, "dataset": narrow})
+    assert (response.status_code, len(response.json()["errors"])) == (422, 3)  # two features and the classes

@@ -32,11 +32,8 @@ def test_from_an_export_to_a_decision(service, name):
     found = answer.json()
     assert [each["name"] for each in found["features"]] == export.features
     assert list(found["ignored"]) == export.ignored
-    learner = {"kind": "logistic"}
-    job = trained(
-        service, {"model": f"export-{len(name)}-{name[0]}", "learner": learner, "data": {"dataset": found["id"]}}
-    )
-    model = f"{job['model']['name']}:{job['model']['version']}"
+    model = f"export-{len(name)}-{name[0]}"
+    trained(service, {"model": model, "learner": {"kind": "logistic"}, "data": {"dataset": found["id"]}})
     benefits = {name: {"call": 5 * k - 1, "wait": 0} for k, name in enumerate(found["classes"])}
     rows = [*rows_of(export)][:40]
     body = {"model": model, "instances": [values(row) for row in rows], "benefits": benefits}
@@ -48,12 +45,8 @@ def test_from_an_export_to_a_decision(service, name):
     writer.writeheader()
     writer.writerows(rows)
     dialect = {key: export.asked[key] for key in ("delimiter", "encoding") if key in export.asked}
-    as_file = service.post(
-        "/predict",
-        params={"model": model, "rule": "most_probable", **dialect},
-        content=text.getvalue().encode(dialect.get("encoding", "utf-8")),
-        headers=kind,
-    )
+    query, content = {"model": model, "rule": "most_probable"}, text.getvalue().encode(dialect.get("encoding", "utf-8"))
+    as_file = service.post("/predict", params=query | dialect, content=content, headers=kind)
     assert as_file.status_code == 200, as_file.text
     assert np.array_equal(as_file.json()["probabilities"], decided.json()["probabilities"])
 
@@ -61,14 +54,8 @@ def test_from_an_export_to_a_decision(service, name):
 def test_text_that_is_written_in_another_way_is_refused_at_its_place(service):
     export = EXPORTS["crm"]
     found = service.post("/datasets?label=churn", content=export.content, headers={"Content-Type": "text/csv"}).json()
-    trained(
-        service,
-        {
-            "model": "crm",
-            "learner": {"kind": "cost_tree", "depth": 2, "lambda": 0.01},
-            "data": {"dataset": found["id"]},
-        },
-    )
+    learner = {"kind": "cost_tree", "depth": 2, "lambda": 0.01}
+    trained(service, {"model": "crm", "learner": learner, "data": {"dataset": found["id"]}})
     row = values(next(rows_of(export)))
     wrong = {"balance": "12.50 $", "since": "31/12/2026", "discount": "12"}
     for name, word in wrong.items():
@@ -93,12 +80,8 @@ def test_recorded_text_is_learned_from_again_in_the_same_types(service):
     truths = [{"id": id_, "truth": found["classes"][i % 2]} for i, id_ in enumerate(ids)]
     assert service.post("/outcomes", json={"outcomes": truths}).json()["accepted"] == len(rows)
     again = service.post("/datasets/from-outcomes", json={"model": "again"}).json()
-    assert [again[field] for field in ("features", "classes", "rows")] == [
-        found["features"],
-        found["classes"],
-        len(rows),
-    ]
-    assert {each["name"]: each["form"] for each in again["columns"] if each["form"]} == {
-        each["name"]: each["form"] for each in found["columns"] if each["form"]
-    }
+    assert again["rows"] == len(rows)
+    assert [again[name] for name in ("features", "classes")] == [found[name] for name in ("features", "classes")]
+    forms = [{each["name"]: each["form"] for each in one["columns"] if each["form"]} for one in (again, found)]
+    assert forms[0] == forms[1]
     assert set(again["ignored"]) == {"customer_id", "name"}

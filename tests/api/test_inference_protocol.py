@@ -115,23 +115,6 @@ def test_versions_and_aliases(service):
     service.delete("/models/ward/aliases/live")
 
 
-def test_metadata(service, ward):
-    found = service.get("/v2/models/ward").json()
-
-    assert found["platform"] == "payoff_logistic"
-    assert found["inputs"] == [
-        {"name": name, "datatype": datatype, "shape": [-1]} for name, datatype in zip(NAMES, TYPES, strict=True)
-    ]
-    assert [(each["name"], each["shape"]) for each in found["outputs"]] == [
-        ("decisions", [-1]),
-        ("probabilities", [-1, 2]),
-        ("expected_benefits", [-1, -1]),
-    ]
-    assert service.get("/v2").json()["extensions"] == []
-    assert service.get("/v2/health/live").json() == {"live": True}
-    assert service.get("/v2/health/ready").json() == {"ready": True}
-
-
 HUGE = 2**62
 TEXT = column(0, datatype="BYTES", data=["1_0"] * 6)
 LARGE = column(0, datatype="FP32", data=[1e300] * 6)

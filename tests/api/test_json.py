@@ -51,6 +51,3 @@ def test_documents(document, writer):
                 found = found[int(name)] if isinstance(found, list) else found[name]
     else:
         assert not refused
-
-
-# Errors in JSON

@@ -20,6 +20,7 @@ from tests.api.callers import ask
 from tests.api.permissions import SHARED, template_of
 
 BENEFITS = [[0, -1], [-10, 5]]
+LIMITED = {"probabilities": [[0.5, 0.5]] * 2_000, "resources": [{"name": "beds", "use": {"a": 1}, "at_most": 9}]}
 # routes that always compute, the limiter of their work, and a request
 COMPUTING = {
     "POST /models/m/benefit": ("long", {"json": {"benefits": BENEFITS}}),
@@ -27,17 +28,7 @@ COMPUTING = {
     "POST /retrieve": ("retrieve", {"json": {"probabilities": [0.5], "setting": "binary", "loss": {"name": "am"}}}),
     "POST /datasets?label=b": ("upload", {"content": b"a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}}),
     "POST /predict": ("long", {"content": b" " * 2_000_000}),
-    "POST /predict?limits": (
-        "long",
-        {
-            "json": {
-                "probabilities": [[0.5, 0.5]] * 2_000,
-                "classes": ["a", "b"],
-                "benefits": BENEFITS,
-                "resources": [{"name": "beds", "use": {"a": 1}, "at_most": 9}],
-            }
-        },
-    ),
+    "POST /predict?limits": ("long", {"json": {"benefits": BENEFITS, "classes": ["a", "b"], **LIMITED}}),
     "GET /metrics": ("metrics", {}),
     "GET /health/ready": ("health", {}),
 }

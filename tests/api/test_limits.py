@@ -26,16 +26,13 @@ def test_limits_without_others_change_the_decisions_that_lose_least(service):
     assert free["decisions"] == ["refer", *["treat"] * 4]
     assert answer["decisions"] == ["wait", "refer", "treat", "treat", "refer"]
     earned = np.array(answer["expected_benefits"])
+    chosen = [answer["actions"].index(decision) for decision in answer["decisions"]]
     assert answer["unlimited_total"] == pytest.approx(earned.max(axis=1).sum())
-    assert answer["total"] == pytest.approx(
-        earned[range(5), list(map(answer["actions"].index, answer["decisions"]))].sum()
-    )
+    assert answer["total"] == pytest.approx(earned[range(5), chosen].sum())
     treat, wait = answer["limits"]
-    assert list(treat) == ["name", "used", "at_most", "shadow_price"]
-    assert list(wait) == ["name", "used", "at_least", "shadow_price"]
     assert treat == {"name": "treat", "used": 2, "at_most": 2, "shadow_price": pytest.approx(3 * 0.6 - 0.5 * 0.4)}
-    assert wait["used"] == wait["at_least"] == 1
-    assert wait["shadow_price"] < 0
+    assert wait.pop("shadow_price") < 0
+    assert wait == {"name": "wait", "used": 1, "at_least": 1}
     assert answer["gap"] == 0
     assert set(answer) - set(free) == {"limits", "total", "unlimited_total", "gap"}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import urlencode
 
+import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
@@ -54,85 +54,68 @@ def application(memory: Memory) -> FastAPI:
     return app
 
 
-class Exchange:
-    """One request to an ASGI application, part by part, and what it answers."""
+async def asked(app, path, content=b"", headers=None, **query):
+    async def stated(scope, receive, send):
+        await app(scope | {"state": {}}, receive, send)
 
-    def __init__(self, app, path, parts=(), *, query=(), length=None, drained=None):
-        self.read, self.messages, self.sent = 0, [], asyncio.Event()
-        self._app, self._parts, self._drained = app, list(parts), drained
-        size = sum(map(len, self._parts)) if length is None else length
-        coding = {"transfer-encoding": "chunked"} if length == "chunked" else {"content-length": str(size)}
-        headers = {"host": "127.0.0.1:8000", "content-type": "application/json", **coding}
-        self._scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
-            "path": path, "raw_path": path.encode(), "root_path": "", "query_string": urlencode(query).encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000), "state": {},
-        }  # fmt: skip
+    headers = {"Content-Type": "application/json", **(headers or {})}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(stated), base_url="http://127.0.0.1") as client:
+        return await client.post(path, content=content, headers=headers, params=query)
 
-    async def run(self):
-        await self._app(self._scope, self._receive, self._send)
-        return self.messages[0]["status"]
 
-    async def _receive(self):
-        self.read += 1
-        body = self._parts[self.read - 1] if self.read <= len(self._parts) else b""
-        return {"type": "http.request", "body": body, "more_body": self.read < len(self._parts)}
-
-    async def _send(self, message):
-        self.messages.append(message)
-        if message["type"] == "http.response.body" and not message.get("more_body", False) and self._drained:
-            self.sent.set()
-            await self._drained.wait()
-
-    @property
-    def headers(self):
-        return dict(self.messages[0]["headers"])
+async def parts(count, read):
+    """A body of so many MB, which says how much of it was read."""
+    for _ in range(count):
+        read.append(MB)
+        yield b"x" * MB
 
 
 @pytest.mark.parametrize("path", ["/direct", "/parsed"])
 def test_a_body_that_does_not_fit_now_is_read_no_further(path):
     """Also where the framework turns every error of reading into one of its own."""
-    memory = Memory(64 * MB)
+    memory, read = Memory(64 * MB), []
     memory.take(60 * MB)
-    exchange = Exchange(application(memory), path, [b"x" * MB] * 8)
+    answer = asyncio.run(asked(application(memory), path, parts(8, read)))
 
-    assert asyncio.run(exchange.run()) == 503
-    assert exchange.read == 3
-    assert int(exchange.headers[b"retry-after"]) >= 1
-    assert memory.used == 60 * MB
+    assert (answer.status_code, len(read), memory.used) == (503, 3, 60 * MB)
+    assert int(answer.headers["retry-after"]) >= 1
 
 
-@pytest.mark.parametrize("length", [100 * MB, "chunked"])
-def test_a_body_that_can_never_fit_is_too_large(length):
-    memory = Memory(64 * MB)
-    exchange = Exchange(application(memory), "/direct", [b"x" * MB] * 100, length=length)
+@pytest.mark.parametrize("headers", [{"Content-Length": str(100 * MB)}, {}])
+def test_a_body_that_can_never_fit_is_too_large(headers):
+    memory, read = Memory(64 * MB), []
+    answer = asyncio.run(asked(application(memory), "/direct", parts(100, read), headers))
 
-    assert asyncio.run(exchange.run()) == 413
-    assert exchange.read == 33
-    assert memory.used == 0
+    assert (answer.status_code, len(read), memory.used) == (413, 33, 0)
 
 
 def test_a_body_that_is_written_to_disk_is_not_charged():
-    exchange = Exchange(application(Memory(MB)), "/streamed", [b"x" * MB] * 8)
-
-    assert asyncio.run(exchange.run()) == 200
+    assert asyncio.run(asked(application(Memory(MB)), "/streamed", parts(8, []))).status_code == 200
 
 
 def test_what_a_request_stands_for_is_held_until_it_is_answered():
     async def both():
-        memory, drained = Memory(64 * MB), asyncio.Event()
+        memory, sent, drained = Memory(64 * MB), asyncio.Event(), asyncio.Event()
         app = application(memory)
-        unread = Exchange(app, "/working", query={"work": 40 * MB}, drained=drained)
-        task = asyncio.create_task(unread.run())
-        await unread.sent.wait()
+
+        async def unread(scope, receive, send):
+            async def held(message):
+                await send(message)
+                if message["type"] == "http.response.body":
+                    sent.set()
+                    await drained.wait()
+
+            await app(scope, receive, held)
+
+        async def status(work, of=app):
+            return (await asked(of, "/working", work=work)).status_code
+
+        task = asyncio.create_task(status(40 * MB, unread))
+        await sent.wait()
         assert memory.used == 40 * MB
-        assert await Exchange(app, "/working", query={"work": 40 * MB}).run() == 503
-        assert await Exchange(app, "/working", query={"work": 65 * MB}).run() == 413
-        assert await Exchange(app, "/working", query={"work": 1000}).run() == 200
+        assert [await status(work) for work in (40 * MB, 65 * MB, 1000)] == [503, 413, 200]
         drained.set()
-        assert await task == 200
-        assert await Exchange(app, "/working", query={"work": 40 * MB}).run() == 200
+        assert [await task, await status(40 * MB)] == [200, 200]
         assert memory.used == 0
 
     asyncio.run(both())

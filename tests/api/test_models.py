@@ -42,29 +42,26 @@ def refusal(response, status):
 
 
 def test_models_are_listed_in_pages(ports, ask):
-    for name in ("b", "a", "c"):
+    for name in ("b", "a", "a", "c"):
         publish(ports.registry, name)
-    publish(ports.registry, "a")
     ports.registry.set_alias("a", "champion", 1, "ann")
 
     first = ask("GET", "/models", params={"page_size": 2}).json()
-    token = first["next_page_token"]
-    assert first == {
-        "models": [
-            {"name": "a", "latest": 2, "versions": [2, 1], "aliases": {"champion": 1}},
-            {"name": "b", "latest": 1, "versions": [1], "aliases": {}},
-        ],
-        "next_page_token": token,
-    }
-    second = ask("GET", "/models", params={"page_token": token}).json()
-    assert [line["name"] for line in second["models"]] == ["c"]
-    assert second["next_page_token"] is None
+    second = ask("GET", "/models", params={"page_token": first["next_page_token"]}).json()
+    assert first["models"] == [
+        {"name": "a", "latest": 2, "versions": [2, 1], "aliases": {"champion": 1}},
+        {"name": "b", "latest": 1, "versions": [1], "aliases": {}},
+    ]
+    assert ([line["name"] for line in second["models"]], second["next_page_token"]) == (["c"], None)
 
 
 def test_a_model_shows_versions_aliases_and_who_moved_them(ports, ask):
-    publish(ports.registry)
-    publish(ports.registry)
-    ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
+    for _ in range(2):
+        publish(ports.registry)
+    alias = {"name": "triage", "alias": "champion", "shadow": [], "warnings": []}
+    for version in (2, 1, 1):  # the last changes nothing
+        moved = ask("PUT", "/models/triage/aliases/champion", json={"version": version})
+        assert (moved.status_code, moved.json()) == (200, alias | {"version": version})
 
     document = ask("GET", "/models/triage").json()
 
@@ -72,11 +69,17 @@ def test_a_model_shows_versions_aliases_and_who_moved_them(ports, ask):
     assert [version["version"] for version in document["versions"]] == [2, 1]
     newest = document["versions"][0]
     assert (newest["kind"], newest["metrics"]) == ("logistic", {"log_loss": 0.5})
-    (move,) = document["alias_history"]
+    moves = document["alias_history"]
     now = datetime.now(UTC)
-    for stamp in (newest["created_at"], move.pop("at")):
+    for stamp in (newest["created_at"], *(move["at"] for move in moves)):
         assert now - timedelta(minutes=1) < datetime.fromisoformat(stamp) < now + timedelta(minutes=1)
-    assert move == {"who": "anonymous", "alias": "champion", "from_version": None, "to_version": 1}
+    assert {(move["who"], move["from_version"], move["to_version"]) for move in moves} == {
+        ("anonymous", None, 2),
+        ("anonymous", 2, 1),
+    }
+    card = ask("GET", "/models/triage/versions/1").json()
+    for reference in ("triage:1", "triage%3A1", "triage@champion", "triage%40champion"):
+        assert ask("GET", f"/models/{reference}").json() == card
 
 
 def test_the_artifact_downloads_with_its_digest(ports, ask):
@@ -94,47 +97,17 @@ def test_the_artifact_downloads_with_its_digest(ports, ask):
     np.testing.assert_array_equal(estimator.predict_proba(X), make_estimator().predict_proba(X))
 
 
-def test_an_alias_comes_moves_and_goes(ports, ask):
-    publish(ports.registry)
-    publish(ports.registry)
-
-    for version in (1, 2, 2):
-        response = ask("PUT", "/models/triage/aliases/champion", json={"version": version})
-        assert (response.status_code, response.json()) == (
-            200,
-            {"name": "triage", "alias": "champion", "version": version, "shadow": [], "warnings": []},
-        )
-        assert ports.registry.resolve("triage@champion") == ("triage", version)
-    response = ask("DELETE", "/models/triage/aliases/champion")
-    assert (response.status_code, response.content) == (204, b"")
-    refusal(ask("DELETE", "/models/triage/aliases/champion"), 404)
-
-
 def test_deleting_obeys_the_aliases(ports, ask):
-    publish(ports.registry)
-    publish(ports.registry)
+    for _ in range(2):
+        publish(ports.registry)
     ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
 
-    problem = refusal(ask("DELETE", "/models/triage/versions/1"), 409)
-    assert "triage@champion" in problem["detail"]
-    assert ask("DELETE", "/models/triage/versions/2").status_code == 204
-    assert ask("DELETE", "/models/triage").status_code == 204
+    assert "triage@champion" in refusal(ask("DELETE", "/models/triage/versions/1"), 409)["detail"]
+    for path in ("/versions/2", "/aliases/champion", ""):
+        assert ask("DELETE", f"/models/triage{path}").status_code == 204
     refusal(ask("GET", "/models/triage"), 404)
     assert publish(ports.registry).version == 3
     assert ask("DELETE", "/models/triage/versions/3").status_code == 204
-    empty = ask("GET", "/models/triage").json()
-    assert (empty["latest"], empty["versions"]) == (None, [])
-    assert ask("GET", "/models").json()["models"] == [{"name": "triage", "latest": None, "versions": [], "aliases": {}}]
-
-
-@pytest.mark.parametrize("reference", ["triage:1", "triage%3A1", "triage@champion", "triage%40champion"])
-def test_a_reference_to_a_version_is_answered_with_its_card(ports, ask, reference):
-    publish(ports.registry)
-    publish(ports.registry)
-    ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
-
-    answer = ask("GET", f"/models/{reference}")
-
-    assert answer.status_code == 200, answer.text
-    assert answer.json() == ask("GET", "/models/triage/versions/1").json()
-    assert ask("GET", "/models/triage:2").json()["version"] == 2
+    empty = {"name": "triage", "latest": None, "versions": []}
+    assert empty.items() <= ask("GET", "/models/triage").json().items()
+    assert ask("GET", "/models").json()["models"] == [empty | {"aliases": {}}]

@@ -21,7 +21,7 @@ from app.api.gate import OPEN as EVERYBODY
 from app.api.gate import GatedRoute, install, needs
 from app.wiring import wire
 from tests.api.callers import Admitting
-from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected, template_of
+from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected, filled, template_of
 from tests.conftest import settings_for
 from tests.effort import repeated
 
@@ -87,11 +87,6 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
         doors = Doors(tmp_path_factory.mktemp("doors"), monkeypatch)
         yield doors
         doors.close()
-
-
-def filled(template: str) -> str:
-    """A path of the template, percent-encoded or not as one likes."""
-    return f"{template}/{STATIC[template]}" if template in STATIC else template.replace("{", "a").replace("}", "")
 
 
 @pytest.mark.parametrize("template", sorted({template for _, template in NEEDED}))

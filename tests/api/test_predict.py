@@ -20,22 +20,11 @@ BENEFITS = [[0, -1], [-10, 5]]
 NPY = "application/x-npy"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 CSV = "text/csv"
+COSTS = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
 
 
 def ask(service: httpx.Client, **question: object) -> httpx.Response:
     return service.post("/predict", json={"model": "ward", "instances": ROWS, **question})
-
-
-def test_expected_benefit_decides_by_the_matrix(service, ward):
-    """The decision is the action of the largest expected benefit, which is probabilities times benefits."""
-    answer = ask(service, benefits=BENEFITS, actions=["wait", "treat"]).json()
-
-    P, E = np.array(answer["probabilities"]), np.array(answer["expected_benefits"])
-    assert np.allclose(P @ np.array(BENEFITS), E, atol=1e-12)
-    assert answer["decisions"] == [["wait", "treat"][a] for a in E.argmax(axis=1)]
-    assert answer["classes"] == ["healthy", "ill"]
-    assert answer["model"] == {"name": "ward", "version": 1}
-    assert np.allclose(P.sum(axis=1), 1)
 
 
 def test_one_matrix_per_instance(service, ward):
@@ -49,21 +38,28 @@ def test_one_matrix_per_instance(service, ward):
     assert together["decisions"][1:] == ["healthy", "ill"]
 
 
-@pytest.mark.parametrize("threshold", ["posterior", "holdout", 0.3])
-def test_thresholds(service, ward, threshold):
-    """The second action is taken where the second class's probability exceeds the threshold in the answer."""
-    answer = ask(service, benefits=BENEFITS, rule="threshold", threshold=threshold).json()
-
-    cut = answer["threshold"]
-    expected = ["ill" if p[1] > cut else "healthy" for p in answer["probabilities"]]
-    assert answer["decisions"] == expected
-    if threshold == "posterior":
-        assert cut == pytest.approx(1 / 16)
-    if threshold == 0.3:
-        assert cut == 0.3
+RULES = [  # fields of a request, and the figures of its answer; each decides as this matrix does
+    ({"benefits": BENEFITS}, {"classes": ["healthy", "ill"], "model": {"name": "ward", "version": 1}}, BENEFITS),
+    ({"benefits": BENEFITS, "rule": "threshold", "threshold": "posterior"}, {"threshold": 1 / 16}, BENEFITS),
+    ({"benefits": BENEFITS, "rule": "threshold", "threshold": 0.3}, {"threshold": 0.3}, [[0, -3], [0, 7]]),
+    ({"rule": "beta_delta", "costs": COSTS}, {"beta": 11, "delta": 9}, [[0, -2], [-10, 0]]),
+    ({"rule": "hierarchical", "costs": COSTS}, {"threshold": 2 / 12}, [[0, -2], [-10, 0]]),
+    ({"rule": "most_probable", "priors": {"healthy": 0, "ill": 1}}, {"probabilities": [[0, 1]] * 3}, np.eye(2)),
+]
 
 
-COSTS = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
+@pytest.mark.parametrize(("asked", "figures", "benefits"), RULES)
+def test_each_rule_decides_by_the_probabilities_of_the_answer(service, ward, asked, figures, benefits):
+    answer = ask(service, **asked).json()
+
+    expected = np.array(answer["probabilities"]) @ np.array(benefits)
+    assert answer["decisions"] == [["healthy", "ill"][a] for a in expected.argmax(axis=1)]
+    if benefits is asked.get("benefits"):
+        assert np.allclose(answer["expected_benefits"], expected, atol=1e-12)
+    for name, value in figures.items():
+        assert answer[name] == (pytest.approx(value) if isinstance(value, float) else value)
+
+
 AMONG_CLASSES = (
     {"rule": "most_probable"},
     {"rule": "beta_delta", "costs": COSTS},
@@ -98,26 +94,6 @@ def test_rules_that_decide_among_classes_take_a_matrix_of_classes_in_any_order(s
     turned = {"ill": {"ill": 5, "healthy": -10}, "healthy": {"ill": -1, "healthy": 0}}
 
     assert ask(service, benefits=turned, **rule).json() == ask(service, benefits=[[0, -1], [-10, 5]], **rule).json()
-
-
-def test_cost_rules(service, ward):
-    """With costs, beta_delta is the least expected cost and hierarchical reports p*."""
-    costs = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
-    beta_delta = ask(service, rule="beta_delta", costs=costs).json()
-    hierarchical = ask(service, rule="hierarchical", costs=costs).json()
-    by_benefit = ask(service, benefits=[[0, -2], [-10, 0]]).json()
-
-    assert beta_delta["decisions"] == by_benefit["decisions"]
-    assert (beta_delta["beta"], beta_delta["delta"]) == (11, 9)
-    assert hierarchical["threshold"] == pytest.approx(2 / 12)
-
-
-def test_priors_at_request_time(service, ward):
-    """Given class priors, posteriors are corrected for them: a class with prior 0 gets probability 0."""
-    answer = ask(service, rule="most_probable", priors={"healthy": 0, "ill": 1}).json()
-
-    assert answer["decisions"] == ["ill"] * 3
-    assert answer["probabilities"] == [[0, 1]] * 3
 
 
 FORMATS = {NPY: npy, ARROW: arrow, PARQUET: parquet, CSV: csv}
@@ -183,9 +159,9 @@ def test_every_form_of_body_and_answer_says_the_same(service, numeric, sent, acc
 def test_arrays_of_wrong_shape_or_kind(service, numeric, content):
     """An array of objects would be a pickle: it is refused, not opened."""
     query = {"model": numeric, "rule": "most_probable"}
-
-    assert service.post("/predict", params=query, content=content, headers={"Content-Type": NPY}).status_code == 422
-    assert service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW}).status_code == 422
+    for kind in (NPY, ARROW):
+        sent = {"params": query, "content": content, "headers": {"Content-Type": kind}}
+        assert service.post("/predict", **sent).status_code == 422
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,9 @@ def predict(client, status=200, **fields):
 @pytest.mark.parametrize("model", ["ward", "numeric"])
 def test_a_decision_is_stored_as_it_was_answered(client, database, model):
     rows = [ROW, [30.0, 60.0, "strong"]] if model == "ward" else [ROW[:2], [30.0, 60.0]]
-    plain = predict(client, model=model, instances=rows)
+    before, plain = count(database), predict(client, model=model, instances=rows)
+    assert plain == predict(client, model=model, instances=rows, record=False)
+    assert count(database) == before
     answer = predict(client, model=model, instances=rows, record=True)
 
     assert {name: value for name, value in answer.items() if name != "ids"} == plain
@@ -77,30 +79,15 @@ def test_a_decision_is_stored_as_it_was_answered(client, database, model):
         assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
 
 
-def test_without_a_wish_nothing_is_stored(client, database):
-    before = count(database)
-
-    assert "ids" not in predict(client)
-    assert "ids" not in predict(client, record=False)
-    assert count(database) == before
-
-
 @pytest.mark.parametrize("instance", [ROW, NAMED])
 def test_an_instance_is_stored_on_request_alone(client, database, instance):
     ids = [fresh()]
+    number = int.from_bytes(os.urandom(4))
+    assert predict(client, ids=[number], record=True)["ids"] == [number]
     assert predict(client, instances=[instance], record={"ids": ids, "instances": True})["ids"] == ids
 
-    [(row, _)] = stored(database, ids)
-    assert json.loads(row.instance) == NAMED
-    assert row.given
-
-
-def test_the_ids_of_a_request_are_those_of_the_decisions(client, database):
-    number = int.from_bytes(os.urandom(4))
-    answer = predict(client, ids=[number], record=True)
-
-    assert answer["ids"] == [number]
-    assert stored(database, [str(number)])[0][0].given
+    (row, _), (bare, _) = stored(database, [*ids, str(number)])
+    assert (json.loads(row.instance), row.given, bare.instance, bare.given) == (NAMED, True, None, True)
 
 
 def test_tables_are_recorded_and_what_is_kept_is_no_part_of_the_instance(client, database):

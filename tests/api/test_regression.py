@@ -113,20 +113,6 @@ def test_what_is_for_classes_is_refused_at_its_place(service, path, body, place)
     assert (answer.status_code, place in [flaw["loc"] for flaw in answer.json()["errors"]]) == (422, True), answer.text
 
 
-@pytest.mark.parametrize(
-    ("query", "place"),
-    [
-        ({"label": "y", "label_type": "number"}, "/file/y"),
-        ({"label": "y", "label_type": "integer"}, "/label_type"),
-        ({"label": ["y", "a"], "label_type": "number"}, "/label_type"),
-    ],
-)
-def test_words_are_no_numbers(service, query, place):
-    """Nor is a label type taken that is unknown, or for several."""
-    answer = service.post("/datasets", params=query, **UPLOAD)
-    assert (answer.status_code, [flaw["loc"] for flaw in answer.json()["errors"]]) == (422, [place])
-
-
 def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, price):
     """A number at every step, prices that add up; a simulation of the same rows has their cost and error."""
     fresh = numbers(8, 5)

@@ -68,17 +68,13 @@ def test_the_entrance_answers_as_for_the_matrix_itself(client, reference):
 
 
 def test_other_forms_of_a_request_may_name_one(client):
-    sent = {"model": "numeric", "instances": [row[:2] for row in ROWS], **NUMBERS}
-    decisions = client.post("/predict", json=sent).json()["decisions"]
-    table = "age,pulse\n" + "\n".join(f"{age},{pulse}" for age, pulse, _ in ROWS)
-    csv = {
-        "params": {"model": "numeric", "benefits": "lists"},
-        "content": table,
-        "headers": {"Content-Type": "text/csv"},
-    }
-    answer = client.post("/predict", **csv)
+    rows = [row[:2] for row in ROWS]
+    decisions = client.post("/predict", json={"model": "numeric", "instances": rows, **NUMBERS}).json()["decisions"]
+    table = "age,pulse\n" + "\n".join(f"{age},{pulse}" for age, pulse in rows)
+    query = {"model": "numeric", "benefits": "lists"}
+    answer = client.post("/predict", params=query, content=table, headers={"Content-Type": "text/csv"})
     assert (answer.json()["decisions"], answer.headers[HEADER]) == (decisions, "lists:1")
-    tensor = {"name": "X", "datatype": "FP64", "shape": [3, 2], "data": [row[:2] for row in ROWS]}
+    tensor = {"name": "X", "datatype": "FP64", "shape": [3, 2], "data": rows}
     body = {"inputs": [tensor], "parameters": {"benefits": "lists"}}
     inferred = client.post("/v2/models/numeric/infer", json=body)
     assert (inferred.json()["outputs"][0]["data"], inferred.headers[HEADER]) == (decisions, "lists:1")
@@ -90,32 +86,23 @@ def test_other_forms_of_a_request_may_name_one(client):
 def test_versions_are_numbered_and_numbers_are_not_used_again(client, model):
     path = f"{model}/matrices/autumn-2026"
     first = client.put(path, json=FORMS["words"]).json()
-    assert (first["model"], first["matrix"], first["version"]) == (model.rpartition("/")[2], "autumn-2026", 1)
-    assert first["benefits"] == {"healthy": {"treat": -1, "wait": 0}, "ill": {"treat": 5, "wait": -10}}
-    assert (first["actions"], first["who"]) == (None, "anonymous")
+    stated = {"model": model.rpartition("/")[2], "matrix": "autumn-2026", "version": 1, "who": "anonymous"}
+    stated |= {"benefits": {"healthy": {"treat": -1, "wait": 0}, "ill": {"treat": 5, "wait": -10}}, "actions": None}
+    assert stated.items() <= first.items()
     same = {"benefits": {"healthy": {"wait": 0.0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
     assert client.put(path, json=same).json() == first
     second = client.put(path, json=NUMBERS).json()  # which gives the actions an order
     assert (second["version"], second["actions"]) == (2, NUMBERS["actions"])
     assert client.put(path, json=FORMS["words"]).json()["version"] == 3  # the newest one differs
-    newest = client.get(path).json()
-    assert (newest["version"], newest["versions"]) == (3, [1, 2, 3])
     assert client.get(f"{path}:2").json() == {**second, "versions": [1, 2, 3]}
     client.put(f"{model}/matrices/a", json=NUMBERS)
     listed = client.get(f"{model}/matrices").json()["matrices"]
-    assert [(line["matrix"], line["version"], line["versions"]) for line in listed] == [
-        ("a", 1, 1),
-        ("autumn-2026", 3, 3),
-    ]
-    assert client.delete(path).status_code == 204
+    assert [(line["matrix"], line["version"]) for line in listed] == [("a", 1), ("autumn-2026", 3)]
+    assert [client.delete(path).status_code for _ in range(2)] == [204, 404]
     assert [client.get(each).status_code for each in (path, f"{path}:2", f"{model}/matrices/a")] == [404, 404, 200]
-    assert client.delete(path).status_code == 404
-    asked = {"model": model.rpartition("/")[2], "instances": ROWS, "benefits": "autumn-2026:3"}
-    assert client.post("/predict", json=asked).status_code == 422
     assert client.put(path, json=NUMBERS).json()["version"] == 4
     client.delete(model).raise_for_status()
-    assert client.get(path).status_code == 404
-    assert client.put(path, json=NUMBERS).status_code == 404
+    assert [client.get(path).status_code, client.put(path, json=NUMBERS).status_code] == [404, 404]
 
 
 @pytest.mark.parametrize(

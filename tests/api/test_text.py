@@ -43,25 +43,6 @@ def test_query_parameters(service):
         assert response.json()["errors"] == [says(f"/{name}", "U+0000", "position 1")]
 
 
-@pytest.mark.parametrize("bad", BAD[1:])  # with U+0000 it is no text
-@pytest.mark.thorough
-def test_uploads(service, bad):
-    """Names in the query, in the form, in the header, and words in cells and labels."""
-    table = b"a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n"
-
-    def places(content, label="y", name="n"):
-        sent = service.post("/datasets", files={"file": content}, data={"label": label, "name": name})
-        assert sent.status_code == 422, sent.text
-        return [flaw["loc"] for flaw in sent.json()["errors"]]
-
-    encoded = bad.encode()
-    assert places(table, name=f"n{bad}") == ["/name"]
-    assert places(table, label=f"y{bad}") == ["/label/0"]
-    assert places(table.replace(b"a,b", b"a" + encoded + b"x,b")) == ["/file"]
-    assert places(table.replace(b"2,v", b"2,v" + encoded + b"x")) == ["/file/b"]
-    assert places(table.replace(b"u,p\n2", b"u,p" + encoded + b"x\n2")) == ["/file/y"]
-
-
 def test_arrow_columns(service, ward):
     response = service.post(
         "/predict?model=ward&rule=most_probable",

@@ -8,7 +8,6 @@ import pytest
 
 from tests.conftest import trained, two_class_rows
 
-SLOW = {"kind": "benefit_logistic", "calibration": "isotonic"}
 BENEFITS = [[0, -1], [-10, 5]]
 TABLE = b"x,label\n" + b"".join(b"%d,%s\n" % (i, b"ab"[i % 2 : i % 2 + 1]) for i in range(40))
 LOGISTIC = {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
@@ -32,24 +31,21 @@ def test_a_job_is_accepted_and_followed_to_its_model(service):
     """202 with a Location; events carry the job as it changes; the card says what was done, with all defaults."""
     asked = order(model="carded", benefits=BENEFITS, feature_costs={"age": 1, "pulse": 2.5, "pain": 0}, seed=3)
     response = service.post("/train", json=asked)
+    place = response.headers["location"]
 
-    assert response.status_code == 202
-    assert response.headers["location"] == f"/train/{response.json()['id']}"
-    with service.stream("GET", f"{response.headers['location']}/events") as stream:
+    assert (response.status_code, place) == (202, f"/train/{response.json()['id']}")
+    with service.stream("GET", f"{place}/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         seen = [json.loads(line[5:]) for line in stream.iter_lines() if line.startswith("data:")]
-    job = service.get(response.headers["location"], headers={"Prefer": "wait=60"}).json()
+    job = service.get(place).json()
     card = service.get(f"/models/carded/versions/{job['model']['version']}").json()
 
     progress = [event["progress"] for event in seen]
     assert progress == sorted(progress)
-    assert (seen[-1]["id"], seen[-1]["status"]) == (job["id"], "succeeded")
-    assert (job["progress"], job["model"]["name"]) == (1, "carded")
-    assert 0 < job["metrics"]["log_loss"] < 1
+    assert (seen[-1], job["status"], job["progress"], job["model"]["name"]) == (job, "succeeded", 1, "carded")
     assert job["created_at"] <= job["started_at"] <= job["finished_at"]
     assert (card["learner"], card["classes"], card["benefits"]) == (LOGISTIC, ["healthy", "ill"], BENEFITS)
     assert [feature["type"] for feature in card["features"]] == ["numeric", "numeric", "categorical"]
-    assert sum(card["class_priors"].values()) == pytest.approx(1)
     assert (card["data"]["rows"], card["data"]["holdout_rows"], card["data"]["refit"]) == (60, 15, True)
     assert [price["cost"] for price in card["feature_costs"]] == [1, 2.5, 0]
     assert (card["job"], bool(card["packages"]["scikit-learn"])) == (job["id"], True)
@@ -76,18 +72,6 @@ def test_jobs_are_listed_newest_first_in_pages(service):
     assert rest["next_page_token"] is None
     assert service.get("/train", params={"status": "failed", "model": "paged"}).json()["jobs"] == []
     assert service.get("/train", params={"page_token": "x"}).status_code == 422
-
-
-def test_cancelling(service):
-    """A job that is cancelled before its end publishes nothing; asking again changes nothing."""
-    blocker = service.post("/train", json=order(data=two_class_rows(20_000), learner=SLOW, benefits=BENEFITS)).json()
-    queued = service.post("/train", json=order(model="never")).json()
-    first, again, _ = (service.delete(f"/train/{job['id']}") for job in (queued, queued, blocker))
-    ended = service.get(f"/train/{blocker['id']}", headers={"Prefer": "wait=30"}).json()
-
-    assert (first.status_code, again.status_code, again.json()["status"]) == (202, 202, "cancelled")
-    assert ended["status"] in ("cancelled", "succeeded")  # it may have been quicker
-    assert service.get("/models/never").status_code == 404
 
 
 def test_a_job_contains_what_was_ordered_from_the_beginning(service, stored):
