@@ -376,7 +376,7 @@ def _thresholds(report: Mapping[str, Any], *, corrected: bool) -> list[Mark]:
     if threshold is None:
         marks = [Mark(f"one action is best throughout: {short(benefit)}", "cut")]
     else:
-        words = f"t* = {short(threshold)}, best on these rows: {short(benefit)}"
+        words = f"best cut = {short(threshold)}, best on these rows: {short(benefit)}"
         marks = [Mark(words, "cut", threshold, benefit)]
     earned = next((rule["benefit"] for rule in report["rules"] if rule["rule"] == "threshold_posterior"), None)
     if posterior is not None and earned is not None:

@@ -168,7 +168,7 @@ class Column:
         words = self.words or []
         some = words[:_LOOKED_AT]
         read = sum(is_number(word, decimal) or bool(candidates(word, decimal)) for word in some)
-        if read <= _MOST * len(some):
+        if read <= _MOST * len(some) or all(is_number(word, decimal) for word in words):
             return None
         row = self._first_row(lambda word: not is_number(word, decimal))
         word, order = words[self.values[row]][:MAX_SHOWN], f'types={{"{self.place.name}": "number"}}'

@@ -73,7 +73,7 @@ def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
 
     Shapes as in `benefit.decide`, whose `choice` (n,) they keep for the rows that need not change; of tied rows the
     earlier ones. Without resources the result and its shadow prices are exact. One limit takes O(n A), more take O(n m
-    log n) for m limited actions, and for each row that changes O(m^3). With resources see `resources.allocate`.
+    log n) for m limited actions, and for each row that changes O(m^3). With resources see `limit_solvers.allocate`.
     """
     losses = _losses(P, B, choice)
     columns = _columns(losses, choice, limits)

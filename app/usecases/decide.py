@@ -18,7 +18,7 @@ from app.registry.loaded import Loaded
 from app.text import some_of
 from app.usecases.explain import explanations
 from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
-from app.usecases.limits import LimitedFields, decide_within_limits
+from app.usecases.limit_fields import LimitedFields, decide_within_limits
 from app.usecases.matrices import MatrixFields, best_in_training, check_distinct, read_matrix
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]

@@ -23,7 +23,7 @@ from app.text import positions
 from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by
 from app.usecases.explain import Explanation, contributions
 from app.usecases.fields import INSTANCES, PROBABILITIES, ClassNames, ModelVersion, OwnIds, Text
-from app.usecases.limits import LimitAnswer
+from app.usecases.limit_fields import LimitAnswer
 from app.usecases.ports import Ports
 from app.usecases.record import (
     RecordField,

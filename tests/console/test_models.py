@@ -214,7 +214,7 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(tab, 
     press(page, "button:text-is('Upload')", "h3:text-is('Uploaded')")
     assert page.inner_text("dt:text-is('target') + dd") == names[2]
     found = sorted(one.split("\t")[1] for one in read.all_inner_texts())
-    assert found == ["categorical", "categorical", "ignored", "numeric"]
+    assert found == ["categorical", "categorical", "left out", "numeric"]
     press(page, "text=Train a model on it", "h2:text-is('Train a model')")
 
 

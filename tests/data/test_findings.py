@@ -229,6 +229,7 @@ def test_types_override_what_was_understood(store):
     found = kept(store, io.BytesIO(content), ["y"], types=types)
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "categorical"}
     assert store.table(found.id).schema.features[2].categories == ("000", "001", "002")
+    assert not any(warning.startswith("'b'") for warning in found.warnings)
     assert found.ignored == {"c": "ordered"}
     assert [
         warning for warning in found.warnings if "'a'" in warning and "row 12" in warning and "missing: 2" in warning
