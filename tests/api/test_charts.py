@@ -8,7 +8,6 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from fastapi import Request
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from app.api.charts import (
     retrieval_chart,
     tag,
     text,
-    wants_svg,
 )
 
 MINUS = "\N{MINUS SIGN}"
@@ -107,21 +105,3 @@ def test_a_curve_of_losses_stays_on_the_paper_and_passes_through_the_set(curve, 
     assert all(0 <= x <= float(chart.get("width")) and 0 <= y <= float(chart.get("height")) for x, y in corners)
     assert len(corners) <= 502
     assert min(math.dist(corner, (float(chosen.get("cx")), float(chosen.get("cy")))) for corner in corners) < 0.2
-
-
-@pytest.mark.parametrize(
-    ("accept", "wanted"),
-    [
-        ("", False),
-        ("image/svg+xml", True),
-        ("image/avif,image/svg+xml,image/*,*/*;q=0.8", True),
-        ("application/json;q=0.5, image/svg+xml", True),
-        ("image/svg+xml;q=0", False),
-        ("IMAGE/SVG+XML; q=0.9, application/json; q=0.2", True),
-    ],
-)
-def test_what_is_wanted_most_is_sent(accept, wanted):
-    """By weight, of equals the first; a weight of 0 is a refusal."""
-    request = Request({"type": "http", "headers": [(b"accept", accept.encode())]})
-
-    assert wants_svg(request) is wanted

@@ -87,9 +87,9 @@ def test_contributions_sum_to_the_log_odds_of_the_second_class(service, kind):
 )  # fmt: skip
 def test_where_there_are_no_contributions_a_warning_says_why(service, kind, count, word):
     """Of a learner that has none, and of too many rows."""
-    data = two_class_rows(60)
+    data = two_class_rows()
     trained(service, {"model": f"no_parts_{kind}", "learner": {"kind": kind}, "data": data})
-    instances = (data["rows"] * 167)[:count]
+    instances = (data["rows"] * 50)[:count]
     answer = service.post("/predict", json=EXPLAIN | {"model": f"no_parts_{kind}", "instances": instances}).json()
     assert "contributions" not in answer["explanations"][0]
     assert "runner_up" in answer["explanations"][0]

@@ -16,9 +16,8 @@ from app.api.codecs.arrow import table_of_arrow
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import ARROW
 from app.api.codecs.npy import array_of_npy
-from app.errors import Invalid, TooLarge
-from app.features import Feature, Schema
-from tests.api.column_bodies import arrow, free, npy, rows_of_arrow
+from app.errors import Invalid
+from tests.api.column_bodies import arrow, free, npy
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
 NPY = "application/x-npy"
@@ -42,11 +41,14 @@ def test_what_is_written_in_parts_is_the_same_document(size):
 def small(tmp_path_factory):
     """A service that has 64 MB for requests."""
     with serving(settings_for(tmp_path_factory.mktemp("small"), request_memory_mb=64)) as client:
-        trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(200)})
         data = two_class_rows(200)
         plain = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
-        trained(client, {"model": "plain", "learner": {"kind": "logistic"}, "data": plain})
-        trained(client, {"model": "wood", "learner": {"kind": "budget_forest"}, "data": data})
+        for model, learner, rows in (
+            ("ward", "logistic", data),
+            ("plain", "logistic", plain),
+            ("wood", "budget_forest", data),
+        ):
+            trained(client, {"model": model, "learner": {"kind": learner}, "data": rows})
         yield client
 
 
@@ -140,20 +142,11 @@ def test_a_shape_larger_than_the_body_is_rejected(service, shape, status):
 
 def test_arrays_are_read_in_their_memory_order():
     """Both orders, either end first, and only what the header speaks of; the result can be written to."""
-    for array in (
-        np.arange(6.0).reshape(2, 3),
-        np.asfortranarray(np.arange(6).reshape(2, 3)),
-        np.arange(3, dtype=">f4"),
-    ):
+    rows = np.arange(6.0).reshape(2, 3)
+    for array in (rows, np.asfortranarray(rows), np.arange(3, dtype=">f4")):
         read = array_of_npy(npy(array) + b"more", free)
         assert read.tolist() == array.tolist()
         assert read.flags.writeable
-
-
-def test_null_columns_are_rejected_before_rows_are_allocated():
-    schema = Schema([Feature("x", "numeric")])
-    with pytest.raises(TooLarge, match="values in"):
-        rows_of_arrow(arrow({"x": pa.nulls(2**31 - 1)}), schema)
 
 
 def test_compressed_and_delta_dictionaries_are_rejected():

@@ -8,9 +8,7 @@ import pytest
 from tests.conftest import two_class_rows
 
 CLASSES = ["healthy", "ill"]
-P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95]]
 BENEFITS = [[0, -1], [-10, 5]]
-ASKED = {"probabilities": P, "classes": CLASSES, "benefits": BENEFITS, "actions": ["wait", "treat"]}
 RULES = [
     {},
     {"rule": "most_probable", "benefits": None, "actions": None},

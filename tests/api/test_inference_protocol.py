@@ -92,17 +92,19 @@ def test_limits_and_priors_and_rules(service):
 
 
 def test_a_model_of_numbers(service):
-    rows = two_class_rows(60)
-    data = {"features": ["age"], "rows": [row[:1] for row in rows["rows"]], "labels": [row[1] for row in rows["rows"]]}
+    rows = two_class_rows(60)["rows"]
+    data = {"features": ["age"], "rows": [row[:1] for row in rows], "labels": [row[1] for row in rows]}
     learner = {"kind": "cost_tree", "task": "regression", "depth": 1}
     trained(service, {"model": "pulses", "learner": learner, "data": data, "feature_costs": {"age": 1}})
     wanted = service.post("/predict", json={"model": "pulses", "instances": [[40], [60]]}).json()
     sent = {"name": "age", "datatype": "INT32", "shape": [2], "data": [40, 60]}
-    answer = infer(service, [sent], "/v2/models/pulses/infer").json()
+    answer, described = (
+        infer(service, [sent], "/v2/models/pulses/infer").json(),
+        service.get("/v2/models/pulses").json(),
+    )
 
     assert output(answer, "values").tolist() == wanted["values"]
-    assert [each["name"] for each in answer["outputs"]] == ["values"]
-    assert [each["name"] for each in service.get("/v2/models/pulses").json()["outputs"]] == ["values"]
+    assert [[each["name"] for each in found["outputs"]] for found in (answer, described)] == [["values"]] * 2
 
 
 def test_versions_and_aliases(service):
@@ -185,16 +187,14 @@ def test_keys_rates_and_failures_have_the_form_of_the_protocol(tmp_path, monkeyp
     service.keyring.refresh()
     app = create_app(service)
     monkeypatch.setattr("app.api.routes.inference_protocol.answered", lambda *_: 1 / 0)
-    admin, other = {"X-API-Key": "administrator"}, {"X-API-Key": trainer}
-    asked = [
-        *(ask(app, "POST", INFER, headers=headers) for headers in ({}, other)),
-        ask(app, "GET", "/v2/nothing", headers=other),
-        *(ask(app, "GET", "/v2", headers={"X-API-Key": slow}) for _ in range(2)),
-        *(ask(app, "POST", INFER, headers=admin, content=content) for content in (b"x" * 2_000_000, b"")),
+    asked = [  # method, path, key, body, status
+        *(("POST", INFER, key, b"", status) for key, status in (("wrong", 401), (trainer, 403))),
+        *(("GET", "/v2", slow, b"", status) for status in (200, 429)),
+        *(("POST", INFER, "administrator", body, status) for body, status in ((b"x" * 2_000_000, 413), (b"", 500))),
     ]
+    for method, path, key, body, status in asked:
+        answer = ask(app, method, path, headers={"X-API-Key": key}, content=body)
+        assert answer.status_code == status
+        assert (list(answer.json()) == ["error"]) == (status != 200)
+        assert ("www-authenticate" in answer.headers, "retry-after" in answer.headers) == (status == 401, status == 429)
     service.ports.database.close()
-
-    assert [each.status_code for each in asked] == [401, 403, 403, 200, 429, 413, 500]
-    assert all(list(each.json()) == ["error"] for each in asked if each.status_code != 200)
-    assert "www-authenticate" in asked[0].headers
-    assert "retry-after" in asked[4].headers

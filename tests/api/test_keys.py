@@ -185,7 +185,7 @@ def test_jobs_at_once(bank):
     assert (first.status_code, second.status_code, again.status_code) == (202, 429, 202)
     assert "queued or running" in second.json()["detail"]
     assert int(second.headers["retry-after"]) > 0
-    assert again.json()["id"] == first.json()["id"]
+    assert (again.json()["id"], again.json()["requested"]["model"]) == (first.json()["id"], "slow")
     client.delete(f"/train/{first.json()['id']}")
 
 

@@ -18,17 +18,17 @@ def requests(model):
     yield f"/models/{model}/benefit", {}
 
 
-def test_a_trained_model_and_a_comparison_keep_the_matrix(service):
+def test_a_trained_model_keeps_the_matrix(service):
     square = {"ill": {"healthy": -10, "ill": 5}, "healthy": {"ill": -1, "healthy": 0}}
-    data = two_class_rows()
-    order = {"learner": {"kind": "benefit_logistic"}, "data": data, "holdout": 0.3}
-    for name, matrix in (("m-words", {"benefits": square}), ("m-costs", {"cost_matrix": [[0, 1], [10, -5]]})):
+    order = {"learner": {"kind": "benefit_logistic"}, "data": two_class_rows(), "holdout": 0.3}
+    for name, matrix, actions in (
+        ("m-words", {"benefits": square}, ["healthy", "ill"]),
+        ("m-costs", {"cost_matrix": [[0, 1], [10, -5]]}, None),
+        ("m-named", {"benefits": WORDS, "learner": {"kind": "logistic"}}, ACTIONS),
+    ):
         trained(service, order | {"model": name} | matrix)
-        assert service.get(f"/models/{name}/versions/1").json()["benefits"] == NUMBERS
-    job = trained(service, order | {"model": "m-named", "learner": {"kind": "logistic"}, "benefits": WORDS})
-    assert job["status"] == "succeeded"
-    card = service.get("/models/m-named/versions/1").json()
-    assert (card["benefits"], card["actions"]) == (NUMBERS, ["wait", "treat"])
+        card = service.get(f"/models/{name}/versions/1").json()
+        assert (card["benefits"], card["actions"]) == (NUMBERS, actions)
     wrong = service.post("/train", json=order | {"model": "m-bad", "benefits": WORDS})
     assert wrong.status_code == 422
     assert "unknown action 'treat'" in wrong.text

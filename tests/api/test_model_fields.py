@@ -9,6 +9,7 @@ from tests.registry.making import publish
 
 NAMES = {"model", "models", "shadow"}  # of fields that hold references to models
 LISTS = {"models", "shadow"}
+NAMED = ("/train", "/calibrate", "/datasets/from-outcomes")  # these take names alone
 
 
 def named():
@@ -29,12 +30,8 @@ def test_another_model_is_refused_whether_it_is_there_or_not(app, operation, fie
     caller = Caller("narrow", models=("triage*", "ward*", "assistant*"))
     words = set()
     for reference in ("secret", "secret:1", "secret:9", "nothing", "nothing:1"):
-        if (
-            field == "model"
-            and ":" in reference
-            and operation.path in ("/train", "/calibrate", "/datasets/from-outcomes")
-        ):
-            continue  # these take names alone
+        if (field, ":" in reference) == ("model", True) and operation.path in NAMED:
+            continue
         body = operation.body | {field: [reference] if field in LISTS else reference}
         if operation.path == "/retrieve":
             body = {"setting": "binary", "loss": {"name": "am"}, "model": reference, "instances": [[1.0]]}

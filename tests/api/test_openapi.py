@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -67,55 +66,29 @@ def test_every_field_of_a_json_body_is_in_the_reference():
     assert len(listed) >= 10
 
 
-def is_form(operation: dict) -> bool:
-    """Whether it takes a model's file, which cannot be an example in a document."""
-    return list(operation.get("requestBody", {}).get("content", {})) == ["multipart/form-data"]
-
-
-def failures(tried: list[tuple[str, str, httpx.Response]]) -> list[tuple[str, str, int, str]]:
-    return [
-        (method, path, response.status_code, response.text[:200])
-        for method, path, response in tried
-        if response.status_code >= 400
-    ]
-
-
-@pytest.fixture(scope="module")
-def tried(fresh: httpx.Client) -> list[tuple[str, str, httpx.Response]]:
-    """What the page fills in, sent from top to bottom, but for what removes things; of predictions all examples, as
-    outcomes are those of the recorded one.
+def sent(client: httpx.Client, *, deleting: bool) -> list[tuple[str, str, int, str]]:
+    """What the page fills in, from top to bottom, and its answers; of predictions all examples, as outcomes are those
+    of the recorded one. A model's file cannot be an example in a document.
     """
-    listed = operations(fresh.get("/openapi.json").json())
-    return [
-        (method, path, try_out(fresh, path, method, operation, body))
-        for path, method, operation in listed
-        if not is_form(operation) and method != "delete"
-        for body in (bodies_of(operation) if path == "/predict" else [None])
-    ]
+    found = []
+    for path, method, operation in operations(client.get("/openapi.json").json()):
+        contents = operation.get("requestBody", {}).get("content", {})
+        if (method == "delete") != deleting or ("multipart/form-data" in contents and len(contents) == 1):
+            continue
+        examples = next(iter(contents.values()), {}).get("examples", {}).values() if path == "/predict" else [None]
+        for example in examples:
+            answer = try_out(client, path, method, operation, example and example["value"])
+            found.append((method, path, answer.status_code, answer.text[:200]))
+    return found
 
 
-def bodies_of(operation: dict) -> list[Any]:
-    """The examples of its body."""
-    contents = operation.get("requestBody", {}).get("content", {})
-    return [example["value"] for example in next(iter(contents.values()), {}).get("examples", {}).values()]
+def test_every_operation_has_an_example_that_works_in_order(fresh):
+    """What removes things comes last; only for cancelling it is too late by then."""
+    made, removed = (sent(fresh, deleting=deleting) for deleting in (False, True))
+    failed = [each for each in (*made, *removed) if each[2] >= 400]
 
-
-def test_every_operation_has_an_example_that_works_in_order(tried):
-    assert failures(tried) == []
-    assert len(tried) >= 30
-
-
-def test_what_removes_things_works_in_order(fresh, tried):
-    """Only for cancelling it is too late by then."""
-    listed = operations(fresh.get("/openapi.json").json())
-    removed = [
-        (method, path, try_out(fresh, path, method, operation))
-        for path, method, operation in listed
-        if method == "delete"
-    ]
-
-    assert [each[:3] for each in failures(removed)] == [("delete", "/jobs/{job_id}", 409)], removed
-    assert len(removed) >= 7
+    assert [each[:3] for each in failed] == [("delete", "/jobs/{job_id}", 409)], failed
+    assert (len(made) >= 30, len(removed) >= 7) == (True, True)
 
 
 def test_the_document_is_valid_openapi(fresh):

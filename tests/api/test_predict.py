@@ -170,6 +170,8 @@ def test_arrays_of_wrong_shape_or_kind(service, numeric, content):
         ("application/x-npy;q=0.5, application/json", "application/json"),
         ("text/html, application/x-npy;q=0.5", NPY),
         ("application/x-npy;q=x", "application/json"),
+        ("application/x-npy;q=0", "application/json"),
+        ("APPLICATION/X-NPY; q=0.9, application/json; q=0.2", NPY),
     ],
 )
 def test_the_most_wanted_form_is_sent(service, ward, accept, kind):

@@ -176,13 +176,10 @@ def test_arrays_are_recorded_and_answered_with_ids(client, database):
 
 def test_an_unrecorded_answer_is_not_sent(client, database):
     """While another program holds the database's lock the answer waits."""
+    asked = {"model": "numeric", "instances": [ROW[:2]], "benefits": MATRIX, "record": True}
     with database.writing(), pytest.raises(httpx.ReadTimeout):
-        client.post(
-            "/predict",
-            json={"model": "numeric", "instances": [ROW[:2]], "benefits": MATRIX, "record": True},
-            timeout=0.3,
-        )
-    assert len(predict(client, model="numeric", instances=[ROW[:2]], record=True)["ids"]) == 1
+        client.post("/predict", json=asked, timeout=0.3)
+    assert len(client.post("/predict", json=asked).json()["ids"]) == 1
 
 
 def test_what_is_recorded_is_counted_once(client):
@@ -215,18 +212,18 @@ def test_a_case_is_recorded_once_when_it_is_decided(client, database):
     assert count(database) == before
 
     known = {"pulse": 77.5, "age": 58, "pain": "mild"}
-    answer = acquire(client, known=known, record={"ids": ids, "instances": True}, feature_costs={"age": 0.5})
+    wish = {"known": known, "record": {"ids": ids, "instances": True}, "feature_costs": {"age": 0.5}}
+    answer = acquire(client, **wish)
     assert (answer["status"], answer["ids"]) == ("decided", ids)
-    assert acquire(client, known=known, record={"ids": ids, "instances": True}, feature_costs={"age": 0.5}) == answer
+    assert acquire(client, **wish) == answer
 
     [(row, terms)] = stored(database, ids)
     assert (terms.verb, terms.rule, terms.matrix.tolist()) == ("acquire", "expected_benefit", MATRIX)
     assert terms.figures == {"feature_costs": {"age": 0.5}}
     assert terms.actions[row.choice] == answer["decision"]
     assert row.expected == answer["expected_benefits"][answer["decision"]]
-    details = {"asked": ["pulse", "age", "pain"], "spent": answer["spent"], "reason": answer["reason"]}
-    assert json.loads(row.details) == details
-    assert json.loads(row.instance) == known
+    details = {"asked": ["pulse", "age", "pain"]} | {name: answer[name] for name in ("spent", "reason")}
+    assert (json.loads(row.details), json.loads(row.instance)) == (details, known)
     assert np.frombuffer(row.probabilities, "<f8").tolist() == list(answer["probabilities"].values())
     problem = acquire(client, 409, known={**known, "age": 30}, record={"ids": ids})
     assert [error["loc"] for error in problem["errors"]] == ["/record/ids/0"]
@@ -293,11 +290,9 @@ def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(clie
     body = {"model": "ward", "instances": [ROW] * n, "actions": names, "benefits": many}
     body["resources"] = [beds | {"name": f"r{k}"} for k in range(5)]
     before = count(database)
-
     refused = client.post("/predict", json=body | {"record": True})
 
-    assert refused.status_code == 413
-    assert "fewer matrices" in refused.json()["detail"]
+    assert (refused.status_code, "fewer matrices" in refused.json()["detail"]) == (413, True)
     assert count(database) == before
     for fewer in (
         {"benefits": many[0]},

@@ -84,9 +84,7 @@ def test_marginals_are_the_probabilities_that_were_used(service, topics, ward):
     names = [[answer["labels"][i] for i in one["selected"]] for one in again]
     assert [one["selected"] for one in answer["sets"]] == names
     assert "marginals" not in ask(service, **asked).json()["sets"][0]
-    (one,) = ask(service, setting="binary", model=ward, instances=[[70, 88, "strong"]] * 2, marginals=True).json()[
-        "sets"
-    ]
+    (one,) = sets(service, model=ward, instances=[[70, 88, "strong"]] * 2, marginals=True)
     assert len(one["marginals"]) == 2
 
 
@@ -116,36 +114,12 @@ def test_classes_and_labels_of_a_model_are_named(service, ward, topics):
     assert "'shrill'" in unseen["warnings"][0]
 
 
-@pytest.fixture(scope="module")
-def bands(service: httpx.Client) -> str:
-    """A trained forest of three labels of which one applies, with 400 rows held out."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=800)
-    labels = np.array(["low", "middle", "high"])[np.digitize(x + rng.normal(size=800), [-0.6, 0.6])]
-    data = {"features": ["x"], "rows": x[:, None].tolist(), "labels": [[label] for label in labels.tolist()]}
-    learner = {"kind": "multilabel_forest", "n_estimators": 20, "min_samples_leaf": 20}
-    trained(service, {"model": "bands", "learner": learner, "data": data, "holdout": 0.5})
-    return "bands"
-
-
-def test_sets_on_label_vectors(service, bands):
-    """Labels that exclude one another: one of them for Jaccard, with the gap and the number of vectors."""
-    sampled = {"model": bands, "method": "sampled", "marginals": True, "loss": {"name": "jaccard"}}
-    joint = ask(service, setting="multilabel", instances=[[0.1], [2.0]], **sampled).json()
-    assert [one["k"] for one in joint["sets"]] == [1, 1]
-    assert all(one["gap"] == 0 and 1 < one["vectors"] <= 3 for one in joint["sets"])
-    assert sum(joint["sets"][0]["marginals"]) == pytest.approx(1, abs=1e-9)
-    assert "correction" not in joint
-
-
 def test_predict_and_benefit_reject_a_model_of_several_labels(service, topics):
     """Actions are for exclusive classes: the answer says where to ask instead."""
     question = {"model": topics, "instances": TEXTS, "benefits": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
-    predicted = service.post("/predict", json=question)
-    earned = service.post(f"/models/{topics}/benefit", json={"benefits": question["benefits"]})
-    for response in (predicted, earned):
-        assert response.status_code == 422
-        assert "/retrieve" in response.json()["detail"]
+    for path, body in (("/predict", question), (f"/models/{topics}/benefit", {"benefits": question["benefits"]})):
+        response = service.post(path, json=body)
+        assert (response.status_code, "/retrieve" in response.json()["detail"]) == (422, True)
 
 
 def test_no_rows_of_classes_give_no_sets(service):

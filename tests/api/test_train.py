@@ -52,16 +52,6 @@ def test_a_job_is_accepted_and_followed_to_its_model(service):
     assert card["fitted"] == {"calibration": "none", "converged": True, "numeric_transform": "clip"}
 
 
-def test_an_idempotency_key_gives_the_first_job_again(service):
-    """The same key and request: the same job; the key with another request: refused."""
-    headers = {"Idempotency-Key": "once-only"}
-    first, again = (service.post("/train", json=order(), headers=headers).json() for _ in range(2))
-    other = service.post("/train", json=order(seed=7), headers=headers)
-
-    assert again["id"] == first["id"]
-    assert (other.status_code, other.json()["errors"][0]["loc"]) == (422, "/headers/Idempotency-Key")
-
-
 def test_jobs_are_listed_newest_first_in_pages(service):
     ids = [trained(service, order(model="paged"))["id"] for _ in range(3)]
     query = {"model": "paged", "page_size": 2}
@@ -72,18 +62,6 @@ def test_jobs_are_listed_newest_first_in_pages(service):
     assert rest["next_page_token"] is None
     assert service.get("/train", params={"status": "failed", "model": "paged"}).json()["jobs"] == []
     assert service.get("/train", params={"page_token": "x"}).status_code == 422
-
-
-def test_a_job_contains_what_was_ordered_from_the_beginning(service, stored):
-    """Model, learner with its defaults and data set, before anything is published; in the list, too."""
-    job = service.post("/train", json=order(model="ordered", data={"dataset": stored})).json()
-    compared = service.post("/compare", json=comparison(stored)).json()["requested"]
-
-    assert job["model"] is None
-    assert job["requested"] == {"model": "ordered", "learner": LOGISTIC, "dataset": stored}
-    listed = service.get("/train", params={"model": "ordered"}).json()["jobs"]
-    assert [one["requested"] for one in listed] == [job["requested"]]
-    assert (compared["dataset"], compared["learners"][0]["kind"]) == (stored, "cost_naive_bayes")
 
 
 def test_the_error_of_a_failed_job_is_a_problem_document(service):
