@@ -140,7 +140,9 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
     with _in_file():
         text = CsvText(content, dialect)
         check_columns(len(text.names), limits)
-        reject(check_names(text.names, ""))
+        values = [name for name in text.names if candidates(name)]
+        hint = NO_HEADER if 2 * len(values) >= len(text.names) else ""
+        reject(Flaw(flaw.loc, f"{flaw.msg}; {hint}".rstrip("; ")) for flaw in check_names(text.names, ""))
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
@@ -154,9 +156,7 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
 
     first_row = FIRST_ROW if dialect.header == "first" else 1
     places = [Location(name, FILE + pointer(name), first_row=first_row) for name in text.names]
-    values = [name for name in text.names if candidates(name)]
-    notes = dict.fromkeys(values[:1], NO_HEADER) if 2 * len(values) >= len(places) else {}
-    return Source(places, ["text"] * len(places), batches, notes=notes)
+    return Source(places, ["text"] * len(places), batches, notes=dict.fromkeys(values[:1], hint) if hint else {})
 
 
 @contextmanager

@@ -212,6 +212,8 @@ def test_a_file_without_a_header(store):
         kept(store, io.BytesIO(content), ["y"])
     assert refused.value.flaws[0] == says("/label/0", "header=none")
     assert "header=none" in kept(store, io.BytesIO(content), ["u"]).warnings[0]
+    with pytest.raises(Invalid, match="names column 1 and column 2; rename one; names of columns look like values"):
+        kept(store, io.BytesIO(b"1,1,a\n2,3,b\n"), ["a"])
     found = kept(store, io.BytesIO(content), ["column_3"], header="none")
     assert (found.rows, list(kinds(found)), found.warnings) == (ROWS, ["column_1", "column_2"], [])
 
