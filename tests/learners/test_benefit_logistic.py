@@ -32,9 +32,13 @@ def test_weights_equal_the_sums_term_by_term(K, seed, one_vs_rest):
     np.testing.assert_allclose(rest_weights(B, shares, one_vs_rest), expected, rtol=1e-9)
 
 
+PAYS_LESS = [[-1.0, -1.1, -1.1], [-1.1, -1.0, -1.1], [-1.1, -1.1, -1.0]]  # than being right, and both are negative
+
+
 @pytest.mark.parametrize(
     ("B", "places"),
     [
+        (PAYS_LESS, ["/0/0", "/1/1", "/2/2"]),
         ([[0.0, 1.0], [-5.0, 0.0]], ["/0/1"]),
         ([[0.0, -1.0], [3.0, 3.0]], ["/1/1"]),
         ([[-1.0, 1.0], [5.0, 0.0]], ["/0/1", "/1/1"]),
@@ -46,19 +50,14 @@ def test_weights_equal_the_sums_term_by_term(K, seed, one_vs_rest):
     ],
 )
 def test_a_matrix_without_usable_weights_is_refused_at_its_row(B, places):
-    """Where being right pays no more than being wrong, the flaw names the entry; both signs wrong is not right."""
+    """Where being right pays no more than being wrong, the flaw names the entry; both signs wrong is not right. Printed
+    sums fail where a negative benefit for being right loses to shares that do not add up to 1; normalised ones do not.
+    """
+    shares, sums = np.ones(len(B)) / len(B), "as_printed" if B is PAYS_LESS else "normalised"
+    assert B is not PAYS_LESS or np.isfinite(rest_weights(np.array(B), shares)).all()
     with pytest.raises(Invalid) as error:
-        rest_weights(np.array(B), np.ones(len(B)) / len(B))
+        rest_weights(np.array(B), shares, sums)
     assert [flaw.loc for flaw in error.value.flaws] == places
-
-
-def test_printed_sums_can_fail_where_every_error_pays_less():
-    """A negative benefit for being right loses to a sum of shares that do not add up to 1."""
-    B, shares = np.full((3, 3), -1.1) + 0.1 * np.eye(3), np.ones(3) / 3
-    assert np.isfinite(rest_weights(B, shares)).all()
-    with pytest.raises(Invalid) as error:
-        rest_weights(B, shares, "as_printed")
-    assert [flaw.loc for flaw in error.value.flaws] == ["/0/0", "/1/1", "/2/2"]
 
 
 @pytest.mark.parametrize(("B", "one_vs_rest"), [(BINARY, "normalised"), (THREE, "normalised"), (THREE, "as_printed")])

@@ -43,16 +43,6 @@ def test_a_forest_grown_again_keeps_to_the_budget(budget, dropped):
     assert model.error_ == next(point.error for point in model.tradeoff_ if point.trees == model.n_estimators_)
 
 
-def test_a_budget_below_the_first_tree_leaves_the_class_shares():
-    """No tree, no cost, the most frequent class."""
-    X, y = rows()
-    model = BudgetForest(budget=0.5, alpha=0, random_state=0).fit(X, y)
-    assert (model.n_estimators_, model.cost_, model.tradeoff_) == (0, 0, [])
-    np.testing.assert_allclose(model.predict_proba(X[:2]), np.tile(np.bincount(y) / len(y), (2, 1)), atol=0.01)
-    assert set(model.predict(X)) == {np.bincount(y).argmax()}
-    assert simulate(model.model_, X, model.prices_).cost.sum() == 0
-
-
 def test_the_papers_loop_takes_the_last_forest_within_the_budget():
     """With `alpha` and `n_estimators` given, trees are added until the next one would be over the budget."""
     X, y = rows()

@@ -5,7 +5,6 @@ import pytest
 from scipy.special import softmax
 
 from app.learners.logistic import Logistic
-from app.learners.random_forest import RandomForest
 from app.learners.unseen import best_calibration
 
 
@@ -27,20 +26,6 @@ def test_what_is_right_already_is_left_alone():
 
 def test_overconfidence_gets_a_sigmoid():
     assert [best_calibration(*right(seed, power=3)) for seed in range(5)] == ["sigmoid"] * 5
-
-
-def shifted(rows):
-    """Two classes, normal with a shift: logistic regression is right, and a forest's trees vote too timidly."""
-    y = np.arange(rows) % 2
-    return np.random.default_rng(0).normal(size=(rows, 4)) + 0.7 * y[:, None], y
-
-
-@pytest.mark.parametrize(
-    ("learner", "chosen"),
-    [(Logistic(random_state=0), "none"), (RandomForest(n_estimators=20, random_state=0), "sigmoid")],
-)
-def test_learners_choose_on_many_rows_too(learner, chosen):
-    assert learner.fit(*shifted(2200)).calibration_ == chosen
 
 
 def test_calibrators_see_only_rows_that_their_model_did_not():

@@ -87,17 +87,3 @@ def test_a_label_is_the_class_itself_however_it_is_written():
     with pytest.raises(Invalid) as error:
         outer.naming([2, 3])
     assert error.value.flaws[0].loc == "/first/majority"
-
-
-@pytest.mark.parametrize(
-    ("learner", "uses"),
-    [
-        ({"kind": "logistic"}, False),
-        ({"kind": "benefit_logistic"}, True),
-        ({"kind": "cost_tree"}, True),
-        ({"kind": "hierarchical_logistic"}, False),
-        ({"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}, True),
-    ],
-)
-def test_benefits_are_used_where_something_trains_with_them(learner, uses):
-    assert resolve(learner).uses_benefits is uses

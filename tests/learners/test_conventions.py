@@ -16,6 +16,7 @@ from app.errors import Invalid
 from app.learners.catalogue import KINDS, resolve
 from app.learners.parameters import request_of
 from app.progress import listen
+from tests.reference.stepwise import simulate
 from tests.reference.tables import SMALL, drawn, mixed
 
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
@@ -228,11 +229,24 @@ def test_several_labels_may_be_sparse_and_need_not_vary_and_are_0_or_1(name, cha
             model.fit(X, labels)
 
 
-@pytest.mark.parametrize("name", ["forest_chain", "multilabel_forest", "random_forest"])
-def test_numbers_beyond_single_precision_are_refused_by_column(name):
-    """Trees compare in float32."""
+@pytest.mark.parametrize(("name", "task"), [one for one in KINDS_AND_TASKS if one[0] in ("budget_forest", "cost_tree")])
+def test_a_budget_below_every_question_leaves_the_prior(name, task):
+    """No question, no cost, the class shares or the mean."""
+    model, X, y = learner(name, task)
+    model.set_params(budget=1e-6).fit(X, y)
+    assert simulate(model.model_, X, model.prices_).cost.sum() == 0
+    expected = y.mean() if task == "regression" else np.tile(np.bincount(y) / len(y), (len(X), 1))
+    np.testing.assert_allclose(answers(model, X), expected, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "beyond"),
+    [*((name, 1e39) for name in ("forest_chain", "multilabel_forest", "random_forest")), ("logistic", 1e101)],
+)
+def test_numbers_beyond_measure_are_refused_by_column(name, beyond):
+    """Trees compare in float32; squares would overflow."""
     model, X, y = learner(name, n=60)
-    X[3, 1] = 1e39
+    X[3, 1] = beyond
     with pytest.raises(Invalid) as error:
         model.fit(X, y)
     assert error.value.flaws[0].loc == "/columns/1"

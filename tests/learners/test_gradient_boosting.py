@@ -63,17 +63,6 @@ def test_rounds_stop_where_unseen_rows_lose_least():
     assert GradientBoosting(max_iter=40, calibration="none", random_state=0).fit(X, y).n_iter_ == 40
 
 
-def test_leaves_grow_with_the_rows():
-    """Auto is 8 leaves up to 1,500 rows, then 16; a number or null is taken as it is."""
-    X, y = noise_and_signal(1501)
-    leaves = {}
-    for rows in (1500, 1501):
-        model = GradientBoosting(max_iter=1, calibration="none").fit(X[:rows], y[:rows])
-        leaves[rows] = model.model_.model.max_leaf_nodes
-    assert leaves == {1500: 8, 1501: 16}
-    assert GradientBoosting(max_iter=1, max_leaf_nodes=None).fit(X, y).model_.model.max_leaf_nodes is None
-
-
 def test_folds_that_learned_nothing_do_not_silence_the_model():
     """32 rows cannot be split into leaves of 20, 40 can: the model of all rows keeps what it learned."""
     y = np.repeat([0, 1], 20)

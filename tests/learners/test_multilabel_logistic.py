@@ -24,23 +24,6 @@ def test_without_a_chain_every_label_is_its_own_logistic_regression(calibration)
         assert together.calibrations_[label] == alone.calibration_
 
 
-def test_rare_labels_in_a_tail_are_not_cut_off():
-    """Labels of fewer rows than the 2 % that a limit leaves out are found; the choice is kept by a refit."""
-
-    def rows(n, seed):
-        rng = np.random.default_rng(seed)
-        X = np.exp(0.5 * rng.normal(size=(n, 4)))
-        return X, (rng.random((n, 3)) < 1 / (1 + np.exp(15 - 12 * np.log(X[:, :3])))).astype(int)
-
-    X, Y = rows(2000, 0)
-    new, truth = rows(10_000, 1)
-    model = MultilabelLogistic(random_state=0).fit(X, Y)
-    assert model.numeric_transform_ == "none"
-    for fitted in (model, model.refit(X, Y)):
-        chosen = fitted.predict(new)
-        assert 2 * (chosen & truth).sum() / (chosen.sum() + truth.sum()) > 0.5
-
-
 def test_a_chain_learns_what_labels_tell_about_each_other():
     """A label that depends on two others, and on the features only through them, is told better with them in view."""
     rng = np.random.default_rng(3)

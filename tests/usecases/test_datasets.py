@@ -6,6 +6,7 @@ import dataclasses
 import tempfile
 import time
 from operator import attrgetter
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,42 +28,23 @@ def ports(tmp_path):
     ports.database.close()
 
 
-def upload(ports, content, label, name=None):
-    with tempfile.TemporaryFile() as file:
-        file.write(content)
-        return datasets.upload(ports, file, UploadRequest(label=(label,), name=name), ANYBODY)
-
-
 KEEP = 1000.0  # seconds that inline data sets are kept here
 DATA = {"features": ["a"], "rows": [[1], [2], [3], [4]], "labels": ["u", "v", "u", "v"]}
-ORDER = {
-    "model": "m",
-    "learner": {"kind": "logistic"},
-    "data": DATA,
-    "holdout": 0.0,
-    "refit": True,
-    "seed": 0,
-}
-
-
-class Clock:
-    """The time of the store, which tests set."""
-
-    now = 1_000_000_000.0
-
-    def __call__(self):
-        return self.now
+ORDER = {"model": "m", "learner": {"kind": "logistic"}, "data": DATA, "holdout": 0.0}
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    """The time of the store, which tests set."""
+    return SimpleNamespace(now=1_000_000_000.0)
 
 
 @pytest.fixture
 def expiring(ports, clock, tmp_path):
     """The same stores, where inline data sets expire."""
-    store = DatasetStore(settings_for(tmp_path).datasets_url, ports.datasets.limits, keep_inline=KEEP, clock=clock)
+    store = DatasetStore(
+        settings_for(tmp_path).datasets_url, ports.datasets.limits, keep_inline=KEEP, clock=lambda: clock.now
+    )
     return dataclasses.replace(ports, datasets=store)
 
 
@@ -96,7 +78,9 @@ def test_what_expires(expiring, clock):
     assert unused != young
 
     clock.now += 1.01 * KEEP
-    uploaded = upload(expiring, b"a,label\n1,u\n2,v\n3,u\n4,v\n", "label").id
+    with tempfile.TemporaryFile() as same:
+        same.write(b"a,label\n1,u\n2,v\n3,u\n4,v\n")
+        uploaded = datasets.upload(expiring, same, UploadRequest(label=("label",)), ANYBODY).id
     queued = submit(expiring)
     clock.now += 1.01 * KEEP
     assert datasets.expire(expiring) == 1

@@ -50,27 +50,13 @@ def test_benefits_that_were_told_are_on_neither_side_of_the_difference(told):
     assert found["verdict"] == "undecided"
 
 
-def alternatives(rng, n, choices):
-    """Figures of alternatives, of which each has its own way with the same cases."""
-    cases = part(rng, n)
-    return tallied(cases, *(choose(cases) for choose in choices))
-
-
 def test_the_one_of_many_alternatives_that_is_better_is_found():
     """And none of those that alone would seem so."""
-    rng = np.random.default_rng(5)
-    best = MATRIX.argmax(axis=1)
+    rng, n = np.random.default_rng(5), 500
+    cases = part(rng, n)
+    wise = np.where(rng.random(n) < 0.3, MATRIX.argmax(axis=1)[cases.truth], cases.choice)
+    found = tallied(cases, *rng.integers(0, 2, (40, n)), wise, cases.choice)
 
-    def at_random(cases):
-        return rng.integers(0, 2, len(cases))
-
-    def wise(cases):
-        return np.where(rng.random(len(cases)) < 0.3, best[cases.truth], cases.choice)
-
-    def same(cases):
-        return cases.choice
-
-    found = alternatives(rng, 500, [at_random] * 40 + [wise, same])
     assert [one["verdict"] for one in found] == ["undecided"] * 40 + ["better", "same"]
     assert sum(one["difference"]["low"] > 0 or one["difference"]["high"] < 0 for one in found[:-1]) >= 4
     assert found[-1]["adjusted_p_value"] == 1

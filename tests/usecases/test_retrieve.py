@@ -113,19 +113,16 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
         (model_of(["a", "b"]), {"setting": "multiclass", "method": "sampled"}, "/method"),
         (model_of(["a", "b"], several=True), {"method": "sampled"}, "/method"),
         (near_vectors(3), {"method": "sampled", "curve": True}, "/curve"),
+        (model_of(["a", "b"], several=True), {}, "/instances/1"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_by_place(model, changes, place):
+    """And so is an instance without probabilities."""
+    X = np.array([[0.5, 0.5, 0][: len(model.classes)]] * 2)
+    X[1, 0] = np.nan if place == "/instances/1" else 0.5
     with pytest.raises((Invalid, Conflict)) as error:
-        retrieve_with(model, np.array([[0.5, 0.5, 0][: len(model.classes)]]), ask(**changes), [])
+        retrieve_with(model, X, ask(**changes), [])
     assert [flaw.loc for flaw in error.value.flaws] == [place]
-
-
-def test_an_instance_without_probabilities_is_refused_by_place():
-    X = np.array([[0.5, 0.5], [np.nan, 0.5]])
-    with pytest.raises(Invalid) as error:
-        retrieve_with(model_of(["a", "b"], several=True), X, ask(), [])
-    assert [flaw.loc for flaw in error.value.flaws] == ["/instances/1"]
 
 
 def test_sampled_sets_are_chosen_on_label_vectors():

@@ -15,7 +15,6 @@ from app.usecases.evaluation import split_rows
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes, rare_classes, repeated_rows
 from tests.conftest import trained
-from tests.reference.tables import SMALL
 
 NPY = "application/x-npy"
 MANY = "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more"
@@ -47,20 +46,16 @@ def test_classes_of_few_rows_are_named_with_the_rows_they_need(counts, part, few
     assert [one.startswith(FEW.format(few, needed)) for one in found] == [True] * bool(few)
 
 
-@pytest.mark.parametrize("learner", ["logistic", "cost_naive_bayes", "random_forest", "auto"])
 @pytest.mark.parametrize("counts", [[100, 60], [90, 60, 50]])
-@pytest.mark.thorough
-def test_features_that_say_nothing_about_the_class_are_told(learner, counts):
+def test_features_that_say_nothing_about_the_class_are_told(counts):
     """Just where every prediction is the same: noise is found on some seeds, features that matter on none."""
-    asked = resolve({"kind": learner} | SMALL.get(learner, {}))
     told = []
     for apart, seed in [(1.0, 0), *((0.0, seed) for seed in range(12))]:
         table = table_of(counts, seed, apart)
-        model = asked.build(random_state=0).fit(table.X, table.y)
+        model = resolve({"kind": "logistic"}).build(random_state=0).fit(table.X, table.y)
         told.append(bool(rare_classes(model, table, split_rows(table.y, 0.0, 0))))
         assert told[-1] == (np.ptp(model.posterior(table.X), axis=0).max() < 1e-9)
-    assert not told[0]
-    assert any(told)
+    assert any(told) > told[0]
 
 
 @pytest.mark.parametrize(("counts", "expected"), [([40, 40], 0), ([60, 5, 2], 1)])
@@ -111,7 +106,7 @@ def test_copies_are_named(X, repeats):
 
 PRICED = [name for name, kind in KINDS.items() if request_of(kind).takes("feature_costs")]
 UNPRICED = "'benefits' did not choose the tree"
-COSTS = [{"feature": "a", "cost": 2}]
+BENEFITS, COSTS = {"benefits": [[1, 0], [0, 1]]}, {"feature_costs": [{"feature": "a", "cost": 2}]}
 
 
 def spec_of(kind="logistic", **changes):
@@ -121,14 +116,7 @@ def spec_of(kind="logistic", **changes):
 
 
 @pytest.mark.parametrize("kind", PRICED)
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"benefits": [[1, 0], [0, 1]]}, True),
-        ({}, False),
-        ({"benefits": [[1, 0], [0, 1]], "feature_costs": COSTS}, False),
-    ],
-)
+@pytest.mark.parametrize(("changes", "told"), [(BENEFITS, True), ({}, False), (BENEFITS | COSTS, False)])
 def test_benefits_that_chose_nothing_are_told(kind, changes, told):
     """Of the learner whose path has a point for every price; `auto` without prices compares learners by the benefits
     alone. A `lambda` was chosen by who sent it.
