@@ -96,6 +96,31 @@ def test_curves_are_steps_and_stay_on_the_paper(benefits, bound, threshold, post
         assert 0 <= y <= 370
 
 
+AXES = {
+    "benefit": (
+        lambda: benefit_chart(report([(0, 0), (1, 1)], threshold=0.3, posterior=0.4, bound=2), corrected=False),
+        {"threshold t on the score", "mean benefit per row", "rule", "benefit per row"},
+        ("1 (0.5 … 1.5)", "cut = 0.3", "is 0 at threshold 0"),
+    ),
+    "comparison": (
+        lambda: comparison_chart(result("l")), {"learner and rule", "benefit per row"}, ("1 (0.5 … 1.5)", "l most")
+    ),
+    "retrieval": (
+        lambda: retrieval_chart("f_beta", [([0.5, 0.25, 0.75], 1), ([0.125], 0)]),
+        {"items retrieved", "expected loss", "retrieved: 1 of 2 items, 0.25"},
+        ("0.25 with 1 of 2, 0.5 with none, 0.75 with all", "set 2 of 2: 0.125"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", AXES)
+def test_axes_have_titles_and_a_screen_reader_gets_all_figures(kind):
+    draw, titles, figures = AXES[kind]
+    chart = ET.fromstring(draw())
+    assert titles <= {element.text for element in chart.iter(f"{NS}text")}
+    assert all(each in chart[1].text for each in figures), chart[1].text
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=2000), st.integers(0, 1999))
 def test_a_curve_of_losses_stays_on_the_paper_and_passes_through_the_set(curve, k):
     chart = ET.fromstring(retrieval_chart("f_beta", [(curve, min(k, len(curve) - 1))]))
