@@ -69,7 +69,7 @@ docker build --quiet --network host --tag payoff . >/dev/null 2>"$W/build.log"
 say "built payoff: $(docker image inspect --format '{{.Size}}' payoff | awk '{printf "%.0f MB", $1 / 1e6}')"
 for name in nginx postgres prometheus seaweedfs; do
   docker build --quiet --network host --tag "$(image "$name")" --file "tools/stand-ins/$name.Dockerfile" \
-    --build-arg MOTO="$(sed -n 's/^moto==\([^ ]*\).*/\1/p' requirements-dev.lock)" tools/stand-ins >/dev/null 2>&1
+    --build-arg MOTO="$(sed -n 's/^moto\[server\]==\([^ ]*\).*/\1/p' requirements-dev.lock)" tools/stand-ins >/dev/null 2>&1
   say "stands in for $(image "$name")"
 done
 engine_down
