@@ -55,6 +55,8 @@ class _Text:
             read = {form: value for form in self.forms if (value := reader(form)(word)) is not None}
             if read or not self.ordered or is_number(word, self.decimal):
                 self.forms = list(read)
+            if not self.forms:
+                return
             if len({*read.values()}) > 1:
                 self.in_doubt = self.in_doubt or word
 
@@ -81,9 +83,10 @@ class _Text:
 def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> Source:
     """The source with each column as numbers or words, by order or by what it holds, without those of no use.
 
-    These are `ignored` with the reason, but for labels, for what was ordered, and where all columns are wanted
-    (`strict`): they are `refused`. In a column of numbers other words are missing, though one that is a number in
-    another way of writing is refused, not lost. Reads the source to the end, and again where a column may have a form.
+    These are `ignored` with the reason, but for labels and for what was ordered: they are `refused`. Where all columns
+    are wanted (`strict`) words that may be meant in two ways stay words. In a column of numbers other words are
+    missing, though one that is a number in another way of writing is refused, not lost. Reads the source to the end,
+    and again where a column may have a form.
     """
     names = [place.name for place in source.places]
     reject(Flaw(pointer("types", n), unknown("column", n, names)) for n in request.types if n not in names)

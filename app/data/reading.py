@@ -113,13 +113,13 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
     names = [place.name for place in source.places]
     if not labels:
         raise Invalid.at("/label", "'label' is required; name the column to predict")
-    missing = "; ".join(source.notes.values())  # that line 1 may be no header
+    hint = "; ".join(source.notes.values())  # that line 1 may be no header
     reject(
         Flaw(
             pointer("label", k),
             f"{label!r} is named twice"
             if label in names
-            else f"{unknown('column', label, names)}; {missing}".rstrip("; "),
+            else f"{unknown('column', label, names)}; {hint}".rstrip("; "),
         )
         for k, label in enumerate(labels)
         if label not in names or label in labels[:k]

@@ -91,10 +91,11 @@ def by_form(column: Any, form: str) -> tuple[Any, Any]:
         return pc.divide(since.cast(pa.float64()), _MICROSECONDS), None
     if not holds_text(column.type):
         return as_numbers(column)
-    words = pc.unique(column.cast(pa.string())).drop_null()
+    texts = column.cast(pa.string())
+    words = pc.unique(texts).drop_null()
     numbers = pa.array(map(reader(form), words.to_pylist()), pa.float64())
-    found = numbers.take(pc.index_in(column.cast(pa.string()), value_set=words))
-    strange = pc.and_(column.is_valid(), found.is_null())
+    found = numbers.take(pc.index_in(texts, value_set=words))
+    strange = pc.and_(texts.is_valid(), found.is_null())
     return found, strange if pc.any(strange).as_py() else None
 
 
