@@ -13,7 +13,7 @@ import numpy as np
 
 from app.arrays import F64, I64
 from app.compiled import copy, vector
-from app.retrieval.losses import Loss, denominator
+from app.retrieval.losses import LARGEST_LOSS, Loss, denominator
 from app.retrieval.quadrature import UNIT, Curve
 
 
@@ -25,10 +25,58 @@ def tabled_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     return Curve(curve[:, 0], table_error(loss, n))
 
 
+MOST_CORRELATED = 2000  # items of a set with the loss `mcc`: 2 ms and 16 MB
+
+
+def mcc_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
+    """L_k = 1 - (n Σ_{i<=k} E[y_i w(P)] - k E[P w(P)]) / √(k (n - k)), where w(P) = 1 / √(P (n - P)), or 0.
+
+    All terms are sums of products of nonnegative numbers, right to (6 n + 32) u each; the error counts what their
+    difference cancels. O(n²) in time and memory.
+    """
+    n = len(p)
+    k = np.arange(1, n)
+    w = np.concatenate([[0.0], 1.0 / np.sqrt(k * (n - k)), [0.0]])
+    shares, law = np.empty(n), np.empty(n * (n + 1) // 2)
+    shares_of_relevant(p, w, law, shares)
+    hits, base = n * np.cumsum(shares)[:-1] * w[1:-1], k * float(shares.sum()) * w[1:-1]
+    error = (6 * n + 32) * UNIT * float((hits + base).max(initial=1.0))
+    nothing = 1.0 - (1 - empty) * float(np.prod(1.0 - p))
+    return Curve(np.concatenate([[nothing], 1.0 - (hits - base), [1.0][: min(n, 1)]]), error)
+
+
+@vector
+def shares_of_relevant(p: F64, w: F64, law: F64, out: F64) -> None:
+    """out[i] = E[y_i w(P)] of n independent items; `law` (n (n + 1) / 2) becomes the laws of the first 0 … n - 1.
+
+    What the items after i add is carried from the last item backwards: after[j] = E[w(j + P_{>i} + 1)].
+    """
+    n = p.size
+    law[0] = 1.0
+    at = 0
+    for i in range(n - 1):
+        old, new, q = law[at : at + i + 1], law[at + i + 1 : at + 2 * i + 3], 1.0 - p[i]
+        new[0], new[i + 1] = q * old[0], p[i] * old[i]
+        for j in range(1, i + 1):
+            new[j] = q * old[j] + p[i] * old[j - 1]
+        at += i + 1
+    after = np.empty(n)
+    for j in range(n):
+        after[j] = w[j + 1]
+    for i in range(n - 1, -1, -1):
+        before, total, q = law[at : at + i + 1], 0.0, 1.0 - p[i]
+        for j in range(i + 1):
+            total += before[j] * after[j]
+        out[i] = p[i] * total
+        for j in range(i):
+            after[j] = q * after[j] + p[i] * after[j + 1]
+        at -= i
+
+
 def table_error(loss: Loss, n: int) -> float:
     """3 n u for the laws, (n + 1) u for the sums and a few for the loss itself, more where its denominator cancels."""
     if loss.name != "fractional_linear" or n == 0:
-        return (8 * n + 16) * UNIT
+        return (8 * n + 16) * UNIT * LARGEST_LOSS.get(loss.name, 1.0)
     form = denominator(loss, n)
     return (8 * n + 16 + 8 * form.cancels) * UNIT * max(form.largest, 1.0)
 

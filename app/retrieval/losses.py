@@ -5,8 +5,8 @@ Every loss is a function of four counts of one outcome: relevant and retrieved (
 Multivariate Losses" (ICML 2016), written in counts, and completed for 0/0:
 
 - the rate of an absent class is 1: TPR where nothing is relevant, TNR where everything is;
-- F, Jaccard and G-TP/PR with nothing relevant and nothing retrieved are `empty`: 0 (a correct "nothing") or 1;
-- H-Mean with TPR = TNR = 0 is 1;
+- F, Jaccard, G-TP/PR and MCC with nothing relevant and nothing retrieved are `empty`: 0 (a correct "nothing") or 1;
+- H-Mean with TPR = TNR = 0 is 1, and so is MCC wherever else a count of its denominator is 0;
 - a fractional-linear loss whose numerator and denominator both vanish is `empty`.
 
 A fractional-linear loss may be used if its denominator keeps its sign, and it falls with the true positives. "c1 < d1"
@@ -32,6 +32,7 @@ from app.errors import Invalid, TooLarge
 DEFAULT_BETA = 1.0  # counts recall and precision alike
 LARGEST_BETA = 1e150  # its square is still a float
 LARGEST_COEFFICIENT = 1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
+LARGEST_LOSS = {"mcc": 2.0}  # of all others but fractional_linear it is 1
 NEARLY_ZERO = 1e-12  # a sum this small beside its terms may be rounding alone
 
 
@@ -103,6 +104,12 @@ def _auc(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: f
     return np.where(pairs > 0, (k - tp) * (positives - tp) / pairs, 0.0)
 
 
+def _mcc(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float) -> np.ndarray:
+    square = k * (n - k) * positives * (n - positives)
+    both = np.where(square > 0, 1 - (n * tp - k * positives) / np.sqrt(square), 1.0)
+    return np.where(positives + k > 0, both, empty)
+
+
 def _fractional_linear(
     loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float
 ) -> np.ndarray:
@@ -137,6 +144,7 @@ LOSSES: dict[str, Callable[..., np.ndarray]] = {
     "g_mean": _g_mean,
     "h_mean": _h_mean,
     "auc": _auc,
+    "mcc": _mcc,
     "fractional_linear": _fractional_linear,
 }
 """The value of each loss, of (loss, tp, k, positives, n, empty), in the order in which documents list them."""

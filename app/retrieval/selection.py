@@ -17,10 +17,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.arrays import F64, I64
-from app.errors import Invalid
+from app.errors import Invalid, TooLarge
 from app.retrieval import quadrature
-from app.retrieval.dynamic_programming import loss_table, recall_table, small_sets, table_error, tabled_curve
-from app.retrieval.losses import Loss, SetTerms, check_monotone, denominator
+from app.retrieval.dynamic_programming import (
+    MOST_CORRELATED,
+    loss_table,
+    mcc_curve,
+    recall_table,
+    small_sets,
+    table_error,
+    tabled_curve,
+)
+from app.retrieval.losses import LARGEST_LOSS, Loss, SetTerms, check_monotone, denominator
 from app.retrieval.quadrature import BY_QUADRATURE, Curve
 from app.retrieval.windows import Best, MeanOfRates
 
@@ -29,6 +37,8 @@ from app.retrieval.windows import Best, MeanOfRates
 DP_LIMIT = 32
 
 MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
+CURVES = {**BY_QUADRATURE, "mcc": mcc_curve}
+"""The whole curve of each loss but MEANS, for sets of any size."""
 
 
 def expected_losses(p: np.ndarray, loss: Loss, empty: int = 0) -> Curve:
@@ -36,21 +46,23 @@ def expected_losses(p: np.ndarray, loss: Loss, empty: int = 0) -> Curve:
 
     p: (n,) probabilities of being relevant, for a usable loss. The curve has n + 1 entries, `error` bounds the
     error of each. Up to DP_LIMIT items O(n³), then O(n) with 50 to 100 nodes (G-Mean and H-Mean O(n), some
-    microseconds per k). The methods: `quadrature`, `windows`.
+    microseconds per k; MCC O(n²)). The methods: `quadrature`, `windows`, `dynamic_programming`.
     """
     if len(p) <= DP_LIMIT:
         curve = tabled_curve(p, loss, empty)
     elif loss.name in MEANS:
         curve = MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
     else:
-        curve = BY_QUADRATURE[loss.name](p, loss, empty)
+        curve = CURVES[loss.name](p, loss, empty)
     if loss.name == "fractional_linear":
         return curve
-    return replace(curve, values=np.clip(curve.values, 0.0, 1.0))  # all other losses are within [0, 1]
+    return replace(curve, values=np.clip(curve.values, 0.0, LARGEST_LOSS.get(loss.name, 1.0)))
 
 
 def check_usable(loss: Loss, n: int) -> None:
-    """Invalid at `/loss` where the theory does not hold for this loss at n items."""
+    """Invalid at `/loss` where the theory does not hold for this loss at n items, TooLarge for MCC of too many."""
+    if loss.name == "mcc" and n > MOST_CORRELATED:
+        raise TooLarge(f"a set has {n:,} items; with the loss 'mcc' it may have {MOST_CORRELATED:,}")
     if loss.name == "fractional_linear":
         try:
             check_monotone(loss, n)
@@ -151,6 +163,8 @@ def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
     if terms.loss.name == "fractional_linear" and len(n):
         form = denominator(terms.loss, largest)
         large = len(quadrature.exponential_sum(1.0, form.low, form.high).t) * (8 + 0.013 * n)
+    elif terms.loss.name == "mcc":
+        large = 90 + 0.0006 * n**2
     elif terms.loss.name not in MEANS:
         large = 90 + 0.2 * n
     else:  # each k of a curve costs what its laws are long, up to where Gauss's rule takes their place

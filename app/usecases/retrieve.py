@@ -15,7 +15,7 @@ from app.retrieval.selection import Selections, check_usable, seconds, select, s
 from app.text import counted
 from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser
-from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, Setting, check_extent
+from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, check_extent
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
@@ -52,54 +52,58 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
         )
     if asked.method == "sampled":
         raise Invalid.at("/method", f"'sampled' needs a model of the learner {_SAMPLED_LEARNER!r}, not probabilities")
-    _check_marginals(asked, len(sets.p))
+    _check_fields(asked, len(sets.p))
     if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
     loss = asked.terms.loss
+    if asked.average:
+        sets = _by_label(sets, asked)
     _check(sets, asked)
     choice = _choose(sets, asked)
     return Retrieved(choice, loss, list(choice.warnings), marginals=sets if asked.marginals else None)
 
 
 def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]) -> Retrieved:
-    """Choose for rows X (n, m) as the model's schema encodes them: the n items of one set (binary), else a set per row.
+    """Choose for rows X (n, m) as the model's schema encodes them: the n items of one set (binary) or, with `average`,
+    of a set per label; else a set per row.
 
     Raises Invalid at the name of the field that does not fit.
     """
     warnings = [*model.card.warnings, *warnings]
     if model.regression:
         raise Invalid.at("/model", f"{model.name!r} predicts numbers; /retrieve needs a model of classes or labels")
-    if (asked.setting == "multilabel") != model.multilabel:
-        has = "several labels; use 'multilabel'" if model.multilabel else "one label; use 'binary' or 'multiclass'"
-        raise Invalid.at("/setting", f"{model.name!r} has {has}")
+    fitting = "multilabel" if model.multilabel else "multiclass"
+    if asked.setting not in ("binary", fitting):
+        has = "several labels" if model.multilabel else "one label"
+        raise Invalid.at("/setting", f"{model.name!r} has {has}; use 'binary' or {fitting!r}")
     column = _positive(model, asked)
     extent = (len(X), len(X) * len(model.classes)) if column is None else (1, len(X))
     check_extent(*extent)
-    _check_marginals(asked, extent[1])
+    _check_fields(asked, extent[1])
     if asked.method == "sampled":
         if not model.multilabel:
             allowed = "'sampled' is allowed in the setting 'multilabel' only"
             raise Invalid.at("/method", f"{allowed}, not in {asked.setting!r}")
-        if asked.curve:
-            raise Invalid.at("/curve", "'curve' is not allowed with the method 'sampled'")
+        if asked.curve or asked.average:
+            name = "curve" if asked.curve else "average"
+            raise Invalid.at(pointer(name), f"{name!r} is not allowed with the method 'sampled'")
         choice, marginals = sampled_sets(model, X, asked.terms)
         notes, shown = [*warnings, *choice.warnings], marginals if asked.marginals else None
         return Retrieved(choice, asked.terms.loss, notes, model.classes, marginals=shown)
-    if column is None:
+    if column is None and not asked.average:
         asked.terms.sizes(len(model.classes))  # even if there are no sets
         check_usable(asked.terms.loss, len(model.classes))
     P = model.estimator.posterior(X)
     check_finite(P)
-    if column is None:
-        sets = Sets(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
-    else:
-        sets = Sets(np.ascontiguousarray(P[:, column]))
+    P = P if column is None else P[:, [column]]
+    sets = Sets.of_rows(P.T if asked.average or column is not None else P)
     choice = _choose(sets, asked)
     notes = [*warnings, *choice.warnings]
-    labels, positive = (model.classes, None) if column is None else (None, model.classes[column])
+    labels = None if asked.average or column is not None else model.classes  # with `average` items are instances
+    positive = None if column is None else model.classes[column]
     shown = sets if asked.marginals else None
     answer = Retrieved(choice, asked.terms.loss, notes, labels, positive, shown)
-    return _corrected(answer, model, asked) if model.multilabel else answer
+    return _corrected(answer, model, asked) if model.multilabel and labels is not None else answer
 
 
 def _corrected(answer: Retrieved, model: Loaded, asked: RetrieveFields) -> Retrieved:
@@ -111,7 +115,9 @@ def _corrected(answer: Retrieved, model: Loaded, asked: RetrieveFields) -> Retri
     return replace(answer, warnings=warnings, correction=promise.correction)
 
 
-def _check_marginals(asked: RetrieveFields, items: int) -> None:
+def _check_fields(asked: RetrieveFields, items: int) -> None:
+    if asked.average and asked.setting == "binary":
+        raise Invalid.at("/average", "'average' is allowed in the settings 'multilabel' and 'multiclass' only")
     if asked.marginals and items > LARGEST_ANSWER:
         raise TooLarge(
             f"the answer would hold {items:,} marginal probabilities; at most {LARGEST_ANSWER:,} are allowed"
@@ -119,29 +125,31 @@ def _check_marginals(asked: RetrieveFields, items: int) -> None:
 
 
 def _positive(model: Loaded, asked: RetrieveFields) -> int | None:
-    """The column of the class that counts as relevant, the second by default; None where the classes are the items."""
+    """The column of the class or label that counts as relevant; None where the classes are the items."""
     if asked.setting != "binary":
         if asked.positive is not None:
             raise Invalid.at("/positive", "'positive' is allowed in the setting 'binary' only")
         return None
-    if len(model.classes) != 2:
-        msg = f"{model.name!r} has {len(model.classes)} classes; 'binary' needs two, use 'multiclass'"
-        raise Invalid.at("/setting", msg)
-    if asked.positive is None:
-        return 1
     names = [str(name) for name in model.classes]
+    if asked.positive is None and len(names) == 2 and not model.multilabel:
+        return 1
+    what = "label" if model.multilabel else "class"
+    if asked.positive is None:
+        several = "classes" if what == "class" else "labels"
+        raise Invalid.at("/positive", f"{model.name!r} has {len(names)} {several}; name the {what} that counts")
     if str(asked.positive) not in names:
-        raise Invalid.at("/positive", unknown("class", asked.positive, names))
+        raise Invalid.at("/positive", unknown(what, asked.positive, names))
     return names.index(str(asked.positive))
 
 
 def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
-    if asked.setting != "multiclass" and (found := seconds(sets.sizes, asked.terms)) > MOST_SECONDS:
+    one_true = asked.setting == "multiclass" and not asked.average
+    if not one_true and (found := seconds(sets.sizes, asked.terms)) > MOST_SECONDS:
         raise TooLarge(
             f"these sets would take some {found:.0f} s of a core with the loss {asked.terms.loss.name!r}; at most"
             f" {MOST_SECONDS} are allowed: send fewer items at once"
         )
-    choice = _best(sets, asked.setting, asked.terms)
+    choice = _best(sets, asked.terms, one_true=one_true)
     if not np.isfinite(choice.figures).all():
         raise Invalid.at(
             "/loss", "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude"
@@ -161,16 +169,30 @@ def _check(sets: Sets, asked: RetrieveFields) -> None:
     if k_min > sizes[least]:
         message = f"the set has {sizes[least]} items; 'k_min' is {k_min}"
         raise Invalid.at(pointer("probabilities", least), message)
-    if asked.setting == "multiclass":
+    if asked.setting == "multiclass" and not asked.average:
         _check_rows(sets, sizes)
+
+
+def _by_label(sets: Sets, asked: RetrieveFields) -> Sets:
+    """The sets of rows turned: one for each column."""
+    sets.check()
+    sizes = sets.sizes
+    if len(sizes) and asked.setting == "multiclass":
+        _check_rows(sets, sizes)
+    _check_lengths(sizes)
+    return Sets.of_rows(sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0).T)
+
+
+def _check_lengths(sizes: np.ndarray) -> None:
+    if (sizes != sizes[:1]).any():
+        row = int(np.argmax(sizes != sizes[0]))
+        message = f"the row has {sizes[row]} probabilities and the first row {sizes[0]}; send one for each class"
+        raise Invalid.at(pointer("probabilities", row), message)
 
 
 def _check_rows(sets: Sets, sizes: np.ndarray) -> None:
     """One length, at least one class, and a sum of 1."""
-    row = int(np.argmax(sizes != sizes[0]))
-    if row:
-        message = f"the row has {sizes[row]} probabilities and the first row {sizes[0]}; send one for each class"
-        raise Invalid.at(pointer("probabilities", row), message)
+    _check_lengths(sizes)
     if not sizes[0]:
         raise Invalid.at("/probabilities", "a row of class probabilities has at least one class")
     sums = sets.p.reshape(len(sizes), -1).sum(axis=1)
@@ -182,9 +204,9 @@ def _check_rows(sets: Sets, sizes: np.ndarray) -> None:
         raise Invalid.at(pointer("probabilities", *place), message)
 
 
-def _best(sets: Sets, setting: Setting, terms: SetTerms) -> Selections:
-    """The choice with the smallest expected loss for every set."""
-    if setting == "multiclass" and len(sets.sizes):
+def _best(sets: Sets, terms: SetTerms, *, one_true: bool) -> Selections:
+    """The choice with the smallest expected loss for every set, of items of which exactly `one` is `true`, or any."""
+    if one_true and len(sets.sizes):
         return select_class_set(sets.p.reshape(len(sets.sizes), -1), terms)
     return select(sets.p, terms) if sets.offsets is None else select_many(sets.p, sets.offsets, terms)
 
@@ -207,7 +229,7 @@ def sampled_sets(model: Loaded, X: np.ndarray, terms: SetTerms) -> tuple[Selecti
     unproven = np.array(cut) > _MAX_CUT
     found.figures[SAMPLED.index("gap"), unproven] = np.nan
     warnings = _about_cut(max(cut, default=0.0), int(unproven.sum()))
-    return replace(found, warnings=warnings), Sets(marginals.ravel(), np.arange(len(X) + 1) * len(model.classes))
+    return replace(found, warnings=warnings), Sets.of_rows(marginals)
 
 
 def _check_sampled(model: Loaded, X: np.ndarray) -> None:

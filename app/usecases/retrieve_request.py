@@ -30,6 +30,11 @@ class Sets:
     p: np.ndarray
     offsets: np.ndarray | None = None
 
+    @classmethod
+    def of_rows(cls, P: np.ndarray) -> Sets:
+        """A set of each row of P (n, K)."""
+        return cls(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
+
     @property
     def sizes(self) -> np.ndarray:
         return np.array([len(self.p)]) if self.offsets is None else np.diff(self.offsets)
@@ -126,7 +131,14 @@ class RetrieveFields(WireModel):
     )
     model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
     positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
-        default=None, description="binary with a model: the class that counts as relevant; by default the second"
+        default=None,
+        description="binary with a model: the class or label that counts as relevant; of two classes by default the"
+        " second",
+    )
+    average: Literal["macro"] | None = Field(
+        default=None,
+        description="macro (multilabel and multiclass): one set of instances for each label or class, in place of one"
+        " set of labels for each instance",
     )
 
     @cached_property
@@ -189,8 +201,11 @@ class RetrieveAnswer(BaseModel):
     setting: Setting
     method: Method
     loss: dict[str, Any]
+    average: Literal["macro"] | None = None
     positive: int | str | None = None
-    labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
+    labels: list[int | str] | None = Field(
+        default=None, description="the model's labels or classes; with `average` each has a set, in this order"
+    )
     correction: float | None = Field(
         default=None,
         description="multilabel, method expected_loss, with a model that has 200 rows held out: what to add to the mean"

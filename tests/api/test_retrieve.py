@@ -101,6 +101,27 @@ def test_two_classes_make_one_set_of_the_instances(service, ward):
     assert sets(service, model=ward, instances=[])[0]["selected"] == []
 
 
+def test_sets_of_instances_for_any_class_or_label(service, ward, topics):
+    """Of one label that is named, or with `average` of each, over all instances: as of the columns of probabilities."""
+    for model, setting, rows in ((topics, "multilabel", TEXTS), (ward, "multiclass", [[70, 88, "strong"]] * 3)):
+        asked = {"model": model, "instances": rows, "loss": {"name": "mcc"}, "k_max": 2}
+        marginals = [one["marginals"] for one in sets(service, **asked, setting=setting, marginals=True)]
+        answer = ask(service, **asked, setting=setting, average="macro").json()
+        given = {"loss": asked["loss"], "k_max": 2}
+        for place, label in enumerate(answer["labels"]):
+            column = [row[place] for row in marginals]
+            (one,) = sets(service, **given, probabilities=column)
+            (named,) = sets(service, **asked, positive=label)
+            for found in (answer["sets"][place], named):
+                assert found["selected"] == one["selected"]
+                assert found["expected_loss"] == pytest.approx(one["expected_loss"], abs=1e-12)
+        again = ask(service, **given, setting=setting, average="macro", probabilities=marginals).json()
+        assert (again["sets"], again["average"]) == (answer["sets"], "macro")
+        assert "correction" not in answer
+    ragged = ask(service, setting="multilabel", average="macro", probabilities=RAGGED)
+    assert ragged.json()["errors"][0]["loc"] == "/probabilities/1"
+
+
 def test_classes_and_labels_of_a_model_are_named(service, ward, topics):
     """Every instance has its own set, of the model's classes (multiclass) or labels (multilabel)."""
     rows = [[70, 88, "strong"], [30, 60, "mild"]]

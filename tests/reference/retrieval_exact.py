@@ -32,7 +32,7 @@ def root(numerator, denominator):
     return math.isqrt((numerator << 2 * BITS) // denominator)
 
 
-# The definitions, from the counts TP, FP, FN, TN and the two rates: exact, or 1 minus a square root (ROOTS).
+# The definitions, from the counts TP, FP, FN, TN and the two rates: exact, or 1 minus a signed root (ROOTS).
 DEFINITIONS = {
     "f_beta": lambda loss, c: (
         1
@@ -49,8 +49,9 @@ DEFINITIONS = {
 ROOTS = {
     "g_tp_pr": lambda _, c: Fraction(c.tp * c.tp, max((c.tp + c.fn) * (c.tp + c.fp), 1)),
     "g_mean": lambda _, c: c.tpr * c.tnr,
+    "mcc": lambda _, c: c.signed_square,
 }
-EMPTY = ("f_beta", "jaccard", "g_tp_pr")  # `empty` where nothing is relevant and nothing is retrieved
+EMPTY = ("f_beta", "jaccard", "g_tp_pr", "mcc")  # `empty` where nothing is relevant and nothing is retrieved
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,13 @@ class Counts:
     def tnr(self):
         return Fraction(self.tn, self.tn + self.fp) if self.tn + self.fp else Fraction(1)
 
+    @property
+    def signed_square(self):
+        """Matthews's correlation times its magnitude; 0 where scikit-learn takes the correlation for 0."""
+        above = self.tp * self.tn - self.fp * self.fn
+        below = (self.tp + self.fp) * (self.tp + self.fn) * (self.tn + self.fp) * (self.tn + self.fn)
+        return Fraction(above * abs(above), max(below, 1))
+
     def weighted(self, coefficients):
         """c0 n + c1 tp + c2 k + c3 positives."""
         counts = (self.tp + self.fp + self.fn + self.tn, self.tp, self.tp + self.fp, self.tp + self.fn)
@@ -85,7 +93,8 @@ def exact_loss(loss, tp, k, positives, n, empty):
         return empty * ONE
     if loss.name in ROOTS:
         square = ROOTS[loss.name](loss, counts)
-        return ONE - root(square.numerator, square.denominator)
+        size = root(abs(square.numerator), square.denominator)
+        return ONE - size if square >= 0 else ONE + size
     return fixed(Fraction(DEFINITIONS[loss.name](loss, counts)))
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid, TooLarge
 from app.retrieval import quadrature, windows
-from app.retrieval.quadrature import BY_QUADRATURE, rates
-from app.retrieval.selection import DP_LIMIT, MEANS, check_usable, expected_losses
+from app.retrieval.quadrature import rates
+from app.retrieval.selection import CURVES, DP_LIMIT, MEANS, check_usable, expected_losses
 from app.retrieval.windows import MeanOfRates
 from tests.reference import losses
 from tests.reference.losses import HOSTILE, LOSSES
@@ -47,7 +47,7 @@ def by_formula(p, loss, empty):
     """The method for large n, whatever n."""
     if loss.name in MEANS:
         return MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
-    return BY_QUADRATURE[loss.name](p, loss, empty)
+    return CURVES[loss.name](p, loss, empty)
 
 
 @pytest.mark.parametrize("name", LOSSES)

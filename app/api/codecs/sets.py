@@ -99,6 +99,8 @@ def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> di
     rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": answer.loss.as_json()}
     named = {name: getattr(answer, name) for name in ("correction", "positive")}
     rest |= {name: value for name, value in named.items() if value is not None}
+    if asked.average is not None:
+        rest |= {"average": asked.average} | ({} if model is None else {"labels": model.classes})
     if answer.labels is not None:
         rest["labels"] = list(answer.labels)
     if model is not None:

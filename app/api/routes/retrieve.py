@@ -35,6 +35,7 @@ _TEXT_FIELDS = ("model", "setting", "method")
 
 _PER_SET, _PER_ITEM, _PER_MARGINAL = 50, 6, 3  # numbers in memory, from the request to the answer
 _VECTORS = 2**20  # numbers, of one instance at a time, with the most trees
+_LAWS = 2**23  # numbers, of the loss `mcc` for four of the largest sets at a time
 
 
 @needs(PREDICT)
@@ -107,7 +108,8 @@ def _answer(
 def _charge(request: Request, asked: RetrieveFields, sets: int, items: int) -> None:
     """Hold the memory for the work on so many sets with so many items in all."""
     numbers = _PER_SET * sets + (_PER_ITEM + _PER_MARGINAL * asked.marginals) * items
-    charge_of(request)(numbers + _VECTORS * (asked.method == "sampled"), NUMBER)
+    numbers += _VECTORS * (asked.method == "sampled") + _LAWS * (asked.loss.name == "mcc")
+    charge_of(request)(numbers, NUMBER)
 
 
 _PATIENTS = {

@@ -114,6 +114,7 @@ class RetrieveOptions(TypedDict, total=False):
     marginals: bool
     method: str
     positive: str | int
+    average: str
 
 
 class AcquireOptions(PricedMatrix, total=False):
