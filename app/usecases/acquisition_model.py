@@ -90,7 +90,7 @@ class AcquisitionModel:
         if stakes is None:
             refuse_actions(sent)
             return None
-        B, actions, like_costs = stakes
+        B, actions, like_costs = stakes[:3]
         check_few_actions(sent, B.shape[1])
         return Prepared(B, actions or classes, actions is not None, classes, like_costs=like_costs)
 

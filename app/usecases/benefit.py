@@ -183,7 +183,7 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
     scores that the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises
     Invalid with the place for a matrix or priors that do not fit. O(n log n + n K A), and the bootstrap.
     """
-    B, actions, like_costs = needed_matrix(sent, rows.classes)
+    B, actions, like_costs = needed_matrix(sent, rows.classes)[:3]
     y, corrected = rows.y, priors is not None
     shares = np.bincount(y, minlength=len(B)) / len(y)
     used, P = shares, rows.P

@@ -75,7 +75,7 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
     resolved = _resolved(asked.learners)
     square = any(learner.needs_square for learner in resolved)
-    B, actions, _ = needed_matrix(asked, dataset.classes, square=square)
+    B, actions = needed_matrix(asked, dataset.classes, square=square)[:2]
     spec = CompareSpec(
         dataset=dataset.id,
         learners=_buildable(resolved, B, dataset.classes),

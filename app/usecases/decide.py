@@ -186,7 +186,7 @@ def _matrix(asked: RuleFields, classes: Sequence[int | str], n: int, model: Load
     stakes = read_matrix(asked, classes, n_instances=n, named=True)
     if stakes is None:
         return None
-    B, actions, like_costs = stakes
+    B, actions, like_costs = stakes[:3]
     before = () if model is None else model.once(best_in_training)
     return Prepared(B, classes if actions is None else tuple(actions), actions is not None, classes, before, like_costs)
 

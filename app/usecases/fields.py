@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from app.decisions.benefit import refused_benefit
 from app.text import MAX_NAME, is_number
 
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
@@ -39,10 +40,22 @@ def few(most: int, what: str) -> BeforeValidator:
 
 
 Number = Annotated[float, Field(strict=True)]
+_CASE = {
+    "type": "object",
+    "description": "plus + times · the value that the case has in the column",
+    "properties": {
+        "column": {"type": "string", "maxLength": MAX_NAME},
+        "times": {"type": "number", "default": 1},
+        "plus": {"type": "number", "default": 0},
+    },
+    "required": ["column"],
+    "additionalProperties": False,
+}
+_CELL = {"oneOf": [{"type": "number"}, _CASE]}
 _MATRIX: dict[str, Any] = {
     "oneOf": [
-        {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
-        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}}},
+        {"type": "array", "items": {"type": "array", "items": _CELL}},
+        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _CELL}},
     ]
 }
 Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
@@ -95,6 +108,20 @@ class WireModel(BaseModel):
         if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
             raise ValueError(f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}")
         return sent
+
+
+def _benefit(sent: Any) -> Any:
+    if message := refused_benefit(sent):
+        raise ValueError(message)
+    return sent
+
+
+class CaseCell(WireModel):
+    """A cell of a benefit matrix that depends on the case: `plus + times * value` of a column."""
+
+    column: Annotated[Text, Field(min_length=1)]
+    times: Annotated[float, BeforeValidator(_benefit)] = 1.0
+    plus: Annotated[float, BeforeValidator(_benefit)] = 0.0
 
 
 class ModelVersion(BaseModel):

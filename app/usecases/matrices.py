@@ -6,21 +6,23 @@ And those that are saved for a model, by name and version.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
-from pydantic import Field
+from pydantic import Field, ValidationError
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.decisions.benefit import as_benefits, like_costs, refused_benefit
-from app.errors import Conflict, Flaw, Invalid, NotFound, below, pointer, reject, unknown
+from app.decisions.case_benefits import CaseBenefits
+from app.errors import Conflict, Flaw, Invalid, NotFound, below, flaws_of, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
 from app.text import MAX_NAME
-from app.usecases.fields import COSTS, Matrix, NamedMatrix, Names, WireModel
+from app.usecases.fields import COSTS, CaseCell, Matrix, NamedMatrix, Names, WireModel
 from app.usecases.ports import Ports
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
@@ -64,12 +66,16 @@ class MatrixFields(WireModel):
             return len(self.actions)
         if not isinstance(level, _NESTED):
             return default
-        for _ in range(2):
-            inner = next(iter(level.values() if isinstance(level, dict) else level), None) if level else None
-            if not isinstance(inner, _NESTED):
-                break
-            level = inner
-        return max(len(level), default)
+        first = _first(level)
+        if isinstance(level, list) and (isinstance(first, dict) or isinstance(_first(first), list)):
+            level, first = first, _first(first)  # one matrix per instance
+        return max(len(first if isinstance(first, _NESTED) else level), default)
+
+
+def _first(level: Any) -> Any:
+    """The first entry of a list or an object; None without one."""
+    entries = level.values() if isinstance(level, dict) else level if isinstance(level, list) else ()
+    return next(iter(entries), None)
 
 
 class NamedMatrixFields(MatrixFields):
@@ -85,11 +91,26 @@ class NamedMatrixFields(MatrixFields):
 class Stakes(NamedTuple):
     """Benefits, (K, A) or (n, K, A), the names of the A columns, None where they were not named, and a warning where
     benefits look as costs do.
+
+    With `cases` the benefits are still to be computed from their columns, by `at`. Then the warning, and the order of
+    actions that have none, are still to come, too, where they are `doubtful` or `unordered`.
     """
 
     benefits: np.ndarray
     actions: Sequence[str] | None
     like_costs: Sequence[str] = ()
+    cases: CaseBenefits | None = None
+    doubtful: bool = False
+    unordered: bool = False
+
+    def at(self, values: np.ndarray, place: Callable[[int, str], str] = pointer) -> Stakes:
+        """The same with a matrix for each of n cases, see `CaseBenefits.at`; itself where no cell depends on them."""
+        return self if self.cases is None else self.of(self.cases.at(values, place))
+
+    def of(self, B: np.ndarray) -> Stakes:
+        """The same with benefits B, after which there is nothing to come."""
+        doubts = like_costs(B) if self.doubtful else []
+        return Stakes(*(_ordered(B, self.actions) if self.unordered and self.actions else (B, self.actions)), doubts)
 
 
 def read_matrix(
@@ -99,13 +120,15 @@ def read_matrix(
     n_instances: int | None = None,
     square: bool = False,
     named: bool = False,
+    cases: bool = False,
 ) -> Stakes | None:
     """The matrix that a request states in one of the fields `benefits` and `cost_matrix`; None where it has neither.
 
     It has a row per class and a column per action: lists in the order of `classes` and of the actions, or an object
     `{class: {action: number}}`, complete and in any order. Costs are negated. `n_instances` allows a list of matrices
     instead, one per instance. With `square` the columns are the classes; with `named` they are the classes unless the
-    matrix or `actions` names them. Raises Invalid with the place of each flaw. O(size).
+    matrix or `actions` names them. `cases` allows cells `{"column": …}`, for callers that know the cases (`Stakes.at`).
+    Raises Invalid with the place of each flaw. O(size).
     """
     if sent.benefits is not None and sent.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
@@ -122,6 +145,9 @@ def read_matrix(
     check_distinct(actions or ())
     names = [str(name) for name in classes]
     with below(sent.place):
+        value, cells = _lifted(value)
+        if cells and not cases:
+            raise Invalid.at(pointer(*next(iter(cells))), "here a benefit is a number, as there are no cases")
         if _in_words(value):
             B, actions = _from_words(value, names, names if square else actions, n_instances)
             if named and actions == names and sent.actions is None:
@@ -130,18 +156,84 @@ def read_matrix(
             B = as_benefits(value, len(names), n_instances, len(actions))
         else:
             B = _unnamed(value, len(names), n_instances, square=square, named=named)
-    doubts = [] if costs or actions in (None, names) else like_costs(B)  # else names tell
-    B = 0.0 - B if costs else B
-    if actions not in (None, names, sent.actions):
-        B, actions = _ordered(B, actions)
-    return Stakes(B, actions, doubts)
+    known = _by_case(sent.place, B, names, actions, cells) if cells else None
+    stakes = Stakes(
+        0.0 - B if costs else B,
+        actions,
+        cases=known.negated() if known and costs else known,
+        doubtful=not costs and actions not in (None, names),  # else names tell
+        unordered=actions not in (None, names, sent.actions),
+    )
+    return stakes if cells else stakes.of(stakes.benefits)
+
+
+def _lifted(value: Any) -> tuple[Any, dict[tuple[Any, Any], CaseCell]]:
+    """A matrix with `plus` in place of its cells that are objects, and these by their place in it."""
+    if not isinstance(value, _NESTED) or isinstance(_first(_first(value)), list):  # one per instance
+        return value, {}
+    found = {
+        (i, a): cell
+        for i, row in _entries(value)
+        if type(row) is type(value)
+        for a, cell in _entries(row)
+        if type(cell) is dict
+    }
+    if not found:
+        return value, {}
+    reject(chain.from_iterable(_flaws_of_cell(pointer(*place), cell) for place, cell in found.items()))
+    cells = {place: CaseCell.model_validate(cell) for place, cell in found.items()}
+    numbers = value.copy()
+    for i in {i for i, _ in cells}:
+        numbers[i] = value[i].copy()
+    for (i, a), cell in cells.items():
+        numbers[i][a] = cell.plus
+    return numbers, cells
+
+
+def _entries(level: Any) -> Iterable[tuple[Any, Any]]:
+    return level.items() if isinstance(level, dict) else enumerate(level)
+
+
+def _flaws_of_cell(at: str, cell: dict[str, Any]) -> Iterator[Flaw]:
+    try:
+        CaseCell.model_validate(cell)
+    except ValidationError as error:
+        yield from (Flaw(at + flaw.loc, flaw.msg) for flaw in flaws_of(error.errors(), cell))
+
+
+def _by_case(
+    place: str,
+    B: np.ndarray,
+    names: Sequence[str],
+    actions: Sequence[str] | None,
+    cells: Mapping[tuple[Any, Any], CaseCell],
+) -> CaseBenefits:
+    """The matrix whose `cells` are in words or by position, where the others are already as in B (K, A)."""
+    places: dict[str, str] = {}  # by column
+    for at, cell in cells.items():
+        places.setdefault(cell.column, place + pointer(*at))
+    rows, columns, which = (
+        {name: position for position, name in enumerate(each)} for each in (names, actions or names, places)
+    )
+    return CaseBenefits(
+        B,
+        tuple(places),
+        tuple(places.values()),
+        np.array([rows.get(row, row) for row, _ in cells]),  # by position they are numbers already
+        np.array([columns.get(action, action) for _, action in cells]),
+        np.array([which[cell.column] for cell in cells.values()]),
+        np.array([cell.times for cell in cells.values()]),
+    )
 
 
 def _ordered(B: np.ndarray, actions: Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
-    """Actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
-    first = B if B.ndim == 2 else B[0]
-    best = first == first.max(axis=1, keepdims=True)
-    order = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable")
+    """Actions of a matrix in words, which have no order, in that of the classes for which they are the best.
+
+    Of several matrices their sum tells.
+    """
+    whole = B if B.ndim == 2 else B.sum(axis=0)
+    best = whole == whole.max(axis=1, keepdims=True)
+    order = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(whole)), kind="stable")
     return np.ascontiguousarray(B[..., order]), [actions[a] for a in order]
 
 

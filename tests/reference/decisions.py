@@ -14,6 +14,17 @@ from scipy.sparse import csr_matrix, eye, kron, vstack
 SLACK = 1e-9  # of a resource
 
 
+def written_out(matrix, cases):
+    """The matrix of each case, a dictionary by column: its cells are numbers, or plus + times * value."""
+
+    def cell(sent, case):
+        return sent.get("plus", 0) + sent.get("times", 1) * case[sent["column"]] if isinstance(sent, dict) else sent
+
+    if isinstance(matrix, dict):
+        return [{k: {a: cell(sent, case) for a, sent in row.items()} for k, row in matrix.items()} for case in cases]
+    return [[[cell(sent, case) for sent in row] for row in matrix] for case in cases]
+
+
 def expected_benefits(p: Sequence[Fraction], B: Sequence[Sequence[Fraction]]) -> list[Fraction]:
     """`sum_i p_i b[i][a]` for every action, without rounding."""
     return [sum((p[i] * B[i][a] for i in range(len(B))), Fraction(0)) for a in range(len(B[0]))]

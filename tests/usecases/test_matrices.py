@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -14,6 +15,7 @@ from app.errors import Invalid
 from app.registry.saved_matrices import Saved
 from app.usecases.matrices import MatrixFields, Stakes, read_matrix, save, with_saved
 from tests.messages import says
+from tests.reference.decisions import written_out
 
 CLASSES = ("healthy", "ill", 3)
 WORDS = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}, "3": {"wait": 1, "treat": 2}}
@@ -26,7 +28,7 @@ def matrix_of(benefits=None, cost_matrix=None, actions=None):
 
 
 def read(**sent) -> Stakes:
-    options = {name: sent.pop(name) for name in ("n_instances", "square", "named") if name in sent}
+    options = {name: sent.pop(name) for name in ("n_instances", "square", "named", "cases") if name in sent}
     stakes = read_matrix(matrix_of(**sent), CLASSES, **options)
     assert stakes is not None
     return stakes
@@ -58,6 +60,63 @@ def test_negated_zeros_have_no_sign():
     assert not np.signbit(read(cost_matrix=[[0, 0], [1, 0], [0, 0]]).benefits[0]).any()
 
 
+def case_matrix(rng, K, A, *, words):
+    """A matrix some of whose cells depend on one of two columns."""
+    cells = [
+        {"column": name}
+        | {key: rng.normal() * 10 ** rng.uniform(-3, 6) for key in ("times", "plus") if rng.random() < 0.7}
+        for name in rng.choice(["amount", "size"], size=K * A).tolist()
+    ]
+    numbers = rng.normal(size=K * A).tolist()
+    flat = [cell if rng.random() < 0.4 else number for cell, number in zip(cells, numbers, strict=True)]
+    rows = [flat[k * A : (k + 1) * A] for k in range(K)]
+    return {str(k): {f"a{a}": cell for a, cell in enumerate(row)} for k, row in enumerate(rows)} if words else rows
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize("field", ["benefits", "cost_matrix"])
+def test_cells_are_the_matrices_of_the_cases_written_out(words, field):
+    """20,000 random cases in all: equal to the last bit, actions in the same order."""
+    rng = np.random.default_rng(7)
+    for _ in range(100):
+        K, A = rng.integers(2, 6, size=2).tolist()
+        values = rng.normal(size=(50, 2)) * 10.0 ** rng.integers(-2, 6)
+        matrix = case_matrix(rng, K, A, words=words)
+        cases = [dict(zip(("amount", "size"), row, strict=True)) for row in values.tolist()]
+        out = matrix_of(**{field: written_out(matrix, cases)})
+        expected = read_matrix(out, range(K), n_instances=50)
+        sent = read_matrix(matrix_of(**{field: matrix}), range(K), cases=True)
+        columns = [("amount", "size").index(name) for name in sent.cases.columns] if sent.cases else []
+        found = sent.at(values[:, columns])
+        assert found.actions == expected.actions
+        assert found.like_costs == expected.like_costs or not sent.cases
+        assert np.array_equal(np.broadcast_to(found.benefits, expected.benefits.shape), expected.benefits)
+        if sent.cases:
+            mean, again = sent.cases.mean(values[:, columns]), sent.cases.cells()
+            every = sent.cases.at(values[:, columns])
+            assert np.allclose(mean, every.mean(axis=0), rtol=1e-9, atol=1e-9 * np.abs(every).max())
+            twice = read_matrix(matrix_of(again), range(K), cases=True)
+            assert np.array_equal(twice.cases.at(values[:, columns]), every) == (
+                twice.cases.columns == sent.cases.columns
+            )
+
+
+@pytest.mark.parametrize(
+    ("values", "loc", "message"),
+    [
+        ([[1.0], [math.nan]], "/1/amount", "'amount' is missing"),
+        ([[math.inf], [0.0]], "/0/amount", "'amount' is infinite"),
+        ([[1.0], [1e300]], "/1/amount", r"by this value \(1e\+300\) a benefit is of a magnitude above 1e\+150"),
+    ],
+)
+def test_a_case_without_a_usable_value_is_named(values, loc, message):
+    stakes = read_matrix(matrix_of([[{"column": "amount", "times": -2}, 0], [0, 1]]), ["a", "b"], cases=True)
+    with pytest.raises(Invalid, match=message) as caught:
+        stakes.at(np.array(values))
+    assert [flaw.loc for flaw in caught.value.flaws] == [loc]
+
+
+CELL = {"column": "amount"}
 LAST = "/benefits/1/ill/treat"
 
 
@@ -88,6 +147,12 @@ def without(name):
         ({"benefits": NUMBERS, "square": True}, "/benefits/0", "2 benefits where 3"),
         ({"benefits": NUMBERS, "cost_matrix": NUMBERS}, "/cost_matrix", "not both"),
         ({"benefits": NUMBERS, "actions": ["a", "a"]}, "/actions", "same name"),
+        ({"benefits": [[0, CELL], [1, 2], [1, 2]]}, "/benefits/0/1", "here a benefit is a number"),
+        ({"benefits": [[0, CELL], [1, 2]], "cases": True}, "/benefits", "2 rows where 3 are needed"),
+        ({"benefits": [[0, CELL], [1, 2], [1]], "cases": True}, "/benefits/2", "1 benefits where 2"),
+        ({"benefits": [[[0, CELL], [1, 2], [1, 2]]], "cases": True, "n_instances": 1}, "/benefits/0/0/1", "an object"),
+        ({"benefits": [[0, {"times": 1}], [1, 2], [1, 2]], "cases": True}, "/benefits/0/1/column", "required"),
+        ({"benefits": WORDS | {"il": {"wait": 0, "treat": CELL}}, "cases": True}, "/benefits/il", "did you mean 'ill'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_in_its_place(sent, loc, message):
@@ -96,7 +161,10 @@ def test_what_is_wrong_is_named_in_its_place(sent, loc, message):
     assert (loc, True) in [(flaw.loc, message in flaw.msg) for flaw in caught.value.flaws], caught.value.flaws
 
 
-@pytest.mark.parametrize("rows", [NUMBERS, WORDS, [NUMBERS], [WORDS], [], {}, {"a": 1}, 5, [[[[1]]]], "text", [5]])
+@pytest.mark.parametrize(
+    "rows",
+    [NUMBERS, WORDS, [NUMBERS], [WORDS], [], {}, {"a": 1}, 5, [[[[1]]]], "text", [5], [[{"column": "a", "times": 2}]]],
+)
 def test_the_width_is_known_before_anything_is_checked(rows):
     width = 2 if rows and rows not in (5, "text") and (rows in (NUMBERS, WORDS) or rows in ([NUMBERS], [WORDS])) else 1
     assert matrix_of(rows).width(1) == width == matrix_of(cost_matrix=rows).width(1)
