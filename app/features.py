@@ -51,6 +51,11 @@ class Schema:
         }
         self._pick = itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
 
+    def with_numbers(self, names: Sequence[str]) -> Schema:
+        """The same with more columns, of numbers, after the others."""
+        more = [Feature(name, "numeric") for name in names]
+        return Schema((*self.features, *more), self.ignored.difference(names)) if more else self
+
     def encode(self, instances: Sequence[Any], *, booleans_possible: bool = True) -> tuple[np.ndarray, list[str]]:
         """Rows (lists in feature order, or objects by feature name) as a float64 matrix, and warnings.
 
@@ -199,6 +204,9 @@ class Schema:
                     yield Flaw(loc + place, self._unread(j, value))
             elif type(value) is str and value not in self._codes[j] and (message := refused_category(value)):
                 yield Flaw(loc + place, message)
+
+
+NO_FEATURES = Schema(())
 
 
 def is_float(value: float) -> bool:

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from app.errors import Flaw, Invalid, pointer, sent
+
+if TYPE_CHECKING:
+    from app.decisions.case_benefits import CaseBenefits
 
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
@@ -53,7 +56,8 @@ class Prepared:
     """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked, kept for the next request.
 
     `actions` name its columns; they are the classes where it is not `is_named`. `best` are the actions that were best
-    for the classes in training, `like_costs` is what the request's own order of actions says.
+    for the classes in training, `like_costs` is what the request's own order of actions says. With `cases` the matrix
+    is still to be computed for each, see `by_case`.
     """
 
     benefits: np.ndarray
@@ -62,6 +66,7 @@ class Prepared:
     classes: Sequence[int | str] = ()
     best: Sequence[object] = ()
     like_costs: Sequence[str] = ()
+    cases: CaseBenefits | None = None
 
     @cached_property
     def warnings(self) -> list[str]:

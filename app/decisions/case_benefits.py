@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from app.decisions.benefit import LARGEST
-from app.errors import Flaw, pointer, reject
+from app.decisions.benefit import LARGEST, Prepared
+from app.errors import Flaw, pointer, reject, unknown
+from app.features import Schema
+
+Columns = Mapping[str, np.ndarray]
+"""Values (n,) of cases by the names of columns that are no features, NaN where they are missing."""
+NO_COLUMNS: Columns = {}
 
 
 @dataclass(frozen=True)
@@ -28,45 +33,52 @@ class CaseBenefits:
     which: np.ndarray
     times: np.ndarray
 
+    def values(self, schema: Schema, X: np.ndarray, others: Columns) -> np.ndarray:
+        """The values (n, J) of the columns: numeric features of rows X (n, m), or `others`; Invalid at a cell."""
+        features = {name: j for j, name in enumerate(schema.names) if j not in schema.categorical}
+        known = [*others, *features]
+        reject(
+            Flaw(f"{place}/column", f"{name!r} is text" if name in schema.names else unknown("column", name, known))
+            for name, place in zip(self.columns, self.places, strict=True)
+            if name not in known
+        )
+        return np.column_stack([others[name] if name in others else X[:, features[name]] for name in self.columns])
+
     def at(self, values: np.ndarray, place: Callable[[int, str], str] = pointer) -> np.ndarray:
         """The matrices (n, K, A) of n cases, by the values (n, J) of their columns; to the last bit as written out.
 
         Raises Invalid at the `place` of each case and column, where a value is missing or a benefit too large.
-
         O(n K A).
         """
-        B = np.repeat(self.base[None], len(values), axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
-            cells = self.base[self.rows, self.actions] + self.times * values[:, self.which]
-            fine = np.abs(cells) <= LARGEST  # NaN compares false
-        if not fine.all():
-            reject(self._flaws(values, ~fine, place))
-        B[:, self.rows, self.actions] = cells
-        return B
-
-    def mean(self, values: np.ndarray) -> np.ndarray:
-        """The mean (K, A) of the matrices of cases with these values (n, J)."""
-        mean: np.ndarray = self.at(values.mean(axis=0, keepdims=True))[0]
-        return mean
-
-    def negated(self) -> CaseBenefits:
-        """Costs for benefits, or the reverse."""
-        return CaseBenefits(
-            0.0 - self.base, self.columns, self.places, self.rows, self.actions, self.which, 0.0 - self.times
-        )
+            cells = self.base[self.rows, self.actions, None] + self.times[:, None] * values.T[self.which]
+            wrong = ~(np.abs(cells) <= LARGEST)  # NaN compares false
+        reject(self._flaws(values, wrong, place))
+        B = np.empty((*self.base.shape, len(values)))  # cases last: what is computed of them goes along memory
+        B[:] = self.base[..., None]
+        B[self.rows, self.actions] = cells
+        return B.transpose(2, 0, 1)
 
     def cells(self) -> list[list[Any]]:
-        """The matrix as a request states it, by position."""
+        """The matrix of benefits as a request states it, by position."""
         matrix: list[list[Any]] = self.base.tolist()
         for row, action, j, times in zip(self.rows, self.actions, self.which, self.times.tolist(), strict=True):
             matrix[row][action] = {"column": self.columns[j], "times": times, "plus": matrix[row][action]}
         return matrix
 
     def _flaws(self, values: np.ndarray, wrong: np.ndarray, place: Callable[[int, str], str]) -> Iterator[Flaw]:
-        for i, c in np.argwhere(wrong).tolist():
-            name, value = self.columns[self.which[c]], float(values[i, self.which[c]])
-            if np.isfinite(value):
-                message = f"by this value ({value:g}) a benefit is of a magnitude above {LARGEST:g}"
-            else:
-                message = f"{name!r} is {'infinite' if np.isinf(value) else 'missing'}, and a benefit depends on it"
-            yield Flaw(place(i, name), message)
+        for i, c in np.argwhere(wrong.T):
+            name, value = self.columns[self.which[c]], values[i, self.which[c]]
+            what = "missing" if np.isnan(value) else f"{value:g}"
+            yield Flaw(place(int(i), name), f"{name!r} is {what}; with it each benefit must be within ±{LARGEST:g}")
+
+
+def by_case(
+    matrix: Prepared, schema: Schema, X: np.ndarray, others: Columns, place: Callable[[int, str], str] = pointer
+) -> Prepared:
+    """The same with a matrix for each of n cases; itself where no cell depends on them. Raises what `values` and `at`
+    raise.
+    """
+    if (cases := matrix.cases) is None:
+        return matrix
+    return replace(matrix, benefits=cases.at(cases.values(schema, X, others), place), cases=None)

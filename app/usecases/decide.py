@@ -80,8 +80,8 @@ class RuleFields(LimitedFields, MatrixFields):
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the matrix alone decides: nothing outside `_PLAIN` was sent."""
-        return self.rule == "expected_benefit" and self.model_fields_set <= _PLAIN
+        """Whether the matrix alone decides, one for all cases: nothing outside `_PLAIN` was sent."""
+        return self.rule == "expected_benefit" and self.model_fields_set <= _PLAIN and not self.case_columns
 
 
 class Answer(NamedTuple):
@@ -155,17 +155,16 @@ def decide_by(
     classes: Sequence[int | str],
     scores: np.ndarray,
     warnings: Sequence[str],
-    known: Prepared | None = None,
+    matrix: Prepared | None,
 ) -> Answer:
-    """The decisions for probabilities (n, K) of a model, or of no model, and the warnings so far. O(n K A).
+    """The decisions for probabilities (n, K) of a model, or of no model, by the matrix that the fields state, and the
+    warnings so far. O(n K A).
 
-    `known` is the matrix where the fields were asked before. Raises Invalid with the place in the request where what is
-    asked fits neither the rule nor the classes.
+    Raises Invalid with the place in the request where what is asked fits neither the rule nor the classes.
     """
     P, priors, notes = scores, None, list[str]()
     if asked.priors is not None and model is not None:
         priors, P, notes = under_priors(scores, classes, model.priors, asked.priors)
-    matrix = known or _matrix(asked, classes, len(P), model)
     if matrix is not None and matrix.is_named and asked.rule not in _DECIDES_ACTIONS:
         named = some_of([str(name) for name in matrix.actions], _SHOWN)
         what = f"rule {asked.rule} decides among the classes, and the matrix has the actions {named}"
@@ -182,13 +181,15 @@ def decide_by(
     return Answer(asked.rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
 
 
-def _matrix(asked: RuleFields, classes: Sequence[int | str], n: int, model: Loaded | None) -> Prepared | None:
-    stakes = read_matrix(asked, classes, n_instances=n, named=True)
+def matrix_of(asked: RuleFields, classes: Sequence[int | str], n: int, model: Loaded | None) -> Prepared | None:
+    """The matrix of a request about n instances; None without one."""
+    stakes = read_matrix(asked, classes, n_instances=n, named=True, cases=True)
     if stakes is None:
         return None
-    B, actions, like_costs = stakes[:3]
+    B, actions, doubts, cases = stakes
     before = () if model is None else model.once(best_in_training)
-    return Prepared(B, classes if actions is None else tuple(actions), actions is not None, classes, before, like_costs)
+    names = classes if actions is None else tuple(actions)
+    return Prepared(B, names, actions is not None, classes, before, doubts, cases)
 
 
 def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:
@@ -228,7 +229,8 @@ def _by_threshold(case: _Case) -> _Chosen:
     if isinstance(wanted, int | float):
         scores, cut = case.P, given_cut(float(wanted), B, case.actions)
     elif B is None:
-        raise Invalid.at("/benefits", "this threshold comes from one benefit matrix; send it, or a number as threshold")
+        needed = "this threshold comes from one benefit matrix for all; send it, or a number as threshold"
+        raise Invalid.at(case.asked.place, f"{needed}; expected_benefit decides each case by its own")
     elif wanted == "holdout" and case.model is not None:
         scores, (cut, _) = case.scores, case.model.once(sorted_holdout).best(B, case.priors, case.actions)
     else:

@@ -40,18 +40,25 @@ def few(most: int, what: str) -> BeforeValidator:
 
 
 Number = Annotated[float, Field(strict=True)]
-_CASE = {
-    "type": "object",
-    "description": "plus + times · the value that the case has in the column",
-    "properties": {
-        "column": {"type": "string", "maxLength": MAX_NAME},
-        "times": {"type": "number", "default": 1},
-        "plus": {"type": "number", "default": 0},
-    },
-    "required": ["column"],
-    "additionalProperties": False,
-}
-_CELL = {"oneOf": [{"type": "number"}, _CASE]}
+
+
+def _benefit(sent: Any) -> Any:
+    if message := refused_benefit(sent):
+        raise ValueError(message)
+    return sent
+
+
+class CaseCell(BaseModel):
+    """`plus + times * value`, by the value that the case has in the column."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    column: Annotated[Text, Field(min_length=1)]
+    times: Annotated[float, BeforeValidator(_benefit)] = 1.0
+    plus: Annotated[float, BeforeValidator(_benefit)] = 0.0
+
+
+_CELL = {"oneOf": [{"type": "number"}, CaseCell.model_json_schema()]}
 _MATRIX: dict[str, Any] = {
     "oneOf": [
         {"type": "array", "items": {"type": "array", "items": _CELL}},
@@ -65,6 +72,9 @@ _LISTS = {"type": "array", "items": _MATRIX}
 Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS]})]
 NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS, _SAVED]})]
 COSTS = "costs in place of benefits, in the same forms"
+COLUMNS = "values of the columns that cells of the matrix name, a number for each instance, where these have none"
+_COLUMNS = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}}}
+CaseColumns = Annotated[dict[Text, Any] | None, WithJsonSchema(_COLUMNS), few(_MAX_FIELDS, "columns")]
 PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
 INSTANCES = {
     "oneOf": [
@@ -108,20 +118,6 @@ class WireModel(BaseModel):
         if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
             raise ValueError(f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}")
         return sent
-
-
-def _benefit(sent: Any) -> Any:
-    if message := refused_benefit(sent):
-        raise ValueError(message)
-    return sent
-
-
-class CaseCell(WireModel):
-    """A cell of a benefit matrix that depends on the case: `plus + times * value` of a column."""
-
-    column: Annotated[Text, Field(min_length=1)]
-    times: Annotated[float, BeforeValidator(_benefit)] = 1.0
-    plus: Annotated[float, BeforeValidator(_benefit)] = 0.0
 
 
 class ModelVersion(BaseModel):

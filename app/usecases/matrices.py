@@ -6,8 +6,8 @@ And those that are saved for a model, by name and version.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,8 +17,9 @@ from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.decisions.benefit import as_benefits, like_costs, refused_benefit
-from app.decisions.case_benefits import CaseBenefits
+from app.decisions.case_benefits import CaseBenefits, Columns
 from app.errors import Conflict, Flaw, Invalid, NotFound, below, flaws_of, pointer, reject, unknown
+from app.features import NUMBERS
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
 from app.text import MAX_NAME
@@ -51,6 +52,12 @@ class MatrixFields(WireModel):
         """Whether there is a matrix."""
         return self.benefits is not None or self.cost_matrix is not None
 
+    @cached_property
+    def case_columns(self) -> frozenset[str]:
+        """The columns that cells of the matrix name, before it is checked."""
+        cells = _objects(self.benefits if self.cost_matrix is None else self.cost_matrix).values()
+        return frozenset(name for cell in cells if isinstance(name := cell.get("column"), str))
+
     @property
     def place(self) -> str:
         """The field that has the matrix."""
@@ -72,10 +79,29 @@ class MatrixFields(WireModel):
         return max(len(first if isinstance(first, _NESTED) else level), default)
 
 
+def columns_beside(sent: Mapping[str, Any], n: int, used: Collection[str], known: Collection[str]) -> Columns:
+    """The columns that a request sends beside n rows, each `used` by a cell; Invalid where the rows have it already."""
+    for name, values in sent.items():
+        with below(pointer("columns", name)):
+            if name not in used:
+                raise Invalid.at("", f"cells name other columns: {unknown('column', name, used)}")
+            if name in known:
+                raise Invalid.at("", f"the instances have {name!r}, too")
+            if type(values) is not list or len(values) != n:
+                raise Invalid.at("", f"a column is a list of {n:,} numbers, one for each instance")
+            if not NUMBERS.issuperset(map(type, values)):
+                odd = (i for i, value in enumerate(values) if type(value) not in NUMBERS)
+                raise Invalid.at(pointer(next(odd)), f"{name!r} takes a number or null")
+    return {name: np.array(values, dtype=np.float64) for name, values in sent.items()}
+
+
+def _entries(level: Any) -> Iterable[tuple[Any, Any]]:
+    """Those of a list or an object, after their position or name."""
+    return level.items() if isinstance(level, dict) else enumerate(level if isinstance(level, list) else ())
+
+
 def _first(level: Any) -> Any:
-    """The first entry of a list or an object; None without one."""
-    entries = level.values() if isinstance(level, dict) else level if isinstance(level, list) else ()
-    return next(iter(entries), None)
+    return next((entry for _, entry in _entries(level)), None)
 
 
 class NamedMatrixFields(MatrixFields):
@@ -90,27 +116,13 @@ class NamedMatrixFields(MatrixFields):
 
 class Stakes(NamedTuple):
     """Benefits, (K, A) or (n, K, A), the names of the A columns, None where they were not named, and a warning where
-    benefits look as costs do.
-
-    With `cases` the benefits are still to be computed from their columns, by `at`. Then the warning, and the order of
-    actions that have none, are still to come, too, where they are `doubtful` or `unordered`.
+    benefits look as costs do. Where cells depend on the case, the benefits are those of `cases` without these columns.
     """
 
     benefits: np.ndarray
     actions: Sequence[str] | None
     like_costs: Sequence[str] = ()
     cases: CaseBenefits | None = None
-    doubtful: bool = False
-    unordered: bool = False
-
-    def at(self, values: np.ndarray, place: Callable[[int, str], str] = pointer) -> Stakes:
-        """The same with a matrix for each of n cases, see `CaseBenefits.at`; itself where no cell depends on them."""
-        return self if self.cases is None else self.of(self.cases.at(values, place))
-
-    def of(self, B: np.ndarray) -> Stakes:
-        """The same with benefits B, after which there is nothing to come."""
-        doubts = like_costs(B) if self.doubtful else []
-        return Stakes(*(_ordered(B, self.actions) if self.unordered and self.actions else (B, self.actions)), doubts)
 
 
 def read_matrix(
@@ -127,8 +139,8 @@ def read_matrix(
     It has a row per class and a column per action: lists in the order of `classes` and of the actions, or an object
     `{class: {action: number}}`, complete and in any order. Costs are negated. `n_instances` allows a list of matrices
     instead, one per instance. With `square` the columns are the classes; with `named` they are the classes unless the
-    matrix or `actions` names them. `cases` allows cells `{"column": …}`, for callers that know the cases (`Stakes.at`).
-    Raises Invalid with the place of each flaw. O(size).
+    matrix or `actions` names them. `cases` allows cells `{"column": …}`. Raises Invalid with the place of each flaw.
+    O(size).
     """
     if sent.benefits is not None and sent.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
@@ -156,65 +168,47 @@ def read_matrix(
             B = as_benefits(value, len(names), n_instances, len(actions))
         else:
             B = _unnamed(value, len(names), n_instances, square=square, named=named)
-    known = _by_case(sent.place, B, names, actions, cells) if cells else None
-    stakes = Stakes(
-        0.0 - B if costs else B,
-        actions,
-        cases=known.negated() if known and costs else known,
-        doubtful=not costs and actions not in (None, names),  # else names tell
-        unordered=actions not in (None, names, sent.actions),
-    )
-    return stakes if cells else stakes.of(stakes.benefits)
+    doubts = [] if costs or cells or actions in (None, names) else like_costs(B)  # else names tell
+    B = 0.0 - B if costs else B
+    if actions not in (None, names, sent.actions):
+        B, actions = _ordered(B, actions)
+    by_case = _by_case(B, -1.0 if costs else 1.0, names, actions or names, cells, sent.place) if cells else None
+    return Stakes(B, actions, doubts, by_case)
+
+
+def _objects(value: Any) -> dict[tuple[Any, Any], dict[str, Any]]:
+    """The cells of a matrix that are objects, by their place in it."""
+    if isinstance(_first(_first(value)), list):  # one matrix per instance
+        return {}
+    rows = [(i, row) for i, row in _entries(value) if type(row) is type(value)]
+    return {(i, a): cell for i, row in rows for a, cell in _entries(row) if type(cell) is dict}
 
 
 def _lifted(value: Any) -> tuple[Any, dict[tuple[Any, Any], CaseCell]]:
     """A matrix with `plus` in place of its cells that are objects, and these by their place in it."""
-    if not isinstance(value, _NESTED) or isinstance(_first(_first(value)), list):  # one per instance
+    if not (found := _objects(value)):
         return value, {}
-    found = {
-        (i, a): cell
-        for i, row in _entries(value)
-        if type(row) is type(value)
-        for a, cell in _entries(row)
-        if type(cell) is dict
-    }
-    if not found:
-        return value, {}
-    reject(chain.from_iterable(_flaws_of_cell(pointer(*place), cell) for place, cell in found.items()))
-    cells = {place: CaseCell.model_validate(cell) for place, cell in found.items()}
-    numbers = value.copy()
-    for i in {i for i, _ in cells}:
+    cells, numbers = {}, value.copy()
+    for i in {i for i, _ in found}:
         numbers[i] = value[i].copy()
-    for (i, a), cell in cells.items():
-        numbers[i][a] = cell.plus
+    for (i, a), sent in found.items():
+        try:
+            cells[i, a] = CaseCell.model_validate(sent)
+        except ValidationError as error:
+            raise Invalid.of(flaws_of(error.errors(), sent)).under(pointer(i, a)) from error
+        numbers[i][a] = cells[i, a].plus
     return numbers, cells
 
 
-def _entries(level: Any) -> Iterable[tuple[Any, Any]]:
-    return level.items() if isinstance(level, dict) else enumerate(level)
-
-
-def _flaws_of_cell(at: str, cell: dict[str, Any]) -> Iterator[Flaw]:
-    try:
-        CaseCell.model_validate(cell)
-    except ValidationError as error:
-        yield from (Flaw(at + flaw.loc, flaw.msg) for flaw in flaws_of(error.errors(), cell))
-
-
 def _by_case(
-    place: str,
-    B: np.ndarray,
-    names: Sequence[str],
-    actions: Sequence[str] | None,
-    cells: Mapping[tuple[Any, Any], CaseCell],
-) -> CaseBenefits:
-    """The matrix whose `cells` are in words or by position, where the others are already as in B (K, A)."""
+    B: np.ndarray, sign: float, names: Sequence[str], actions: Sequence[str],
+    cells: Mapping[tuple[Any, Any], CaseCell], under: str,
+) -> CaseBenefits:  # fmt: skip
+    """The matrix whose `cells`, in words or by position, add to benefits B (K, A)."""
     places: dict[str, str] = {}  # by column
-    for at, cell in cells.items():
-        places.setdefault(cell.column, place + pointer(*at))
-    rows, columns, which = (
-        {name: position for position, name in enumerate(each)} for each in (names, actions or names, places)
-    )
+    for place, cell in cells.items():
+        places.setdefault(cell.column, under + pointer(*place))
+    rows, columns, which = ({name: j for j, name in enumerate(each)} for each in (names, actions, places))
     return CaseBenefits(
         B,
         tuple(places),
@@ -222,18 +216,15 @@ def _by_case(
         np.array([rows.get(row, row) for row, _ in cells]),  # by position they are numbers already
         np.array([columns.get(action, action) for _, action in cells]),
         np.array([which[cell.column] for cell in cells.values()]),
-        np.array([cell.times for cell in cells.values()]),
+        sign * np.array([cell.times for cell in cells.values()]) + 0.0,
     )
 
 
 def _ordered(B: np.ndarray, actions: Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
-    """Actions of a matrix in words, which have no order, in that of the classes for which they are the best.
-
-    Of several matrices their sum tells.
-    """
-    whole = B if B.ndim == 2 else B.sum(axis=0)
-    best = whole == whole.max(axis=1, keepdims=True)
-    order = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(whole)), kind="stable")
+    """Actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
+    first = B if B.ndim == 2 else B[0]
+    best = first == first.max(axis=1, keepdims=True)
+    order = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable")
     return np.ascontiguousarray(B[..., order]), [actions[a] for a in order]
 
 
@@ -244,10 +235,10 @@ def refuse_actions(sent: MatrixFields) -> None:
 
 
 def needed_matrix(
-    sent: MatrixFields, classes: Sequence[object], *, square: bool = False, named: bool = False
+    sent: MatrixFields, classes: Sequence[object], *, square: bool = False, named: bool = False, cases: bool = False
 ) -> Stakes:
     """`read_matrix`, where a request without a matrix is Invalid."""
-    stakes = read_matrix(sent, classes, square=square, named=named)
+    stakes = read_matrix(sent, classes, square=square, named=named, cases=cases)
     if stakes is None:
         raise Invalid.at("/benefits", "send the matrix as 'benefits' or 'cost_matrix'")
     return stakes
@@ -359,7 +350,8 @@ def with_saved(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] 
     saved = known[reference]
     _check_classes(saved, [str(name) for name in classes])
     words, actions = saved.stated
-    return sent.model_copy(update={"benefits": words, "actions": actions, "saved": saved.reference})
+    stated = {"benefits": words, "actions": actions, "saved": saved.reference, "case_columns": saved.columns}
+    return sent.model_copy(update=stated)
 
 
 def _check_classes(saved: Saved, classes: Sequence[str]) -> None:
@@ -410,17 +402,18 @@ def _content(sent: MatrixFields, classes: Sequence[object]) -> bytes:
     return content
 
 
-def _stated(sent: MatrixFields, classes: Sequence[object]) -> tuple[dict[str, dict[str, float]], Sequence[str] | None]:
-    """The matrix as `{class: {action: number}}`, the actions in the order of the request, and these where it has them.
+def _stated(sent: MatrixFields, classes: Sequence[object]) -> tuple[dict[str, dict[str, Any]], Sequence[str] | None]:
+    """The matrix as `{class: {action: cell}}`, the actions in the order of the request, and these where it has them.
 
     Without them the columns of words have an order only for a version's classes.
     """
-    stakes = needed_matrix(sent, classes, named=True)
+    stakes = needed_matrix(sent, classes, named=True, cases=True)
     names = [str(name) for name in classes]
     columns = list(stakes.actions or names)
+    cells = stakes.benefits.tolist() if stakes.cases is None else stakes.cases.cells()
     value = sent.benefits if sent.cost_matrix is None else sent.cost_matrix
     order = list(next(iter(value.values()))) if isinstance(value, dict) and sent.actions is None else columns
-    rows = [dict(zip(columns, row, strict=True)) for row in stakes.benefits.tolist()]
+    rows = [dict(zip(columns, row, strict=True)) for row in cells]
     words = {name: {action: row[action] for action in order} for name, row in zip(names, rows, strict=True)}
     return words, sent.actions
 

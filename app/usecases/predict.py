@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from operator import gt, lt
 from threading import Lock
 from typing import Annotated, Any, NamedTuple
@@ -15,14 +16,15 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
 from app.decisions.benefit import Prepared
+from app.decisions.case_benefits import NO_COLUMNS, Columns, by_case
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
-from app.features import Schema
+from app.features import NO_FEATURES, Schema
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.text import positions
-from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by
+from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by, matrix_of
 from app.usecases.explain import Explanation, contributions
-from app.usecases.fields import INSTANCES, PROBABILITIES, ClassNames, ModelVersion, OwnIds, Text
+from app.usecases.fields import COLUMNS, INSTANCES, PROBABILITIES, CaseColumns, ClassNames, ModelVersion, OwnIds, Text
 from app.usecases.limit_fields import LimitAnswer
 from app.usecases.ports import Ports
 from app.usecases.record import (
@@ -55,6 +57,7 @@ class PredictFields(RuleFields, RecordField):
         default=None, description="name, name:version or name@alias; or send `probabilities`", examples=["triage"]
     )
     classes: ClassNames | None = Field(default=None, description="with `probabilities`: the names of their columns")
+    columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
 
 class PredictRequest(PredictFields, OwnIds):
@@ -110,17 +113,36 @@ class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
 
 class Rows(NamedTuple):
     """Instances as the model's schema encodes them, X (n, m), what is to be said of them, and where they came as JSON,
-    as `sent`. The numbers of a `usual` row are not missing, and not far from those in training.
+    as `sent`. The numbers of a `usual` row are not missing, and not far from those in training. `columns` are no
+    features, those `beside` them came in a field of their own; `under` is where the rows are in the document.
     """
 
     X: np.ndarray
     warnings: list[str]
     sent: Sequence[Any] | None = None
     usual: bool = False
+    columns: Columns = NO_COLUMNS
+    beside: Collection[str] = ()
+    under: str = ""
+
+    def apart(self, names: Sequence[str]) -> Rows:
+        """The same with the last columns of X, which have these names, as `columns`."""
+        m = self.X.shape[1] - len(names)
+        columns = dict(zip(names, self.X[:, m:].T, strict=True))
+        return self._replace(X=np.ascontiguousarray(self.X[:, :m]), columns=columns) if names else self
+
+    def place(self, schema: Schema, i: int, name: str) -> str:
+        """Where the value of a column is."""
+        if name in self.beside:
+            return pointer("columns", name, i)
+        by_position = name in schema.names and (self.sent is None or type(self.sent[i]) is list)
+        return self.under + pointer(i, schema.names.index(name) if by_position else name)
 
     def texts(self, schema: Schema) -> list[str]:
         """Each instance as JSON, by feature name."""
-        return texts_of_rows(self.X, schema) if self.sent is None else texts_of_json(self.sent, schema)
+        if self.sent is None:
+            return texts_of_rows(self.X, schema, self.columns)
+        return texts_of_json(self.sent, schema, self.columns)
 
 
 class By(NamedTuple):
@@ -163,7 +185,7 @@ def predict(
         if asked.record or asked.explore is not None:
             place = "/record" if asked.record is not None else "/explore"
             raise Invalid.at(place, "decisions are recorded by model, and this request has none")
-        answer = decide_given(asked.classes or (), rows.X, asked)
+        answer = decide_given(asked.classes or (), rows, asked)
         return Predicted(answer, answer.warnings)
     if model.regression:
         return Predicted(predict_values(model, asked, rows.X), rows.warnings)
@@ -178,7 +200,7 @@ def predict(
         answer = explored(answer, model.name, ids.ids, asked.explore)
     texts = rows.texts(model.schema) if order.instances else None
     batch = predicted_batch(model, asked, answer, ids, by.caller, texts)
-    batch = by.watched(batch, asked.model or "", model, asked, rows.X)
+    batch = by.watched(batch, asked.model or "", model, asked, rows.X, rows.columns)
     return Predicted(answer, answer.warnings, ids.ids, batch)
 
 
@@ -202,21 +224,32 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     _check_size(model.classes, asked, len(rows.X))
     scores = usual.posterior(rows.X) if rows.usual else model.estimator.posterior(rows.X)
     check_finite(scores)
-    answer = decide_by(asked, model, model.classes, scores, [*model.card.warnings, *rows.warnings], known)
-    if known is None and key is not None and answer.matrix is not None:
-        usual.keep(key, answer.matrix)
+    matrix = known or matrix_of(asked, model.classes, len(scores), model)
+    told = [*model.card.warnings, *rows.warnings]
+    answer = decide_by(asked, model, model.classes, scores, told, _of_rows(matrix, rows, model.schema))
+    if known is None and key is not None and matrix is not None:
+        usual.keep(key, matrix)
     return answer if answer.explanations is None else _with_contributions(model, rows.X, answer)
 
 
-def decide_given(classes: Sequence[int | str], P: np.ndarray, asked: RuleFields) -> Answer:
-    """Decide with probabilities (n, K) that came with the request; Invalid also for what only a model can answer."""
+def decide_given(classes: Sequence[int | str], rows: Rows, asked: RuleFields) -> Answer:
+    """Decide with probabilities (n, K) that came as rows; Invalid also for what only a model can answer."""
+    P = rows.X
     check_fields(asked)
     _check_size(classes, asked, len(P))
     if asked.priors is not None:
         raise Invalid.at("/priors", "priors correct the probabilities of a model, which knows the priors in training")
     if asked.threshold == "holdout":
         raise Invalid.at("/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number")
-    return decide_by(asked, None, classes, P, ())
+    matrix = matrix_of(asked, classes, len(P), None)
+    return decide_by(asked, None, classes, P, (), _of_rows(matrix, rows, NO_FEATURES))
+
+
+def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | None:
+    """The matrix, one for each row where it depends on the case."""
+    if matrix is None or matrix.cases is None:
+        return matrix
+    return by_case(matrix, schema, rows.X, rows.columns, partial(rows.place, schema))
 
 
 def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
@@ -258,9 +291,9 @@ def predict_values(model: Loaded, asked: PredictFields, X: np.ndarray) -> np.nda
 def key_of(found: dict[str, Any]) -> bytes | None:
     """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0 differ.
 
-    None if it is long, or may hold ids, which no other request has, and which are not to be kept.
+    None if it is long, or may hold ids or columns, which no other request has, and which are not to be kept.
     """
-    if "ids" in found or isinstance(found.get("record"), dict):
+    if "ids" in found or "columns" in found or isinstance(found.get("record"), dict):
         return None
     others = found.copy()
     del others["instances"]
@@ -288,7 +321,8 @@ def extent(classes: Sequence[object], asked: RuleFields, n_instances: int) -> in
     """
     n_classes = len(classes) or 1
     n_actions = asked.width(n_classes)
-    return n_instances * (n_classes + n_actions + _EXPLAINED * n_classes * n_actions * asked.explain)
+    each = bool(asked.case_columns) + _EXPLAINED * asked.explain  # its matrix, and all changes of it
+    return n_instances * (n_classes + n_actions + each * n_classes * n_actions)
 
 
 def _check_size(classes: Sequence[object], asked: RuleFields, n_instances: int) -> None:

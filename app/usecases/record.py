@@ -13,6 +13,7 @@ import orjson
 from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
+from app.decisions.case_benefits import NO_COLUMNS, Columns
 from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject
 from app.errors import sent as shown
 from app.evidence.intervals import LARGEST_EARNED
@@ -159,22 +160,25 @@ def client_of(caller: Caller) -> str | None:
     return None if caller.client is None and caller.name == ANYBODY.name else caller.name
 
 
-def texts_of_json(instances: Sequence[Any], schema: Schema) -> list[str]:
-    """Each instance as JSON by feature name, with the values that were sent."""
-    return [_text(schema, schema.in_order(each) or ()) for each in schema.without_ignored(instances)]
+def texts_of_json(instances: Sequence[Any], schema: Schema, more: Columns = NO_COLUMNS) -> list[str]:
+    """Each instance as JSON by feature name, with the values that were sent, and `more` columns."""
+    names = schema.names
+    return _texts([[each[name] for name in names] if type(each) is dict else each for each in instances], schema, more)
 
 
-def texts_of_rows(X: np.ndarray, schema: Schema) -> list[str]:
+def texts_of_rows(X: np.ndarray, schema: Schema, more: Columns = NO_COLUMNS) -> list[str]:
     """Each encoded row as JSON by feature name; categories never seen in training are missing here."""
     columns: list[list[Any]] = X.T.tolist()
     for j in schema.categorical:
         words = schema.features[j].categories
         columns[j] = [None if code != code else words[int(code)] for code in columns[j]]  # noqa: PLR0124 - NaN
-    return [_text(schema, row) for row in zip(*columns, strict=True)]
+    return _texts(list(zip(*columns, strict=True)), schema, more)
 
 
-def _text(schema: Schema, values: Sequence[Any]) -> str:
-    return orjson.dumps(dict(zip(schema.names, values, strict=True))).decode()
+def _texts(rows: Sequence[Sequence[Any]], schema: Schema, more: Columns) -> list[str]:
+    names, own = (*schema.names, *more), np.empty((len(rows), 0)) if not more else np.column_stack([*more.values()])
+    both = zip(rows, own.tolist(), strict=True)
+    return [orjson.dumps(dict(zip(names, (*row, *values), strict=True))).decode() for row, values in both]
 
 
 def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> Answer:

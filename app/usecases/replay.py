@@ -38,7 +38,7 @@ from app.usecases.outcome_report.report import matured, maturing, reservations
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Paired, gain, verdict, way
 from app.usecases.ports import Ports
-from app.usecases.predict import decide_given
+from app.usecases.predict import Rows, decide_given
 from app.usecases.specs import ReplaySpec
 
 KIND = "replay"
@@ -347,4 +347,4 @@ def _choice(rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarra
     by_costs = question.costs is not None
     if by_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
         raise Invalid(f"{rule['rule']} decides among the classes, and these decisions are about other actions")
-    return decide_given(stack.classes, P, _question(rule, None if by_costs else B.tolist())).choice
+    return decide_given(stack.classes, Rows(P, []), _question(rule, None if by_costs else B.tolist())).choice

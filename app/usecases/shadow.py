@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event, Lock, Thread
 from time import sleep
@@ -16,6 +16,7 @@ import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import Caller
+from app.decisions.case_benefits import NO_COLUMNS, Columns
 from app.errors import Flaw, Invalid, NotFound, PayoffError, pointer, reject
 from app.outcomes.decision import Batch, day_of
 from app.outcomes.shadows import Shadows
@@ -73,7 +74,8 @@ def _unfit(ports: Ports, card: Card, reference: str) -> str:
 
 @dataclass(frozen=True)
 class Offered:
-    """A recorded request to a model: its question, its instances as JSON had them or as rows (n, m), its ids.
+    """A recorded request to a model: its question, its instances as JSON had them or as rows (n, m), its ids, and the
+    columns of the instances that are no features.
 
     `day` is that of the decisions.
     """
@@ -84,6 +86,7 @@ class Offered:
     question: RuleFields
     instances: Sequence[Any] | np.ndarray
     ids: Sequence[str]
+    columns: Columns = field(default_factory=dict)
 
     @property
     def numbers(self) -> int:
@@ -125,15 +128,16 @@ class ShadowDecider:
             self._thread.join()
 
     def watched(
-        self, batch: Batch, reference: str, model: Loaded, question: RuleFields, instances: Sequence[Any] | np.ndarray
-    ) -> Batch:
+        self, batch: Batch, reference: str, model: Loaded, question: RuleFields, instances: Sequence[Any] | np.ndarray,
+        columns: Columns = NO_COLUMNS,
+    ) -> Batch:  # fmt: skip
         """The batch, whose decisions the challengers of `reference` make as well, as soon as it is stored."""
         challengers = self._shadows.of(reference)
         if not challengers or not batch.rows:
             return batch
         ids = [row.id for row in batch.rows]
         question = question.model_copy(update={"explain": False})
-        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, instances, ids)
+        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, instances, ids, columns)
         return replace(batch, stored=partial(self.offer, offered))
 
     def offer(self, offered: Offered) -> None:
@@ -161,7 +165,7 @@ class ShadowDecider:
     def _decide(self, challenger: str, offered: Offered) -> None:
         try:
             model = self._registry.load(challenger)
-            answer = decide(model, offered.question, Rows(offered.rows_for(model), []))
+            answer = decide(model, offered.question, Rows(offered.rows_for(model), [], columns=offered.columns))
             if (share := offered.question.explore) is not None:  # the same draw, or the challenger would explore less
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist())

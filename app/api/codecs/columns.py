@@ -93,13 +93,17 @@ def read(
     return _carried(sheet, table, features)
 
 
-def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
-    """A column for each feature, by name, in any order, null or empty where missing; and what comes back."""
+def rows_of_sheet(sheet: Sheet, schema: Schema, names: Collection[str] = ()) -> tuple[Rows, Carried]:
+    """A column for each feature, by name, in any order, null or empty where missing; those of `names` that are there
+    beside them; and what comes back.
+    """
+    whole = schema.with_numbers([name for name in names if name not in schema.names])
     categories = {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
-    table, carried = read(sheet, _numeric_names(schema), schema.names, categories)
-    spare = [name for name in table.column_names if name in schema.ignored]
+    table, carried = read(sheet, _numeric_names(whole), whole.names, categories)
+    own = [name for name in whole.names[len(schema.names) :] if name in table.column_names]
+    spare = [name for name in table.column_names if name in schema.ignored.difference(own)]
     table = table.drop_columns(spare) if spare else table
-    return _rows_of_table(table, schema), carried
+    return _rows_of_table(table, schema.with_numbers(own)).apart(own), carried
 
 
 def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:

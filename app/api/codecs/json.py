@@ -144,7 +144,8 @@ def split(body: bytes) -> Split | None:
 
 
 def _value(parsed: Any) -> Any:
-    return orjson.loads(parsed.mini) if hasattr(parsed, "mini") else parsed
+    text = getattr(parsed, "mini", None)  # written each time that it is asked for
+    return parsed if text is None else orjson.loads(text)
 
 
 def json_bytes(document: dict[str, Any]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, NamedTuple
 
 import orjson
@@ -69,11 +70,11 @@ class Sheet(NamedTuple):
     fields: TableFields
     charge: Charge
 
-    def rows(self, schema: Schema) -> tuple[Rows, Carried]:
-        """The instances that it has for a model, and what comes back with their answer."""
+    def rows(self, schema: Schema, names: Collection[str] = ()) -> tuple[Rows, Carried]:
+        """The instances that it has for a model, with the columns `names`, and what comes back with their answer."""
         from app.api.codecs.columns import rows_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
-        return rows_of_sheet(self, schema)
+        return rows_of_sheet(self, schema, names)
 
 
 async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:

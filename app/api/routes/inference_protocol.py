@@ -6,6 +6,7 @@ https://github.com/kserve/open-inference-protocol
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Any
 
 import orjson
@@ -154,7 +155,7 @@ def _read(request: Request, ref: str, body: bytes) -> ReadRequest:
     if len({wanted.name for wanted in outputs}) < len(outputs):
         raise Invalid.at("/outputs", "two outputs have the same name")
 
-    def rows(model: Loaded) -> tuple[Rows, Carried]:
+    def rows(model: Loaded, _names: Collection[str]) -> tuple[Rows, Carried]:
         return rows_of_tensors(inputs, model.schema), NOTHING
 
     def write(_form: str, answer: Answered) -> Response:

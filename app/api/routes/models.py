@@ -22,7 +22,7 @@ from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER
 from app.usecases import matrices
 from app.usecases import models as usecase
-from app.usecases.fields import Text, WireModel
+from app.usecases.fields import CaseCell, Text, WireModel
 from app.usecases.matrices import MatrixFields
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
@@ -106,7 +106,7 @@ class MatrixVersion(BaseModel):
     model: str
     matrix: str
     version: int
-    benefits: dict[str, dict[str, float]] = Field(description="in words: `{class: {action: number}}`")
+    benefits: dict[str, dict[str, float | CaseCell]] = Field(description="in words: `{class: {action: number}}`")
     actions: list[str] | None = Field(description="their order, where the matrix was saved with one")
     created_at: datetime
     who: str = Field(description="the name of the API key")

@@ -36,7 +36,7 @@ from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.usecases import predict as usecase
 from app.usecases.labelled_rows import as_probabilities
-from app.usecases.matrices import with_saved
+from app.usecases.matrices import columns_beside, with_saved
 from app.usecases.ports import Ports
 from app.usecases.predict import (
     By,
@@ -52,6 +52,7 @@ from app.usecases.predict import (
     strange_values,
 )
 
+_INSTANCES = "/instances"
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
@@ -67,14 +68,15 @@ class PredictTable(PredictFields, TableFields):
 
 
 class ReadRequest(NamedTuple):
-    """A request, read as far as possible without the model. `rows` makes its rows once that is there; `given` are the
-    probabilities of `fields.classes` in their place; both with what comes back. One of the two is set.
+    """A request, read as far as possible without the model. `rows` makes its rows once that is there, with those
+    columns that the matrix names; `given` are the probabilities of `fields.classes` in their place; both with what
+    comes back. One of the two is set.
 
     The same `key` stands for the same fields. `write` makes the response in one of the media types `forms`.
     """
 
     fields: PredictFields
-    rows: Callable[[Loaded], tuple[Rows, Carried]] | None = None
+    rows: Callable[[Loaded, Collection[str]], tuple[Rows, Carried]] | None = None
     given: tuple[Rows, Carried] | None = None
     key: bytes | None = None
     forms: Collection[str] = WRITTEN
@@ -106,11 +108,16 @@ def _checked(found: Any, *, instances: bool) -> PredictRequest:
     return sent
 
 
-def _encoded(instances: Any, booleans: bool, carried: Carried, model: Loaded) -> tuple[Rows, Carried]:
+def _encoded(
+    instances: Any, booleans: bool, carried: Carried, model: Loaded, names: Collection[str]
+) -> tuple[Rows, Carried]:
     if not booleans and (usual := model.once(Usual).rows(instances)) is not None:
-        return Rows(usual, [], instances, usual=True), carried
-    with below("/instances"):
-        return Rows(*model.schema.encode(instances, booleans_possible=booleans), instances), carried
+        return Rows(usual, [], instances, usual=True, under=_INSTANCES), carried
+    there = instances[0] if names and instances and type(instances[0]) is dict else ()
+    own = [name for name in names if name in there and name not in model.schema.names]
+    with below(_INSTANCES):
+        X, warnings = model.schema.with_numbers(own).encode(instances, booleans_possible=booleans)
+    return Rows(X, warnings, instances, under=_INSTANCES).apart(own), carried
 
 
 def _asked_of_long(body: bytes) -> ReadRequest | None:
@@ -124,10 +131,10 @@ def _asked_of_long(body: bytes) -> ReadRequest | None:
         return None
     check_source(sent, given=False, instances=True)
 
-    def rows(model: Loaded) -> tuple[Rows, Carried]:
+    def rows(model: Loaded, names: Collection[str]) -> tuple[Rows, Carried]:
         if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
-            return Rows(parts.rows, []), NOTHING
-        return _encoded(parts.rows.tolist(), False, NOTHING, model)
+            return Rows(parts.rows, [], under=_INSTANCES), NOTHING
+        return _encoded(parts.rows.tolist(), False, NOTHING, model, names)
 
     return ReadRequest(sent, rows)
 
@@ -139,13 +146,13 @@ def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
         beside = read_query(request, PredictTable, _TEXT_FIELDS)
         sheet = Sheet(kind, body, beside, charge)
         check_source(beside, given=False, instances=True)
-        return ReadRequest(beside, lambda model: sheet.rows(model.schema))
+        return ReadRequest(beside, lambda model, names: sheet.rows(model.schema, names))
     sent = read_query(request, PredictFields, _TEXT_FIELDS)
     check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
         P = as_probabilities(array_of_npy(body, charge), sent.classes)
         return ReadRequest(sent, given=(Rows(P, []), NOTHING))
-    return ReadRequest(sent, lambda model: (rows_of_npy(body, model.schema, charge), NOTHING))
+    return ReadRequest(sent, lambda model, _: (rows_of_npy(body, model.schema, charge), NOTHING))
 
 
 # What is answered
@@ -186,9 +193,13 @@ def ready(asked: ReadRequest, model: Loaded | None, stores: Ports, form: str = J
         fields = with_saved(stores, fields, model.name, model.classes)
         if key is not None and fields.saved is not None:
             key += fields.saved.encode()  # a version of a matrix never changes
-    made = asked.given if model is None or asked.rows is None else asked.rows(model)
+    made = asked.given if model is None or asked.rows is None else asked.rows(model, fields.case_columns)
     assert made is not None
     rows, carried = made
+    if fields.columns is not None:
+        known = {*rows.columns, *(() if model is None else model.schema.names)}
+        own = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
+        rows = rows._replace(columns={**rows.columns, **own}, beside=own)
     if form == JSON and model is not None and not rows.usual:  # the other forms are for many rows, fast
         rows.warnings.extend(strange_values(model, rows.X))
     return Ready(fields, model, rows, carried, key)

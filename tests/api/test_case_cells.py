@@ -1,0 +1,142 @@
+"""Cells of a matrix that depend on the case: each route answers as with the matrices written out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.api.column_bodies import arrow, csv, npy, parquet
+from tests.messages import says
+from tests.reference.decisions import written_out
+
+ROWS = [[70, 88, "strong"], [30, 60, "mild"], [50, 75, "mild"]]
+ACTIONS = ["wait", "treat"]  # in words they have no order, and get one by the numbers of the matrix
+FEATURES = ["age", "pulse", "pain"]
+AMOUNTS = [3.5, 200.0, -4.0]
+MATRIX = {
+    "healthy": {"wait": 0, "treat": {"column": "amount", "times": -0.75, "plus": 2}},
+    "ill": {"wait": {"column": "age", "times": -0.125}, "treat": 5},
+}
+CASES = [{"amount": amount, "age": row[0]} for amount, row in zip(AMOUNTS, ROWS, strict=True)]
+OBJECTS = [dict(zip(FEATURES, row, strict=True), amount=amount) for row, amount in zip(ROWS, AMOUNTS, strict=True)]
+TABLE = {name: [one[name] for one in OBJECTS] for name in (*FEATURES, "amount")}
+MEMBERS = {"instances": OBJECTS}
+BESIDE = {"instances": ROWS, "columns": {"amount": AMOUNTS}}
+QUERY = {"model": "ward", "benefits": json.dumps(MATRIX), "actions": json.dumps(ACTIONS)}
+TABLES = {"text/csv": csv, "application/vnd.apache.parquet": parquet, "application/vnd.apache.arrow.stream": arrow}
+
+
+def ask(service, **question):
+    return service.post("/predict", json={"model": "ward", "actions": ACTIONS} | question)
+
+
+@pytest.fixture(scope="module")
+def expected(service, ward):
+    """The answer with the matrices written out."""
+    answer = ask(service, instances=ROWS, benefits=written_out(MATRIX, CASES)).json()
+    assert len(set(answer["decisions"])) == 2
+    return answer
+
+
+@pytest.mark.parametrize("rows", [MEMBERS, BESIDE])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"explain": True},
+        {"limits": {"treat": 1}},
+        {"resources": [{"name": "hours", "use": {"treat": 1.5}, "at_most": 2}]},
+        {"priors": {"healthy": 0.9, "ill": 0.1}},
+        {"rule": "threshold", "threshold": 0.4},
+    ],
+)
+def test_every_option_answers_as_with_the_matrices_written_out(service, ward, rows, options):
+    for field in ("benefits", "cost_matrix"):
+        for _ in range(2):  # the second time the matrix is known
+            found = ask(service, **rows, **options, **{field: MATRIX})
+        plain = ask(service, instances=ROWS, **options, **{field: written_out(MATRIX, CASES)})
+        assert found.json() == plain.json()
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_have_the_column_beside_the_features(service, ward, expected, kind):
+    headers = {"Content-Type": kind, "Accept": "application/json"}
+    for keep in ({}, {"keep": "amount"}):
+        answer = service.post("/predict", params=QUERY | keep, content=TABLES[kind](TABLE), headers=headers).json()
+        assert answer == expected | ({"kept": {"amount": AMOUNTS}} if keep else {})
+
+
+def test_columns_come_beside_arrays_probabilities_and_tensors(service, ward, numeric, expected):
+    P, columns = expected["probabilities"], {"amount": AMOUNTS, "age": [row[0] for row in ROWS]}
+    given = {
+        "probabilities": P,
+        "classes": ["healthy", "ill"],
+        "benefits": MATRIX,
+        "columns": columns,
+        "actions": ACTIONS,
+    }
+    answer = service.post("/predict", json=given).json()
+    assert answer == {name: value for name, value in expected.items() if name != "model"} | {
+        "warnings": answer["warnings"]
+    }
+    query = {name: json.dumps(given[name]) for name in ("classes", "benefits", "columns", "actions")}
+    array = service.post("/predict", params=query, content=npy(P), headers={"Content-Type": "application/x-npy"})
+    assert array.json() == answer
+    inputs = [{"name": "x", "datatype": "FP64", "shape": [3, 2], "data": [row[:2] for row in ROWS]}]
+    sent = {"benefits": MATRIX, "columns": {"amount": AMOUNTS}, "actions": ACTIONS}
+    tensors = service.post(f"/v2/models/{numeric}/infer", json={"inputs": inputs, "parameters": sent}).json()
+    plain = sent | {"benefits": written_out(MATRIX, CASES), "columns": None}
+    assert tensors == service.post(f"/v2/models/{numeric}/infer", json={"inputs": inputs, "parameters": plain}).json()
+
+
+def test_a_saved_matrix_keeps_its_cells(service, ward, expected):
+    for field, sign in (("benefits", 1), ("cost_matrix", -1)):
+        saved = service.put(f"/models/{ward}/matrices/by-amount", json={field: MATRIX, "actions": ACTIONS}).json()
+        cell = saved["benefits"]["healthy"]["treat"]
+        assert cell == {"column": "amount", "times": -0.75 * sign, "plus": 2.0 * sign}
+        found = [ask(service, **rows, benefits="by-amount", actions=None).json() for rows in (MEMBERS, MEMBERS, BESIDE)]
+        plain = ask(service, instances=ROWS, **{field: written_out(MATRIX, CASES)}).json()
+        assert found == [plain] * 3
+    assert ask(service, instances=ROWS, benefits="by-amount", actions=None).json()["errors"] == [
+        says("/benefits/healthy/treat/column", "unknown column 'amount'", "'age'")
+    ]
+
+
+CELL = "/benefits/healthy/treat/column"
+BAD = [  # what is sent, and what is wrong with it
+    ({"instances": ROWS}, says(CELL, "'amount'", "allowed", "'age'")),
+    ({"instances": [one | {"amount": None} for one in OBJECTS]}, says("/instances/0/amount", "missing")),
+    ({"instances": [OBJECTS[0], {**OBJECTS[1], "amount": "5"}]}, says("/instances/1/amount", "a number or null")),
+    ({"instances": [OBJECTS[0], {**OBJECTS[1], "amount": True}]}, says("/instances/1/amount", "a number or null")),
+    ({"instances": [OBJECTS[0], {**OBJECTS[1], "amount": 1e300}]}, says("/instances/1/amount", "1e+300")),
+    ({"instances": [{**OBJECTS[0], "size": 1}]}, says("/instances/0/size", "unknown feature")),
+    ({"instances": [{**OBJECTS[0], "age": None}]}, says("/instances/0/age", "missing")),
+    ({"instances": [[None, 80, "mild"]], "columns": {"amount": [1]}}, says("/instances/0/0", "'age' is missing")),
+    (BESIDE | {"columns": {"amount": AMOUNTS[:2]}}, says("/columns/amount", "a list of 3 numbers")),
+    (BESIDE | {"columns": {"amount": [1, None, 2]}}, says("/columns/amount/1", "missing")),
+    (BESIDE | {"columns": {"amount": [1, "2", 2]}}, says("/columns/amount/1", "a number or null")),
+    (BESIDE | {"columns": {"amount": AMOUNTS, "size": AMOUNTS}}, says("/columns/size", "unknown", "'amount'")),
+    (BESIDE | {"columns": {"amount": AMOUNTS, "age": AMOUNTS}}, says("/columns/age", "the instances have 'age'")),
+    (MEMBERS | {"columns": {"amount": AMOUNTS}}, says("/columns/amount", "the instances have 'amount'")),
+    (BESIDE | {"benefits": [[0, {"column": "pain"}], [1, 2]]}, says("/columns/amount", "'pain'")),
+    ({"instances": ROWS, "benefits": [[0, {"column": "pain"}], [1, 2]]}, says("/benefits/0/1/column", "is text")),
+    (BESIDE | {"benefits": [[0, 1], [1, 2]]}, says("/columns/amount", "none is allowed")),
+    (BESIDE | {"rule": "threshold", "threshold": "posterior"}, says("/benefits", "expected_benefit")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "flaw"), BAD)
+def test_what_cannot_be_used_is_named_in_its_place(service, ward, sent, flaw):
+    answer = ask(service, **{"benefits": MATRIX} | sent)
+    assert answer.status_code == 422
+    assert flaw in answer.json()["errors"], answer.text
+
+
+def test_tables_name_what_cannot_be_used(service, ward):
+    headers = {"Content-Type": "text/csv"}
+    for cells, flaw in (
+        (["1", "", "3"], says("/1/amount", "missing")),
+        (["1", "2", "x"], says("/amount", "line 4", "not a number")),
+    ):
+        answer = service.post("/predict", params=QUERY, content=csv(TABLE | {"amount": cells}), headers=headers)
+        assert answer.json()["errors"] == [flaw]
