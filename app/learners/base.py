@@ -18,6 +18,7 @@ from joblib import Parallel, delayed
 from app.decisions.calibration import Calibrator, are_constant, is_flat
 from app.decisions.explanations import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
+from app.decisions.quantities import Distribution
 from app.errors import Invalid, pointer
 from app.learners.loading import scikit
 from app.learners.unseen import best_calibration
@@ -210,6 +211,11 @@ class Learner(Dataclass):
     def values(self, X: np.ndarray) -> np.ndarray:
         """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
         return np.asarray(self.model_.values(X))
+
+    def distribution(self, X: np.ndarray) -> Distribution | None:
+        """Of the number of each row, as for `values`; None where the learner keeps none."""
+        found: Callable[..., Distribution] | None = getattr(self.model_, "distribution", None)
+        return None if found is None else found(X)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""

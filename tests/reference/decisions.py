@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
@@ -131,3 +132,25 @@ def _rows(V: np.ndarray, uses) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
     n, A = V.shape
     sums = kron(np.ones((1, n)), eye(A)).tocsr()
     return kron(eye(n), np.ones((1, A))).tocsr(), sums, csr_matrix(uses) @ sums
+
+
+Weighted = Sequence[tuple[float, int]]
+"""Values with weights, in any order."""
+
+
+def quantile(samples: Weighted, level: Fraction) -> float:
+    """The smallest value whose weight, with that of all smaller ones, reaches the level."""
+    total = sum(weight for _, weight in samples)
+    return min(v for v, _ in samples if Fraction(sum(w for x, w in samples if x <= v), total) >= level)
+
+
+def band_shares(samples: Weighted, cuts: Sequence[float]) -> list[float]:
+    """The share of the weight below the first cut, from it to below the next, …, from the last on."""
+    total, edges = sum(weight for _, weight in samples), [-np.inf, *cuts, np.inf]
+    return [sum(w for x, w in samples if a <= x < b) / total for a, b in pairwise(edges)]
+
+
+def quantity_cost(samples: Weighted, quantity: float, over: float, under: float) -> float:
+    """The mean of what is too much times `over`, or too little times `under`."""
+    lost = sum(w * (over * max(quantity - x, 0) + under * max(x - quantity, 0)) for x, w in samples)
+    return lost / sum(weight for _, weight in samples)
