@@ -67,10 +67,11 @@ class CaseBenefits:
         return matrix
 
     def _flaws(self, values: np.ndarray, wrong: np.ndarray, place: Callable[[int, str], str]) -> Iterator[Flaw]:
-        for i, c in np.argwhere(wrong.T):
-            name, value = self.columns[self.which[c]], values[i, self.which[c]]
+        rows, cells = np.nonzero(wrong.T)
+        for i, j in dict.fromkeys(zip(rows.tolist(), self.which[cells].tolist(), strict=True)):
+            name, value = self.columns[j], values[i, j]
             what = "missing" if np.isnan(value) else f"{value:g}"
-            yield Flaw(place(int(i), name), f"{name!r} is {what}; with it each benefit must be within ±{LARGEST:g}")
+            yield Flaw(place(i, name), f"{name!r} is {what}; with it each benefit must be within ±{LARGEST:g}")
 
 
 def by_case(

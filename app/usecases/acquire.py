@@ -17,18 +17,20 @@ from app.acquisition.prices import Prices, rounded
 from app.acquisition.states import States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import LARGEST, Decision, Prepared
+from app.decisions.case_benefits import by_case
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import NUMBERS, Schema
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import ModelVersion, Names, OwnIds, Text
-from app.usecases.matrices import NamedMatrixFields
+from app.usecases.fields import COLUMNS, CaseColumns, ModelVersion, Names, OwnIds, Text
+from app.usecases.matrices import NamedMatrixFields, columns_beside
 from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
-from app.usecases.record import RecordField, batch, ids_of, order_of
+from app.usecases.record import RecordField, batch, distinct, ids_of, order_of
 
+_MAX_MATRICES = 500  # of cases that are asked about: what asking is worth takes some milliseconds for each
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
@@ -59,6 +61,7 @@ class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
     instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
         default=None, description="the same for many cases, in place of `known`"
     )
+    columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
 
 class Offer(BaseModel):
@@ -198,9 +201,15 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: C
     About 15 microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
     ready = model.once(asker)
-    stakes, prices = ready.stakes(asked), ready.priced(asked.feature_costs)
+    stakes, prices = ready.stakes(asked, cases=True), ready.priced(asked.feature_costs)
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, place, asked.unavailable)
+    beside = columns_beside(asked.columns or {}, len(cases), asked.case_columns, model.schema.names)
+    if stakes is not None:
+        stakes = by_case(
+            stakes, model.schema, known.X, beside,
+            lambda i, name: pointer("columns", name, i) if name in beside else place(i) + pointer(name),
+        )  # fmt: skip
     states = ready.model.step(known.X, known.status, prices, asked.budget)
     _check_finite(states, place)
     finished = states.resolved == states.trees
@@ -217,10 +226,11 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: C
     return CaseStates(ready, prices, states, reason, P, stakes, decision, gain, warnings)
 
 
-def extent(model: Loaded, cases: int, n_actions: int) -> int:
+def extent(model: Loaded, cases: int, asked: AcquireRequest) -> int:
     """About how many values so many cases take in memory."""
-    per_case = _PER_FEATURE * len(model.schema.names) + len(model.classes) + n_actions
-    return min(cases, MAX_CELLS) * per_case
+    classes, actions = len(model.classes), asked.width()
+    each = classes * actions * bool(asked.case_columns)
+    return min(cases, MAX_CELLS) * (_PER_FEATURE * len(model.schema.names) + classes + actions + each)
 
 
 def _check_finite(states: States, place: Callable[[int], str]) -> None:
@@ -237,7 +247,8 @@ def _check_finite(states: States, place: Callable[[int], str]) -> None:
 def _check_size(n: int, ready: AcquisitionModel, stakes: Prepared | None) -> None:
     """Few bytes can ask for many: each case is answered with numbers for features, classes and actions."""
     m, actions = len(ready.names), 0 if stakes is None else len(stakes.actions)
-    most = min(MAX_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions))
+    each = stakes.benefits.size if stakes is not None and stakes.cases is not None else 0
+    most = min(MAX_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions + each))
     if n > most:
         raise TooLarge(f"{n:,} cases; with this model and these actions one call takes up to {most:,}")
 
@@ -260,17 +271,21 @@ def _gain(
     prices: Prices, budget: float | None,
 ) -> np.ndarray | None:  # fmt: skip
     """The expected gain of asking on (n,); marks in `reason` what is not worth its price. None without experience."""
-    worth = ready.worth(stakes.benefits, prices, budget)
-    if worth is None:
+    if ready.experience is None:
         return None
     gain = np.full(len(states), np.nan)
-    open_ = np.array([why is None for why in reason], dtype=bool)
-    feature = states.following[open_]
-    stake = at_stake(P[open_], stakes.benefits)
-    gain[open_] = worth.gain(feature, stake)
-    stopped = worth.stops(feature, states.price[open_, feature], stake)
-    for i in np.flatnonzero(open_)[stopped].tolist():
-        reason[i] = "not_worth_it"
+    open_ = np.flatnonzero([why is None for why in reason])
+    matrices, which = distinct(stakes.benefits[open_] if stakes.benefits.ndim > 2 else stakes.benefits, len(open_))
+    if len(matrices) > _MAX_MATRICES:
+        raise TooLarge(f"{len(matrices):,} matrices of cases; one call takes up to {_MAX_MATRICES:,}: send fewer cases")
+    for number, B in enumerate(matrices):
+        worth, rows = ready.worth(B, prices, budget), open_[which == number]
+        assert worth is not None
+        feature, stake = states.following[rows], at_stake(P[rows], B)
+        gain[rows] = worth.gain(feature, stake)
+        stopped = worth.stops(feature, states.price[rows, feature], stake)
+        for i in rows[stopped].tolist():
+            reason[i] = "not_worth_it"
     return gain
 
 
@@ -424,8 +439,10 @@ def recorded(
     cases = model.schema.without_ignored(cases)
     details = _details(cases, states)
     texts = [orjson.dumps(cases[i]).decode() for i in at] if order.instances else None
+    matrices, term = distinct(None if states.stakes is None else states.stakes.benefits, len(cases))
+    terms = [_terms(model, asked, states, matrix) for matrix in matrices]
     decided = Decided(
-        [_terms(model, asked, states)], np.zeros(len(at), dtype=np.intp), choice[at], states.P[at], expected,
+        terms, term[at], choice[at], states.P[at], expected,
         details=[details[i] for i in at], instances=texts,
     )  # fmt: skip
     own = ids._replace(ids=[ids.ids[i] for i in at])
@@ -442,7 +459,7 @@ def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:
     ]
 
 
-def _terms(model: Loaded, asked: AcquireRequest, states: CaseStates) -> Terms:
+def _terms(model: Loaded, asked: AcquireRequest, states: CaseStates, B: np.ndarray | None) -> Terms:
     classes, stakes = tuple(states.asker.classes), states.stakes
     sent = {name: getattr(asked, name) for name in _FIGURES}
     figures = {name: list(value) if name == "unavailable" else value for name, value in sent.items() if value}
@@ -455,6 +472,6 @@ def _terms(model: Loaded, asked: AcquireRequest, states: CaseStates) -> Terms:
         rule="most_probable" if stakes is None else "expected_benefit",
         classes=classes,
         actions=classes if stakes is None else tuple(stakes.actions),
-        benefits=None if stakes is None else tuple(map(tuple, stakes.benefits.tolist())),
+        benefits=None if B is None else tuple(map(tuple, B.tolist())),
         figures=figures or None,
     )

@@ -81,18 +81,20 @@ class AcquisitionModel:
         changed = f"since training the price of {one!r} has changed more than threefold against that of {other!r}"
         return [f"{changed}; the order of the features is still that of training: train with these prices"]
 
-    def stakes(self, sent: MatrixFields) -> Prepared | None:
-        """The request's matrix; without names for the actions its columns are the classes."""
+    def stakes(self, sent: MatrixFields, *, cases: bool = False) -> Prepared | None:
+        """The request's matrix, whose cells may depend on `cases`; without names for the actions its columns are the
+        classes.
+        """
         classes = self.classes
         if not classes and sent.stated:
             raise Invalid.at(sent.place, "a benefit matrix is for classes, and this model predicts a number")
-        stakes = read_matrix(sent, classes, named=True)
+        stakes = read_matrix(sent, classes, named=True, cases=cases)
         if stakes is None:
             refuse_actions(sent)
             return None
-        B, actions, like_costs = stakes[:3]
+        B, actions, doubts, by_case = stakes
         check_few_actions(sent, B.shape[1])
-        return Prepared(B, actions or classes, actions is not None, classes, like_costs=like_costs)
+        return Prepared(B, actions or classes, actions is not None, classes, like_costs=doubts, cases=by_case)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,

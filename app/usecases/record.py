@@ -222,7 +222,7 @@ def predicted_batch(
 def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:
     """The terms of the decisions, and for each decision which of them: each distinct matrix has its own."""
     figures = _figures(asked, answer)
-    matrices, term = _distinct(answer)
+    matrices, term = distinct(None if answer.matrix is None else answer.matrix.benefits, len(answer.choice))
     _check_shared(len(matrices), model.classes, answer.actions, figures)
     priors = answer.priors
     return [
@@ -255,9 +255,8 @@ def _figures(asked: RuleFields, answer: Answer) -> dict[str, Any]:
     return figures
 
 
-def _distinct(answer: Answer) -> tuple[list[Any], np.ndarray]:
-    """The distinct benefit matrices, None for none, and which of them (n,) each decision has."""
-    n, benefits = len(answer.choice), None if answer.matrix is None else answer.matrix.benefits
+def distinct(benefits: np.ndarray | None, n: int) -> tuple[list[Any], np.ndarray]:
+    """The distinct benefit matrices, None for none, and which of them (n,) each of n decisions has."""
     if benefits is None or benefits.ndim < 3:
         return [benefits], np.zeros(n, dtype=np.intp)
     flat = np.ascontiguousarray(benefits).reshape(n, -1) + 0.0

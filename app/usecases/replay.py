@@ -4,10 +4,12 @@ a job; the job's own process replays.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import repeat
 from time import time
 from typing import Annotated, Any, Literal
 
@@ -23,6 +25,7 @@ from app.errors import Flaw, Invalid, NotFound, PayoffError, below, pointer, rej
 from app.evidence.drift import holm
 from app.evidence.intervals import FEWEST, LARGEST_EARNED, SIGNIFICANT
 from app.evidence.truths import Maturity, payoff_range
+from app.forms import reader
 from app.jobs.job import Job
 from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
 from app.registry.card import Card
@@ -30,7 +33,7 @@ from app.registry.snapshot import Reference
 from app.usecases import jobs
 from app.usecases.decide import Costs, Rule, RuleFields, check_fields
 from app.usecases.fields import ByClass, Number, Period, Text, WireModel
-from app.usecases.matrices import NamedMatrixFields, read_matrix, with_saved
+from app.usecases.matrices import MatrixFields, NamedMatrixFields, read_matrix, with_saved
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import trained
 from app.usecases.outcome_report.earned import UNEQUAL, WHATEVER, ActionCounts, basis, total
@@ -79,7 +82,8 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
     card = card_of(ports, reference)
     if card.classes is None or card.classes == card.labels:
         raise Invalid(f"{wanted.name!r} has no decisions to replay: it predicts numbers, or several labels")
-    stakes = read_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes, named=True)
+    stakes = read_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes, named=True, cases=True)
+    by_case = None if stakes is None else stakes.cases
     if stakes is not None and np.abs(stakes.benefits).max() > LARGEST_EARNED:
         raise Invalid.at("/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed")
     rules = [rule.model_dump(exclude_none=True) for rule in asked.rules or ()]
@@ -96,8 +100,9 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
         versions=None if whole else [card.version],
         models=_versions(ports, asked.models, card, caller),
         rules=rules,
-        benefits=None if stakes is None else stakes.benefits.tolist(),
+        benefits=None if stakes is None else stakes.benefits.tolist() if by_case is None else by_case.cells(),
         actions=None if stakes is None or stakes.actions is None else list(stakes.actions),
+        forms={feature.name: feature.form for feature in card.features if feature.form},
         since=asked.since,
         until=asked.until,
     )
@@ -209,6 +214,8 @@ class Replay:
         self._archive = ports.archive
         self._spec = spec
         self._models = {name: ports.registry.load(name) for name in spec.models}
+        stakes = read_matrix(MatrixFields.model_construct(benefits=spec.benefits), spec.classes, cases=True)
+        self._by_case = None if stakes is None else stakes.cases
         self._trained = cache(partial(trained, ports, spec.model))
         self._left_out: Counter[str] = Counter()
         self._actions = ActionCounts()
@@ -221,7 +228,7 @@ class Replay:
         recorded = partial(self._archive.cases, spec.model, since=spec.since, until=spec.until, versions=spec.versions)
         self._maturity = matured(recorded(arrivals_only=True), time())
         last, first = day_of(time() if spec.until is None else spec.until), None
-        for cases in recorded(with_instances=bool(spec.models)):
+        for cases in recorded(with_instances=bool(spec.models) or self._by_case is not None):
             first = cases.day if first is None else first
             for part in self._comparable(cases):
                 self._decisions += len(part)
@@ -254,7 +261,8 @@ class Replay:
         """Cases that were made under the same priors, their terms as they are replayed; the others are counted."""
         for part in slices(cases, self._maturity.since):
             self._actions.add(part)
-        found = [self._replayed(terms) for terms in cases.terms]
+        cases, matrices = self._matrices(cases)
+        found = [self._replayed(terms, matrix) for terms, matrix in zip(cases.terms, matrices, strict=False)]
         width = max((len(terms.actions) for terms in cases.terms), default=0) + 1
         place = np.full((len(found), width), UNKNOWN, dtype=np.int32)  # of each action; the last one stands for none
         counts = np.bincount(cases.term, minlength=len(found)).tolist()
@@ -278,7 +286,28 @@ class Replay:
         )
         yield from (part for part in slices(cases, self._maturity.since, self._priors) if part.stack.stated)
 
-    def _replayed(self, terms: Terms) -> Terms | str:
+    def _matrices(self, cases: Cases) -> tuple[Cases, Iterable[Any]]:
+        """The matrix of the order for each of the terms; where it depends on the case, each has terms of its own, and
+        None where its recorded instance does not have the columns.
+        """
+        by_case = self._by_case
+        if by_case is None:
+            return cases, repeat(self._spec.benefits)
+        instances = [orjson.loads(text or "{}") for text in cases.instances or ()]
+        values = np.array([[self._number(name, one.get(name)) for name in by_case.columns] for one in instances])
+        values = values.reshape(len(cases), len(by_case.columns))
+        usable = (np.abs(values) <= LARGEST_EARNED).all(axis=1)
+        B = by_case.at(np.where(usable[:, None], values, 0.0)).tolist()
+        own = replace(cases, terms=[cases.terms[t] for t in cases.term.tolist()], term=np.arange(len(cases)))
+        return own, [matrix if fine else None for matrix, fine in zip(B, usable.tolist(), strict=True)]
+
+    def _number(self, name: str, value: Any) -> float:
+        """A recorded value as a number; NaN where it is none."""
+        if isinstance(value, str) and name in self._spec.forms:
+            value = reader(self._spec.forms[name])(value.strip())
+        return float(value) if isinstance(value, int | float) else math.nan
+
+    def _replayed(self, terms: Terms, benefits: Any) -> Terms | str:
         """The terms with the matrix that counts; or why their cases are left out."""
         spec = self._spec
         if terms.classes != tuple(spec.classes):
@@ -288,7 +317,9 @@ class Replay:
         actions = tuple(spec.actions or spec.classes)
         if sorted(map(str, actions)) != sorted(map(str, terms.actions)):
             return "other_actions"
-        return replace(terms, actions=actions, benefits=tuple(map(tuple, spec.benefits)))
+        return "without_columns" if benefits is None else replace(
+            terms, actions=actions, benefits=tuple(map(tuple, benefits))
+        )  # fmt: skip
 
     def _priors(self, terms: Terms) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
         """The priors that a request stated, and those of its probabilities: these, or those of training."""
@@ -330,7 +361,9 @@ class Replay:
         if not len(rows):
             return rows, part.probabilities[rows]
         model = self._models[name]
-        X, _ = model.schema.encode([orjson.loads(instances[i] or "") for i in rows.tolist()])
+        known = frozenset(model.schema.names)  # beside which a benefit may depend on others
+        found = (orjson.loads(instances[i] or "") for i in rows.tolist())
+        X, _ = model.schema.encode([{name: one[name] for name in one if name in known} for one in found])
         return rows, model.estimator.posterior(X)
 
 

@@ -59,7 +59,8 @@ class TrainSpec(Spec):
 class ReplaySpec(Spec):
     """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to before `until`.
 
-    `models` are `name:version`; `rules` as requests have them. `benefits` (K, A) count in place of the recorded ones.
+    `models` are `name:version`; `rules` as requests have them. `benefits` (K, A) count in place of the recorded ones;
+    where cells depend on the case, `forms` say how text stands for the numbers of features.
     """
 
     model: str
@@ -67,11 +68,12 @@ class ReplaySpec(Spec):
     versions: list[int] | None = None
     models: list[str] = []
     rules: list[dict[str, Any]]
-    benefits: list[list[float]] | None = None
+    benefits: list[list[Any]] | None = None
     actions: list[str] | None = None
+    forms: dict[str, str] = {}
     since: float | None = None
     until: float | None = None
 
     def requested(self) -> dict[str, Any]:
         """What was ordered: all but the classes."""
-        return {name: value for name, value in super().requested().items() if name != "classes"}
+        return {name: value for name, value in super().requested().items() if name not in ("classes", "forms")}

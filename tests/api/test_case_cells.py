@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.api.column_bodies import arrow, csv, npy, parquet
+from tests.conftest import trained, two_class_rows
 from tests.messages import says
 from tests.reference.decisions import written_out
 
@@ -140,3 +142,54 @@ def test_tables_name_what_cannot_be_used(service, ward):
     ):
         answer = service.post("/predict", params=QUERY, content=csv(TABLE | {"amount": cells}), headers=headers)
         assert answer.json()["errors"] == [flaw]
+
+
+def test_acquire_stops_and_decides_each_case_by_its_own(service, forest):
+    rng = np.random.default_rng(5)
+    cases = [{"age": age} if age > 50 else {"pulse": 70, "age": age} for age in rng.normal(50, 8, 40).round(1).tolist()]
+    amounts = rng.gamma(1, 4, 40).tolist()
+    matrix = MATRIX | {"ill": {"wait": {"column": "amount", "times": -2}, "treat": {"column": "age", "times": 0.1}}}
+    asked = {"model": forest, "actions": ACTIONS, "benefits": matrix, "feature_costs": {"pulse": 0.2, "pain": 0.1}}
+    found = service.post("/acquire", json=asked | {"instances": cases, "columns": {"amount": amounts}}).json()
+    assert len({one["reason"] for one in found["results"]}) > 1
+    for case, amount, state in zip(cases, amounts, found["results"], strict=True):
+        (own,) = written_out(matrix, [case | {"amount": amount}])
+        alone = service.post("/acquire", json=asked | {"known": case, "benefits": own}).json()
+        assert {name: alone[name] for name in state} == state
+    for sent, flaw in (
+        ({"known": {"pulse": 70}, "columns": {"amount": [1]}}, says("/known/age", "'age' is missing")),
+        ({"known": {"age": 70}}, says("/benefits/healthy/treat/column", "'amount'", "'age'")),
+        ({"known": {"age": 70}, "columns": {"amount": [None]}}, says("/columns/amount/0", "missing")),
+        ({"known": {"age": 7}, "columns": {"amount": [1, 2]}}, says("/columns/amount", "a list of 1 numbers")),
+    ):
+        assert service.post("/acquire", json=asked | sent).json()["errors"] == [flaw]
+
+
+def test_recorded_decisions_have_their_own_matrices_and_replay_with_cells(service):
+    """Of two models that are the same the one records by cells, the other by the matrices written out."""
+    rows = two_class_rows(60)
+    amounts = np.random.default_rng(1).gamma(2, 3, 60).round(2).tolist()
+    cases = [{"amount": amount, "age": row[0]} for amount, row in zip(amounts, rows["rows"], strict=True)]
+    results = []
+    for model, benefits in (("by-cells", MATRIX), ("by-written", written_out(MATRIX, cases))):
+        trained(service, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows(), "holdout": 0})
+        ids = [f"{model}-{i}" for i in range(60)]
+        asked = {"model": model, "instances": rows["rows"], "benefits": benefits, "actions": ACTIONS}
+        asked |= {"columns": {"amount": amounts}} if model == "by-cells" else {}
+        recorded = service.post("/predict", json=asked | {"record": {"ids": ids, "instances": True}})
+        assert recorded.status_code == 200, recorded.text
+        told = [{"id": id_, "truth": label} for id_, label in zip(ids, rows["labels"], strict=True)]
+        assert service.post("/outcomes", json={"outcomes": told}).json()["accepted"] == 60
+        rules = {
+            "rules": [{"rule": "most_probable"}, {"rule": "expected_benefit", "priors": {"healthy": 0.2, "ill": 0.8}}]
+        }
+        orders = [rules, rules | {"benefits": MATRIX, "actions": ACTIONS, "models": [model]}]
+        for order in orders[: 2 if model == "by-cells" else 1]:
+            job = service.post(f"/models/{model}/replay", json=order, headers={"Prefer": "wait=60"}).json()
+            assert job["status"] == "succeeded", job
+            assert job["result"]["left_out"] == {}
+            results.append(job["result"]["alternatives"][:2])
+        if model == "by-written":  # whose instances have no amount
+            job = service.post(f"/models/{model}/replay", json=orders[1], headers={"Prefer": "wait=60"}).json()
+            assert job["result"]["left_out"] == {"without_columns": 60}
+    assert results[0] == results[1] == results[2]

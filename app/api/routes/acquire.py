@@ -70,7 +70,7 @@ def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> tuple[Resp
     cases: Sequence[Any] = [asked.known] if asked.instances is None else asked.instances
     carried = carried_of_ids(asked.ids, cases)
     if asked.instances is not None:
-        charge_of(request)(usecase.extent(model, len(cases), asked.width()))
+        charge_of(request)(usecase.extent(model, len(cases), asked))
     place = (lambda _: "/known") if asked.instances is None else partial(pointer, "instances")
     states = usecase.acquire(model, cases, asked, place)
     own = carried.own_ids if carried.columns else None
