@@ -4,9 +4,9 @@ import { Acquisition } from "./acquire.js";
 import { ask, cardOf, get, newId, Problem } from "./api.js";
 import { CaseFile, chunks, harmless, headOf, records } from "./csv.js";
 import { button, card, field, h, inUnit, put, save, select, short, table, warned, words } from "./dom.js";
-import { BenefitMatrix, inWords, keep, matrixOf, worded } from "./matrix.js";
+import { BenefitMatrix, columnsOf, inWords, keep, matrixOf, worded } from "./matrix.js";
 import { chooser, link, range } from "./models.js";
-import { numberIn, numberInput } from "./number.js";
+import { numberIn, numberInput, numbersIn } from "./number.js";
 import { cleared, within } from "./problems.js";
 import { SavedMatrices } from "./saved.js";
 import { drawn } from "./sets.js";
@@ -24,12 +24,13 @@ export async function view([ref], signal) {
   const record = h("input", { type: "checkbox" });
   const body = () => ({ model: `${found.name}:${found.version}`, ...saved?.request, ...(record.checked ? { record: true } : {}) });
   const stated = () => (editor ? `${saved?.request.actions ? "" : `${saved?.request.benefits}, which has `}${inWords(editor.matrix, found.classes)}` : "");
+  const columns = () => (editor && !editor.flaw ? columnsOf(editor.matrix, found) : []);
   const changed = new EventTarget(); // the matrix: what was decided with another one must not stay
   editor?.addEventListener("change", () => changed.dispatchEvent(new Event("change")));
   return h("div", null, h("h1", null, "Cases: ", h("a", { href: link("models", found.name, found.version) }, ref)),
     editor ? h("details", { class: "card", open: !found.benefits }, h("summary", null, "Benefit matrix"), saved?.draw(false), editor) : null,
     editor ? h("p", null, h("label", null, record, " Record decisions"), " ", h("small", null, "each under an id, with which you report under Outcomes what became of it")) : null,
-    h("div", { class: "columns" }, one(ref, found, body, stated, changed), found.fitted.acquire === "possible" ? new Acquisition(found, body, changed).draw() : null),
+    h("div", { class: "columns" }, one(ref, found, body, stated, columns, changed), found.fitted.acquire === "possible" ? new Acquisition(found, body, changed).draw() : null),
     hasLabels ? null : file(found, body, stated, changed, signal));
 }
 
@@ -54,8 +55,14 @@ export function valueOf(input) {
   return input.value === MISSING ? null : input.value.slice(1);
 }
 
-/** @param {string} ref @param {any} found @param {() => any} body @param {() => string} stated the matrix in words @param {EventTarget} changed */
-function one(ref, found, body, stated, changed) {
+/** @param {string} ref @param {any} found @param {() => any} body @param {() => string} stated the matrix in words @param {() => string[]} columns that it needs @param {EventTarget} changed */
+function one(ref, found, body, stated, columns, changed) {
+  /** @type {Map<string, HTMLInputElement>} */
+  const others = new Map(), beside = h("div", { class: "fields" });
+  const draw = () => {
+    for (const name of columns()) if (!others.has(name)) others.set(name, numberInput());
+    put(beside, columns().map((name) => field(name, /** @type {any} */ (others.get(name)), "no feature: a benefit depends on it")));
+  };
   /** @type {[any, HTMLInputElement | HTMLSelectElement][]} */
   const inputs = found.features.map((/** @type {any} */ feature) => [feature, inputOf(feature)]);
   const result = h("div", { "aria-live": "polite", tabindex: -1 });
@@ -65,6 +72,7 @@ function one(ref, found, body, stated, changed) {
       const instance = Object.fromEntries(inputs.map(([{ name }, input]) => [name, valueOf(input)]));
       const missing = Object.values(instance).filter((value) => value === null).length;
       if (missing === inputs.length) return h("p", { role: "alert" }, "Enter at least one value: without any, nothing is known of the case.");
+      for (const [name, value] of Object.entries(numbersIn(others))) if (columns().includes(name)) instance[name] = value;
       const json = { ...body(), instances: [instance] }, words = stated();
       if (found.labels.length > 1) return labelled(found, await get("retrieve", { json: { ...json, ...BEST_LABELS } }));
       // the reference itself, whose challengers decide, too; by names, as it may mean another version by now
@@ -77,10 +85,11 @@ function one(ref, found, body, stated, changed) {
     });
   };
   const clear = () => cleared(result);
-  changed.addEventListener("change", clear);
+  changed.addEventListener("change", () => { clear(); draw(); });
+  draw();
   return card("One case", h("form", { onsubmit: decide, oninput: clear },
     h("div", { class: "fields" }, inputs.map(([feature, input]) => field(feature.name, input,
-      feature.form ? `as ${feature.form.replace(/^[a-z]*:/, "")}` : feature.type === "numeric" ? range(feature) : null))),
+      feature.form ? `as ${feature.form.replace(/^[a-z]*:/, "")}` : feature.type === "numeric" ? range(feature) : null))), beside,
     h("div", { class: "row" }, h("button", { class: "main" }, "Decide"), h("small", null, "Empty fields are missing values."))),
       result);
 }

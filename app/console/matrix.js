@@ -1,10 +1,10 @@
 /** The benefit matrix as a table that can be edited, in words and in code, and where this session keeps it for each model. */
 
 import { button, field, h, inUnit, put, setUnit, short, unit } from "./dom.js";
-import { amountIn, numberInput, parsed, refused } from "./number.js";
+import { cellIn, numberInput, parsed, refused, textOf } from "./number.js";
 
 /** @typedef {import("./api.js").Problem} Problem */
-/** @typedef {{benefits: number[][], actions: string[]}} Matrix a row for each class, a column for each action */
+/** @typedef {{benefits: import("./number.js").Cell[][], actions: string[]}} Matrix a row for each class, a column for each action */
 
 /** The matrix last used with a model, else that of its card. @param {any} card @returns {Matrix} */
 export function matrixOf(card) {
@@ -50,7 +50,7 @@ export class BenefitMatrix extends HTMLElement {
   /** @param {unknown[]} classes @param {Matrix} matrix */
   of(classes, matrix) {
     this.#classes = classes.map(String);
-    this.#draw(matrix.actions, matrix.benefits.map((row) => row.map(String)));
+    this.#draw(matrix.actions, matrix.benefits.map((row) => row.map((cell) => textOf(cell))));
     return this;
   }
 
@@ -60,7 +60,7 @@ export class BenefitMatrix extends HTMLElement {
     actions.forEach((name, j) => {
       if (!name || actions.indexOf(name) !== j) throw refused(this.#heads[j], name ? `is “${name}”, as is another one` : "is empty");
     });
-    return { benefits: this.#cells.map((row) => row.map(amountIn)), actions };
+    return { benefits: this.#cells.map((row) => row.map(cellIn)), actions };
   }
 
   /** Why `matrix` throws. @returns {Problem | null} */
@@ -155,7 +155,13 @@ customElements.define("payoff-matrix", BenefitMatrix);
 
 /** The matrix, for reading. @param {Matrix} matrix @param {unknown[]} classes */
 export function inWords(matrix, classes) {
-  return classes.map((name, k) => `${name}: ${matrix.actions.map((action, j) => `${action} ${short(matrix.benefits[k][j], 15)}`).join(", ")}`).join("; ");
+  return classes.map((name, k) => `${name}: ${matrix.actions.map((action, j) => `${action} ${textOf(matrix.benefits[k][j], (value) => short(value, 15))}`).join(", ")}`).join("; ");
+}
+
+/** The columns that cells name and that are no features. @param {Matrix} matrix @param {any} card */
+export function columnsOf({ benefits }, { features }) {
+  const names = benefits.flat().flatMap((cell) => (typeof cell === "number" ? [] : [cell.column]));
+  return [...new Set(names)].filter((name) => features.every((/** @type {any} */ one) => one.name !== name));
 }
 
 /** The matrix by names, which a service understands whatever the order of a version's classes. @param {Matrix} matrix @param {unknown[]} classes */
@@ -191,6 +197,7 @@ export function snippets(ref, card) {
 function requests(ref, card, matrix) {
   const instance = Object.fromEntries(card.features.map((/** @type {any} */ one) => [one.name,
     one.type === "categorical" ? one.categories[0] ?? "" : middle(one)]));
+  if (matrix.actions) for (const name of columnsOf(matrix, card)) instance[name] = 0;
   const benefits = matrix.actions ? worded(matrix, card.classes) : matrix;
   const json = JSON.stringify({ model: ref, instances: [instance], ...benefits });
   const url = new URL("..", import.meta.url).href;

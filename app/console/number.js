@@ -47,6 +47,34 @@ export function refused(input, flaw) {
   return new Problem(422, "Nothing was sent", "", [{ loc: "", msg: `“${name}” ${flaw}` }]);
 }
 
+/** @typedef {number | {column: string, times: number, plus: number}} Cell a benefit: a number, or one that depends on a column of the case */
+
+const DEPENDS = /^([+-]?)(?:([\d.,]+(?:e[+-]?\d+)?)\s*[*·×]\s*)?("[^"]+"|[\p{L}_][\p{L}\p{N}_ ]*?)\s*([+-]\s*[\d.,]+(?:e[+-]?\d+)?)?$/iu;
+
+/** What a cell reads as: 5, amount, or -0.75*amount+2; null for other text. @param {string} text @returns {Cell | null} */
+export function cellOf(text) {
+  const number = parsed(text);
+  if (!Number.isNaN(number)) return number;
+  const [, sign, times = "1", name = "", plus = "0"] = DEPENDS.exec(text.trim().replaceAll("\u2212", "-")) ?? [];
+  const cell = { column: name.replaceAll('"', ""), times: parsed(sign + times), plus: parsed(plus.replaceAll(" ", "")) };
+  return name && !Number.isNaN(cell.times + cell.plus) ? cell : null;
+}
+
+/** The cell, as it is read. @param {Cell} cell @param {(value: number) => string} [written] */
+export function textOf(cell, written = String) {
+  if (typeof cell === "number") return written(cell);
+  const name = /^[\p{L}_][\p{L}\p{N}_ ]*$/u.test(cell.column) ? cell.column : `"${cell.column}"`;
+  const times = cell.times === 1 ? "" : cell.times === -1 ? "-" : `${written(cell.times)}*`;
+  return `${times}${name}${cell.plus ? `${cell.plus > 0 ? "+" : ""}${written(cell.plus)}` : ""}`;
+}
+
+/** @param {HTMLInputElement} input of a cell */
+export function cellIn(input) {
+  const flaw = why(input);
+  if (flaw) throw refused(input, flaw);
+  return /** @type {Cell} */ (cellOf(input.value));
+}
+
 /** What a number reads as, NaN where it is none. @param {string} text */
 export function parsed(text) {
   const plain = text.trim().replace(/^\u2212/, "-").replace(/^([^.,]*),([^.,]*)$/, "$1.$2");
@@ -58,6 +86,7 @@ export function parsed(text) {
 function why(input) {
   const text = input.value.trim(), value = parsed(text), shown = text.slice(0, 40);
   if (text === "") return input.getAttribute("aria-required") ? "is empty: enter a number" : "";
+  if (input.dataset.cell && typeof cellOf(text) === "object") return cellOf(text) ? "" : `is “${shown}”: write it like 1234.5, or -0.75*amount+2`;
   if (Number.isNaN(value)) return `is “${shown}”, which is no number: write it like 1234.5 or 1234,5`;
   if (/^[+-\u2212]?[1-9]\d{0,2},\d{3}$/.test(text)) {
     return `is “${shown}”, which may be ${text.replace(",", "")} or ${text.replace(",", ".")}: write it without the comma`;

@@ -123,6 +123,14 @@ def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
     sent = json.loads(request.value.post_data)
     assert (sent["model"], sent["benefits"], sent["actions"]) == ("triage@champion", WORDS, PLAIN_ACTIONS)
     assert page.locator("p[role=alert]").count() == 0
+    page.click("summary:text-is('Benefit matrix')")
+    page.fill(CELL, "-0.75 * amount+2")
+    page.get_by_label("amount", exact=True).fill("200")
+    with page.expect_request("**/predict") as request:
+        press(page, "button:text-is('Decide')", "small:has-text('*amount+2')")
+    sent = json.loads(request.value.post_data)
+    assert sent["benefits"]["healthy"]["treat"] == {"column": "amount", "times": -0.75, "plus": 2}
+    assert (sent["instances"][0]["age"], sent["instances"][0]["amount"]) == (61, 200)
     moved = {"model": {"name": "triage", "version": 2}}
     page.route("**/predict", lambda route: route.fulfill(json=route.fetch().json() | moved))
     press(page, "button:text-is('Decide')", "p[role=alert]:has-text('Version 2 decided')")

@@ -313,6 +313,10 @@ _SCORES = {
     "cost_matrix": {"healthy": {"wait": 0, "treat": 1}, "ill": {"wait": 10, "treat": -5}},
     "explain": True,
 }
+_BY_CASE = _GIVEN | {
+    "benefits": {"healthy": {"wait": 0, "treat": {"column": "fee", "times": -1}}, "ill": {"wait": -10, "treat": 5}},
+    "columns": {"fee": [1, 4.5]},
+}
 _LIMITED = _GIVEN | {"probabilities": [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]], "limits": {"treat": 1}}
 route = DirectRoute(
     "/predict",
@@ -323,6 +327,7 @@ route = DirectRoute(
         "probabilities of another system": _GIVEN,
         "scores that do not sum to 1, and costs": _SCORES,
         "at most one treatment": _LIMITED,
+        "a benefit that depends on the case": _BY_CASE,
         "recorded, for outcomes that come later": _RECORDED,
     },
     others=_READERS,

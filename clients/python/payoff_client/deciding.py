@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from payoff_client.documents import Decided, adapter
-from payoff_client.rows import FORM, Table, arrow_tools, has_pyarrow, plain, whole
+from payoff_client.rows import FORM, NUMERIC, Table, arrow_tools, has_pyarrow, plain, whole
 from payoff_client.showing import html_of
 from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
@@ -24,7 +24,7 @@ SMALL = 2_000  # values: JSON of fewer is as fast as the formats for many
 PART_BYTES = 8 * 2**20  # of a part's numbers; the service takes bodies up to 64 MB unless it is set otherwise
 PART_VALUES = 200_000  # of a part in JSON, of which the service takes 1,000,000
 RECORDED_AT_ONCE = 50_000  # decisions, at most
-_JSON_ONLY = frozenset({"explain", "record"})
+_JSON_ONLY = frozenset({"explain", "record", "columns"})
 _MATRICES = ("benefits", "cost_matrix")
 _PER_ROW = ("ids", "explanations", "propensities")
 _NOT_FIGURES = frozenset(
@@ -162,6 +162,11 @@ class Features:
         classes = card.get("classes")
         return cls(f"{card['name']}:{card['version']}", names, kinds, None if classes is None else tuple(classes))
 
+    def beside(self, table: Table, columns: Sequence[str]) -> Features:
+        """With those columns of a table that cells of the matrix name, which are sent like features."""
+        names = [name for name in columns if name in (table.names or ()) and name not in self.names]
+        return replace(self, names=(*self.names, *names), kinds={**self.kinds, **dict.fromkeys(names, NUMERIC)})
+
     def kept(self, table: Table, others: Iterable[str], *, whole: bool = False) -> list[str]:
         """The columns that come back, those that the model does not use or the `whole` table; ValueError where one has
         a name of the result.
@@ -175,6 +180,15 @@ class Features:
             if not own.isdisjoint((name, "".join(name.partition(":")[:2]))):
                 raise ValueError(f"the result has a column {name!r} of its own; rename that of the frame")
         return kept
+
+
+def case_columns(fields: Mapping[str, Any]) -> list[str]:
+    """The columns that cells of a matrix name, once each."""
+    matrix = fields.get("benefits") or fields.get("cost_matrix")
+    rows = matrix.values() if isinstance(matrix, dict) else matrix if isinstance(matrix, list) else ()
+    cells = [cell for row in rows for cell in (row.values() if isinstance(row, dict) else row)]
+    found = (cell.get("column") for cell in cells if isinstance(cell, dict))
+    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
 def stated(**fields: Any) -> dict[str, Any]:
@@ -248,7 +262,7 @@ def rows_at_once(table: Table, width: int, fields: Mapping[str, Any], form: str)
     if form != JSON:
         return max(PART_BYTES // (8 * max(width, 1)), 1)
     matrices = [fields[name][0] for name in _MATRICES if _is_per_row(fields.get(name))]
-    extra = len(json.dumps(matrices)) // 2  # values, at most
+    extra = len(json.dumps(matrices)) // 2 + len(fields.get("columns", ()))  # values, at most
     return min(max(PART_VALUES // (2 * width + 2 + extra), 1), RECORDED_AT_ONCE)
 
 
@@ -257,6 +271,8 @@ def of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
     sent = {
         name: value[start:stop] if name in _MATRICES and _is_per_row(value) else value for name, value in fields.items()
     }
+    if "columns" in sent:
+        sent["columns"] = {name: values[start:stop] for name, values in sent["columns"].items()}
     if isinstance(sent.get("record"), dict):
         sent["record"] = {**sent["record"], "ids": sent["record"]["ids"][start:stop]}
     return sent

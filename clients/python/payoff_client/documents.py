@@ -34,8 +34,18 @@ class Frame(Tabular, Protocol):
 Fields = Mapping[str, object]  # a JSON object
 Cases = Tabular | Fields | Sequence[Fields] | Sequence[Sequence[object]] | np.ndarray
 Data = Cases | Path | str  # also a file, or the id or name of a data set
-Words = Mapping[Any, Mapping[Any, float]]  # {class: {action: number}}
-Rows = Sequence[Sequence[float]]
+
+
+class Cell(TypedDict):
+    """A benefit that depends on the case: `plus` (0) + `times` (1) · the value in the column."""
+
+    column: str
+    times: NotRequired[float]
+    plus: NotRequired[float]
+
+
+Words = Mapping[Any, Mapping[Any, float | Cell]]  # {class: {action: number}}
+Rows = Sequence[Sequence[float | Cell]]
 Benefits = Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]  # a name is that of a saved matrix
 Record = bool | str | Fields | None
 Probabilities = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
@@ -66,7 +76,13 @@ class MatrixOptions(TypedDict, total=False):
     actions: Sequence[str]
 
 
-class Stakes(MatrixOptions, total=False):
+class CaseMatrix(MatrixOptions, total=False):
+    """A matrix, and the columns that its cells name where the rows have none."""
+
+    columns: Mapping[str, Sequence[float] | np.ndarray]
+
+
+class Stakes(CaseMatrix, total=False):
     """What decides: a matrix, or a rule, and what limits the decisions, as in `/predict`."""
 
     rule: str
@@ -117,7 +133,7 @@ class RetrieveOptions(TypedDict, total=False):
     average: str
 
 
-class AcquireOptions(PricedMatrix, total=False):
+class AcquireOptions(PricedMatrix, CaseMatrix, total=False):
     """The other fields of `/acquire`."""
 
     budget: float
@@ -231,7 +247,7 @@ class Matrix(Document):
     """A saved benefit matrix."""
 
     version: int
-    benefits: NotRequired[dict[str, dict[str, float]]]
+    benefits: NotRequired[dict[str, dict[str, float | Cell]]]
 
 
 class Job(Document):

@@ -16,6 +16,7 @@ from payoff_client.deciding import (
     Features,
     are_together,
     call_for,
+    case_columns,
     decisions_of,
     form_of,
     joined,
@@ -367,21 +368,28 @@ class Model(Linked[Mode]):
         if table.names is None:
             return await self._sent(table, None, fields)
         features = await self._features(fresh=False)
+        name, columns = fields.get("benefits"), case_columns(fields)
+        if isinstance(name, str) and not set(table.names) <= set(features.names):
+            matrix = await self._link.document(Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix)
+            columns = case_columns(matrix)
         try:
-            return await self._sent(table, features, fields)
+            return await self._sent(table, features, fields, columns)
         except Invalid:
             latest = await self._features(fresh=True)
             if latest == features:
                 raise
-        return await self._sent(table, latest, fields)  # the name or the alias has another version now
+        return await self._sent(table, latest, fields, columns)  # the name or the alias has another version now
 
-    async def _sent(self, table: Table, features: Features | None, fields: Mapping[str, Any]) -> Decisions:
+    async def _sent(
+        self, table: Table, features: Features | None, fields: Mapping[str, Any], columns: Sequence[str] = ()
+    ) -> Decisions:
+        features = features and features.beside(table, columns)
         form = form_of(table, features, fields)
         size = rows_at_once(table, len(features.names) if features else table.data.shape[1], fields, form)
         model = self.reference
         if size < len(table):  # several requests: of one version
             latest = await self._features(fresh=True)
-            model, features = latest.model, latest if features else None
+            model, features = latest.model, latest.beside(table, columns) if features else None
             fields = await self._pinned(fields)
         found = []
         for start in range(0, max(len(table), 1), size):

@@ -212,6 +212,26 @@ def test_a_matrix_with_actions_a_frame_and_one_for_each_row_are_benefits(client,
     pd.testing.assert_frame_equal(found.drop("p7"), words.drop("p7"))
 
 
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_cells_name_columns_of_the_frame_or_beside_an_array(client, ward, numbers, monkeypatch, library):
+    amounts, cell = list(range(40)), {"column": "ward", "times": -0.5, "plus": 2}
+    cells = {"benefits": [[0, cell], [-10, 5]], "actions": ["wait", "treat"]}
+    out = cells | {"benefits": [[[0, 2 - 0.5 * amount], [-10, 5]] for amount in amounts]}
+    expected = client.model(ward).answer(frame(), **out).expected_benefits
+    client.model(ward).matrices.save("by-ward", **cells)
+    for size in (2000, 0):
+        monkeypatch.setattr(deciding, "SMALL", size)
+        monkeypatch.setattr(deciding, "PART_BYTES", 8 * 3 * 7)
+        for stakes in (cells, {"benefits": "by-ward"}):
+            found = client.model(ward).answer(LIBRARIES[library](frame()), **stakes)
+            np.testing.assert_allclose(found.expected_benefits, expected, rtol=1e-12)
+        array = frame()[["pulse", "age"]].to_numpy()
+        found = client.model(numbers).answer(array, **cells, columns={"ward": np.array(amounts)})
+        assert found.expected_benefits.tolist() == client.model(numbers).answer(array, **out).expected_benefits.tolist()
+    client.model(ward).matrices.delete("by-ward")
+
+
 def test_decisions_are_recorded_and_their_outcomes_sent(client, ward, monkeypatch):
     monkeypatch.setattr(deciding, "PART_VALUES", 60)
     model, patients = client.model(ward), frame().reset_index(names="visit")
