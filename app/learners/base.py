@@ -111,7 +111,7 @@ class Learner(Dataclass):
     any_actions: ClassVar[bool] = False
     """Whether the columns of a benefit matrix may be any actions, and not only the classes."""
     asks: ClassVar[bool] = False
-    """Whether its models answer `/acquire`."""
+    """Whether its models, or some of them, answer `/acquire`."""
     _fewest: ClassVar[int] = 20
     """Rows outside of the most common class from which `auto` calibrates."""
 
@@ -151,6 +151,11 @@ class Learner(Dataclass):
     def regresses(self) -> bool:
         """Whether it predicts a number, and not a class."""
         return getattr(self, "task", "") == "regression"
+
+    @property
+    def acquires(self) -> bool:
+        """Whether the fitted model answers `/acquire`."""
+        return self.asks and hasattr(self.model_, "step")
 
     def findings(self, _names: Sequence[str]) -> dict[str, Any]:
         """What the fit found, for the card, ready for JSON; the names are those of the features."""
@@ -195,8 +200,8 @@ class Learner(Dataclass):
 
         For rows that were held out until the evaluation. Time: one raw fit.
         """
-        weights = np.ones(len(X))
-        self.model_ = self._fit_raw(np.ascontiguousarray(X), np.searchsorted(self.classes_, y), weights)
+        targets = np.asarray(y, dtype=np.float64) if self.regresses else np.searchsorted(self.classes_, y)
+        self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, np.ones(len(X)))
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:

@@ -38,6 +38,10 @@ Majority = Annotated[
     int | Annotated[str, Field(max_length=MAX_NAME)] | None,
     "The majority class, to which the other classes are compared; null is the most common class.",
 ]
+Task = Annotated[
+    Literal["classification", "regression"] | None,
+    "Whether labels are classes or numbers; null: numbers where the data set's are.",
+]
 Count = Annotated[int, Field(ge=1)]
 Amount = Count | Annotated[float, Field(gt=0, le=1)] | Literal["sqrt", "log2"] | None
 """Of features: a number, a fraction, or the root or logarithm of all; None is all."""

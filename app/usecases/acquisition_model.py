@@ -123,7 +123,7 @@ class AcquisitionModel:
 def asker(model: Loaded) -> AcquisitionModel:
     """The model made ready (use `Loaded.once`); Invalid at /model where its kind cannot be asked feature by feature."""
     kind, fitted = model.card.learner.kind, model.card.fitted
-    if fitted.get("acquire") != ACQUIRES and (kind not in KINDS or not KINDS[kind].asks):
+    if fitted.get("acquire") != ACQUIRES:
         able = " or ".join(name for name, other in KINDS.items() if other.asks)
         chosen = fitted.get("chosen")  # of several learners, by one that compares them
         advice = f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].asks else f"train {able}"

@@ -145,7 +145,7 @@ def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
     """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
-    if not estimator.asks:
+    if not estimator.acquires:
         return {}
     rows = rows[simulate.evenly(len(rows))]
     names = table.schema.names
@@ -161,7 +161,7 @@ def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     """What the fit found, as far as this kind of learner reports it, and whether it answers `/acquire`."""
     names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
-    found |= {"acquire": ACQUIRES} if estimator.asks else {}
+    found |= {"acquire": ACQUIRES} if estimator.acquires else {}
     found |= estimator.findings(features)
     return found
 

@@ -113,6 +113,7 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     if learner.kind == "auto" and asked.feature_costs is not None:  # no learner earned more with prices on any table
         learner = catalogue.resolve({"kind": "forest_chain"})
     dataset, draft = _dataset(ports, asked.data, caller, numbers=learner.regresses)
+    learner = with_task(learner, dataset)
     spec = _specification(asked, learner, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
@@ -138,6 +139,13 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
         refit=asked.refit,
         seed=asked.seed,
     )
+
+
+def with_task(learner: LearnerRequest, dataset: Dataset) -> LearnerRequest:
+    """The learner with the task that the labels ask for, where it has several and names none."""
+    if len(learner.estimator.tasks) == 1 or getattr(learner, "task", None) is not None:
+        return learner
+    return learner.model_copy(update={"task": "regression" if dataset.classes is None else "classification"})
 
 
 def _check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
@@ -358,7 +366,7 @@ def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
         random_state=spec.seed,
     )
     X, y = table.X[rows], table.y[rows]
-    stops = hasattr(estimator, "learn_stops")
+    stops = hasattr(estimator, "learn_stops") and not estimator.regresses
     with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):
             estimator.fit(X, y)

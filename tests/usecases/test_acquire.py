@@ -54,7 +54,7 @@ def loaded(estimator, kind, prices=PRICES):
     features.append(FeatureCard(name="word", type="categorical", categories=list(WORDS)))
     card = Card(
         name="m", version=1, learner=LearnerCard(kind=kind), features=features, labels=["y"], classes=["ill", "well"],
-        data=DataCard(digest="x", rows=1), feature_costs=prices.listed(NAMES),
+        data=DataCard(digest="x", rows=1), feature_costs=prices.listed(NAMES), fitted={"acquire": "possible"},
     )  # fmt: skip
     schema = Schema([Feature(name, "numeric") for name in NAMES[:4]] + [Feature("word", "categorical", WORDS)])
     return Loaded(card, schema, estimator, None)

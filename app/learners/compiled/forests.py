@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from app.acquisition.forest import FlatForest, Orders, order_categories
 from app.acquisition.nodes import Nodes, Tree, beside, converted, flatten
@@ -24,12 +24,13 @@ _MAX = 16  # trees between two reports of progress
 _JUDGES = 100  # trees that choose the size of leaves, at most
 
 
-def forest_like(learner: Any) -> RandomForestClassifier:
+def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
     """scikit-learn's forest, not fitted, with the parameters of a learner; Invalid where they do not fit its data."""
     most, m = learner.max_features, learner.n_features_in_
     if isinstance(most, int | np.integer) and most > m:
         raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
-    return RandomForestClassifier(
+    kind = RandomForestRegressor if learner.regresses else RandomForestClassifier
+    return kind(
         learner.n_estimators, max_features=most, min_samples_leaf=learner.min_samples_leaf,
         random_state=learner.random_state, warm_start=True,
     )  # fmt: skip
@@ -40,11 +41,11 @@ def grown_forests(
 ) -> Iterator[tuple[int, FlatForest]]:
     """A learner's forest without each of the folds; a piece of work is some trees of one of them.
 
-    `dealt.codes` are class codes (n,), or labels (n, L) of 0 and 1. For labels the forest's distribution has L + 1
-    entries: the probability of each label, and what is left to L, all divided by L.
+    `dealt.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the forest's distribution
+    has L + 1 entries: the probability of each label, and what is left to L, all divided by L; of numbers it has 1.
     """
     model = forest_like(learner).set_params(min_samples_leaf=min_samples_leaf)
-    n_classes, categorical = len(learner.classes_), learner.categorical()
+    n_classes, categorical = 1 if learner.regresses else len(learner.classes_), learner.categorical()
     rows = dealt._replace(X=_narrow(dealt.X))
     size = model.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
@@ -119,12 +120,16 @@ def _grow_some(
     Returns them flat, the distributions at their roots (count, K), and the order of the categories.
     """
     rows, truth, weight = Dealt(X, codes, weights, fold).without(without)
-    orders = order_categories(rows, truth, weight, n_classes, categorical)
+    numbers = truth.dtype.kind == "f"
+    ranked = (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
+    orders = order_categories(rows, ranked, weight, n_classes, categorical)
     grown = clone(model).set_params(n_estimators=start + count)
     grown.estimators_ = [None] * start  # a warm start passes over those that are there, and over their seeds
     target = truth.ravel() if n_classes == 1 else truth
     grown.fit(orders.apply(rows), target, sample_weight=_counted(weight))
     trees = [converted(tree.tree_) for tree in grown.estimators_[start:]]
+    if numbers:
+        trees = [tree._replace(counts=np.ones((len(tree.feature), 1))) for tree in trees]
     if codes.ndim == 2:
         always = np.asarray(truth.all(axis=0))
         values = [tree.tree_.value for tree in grown.estimators_[start:]]

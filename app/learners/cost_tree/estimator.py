@@ -13,6 +13,7 @@ from app.decisions.benefit import LARGEST
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.loading import compiled
+from app.learners.parameters import Task
 from app.learners.stepwise import prices_of
 
 if TYPE_CHECKING:  # see `app.learners.base`
@@ -59,10 +60,7 @@ class CostTree(Learner):
     """
 
     name: ClassVar = "cost_tree"
-    task: Annotated[
-        Literal["classification", "regression"],
-        "The labels: classes, or numbers (regression), integers included.",
-    ] = "classification"
+    task: Task = None
     depth: Annotated[int, Field(ge=1, le=8), "Maximum number of models on a path."] = 4
     trade_off: Annotated[
         float | None,
