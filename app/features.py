@@ -53,8 +53,9 @@ class Schema:
 
     def with_numbers(self, names: Sequence[str]) -> Schema:
         """The same with more columns, of numbers, after the others."""
-        more = [Feature(name, "numeric") for name in names]
-        return Schema((*self.features, *more), self.ignored.difference(names)) if more else self
+        if not names:
+            return self
+        return Schema((*self.features, *(Feature(name, "numeric") for name in names)), self.ignored.difference(names))
 
     def encode(self, instances: Sequence[Any], *, booleans_possible: bool = True) -> tuple[np.ndarray, list[str]]:
         """Rows (lists in feature order, or objects by feature name) as a float64 matrix, and warnings.

@@ -46,7 +46,9 @@ class Costs(WireModel):
     )
 
 
-_PLAIN = frozenset({"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids", "saved"})
+_PLAIN = frozenset(
+    {"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids", "saved", "case_columns"}
+)
 
 
 class RuleFields(LimitedFields, MatrixFields):

@@ -127,9 +127,11 @@ class Rows(NamedTuple):
 
     def apart(self, names: Sequence[str]) -> Rows:
         """The same with the last columns of X, which have these names, as `columns`."""
+        if not names:
+            return self
         m = self.X.shape[1] - len(names)
         columns = dict(zip(names, self.X[:, m:].T, strict=True))
-        return self._replace(X=np.ascontiguousarray(self.X[:, :m]), columns=columns) if names else self
+        return self._replace(X=np.ascontiguousarray(self.X[:, :m]), columns=columns)
 
     def place(self, schema: Schema, i: int, name: str) -> str:
         """Where the value of a column is."""
