@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,30 +17,38 @@ Columns = Mapping[str, np.ndarray]
 NO_COLUMNS: Columns = {}
 
 
+class Term(NamedTuple):
+    """What a cell of a matrix adds for a case: `times` the value in the `column`; `place` is where that is said."""
+
+    row: int
+    action: int
+    column: str
+    times: float
+    place: str
+
+
 @dataclass(frozen=True)
 class CaseBenefits:
-    """A benefit matrix of which C cells name one of J `columns`; `places` say where each was named first.
-
-    `base` (K, A) has the numbers, and `plus` of the other cells. These are at `rows` (C,) and `actions` (C,), and add
-    `times` (C,) the value of the column number `which` (C,).
-    """
+    """A benefit matrix, `base` (K, A), with the `terms` of those cells that depend on the case."""
 
     base: np.ndarray
-    columns: tuple[str, ...]
-    places: tuple[str, ...]
-    rows: np.ndarray
-    actions: np.ndarray
-    which: np.ndarray
-    times: np.ndarray
+    terms: Sequence[Term]
+
+    @property
+    def columns(self) -> list[str]:
+        """Those of the terms, J, once each."""
+        return list(dict.fromkeys(term.column for term in self.terms))
 
     def values(self, schema: Schema, X: np.ndarray, others: Columns) -> np.ndarray:
         """The values (n, J) of the columns: numeric features of rows X (n, m), or `others`; Invalid at a cell."""
         features = {name: j for j, name in enumerate(schema.names) if j not in schema.categorical}
-        known = [*others, *features]
+        known = {**features, **others}
         reject(
-            Flaw(f"{place}/column", f"{name!r} is text" if name in schema.names else unknown("column", name, known))
-            for name, place in zip(self.columns, self.places, strict=True)
-            if name not in known
+            Flaw(
+                f"{term.place}/column", f"{name!r} is text" if name in schema.names else unknown("column", name, known)
+            )
+            for term in self.terms
+            if (name := term.column) not in known
         )
         return np.column_stack([others[name] if name in others else X[:, features[name]] for name in self.columns])
 
@@ -50,28 +58,29 @@ class CaseBenefits:
         Raises Invalid at the `place` of each case and column, where a value is missing or a benefit too large.
         O(n K A).
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            cells = self.base[self.rows, self.actions, None] + self.times[:, None] * values.T[self.which]
-            wrong = ~(np.abs(cells) <= LARGEST)  # NaN compares false
-        reject(self._flaws(values, wrong, place))
+        by_name = dict(zip(self.columns, values.T, strict=True))
         B = np.empty((*self.base.shape, len(values)))  # cases last: what is computed of them goes along memory
         B[:] = self.base[..., None]
-        B[self.rows, self.actions] = cells
+        with np.errstate(over="ignore", invalid="ignore"):
+            for term in self.terms:
+                B[term.row, term.action] += term.times * by_name[term.column]
+        if not (np.abs(B) <= LARGEST).all():  # NaN compares false
+            reject(self._flaws(B, by_name, place))
         return B.transpose(2, 0, 1)
+
+    def _flaws(self, B: np.ndarray, values: Columns, place: Callable[[int, str], str]) -> Iterator[Flaw]:
+        for name in self.columns:
+            cells = np.array([B[term.row, term.action] for term in self.terms if term.column == name])
+            for i in np.flatnonzero(~(np.abs(cells) <= LARGEST).all(axis=0)):
+                what = "missing" if np.isnan(values[name][i]) else f"{values[name][i]:g}"
+                yield Flaw(place(int(i), name), f"{name!r} is {what}; with it each benefit must be within ±{LARGEST:g}")
 
     def cells(self) -> list[list[Any]]:
         """The matrix of benefits as a request states it, by position."""
         matrix: list[list[Any]] = self.base.tolist()
-        for row, action, j, times in zip(self.rows, self.actions, self.which, self.times.tolist(), strict=True):
-            matrix[row][action] = {"column": self.columns[j], "times": times, "plus": matrix[row][action]}
+        for row, action, column, times, _ in self.terms:
+            matrix[row][action] = {"column": column, "times": times, "plus": matrix[row][action]}
         return matrix
-
-    def _flaws(self, values: np.ndarray, wrong: np.ndarray, place: Callable[[int, str], str]) -> Iterator[Flaw]:
-        rows, cells = np.nonzero(wrong.T)
-        for i, j in dict.fromkeys(zip(rows.tolist(), self.which[cells].tolist(), strict=True)):
-            name, value = self.columns[j], values[i, j]
-            what = "missing" if np.isnan(value) else f"{value:g}"
-            yield Flaw(place(i, name), f"{name!r} is {what}; with it each benefit must be within ±{LARGEST:g}")
 
 
 def by_case(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import chain
 from threading import Lock
 from time import time
 from typing import Any
@@ -47,12 +46,6 @@ class Saved:
         """The matrix in words, and its actions where they have an order."""
         words, actions = orjson.loads(self.content)
         return words, actions
-
-    @cached_property
-    def columns(self) -> frozenset[str]:
-        """The columns of cases that its cells name."""
-        cells = chain.from_iterable(row.values() for row in self.stated[0].values())
-        return frozenset(cell["column"] for cell in cells if isinstance(cell, dict))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.decisions.benefit import as_benefits, like_costs, refused_benefit
-from app.decisions.case_benefits import CaseBenefits, Columns
+from app.decisions.case_benefits import CaseBenefits, Columns, Term
 from app.errors import Conflict, Flaw, Invalid, NotFound, below, flaws_of, pointer, reject, unknown
 from app.features import NUMBERS
 from app.registry.loaded import Loaded
@@ -172,8 +172,8 @@ def read_matrix(
     B = 0.0 - B if costs else B
     if actions not in (None, names, sent.actions):
         B, actions = _ordered(B, actions)
-    by_case = _by_case(B, -1.0 if costs else 1.0, names, actions or names, cells, sent.place) if cells else None
-    return Stakes(B, actions, doubts, by_case)
+    terms = _terms(cells, names, actions or names, -1.0 if costs else 1.0, sent.place)
+    return Stakes(B, actions, doubts, CaseBenefits(B, terms) if terms else None)
 
 
 def _objects(value: Any) -> dict[tuple[Any, Any], dict[str, Any]]:
@@ -200,24 +200,15 @@ def _lifted(value: Any) -> tuple[Any, dict[tuple[Any, Any], CaseCell]]:
     return numbers, cells
 
 
-def _by_case(
-    B: np.ndarray, sign: float, names: Sequence[str], actions: Sequence[str],
-    cells: Mapping[tuple[Any, Any], CaseCell], under: str,
-) -> CaseBenefits:  # fmt: skip
-    """The matrix whose `cells`, in words or by position, add to benefits B (K, A)."""
-    places: dict[str, str] = {}  # by column
-    for place, cell in cells.items():
-        places.setdefault(cell.column, under + pointer(*place))
-    rows, columns, which = ({name: j for j, name in enumerate(each)} for each in (names, actions, places))
-    return CaseBenefits(
-        B,
-        tuple(places),
-        tuple(places.values()),
-        np.array([rows.get(row, row) for row, _ in cells]),  # by position they are numbers already
-        np.array([columns.get(action, action) for _, action in cells]),
-        np.array([which[cell.column] for cell in cells.values()]),
-        sign * np.array([cell.times for cell in cells.values()]) + 0.0,
-    )
+def _terms(
+    cells: Mapping[tuple[Any, Any], CaseCell], names: Sequence[str], actions: Sequence[str], sign: float, under: str
+) -> list[Term]:
+    """The terms of cells that are in words or by position."""
+    rows, columns = ({name: j for j, name in enumerate(each)} for each in (names, actions))
+    return [
+        Term(rows.get(i, i), columns.get(a, a), cell.column, sign * cell.times + 0.0, under + pointer(i, a))
+        for (i, a), cell in cells.items()
+    ]
 
 
 def _ordered(B: np.ndarray, actions: Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
@@ -350,7 +341,9 @@ def with_saved(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] 
     saved = known[reference]
     _check_classes(saved, [str(name) for name in classes])
     words, actions = saved.stated
-    stated = {"benefits": words, "actions": actions, "saved": saved.reference, "case_columns": saved.columns}
+    stated: dict[str, Any] = {"benefits": words, "actions": actions, "saved": saved.reference}
+    if b'"column"' not in saved.content:  # to look at each cell would take longer
+        stated["case_columns"] = frozenset()
     return sent.model_copy(update=stated)
 
 

@@ -297,9 +297,10 @@ class Replay:
         values = np.array([[self._number(name, one.get(name)) for name in by_case.columns] for one in instances])
         values = values.reshape(len(cases), len(by_case.columns))
         usable = (np.abs(values) <= LARGEST_EARNED).all(axis=1)
-        B = by_case.at(np.where(usable[:, None], values, 0.0)).tolist()
+        B = by_case.at(np.where(usable[:, None], values, 0.0))
+        usable &= (np.abs(B) <= LARGEST_EARNED).all(axis=(1, 2))
         own = replace(cases, terms=[cases.terms[t] for t in cases.term.tolist()], term=np.arange(len(cases)))
-        return own, [matrix if fine else None for matrix, fine in zip(B, usable.tolist(), strict=True)]
+        return own, [matrix if fine else None for matrix, fine in zip(B.tolist(), usable.tolist(), strict=True)]
 
     def _number(self, name: str, value: Any) -> float:
         """A recorded value as a number; NaN where it is none."""

@@ -162,7 +162,7 @@ def test_acquire_stops_and_decides_each_case_by_its_own(service, forest):
         ({"known": {"age": 70}, "columns": {"amount": [None]}}, says("/columns/amount/0", "missing")),
         ({"known": {"age": 7}, "columns": {"amount": [1, 2]}}, says("/columns/amount", "a list of 1 numbers")),
     ):
-        assert service.post("/acquire", json=asked | sent).json()["errors"] == [flaw]
+        assert flaw in service.post("/acquire", json=asked | sent).json()["errors"]
 
 
 def test_recorded_decisions_have_their_own_matrices_and_replay_with_cells(service):
