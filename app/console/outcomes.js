@@ -91,12 +91,13 @@ function form(model, ref, signal) {
 
 /** @param {any} report @param {string} ref */
 function drawn(report, ref) {
-  const shown = new Set(SECTIONS.flatMap(([names]) => names));
-  const others = Object.keys(report).filter((name) => !shown.has(name));
+  const sections = "decisions" in report ? SECTIONS : [];  // of quantities the report is short
+  const shown = new Set(sections.flatMap(([names]) => names));
+  const others = Object.keys(report).filter((name) => !shown.has(name) && report[name] !== null);
   return h("div", { class: "report" }, warned(report.warnings ?? []),
-    report.decisions ? null : h("p", null, "No decision of this period is recorded. Tick “Record decisions” under ",
+    report.decisions !== 0 ? null : h("p", null, "No decision of this period is recorded. Tick “Record decisions” under ",
       h("a", { href: link("cases", ref) }, "Cases"), "."),
-    ...SECTIONS.map(([names, own]) => section(report, names, own)),
+    ...sections.map(([names, own]) => section(report, names, own)),
     ...others.map((name) => card(words(name), plain(report[name]))));
 }
 

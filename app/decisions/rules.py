@@ -14,7 +14,10 @@ import numpy as np
 from app.decisions.benefit import TIE, decide, least
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
-RuleName = Literal["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "same_for_all"]
+RuleName = Literal[
+    "expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "same_for_all",
+    "unit_costs", "value",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class HeldOutRows:
 
 @dataclass(frozen=True)
 class Ruled:
-    """The actions of a rule, int (n,); `request`: the parameters of `/predict` for this rule, or None; `figures`: the
-    rule's constants (threshold, or the common action).
+    """The actions of a rule, int (n,), or quantities; `request`: the parameters of `/predict` for this rule, or None;
+    `figures`: the rule's constants (threshold, or the common action).
     """
 
     rule: RuleName

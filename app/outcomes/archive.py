@@ -215,7 +215,7 @@ class Archive:
         for file in files:
             for row in self.sealer.files.find(file, ids, OUTCOME) if file.kind == "outcomes" else ():
                 if row["id"] not in found or found[row["id"]]["revision"] < row["revision"]:
-                    told = Outcome(row["truth"], row["action"], row["benefit"], row["outcome_at"])
+                    told = Outcome(row["truth"], row["action"], row["benefit"], row["outcome_at"], row["number"])
                     found[row["id"]] = {"told": told, "revision": row["revision"]}
         return found
 

@@ -6,6 +6,7 @@ Rows are encoded where the request is answered and not where it waits for others
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -19,14 +20,18 @@ import numpy as np
 import orjson
 
 from app.errors import pointer
+from app.text import is_number
 
 DAY = 86_400  # seconds; days are UTC
 _RANDOM_BITS = 74
 _UNITS = 1e6  # of the probabilities in a digest: another machine may differ in the last bits of a float
 _FORM = np.dtype("<f8")
 
+UNIT_COSTS = "unit_costs"  # the rule of quantities
+OF_QUANTITY = 3  # numbers that are recorded in the place of probabilities
+_LARGEST = 1e50  # truth: reports add up what quantities cost
 UNKNOWN = -1  # index of a truth, or of an action, that nobody has told
-FLOATS = ("at", "expected", "propensity", "benefit", "outcome_at", "received_at")
+FLOATS = ("at", "expected", "propensity", "number", "benefit", "outcome_at", "received_at")
 INDICES = ("choice", "truth", "action")
 COLUMNS = (*FLOATS, *INDICES, "probabilities", "terms", "client")  # that cases are made of; others on request
 
@@ -75,7 +80,10 @@ class Terms:
 
     `benefits` (K, A) has a row per class and a column per action; None where the request stated none. `priors` are
     those that the request stated. `figures` holds what else the rule used: thresholds, costs, limits, prices, the
-    budget.
+    budget, and where the `bands` of numbers begin that are the classes.
+
+    A quantity (the rule `UNIT_COSTS`) has one class of all numbers, and one action. The quantity and the ends of its
+    interval are in the place of the probabilities, and minus its expected cost in that of the expected benefit.
     """
 
     verb: str  # predict or acquire
@@ -87,6 +95,13 @@ class Terms:
     benefits: tuple[tuple[float, ...], ...] | None = None
     priors: Mapping[str, float] | None = None
     figures: Mapping[str, Any] | None = None
+
+    def labelled(self, truth: Label | float) -> tuple[Label | float, float | None]:
+        """The class of a truth, and the number that it is where the classes are bands of numbers."""
+        bands = (self.figures or {}).get("bands")
+        if bands is None or not is_number(str(truth)) or abs(number := float(truth)) > _LARGEST:
+            return truth, None
+        return self.classes[bisect_right(bands, number)], number
 
     @cached_property
     def content(self) -> str:
@@ -198,12 +213,16 @@ class Decided:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a decision, as a client says: indices into the classes and actions of its terms."""
+    """What became of a decision, as a client says: indices into the classes and actions of its terms.
+
+    Where the truth is a number, `truth` is its band.
+    """
 
     truth: int
     action: int | None = None
     benefit: float | None = None
     at: float | None = None  # seconds since 1970
+    number: float | None = None
 
     def joined(self, later: Outcome) -> Outcome:
         """An outcome with all that `later` states, too."""
@@ -236,8 +255,9 @@ class Cases:
 
     `term` (n,) are indices into `terms`, `key` (n,) indices into `keys`, the names of the keys that asked (None without
     one). `choice` (n,) and `action` (n,), the one that was really taken, are indices into the actions of a case's
-    terms; `truth` (n,) are indices into its classes; `UNKNOWN` where there is none. `probabilities` (n, K) is padded
-    with NaN for terms with fewer classes. Floats that are absent are NaN. Times are seconds since 1970.
+    terms; `truth` (n,) are indices into its classes; `UNKNOWN` where there is none; `number` (n,) are truths that are
+    numbers. `probabilities` (n, K) is padded with NaN for terms with fewer classes. Floats that are absent are NaN.
+    Times are seconds since 1970.
     `ids` and `instances` (JSON, None where absent) are there where they were asked for.
     `shadows` has, by challenger (`name:version`), what it would have chosen, (n,) indices into the same actions,
     `UNKNOWN` where it was not asked.
@@ -256,6 +276,7 @@ class Cases:
     propensity: np.ndarray
     truth: np.ndarray
     action: np.ndarray
+    number: np.ndarray
     benefit: np.ndarray
     outcome_at: np.ndarray
     received_at: np.ndarray

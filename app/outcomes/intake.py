@@ -93,7 +93,7 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
         row = stored.get(id_)
         before, revision = decision.told, decision.revision
         if row is not None:
-            before, revision = Outcome(row.truth, row.action, row.benefit, row.at), row.revision
+            before, revision = Outcome(row.truth, row.action, row.benefit, row.at, row.number), row.revision
         after = outcome if before is None or outcome == before else before.joined(outcome)
         if after == before:
             received.unchanged += 1

@@ -23,7 +23,7 @@ SEALING_LOCK, RECORDING_LOCK = 5_417_916_016_017, 5_417_916_016_018  # the numbe
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-OUTCOME = ("truth", "action", "benefit", "outcome_at", "received_at", "revision")
+OUTCOME = ("truth", "number", "action", "benefit", "outcome_at", "received_at", "revision")
 OF_DECISIONS: Mapping[str, Column[Any]] = {
     column.name: column
     for column in DECISIONS.c

@@ -26,7 +26,7 @@ DECISIONS = Table(
     Column("terms", String(32), nullable=False),
     Column("choice", Integer, nullable=False),  # an index into the actions of the terms
     Column("expected", Double),  # benefit of the choice; absent where no benefits were stated
-    Column("probabilities", LargeBinary, nullable=False),  # float64, little-endian, in the order of the terms' classes
+    Column("probabilities", LargeBinary, nullable=False),  # float64, little-endian, by class; or what `Terms` says
     Column("propensity", Double),  # of the choice, where it was drawn
     Column("client", String(64)),  # the key's name
     Column("details", Text),  # JSON: what else belongs to this decision
@@ -42,6 +42,7 @@ OUTCOMES = Table(
     Column("model", String(64), nullable=False),  # of the decision, as is the day
     Column("day", Integer, nullable=False),
     Column("truth", Integer, nullable=False),  # an index into the classes of the decision's terms
+    Column("number", Double),  # that is the truth; the index is of its band
     Column("action", Integer),  # really taken: an index into the terms' actions
     Column("benefit", Double),  # really received
     Column("at", Double),  # when the truth was, as the client says

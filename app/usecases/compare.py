@@ -16,11 +16,11 @@ from pydantic import Field
 
 from app import progress
 from app.access.caller import Caller
-from app.data.dataset import Table
+from app.data.dataset import Dataset, Table
 from app.decisions.benefit import upper_bound
 from app.decisions.folds import stratified_folds
-from app.decisions.ranking import JudgedRows, Ranking, contest, doubts
-from app.decisions.rules import HeldOutRows, Ruled, apply_rules, same_for_all
+from app.decisions.ranking import JudgedRows, Ranking, contest, doubts, rank
+from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
@@ -31,10 +31,12 @@ from app.usecases.datasets import EXAMPLE_ID, find_named
 from app.usecases.fields import Text
 from app.usecases.matrices import MatrixFields, needed_matrix
 from app.usecases.ports import Ports
+from app.usecases.quantities import UnitCosts
 from app.usecases.specs import FOLDS, SEED, LearnerSpec, Spec
-from app.usecases.train import Learner, built, checked_posterior, placed
+from app.usecases.train import Learner, built, check_labels, checked_posterior, finite, placed, with_task
 
 KIND = "compare"
+_OF_NUMBERS: tuple[RuleName, ...] = ("unit_costs", "value")
 _INCOMPARABLE = "the learners cannot be compared"
 
 
@@ -43,6 +45,9 @@ class CompareRequest(MatrixFields):
 
     dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: Annotated[list[Learner], Field(min_length=1, max_length=20)]
+    unit_costs: UnitCosts | None = Field(
+        default=None, description="of quantities, for learners of numbers; by default both are 1, for absolute errors"
+    )
     folds: int = Field(
         default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
     )
@@ -50,19 +55,20 @@ class CompareRequest(MatrixFields):
 
 
 class CompareSpec(Spec):
-    """What to compare: `benefits` (K, A) decide on every learner."""
+    """What to compare: `benefits` (K, A) decide on every learner, or on numbers the costs (over, under) of a unit."""
 
     dataset: str
     learners: list[LearnerSpec]
-    benefits: list[list[float]]
+    benefits: list[list[float]] | None = None
+    unit_costs: tuple[float, float] | None = None
     actions: list[str] | None = None
     folds: int = FOLDS
     seed: int = SEED
 
     @property
-    def benefit_matrix(self) -> np.ndarray:
+    def benefit_matrix(self) -> np.ndarray | None:
         """The benefits as float64 (K, A)."""
-        return np.array(self.benefits, dtype=np.float64)
+        return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
 
 
 def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:
@@ -71,19 +77,21 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
     dataset = find_named(ports, asked.dataset, "/dataset", caller)
-    if dataset.classes is None or len(dataset.labels) > 1:
-        raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
-    resolved = _resolved(asked.learners)
-    square = any(learner.needs_square for learner in resolved)
-    B, actions = needed_matrix(asked, dataset.classes, square=square)[:2]
-    spec = CompareSpec(
-        dataset=dataset.id,
-        learners=_buildable(resolved, B, dataset.classes),
-        benefits=B.tolist(),
-        actions=actions,
-        folds=asked.folds,
-        seed=asked.seed,
-    )
+    resolved = _resolved(asked.learners, dataset)
+    numbers = resolved[0].regresses
+    if numbers and asked.stated:
+        raise Invalid.at(asked.place, "a matrix is for classes, and these learners predict numbers; send 'unit_costs'")
+    if asked.unit_costs is not None and not numbers:
+        raise Invalid.at("/unit_costs", "this is for quantities, and these learners predict classes; send a matrix")
+    units = asked.unit_costs or UnitCosts(over=1.0, under=1.0)
+    stakes: dict[str, Any] = {"unit_costs": (units.over, units.under)}
+    B, classes = None, dataset.classes or ()
+    if not numbers:
+        square = any(learner.needs_square for learner in resolved)
+        B, actions = needed_matrix(asked, classes, square=square)[:2]
+        stakes = {"benefits": B.tolist(), "actions": actions}
+    learners = _buildable(resolved, B, classes)
+    spec = CompareSpec(dataset=dataset.id, learners=learners, folds=asked.folds, seed=asked.seed, **stakes)
     return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
 
 
@@ -92,29 +100,32 @@ def names(learners: Sequence[LearnerSpec]) -> list[str]:
     return [_name(learner.kind, learner.parameters) for learner in learners]
 
 
-def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[LearnerRequest]:
+def _resolved(sent: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[LearnerRequest]:
     learners: list[LearnerRequest] = []
 
     def flaws() -> Iterator[Flaw]:
         """What is wrong, until there is enough of it: finding names that are like others takes a while."""
         for i, one in enumerate(sent):
             try:
-                learner = catalogue.resolve(one)
+                learner = with_task(catalogue.resolve(one), dataset)
+                check_labels(learner, dataset)
             except Invalid as error:
                 yield from error.under(pointer("learners", i)).flaws
                 continue
             if learner.estimator.labels == "several":
                 what = f"{learner.kind} predicts several labels; rules decide about one"
                 yield Flaw(pointer("learners", i, "kind"), what)
-            if learner.regresses:
-                yield Flaw(pointer("learners", i, "task"), "regression predicts numbers; rules decide about classes")
+            if learners and learner.regresses != learners[0].regresses:
+                yield Flaw(pointer("learners", i), "some learners predict numbers, others classes: compare them apart")
             learners.append(learner)
 
     reject(flaws(), _INCOMPARABLE)
     return learners
 
 
-def _buildable(resolved: Sequence[LearnerRequest], B: np.ndarray, classes: Sequence[int | str]) -> list[LearnerSpec]:
+def _buildable(
+    resolved: Sequence[LearnerRequest], B: np.ndarray | None, classes: Sequence[int | str]
+) -> list[LearnerSpec]:
     """The learners as the job will build them, each once: labels are written as the data set's classes are."""
     learners: list[LearnerSpec] = []
     flaws: list[Flaw] = []
@@ -135,7 +146,8 @@ def _buildable(resolved: Sequence[LearnerRequest], B: np.ndarray, classes: Seque
 
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
     defaults = catalogue.resolve({"kind": kind}).parameters
-    changed = [f"{name}={_worded(value)}" for name, value in parameters.items() if value != defaults[name]]
+    others = {name: value for name, value in parameters.items() if name != "task"}  # which all have in common
+    changed = [f"{name}={_worded(value)}" for name, value in others.items() if value != defaults[name]]
     return f"{kind}({', '.join(changed)})" if changed else kind
 
 
@@ -151,7 +163,9 @@ def run(ports: Ports, job: Job) -> None:
     with progress.part(0.0, 0.02, "reading data"):
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = ports.datasets.table(spec.dataset)
-    fold = stratified_folds(table.y, spec.folds, spec.seed)  # a data set has two rows of each class at least
+        table = table if spec.unit_costs is None else table.as_numbers()
+    groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
+    fold = stratified_folds(groups, spec.folds, spec.seed)  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
         trials = trials_of(table, fold, spec)
     failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
@@ -166,8 +180,8 @@ def run(ports: Ports, job: Job) -> None:
 
 @dataclass
 class _Trial:
-    """A learner's probabilities (n, K) for rows that it was not fitted on, how long each fit took, and whether it
-    converged, where that is a question; or why there are none.
+    """A learner's probabilities (n, K) for rows that it was not fitted on, or quantities and numbers (n, 2), how long
+    each fit took, and whether it converged, where that is a question; or why there are none.
     """
 
     name: str
@@ -182,7 +196,8 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
-    trials = [_Trial(name, np.zeros((len(fold), len(table.classes or ())))) for name in names(spec.learners)]
+    width = len(table.classes or _OF_NUMBERS)
+    trials = [_Trial(name, np.zeros((len(fold), width))) for name in names(spec.learners)]
     parts = [part for part in range(spec.folds) if (fold == part).any()]
     order: deque[tuple[int, int, float]] = deque()
     building = {
@@ -199,7 +214,7 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
                 order.append((number, part, end))
                 where = (begin, end, f"{trials[number].name}, fold {part + 1}")
                 at = pointer("learners", number), table.schema.names
-                yield delayed(_tried)(spec.learners[number], building, table.X, table.y, fold == part, where, at)
+                yield delayed(_tried)(spec, number, building, table.X, table.y, fold == part, where, at)
 
     for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
         number, part, done = order.popleft()
@@ -215,7 +230,8 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
 
 
 def _tried(
-    learner: LearnerSpec,
+    spec: CompareSpec,
+    number: int,
     building: Mapping[str, Any],
     X: np.ndarray,
     y: np.ndarray,
@@ -223,36 +239,77 @@ def _tried(
     where: tuple[float, float, str],
     place: tuple[str, Sequence[str]],
 ) -> tuple[np.ndarray, float, list[bool]] | Invalid:
-    """Probabilities of the rows `held` out by a fit on the others, its seconds, and whether it converged, where that is
-    a question; or the reason why there are none.
+    """Probabilities of the rows `held` out, or quantities and numbers, by a fit on the others, its seconds, and whether
+    it converged, where that is a question; or the reason why there are none.
     """
+    learner = spec.learners[number]
     try:
         with progress.part(*where), placed(*place):
             estimator = catalogue.stored(learner.kind, learner.parameters).build(**building)
             began = perf_counter()
             estimator.fit(X[~held], y[~held])
             seconds = perf_counter() - began
-            scores = checked_posterior(estimator, X[held])
+            if spec.unit_costs is None:
+                scores = checked_posterior(estimator, X[held])
+            else:
+                scores = _quantities(estimator, X[held], *spec.unit_costs)
     except Invalid as error:
         return error
     return scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []
 
 
-def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: CompareSpec) -> dict[str, Any]:
-    assert table.classes is not None
-    B, y = spec.benefit_matrix, table.y
-    priors = np.bincount(y, minlength=len(B)) / len(y)
-    constant = same_for_all(len(y), B, priors)
-    contenders: list[tuple[str | None, Ruled]] = [
-        (trial.name, ruled)
+def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.ndarray:
+    """The quantities that cost least for rows X (n, m), NaN where no distribution is known, and the numbers."""
+    values, distribution = finite(estimator.values(X), "numbers"), estimator.distribution(X)
+    if distribution is None:
+        return np.column_stack((np.full(len(X), np.nan), values))
+    return np.column_stack((distribution.quantiles(np.array([under / (over + under)])), values))
+
+
+_Contenders = list[tuple[str | None, Ruled]]
+
+
+def _by_unit_costs(
+    y: np.ndarray, fold: np.ndarray, trials: Sequence[_Trial], over: float, under: float
+) -> tuple[_Contenders, Ranking]:
+    """Of numbers y (n,): every learner with its quantities and its numbers, and one quantity for all, of each fold that
+    of the others; and their ranking by costs, as benefits below 0.
+    """
+    contenders: _Contenders = [
+        (trial.name, Ruled(rule, column, None))
         for trial in trials
-        if trial.failure is None
-        for ruled in apply_rules(HeldOutRows(trial.scores, trial.scores, y, fold), B)
+        for rule, column in zip(_OF_NUMBERS, trial.scores.T, strict=True)
+        if not np.isnan(column).any()
     ]
-    contenders.append((None, constant))
-    judged = JudgedRows(y, B, priors)
-    bound = upper_bound(priors, B)
-    ranking = contest(np.column_stack([ruled.choice for _, ruled in contenders]), judged, fixed=[len(contenders) - 1])
+    level, alike = under / (over + under), np.empty(len(y))
+    for part in np.unique(fold):
+        alike[fold == part] = np.quantile(y[fold != part], level, method="inverted_cdf")
+    action = float(np.quantile(y, level, method="inverted_cdf"))
+    contenders.append((None, Ruled("same_for_all", alike, None, {"action": action}, cross_validated=True)))
+    beyond = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
+    benefits = np.where(beyond > 0, -over * beyond, under * beyond)
+    return contenders, rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
+
+
+def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: CompareSpec) -> dict[str, Any]:
+    B, y = spec.benefit_matrix, table.y
+    fitted = [trial for trial in trials if trial.failure is None]
+    if B is None or table.classes is None:
+        contenders, ranking = _by_unit_costs(y, fold, fitted, *(spec.unit_costs or (1.0, 1.0)))
+        bound, warnings = 0.0, list[str]()
+    else:
+        priors = np.bincount(y, minlength=len(B)) / len(y)
+        contenders = [
+            (trial.name, ruled)
+            for trial in fitted
+            for ruled in apply_rules(HeldOutRows(trial.scores, trial.scores, y, fold), B)
+        ]
+        contenders.append((None, same_for_all(len(y), B, priors)))
+        judged = JudgedRows(y, B, priors)
+        bound = upper_bound(priors, B)
+        choices = np.column_stack([ruled.choice for _, ruled in contenders])
+        ranking = contest(choices, judged, fixed=[len(contenders) - 1])
+        warnings = doubts(judged, table.classes, bound, actions=spec.actions)
     rows = standings_of((ruled for _, ruled in contenders), ranking, bound)
 
     def name(j: int) -> dict[str, str | None]:
@@ -261,12 +318,12 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
 
     return {
         "dataset": spec.dataset,
-        "classes": list(table.classes),
+        "classes": list(table.classes or ()),
         "rows": len(y),
         "upper_bound": bound,
         "table": [{"learner": learner, **row} for (learner, _), row in zip(contenders, rows, strict=True)],
         "best": {**name(ranking.best), **lead_of(ranking, name)},
-        "same_for_all": {"action": int(constant.choice[0]), "benefit": ranking.standings[-1].mean},
+        "same_for_all": {**contenders[-1][1].figures, "benefit": ranking.standings[-1].mean},
         "learners": [
             {
                 "name": trial.name,
@@ -277,7 +334,7 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
             }
             for trial, learner in zip(trials, spec.learners, strict=True)
         ],
-        "warnings": [*doubts(judged, table.classes, bound, actions=spec.actions), *_about(trials, ranking)],
+        "warnings": [*warnings, *_about(trials, ranking)],
     }
 
 

@@ -96,7 +96,9 @@ def _latest(ports: Ports, model: str) -> Card:
     except NotFound as error:
         raise NotFound.at("/model", error.detail) from error
     if card.classes is None or len(card.labels) > 1:
-        raise Invalid.at("/model", f"{model!r} does not decide among classes, so none of its decisions is recorded")
+        raise Invalid.at(
+            "/model", f"{model!r} predicts numbers or several labels; a data set is made of decisions among classes"
+        )
     return card
 
 

@@ -20,6 +20,7 @@ from app.usecases.explain import explanations
 from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
 from app.usecases.limit_fields import LimitedFields, decide_within_limits
 from app.usecases.matrices import MatrixFields, best_in_training, check_distinct, read_matrix
+from app.usecases.quantities import QuantityFields
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
 _DECIDES_ACTIONS: tuple[Rule, ...] = ("expected_benefit", "threshold")  # the other rules decide among the classes
@@ -51,7 +52,7 @@ _PLAIN = frozenset(
 )
 
 
-class RuleFields(LimitedFields, MatrixFields):
+class RuleFields(LimitedFields, QuantityFields, MatrixFields):
     """By what is to be decided: a rule with what it needs, and what is at stake."""
 
     benefits: NamedMatrices | None = Field(

@@ -19,7 +19,7 @@ from app.outcomes.decision import Label, Outcome, day_of_id, id_digest
 from app.outcomes.intake import Received, receive
 from app.outcomes.tables import MAX_ID
 from app.text import MISSING, refused_character
-from app.usecases.fields import TIME_FORM, Moment, Text, WireModel
+from app.usecases.fields import TIME_FORM, Moment, Number, Text, WireModel
 from app.usecases.ports import Ports
 
 MOST = 100_000  # outcomes of a request
@@ -60,10 +60,11 @@ class OutcomeDocument(WireModel):
         max_length=MAX_ID, description="of the decision, as its answer had it", examples=["visit-1"]
     )
     truth: Annotated[
-        StrictInt | Text | None, BeforeValidator(lambda sent: str(sent).lower() if type(sent) is bool else sent)
+        StrictInt | Number | Text | None,
+        BeforeValidator(lambda sent: str(sent).lower() if type(sent) is bool else sent),
     ] = Field(
-        description="the class that it really was, of booleans `true` or `false`; null while it is open: nothing is"
-        " stored then",
+        description="the class that it really was, of booleans `true` or `false`; of a quantity, and of bands, the"
+        " number; null while it is open: nothing is stored then",
         examples=["ill"],
     )
     action: StrictInt | Text | None = Field(
@@ -173,7 +174,7 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
     positions: dict[tuple[Label, ...], dict[str, int]] = {}
     flaws: list[Flaw] = []
 
-    def index(i: int, field: str, label: Label, names: tuple[Label, ...]) -> int:
+    def index(i: int, field: str, label: Label | float, names: tuple[Label, ...]) -> int:
         known = positions.get(names)
         if known is None:
             known = positions[names] = {str(name): k for k, name in enumerate(names)}
@@ -199,7 +200,8 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
             if at is not None and at < decision.at - _TOLERANCE:
                 made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
                 flaws.append(Flaw(sent.place(i, "at"), f"'at' is before the decision, which was made at {made}"))
-            outcome = Outcome(index(i, "truth", truth, decision.terms.classes), done, benefit, at)
+            label, number = decision.terms.labelled(truth)
+            outcome = Outcome(index(i, "truth", label, decision.terms.classes), done, benefit, at, number)
             resolved[id_] = decision, outcome
         if first.setdefault(id_, outcome) != outcome:
             flaws.append(Flaw(sent.place(i, "id"), f"{id_!r} comes twice in this request, with different outcomes"))
@@ -211,5 +213,6 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
 
 def _worded(decision: Located, outcome: Outcome) -> dict[str, Any]:
     """An outcome in the words of its decision, with the fields that it states."""
-    words = outcome.stated | {"truth": decision.terms.classes[outcome.truth]}
+    words = outcome.stated
+    words["truth"] = words.pop("number", decision.terms.classes[outcome.truth])
     return words if outcome.action is None else words | {"action": decision.terms.actions[outcome.action]}

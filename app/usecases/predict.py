@@ -27,6 +27,7 @@ from app.usecases.explain import Explanation, contributions
 from app.usecases.fields import COLUMNS, INSTANCES, PROBABILITIES, CaseColumns, ClassNames, ModelVersion, OwnIds, Text
 from app.usecases.limit_fields import LimitAnswer
 from app.usecases.ports import Ports
+from app.usecases.quantities import Quantities, banded, quantities, refuse_for_classes
 from app.usecases.record import (
     RecordField,
     explored,
@@ -47,7 +48,6 @@ _FEW_ROWS = 16  # with more an array is faster
 _HUGE = 1e100  # bounds below it keep sums and products far from overflow
 _KEPT = 2  # values in memory for each feature of an instance that is explained or recorded
 _RECORDED = 12  # and for each recorded decision
-_FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain", "explore")
 
 
 class PredictFields(RuleFields, RecordField):
@@ -98,12 +98,20 @@ class DecisionsAnswer(BaseModel):
 
 
 class ValuesAnswer(BaseModel):
-    """What a model of numbers (regression) predicts."""
+    """What a model of numbers (regression) predicts, and which quantities cost least."""
 
     model: ModelVersion
     ids: list[int | float | str | None] | None = Field(default=None, description="with `ids` or `id`")
     kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`")
+    decisions: list[float] | None = Field(default=None, description="with `unit_costs`: the quantities")
+    expected_costs: list[float] | None = Field(default=None, description="of these")
+    intervals: list[tuple[float, float]] | None = Field(default=None, description="with `coverage`: low and high")
     values: list[float] = Field(description="one for each instance")
+    limits: list[LimitAnswer] | None = Field(
+        default=None, description="with `sum_at_most`: its price is what a unit more would save"
+    )
+    total: float | None = Field(default=None, description="sum of the expected costs of limited quantities")
+    unlimited_total: float | None = Field(default=None, description="the same without the limit")
     warnings: list[str]
 
 
@@ -159,11 +167,11 @@ class By(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Decisions, or the numbers (n,) of a model of numbers; the ids of decisions that are recorded, and what has to be
+    """Decisions, or the numbers of a model of numbers; the ids of decisions that are recorded, and what has to be
     stored of them before they are answered.
     """
 
-    answer: Answer | np.ndarray
+    answer: Answer | Quantities
     warnings: Sequence[str]
     ids: Sequence[str] | None = None
     batch: Batch | None = None
@@ -187,22 +195,22 @@ def predict(
         if asked.record or asked.explore is not None:
             place = "/record" if asked.record is not None else "/explore"
             raise Invalid.at(place, "decisions are recorded by model, and this request has none")
-        answer = decide_given(asked.classes or (), rows, asked)
-        return Predicted(answer, answer.warnings)
-    if model.regression:
-        return Predicted(predict_values(model, asked, rows.X), rows.warnings)
-    answer = decide(model, asked, rows, key)
+        refuse_for_classes(asked)
+        given = decide_given(asked.classes or (), rows, asked)
+        return Predicted(given, given.warnings)
+    answer = of_numbers(model, asked, rows) if model.regression else decide(model, asked, rows, key)
     if not asked.record:
         if asked.explore is not None:
             raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
         return Predicted(answer, answer.warnings)
     order = order_of(asked.record)
     ids = ids_of(by.ports, by.caller, order, len(rows.X), own_ids)
-    if asked.explore is not None:
+    if asked.explore is not None and isinstance(answer, Answer):
         answer = explored(answer, model.name, ids.ids, asked.explore)
     texts = rows.texts(model.schema) if order.instances else None
     batch = predicted_batch(model, asked, answer, ids, by.caller, texts)
-    batch = by.watched(batch, asked.model or "", model, asked, rows.X, rows.columns)
+    if not model.regression:  # no challengers decide about numbers
+        batch = by.watched(batch, asked.model or "", model, asked, rows.X, rows.columns)
     return Predicted(answer, answer.warnings, ids.ids, batch)
 
 
@@ -222,6 +230,7 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     known = usual.matrices.get(key)
     if known is None:
         check_classes(model)
+        refuse_for_classes(asked)
         check_fields(asked)
     _check_size(model.classes, asked, len(rows.X))
     scores = usual.posterior(rows.X) if rows.usual else model.estimator.posterior(rows.X)
@@ -234,9 +243,17 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     return answer if answer.explanations is None else _with_contributions(model, rows.X, answer)
 
 
-def decide_given(classes: Sequence[int | str], rows: Rows, asked: RuleFields) -> Answer:
-    """Decide with probabilities (n, K) that came as rows; Invalid also for what only a model can answer."""
-    P = rows.X
+def decide_given(
+    classes: Sequence[int | str],
+    rows: Rows,
+    asked: RuleFields,
+    P: np.ndarray | None = None,
+    schema: Schema = NO_FEATURES,
+) -> Answer:
+    """Decide with probabilities (n, K) that came as rows, or with P for rows of a schema; Invalid also for what only a
+    model of classes can answer.
+    """
+    P = rows.X if P is None else P
     check_fields(asked)
     _check_size(classes, asked, len(P))
     if asked.priors is not None:
@@ -244,7 +261,7 @@ def decide_given(classes: Sequence[int | str], rows: Rows, asked: RuleFields) ->
     if asked.threshold == "holdout":
         raise Invalid.at("/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number")
     matrix = matrix_of(asked, classes, len(P), None)
-    return decide_by(asked, None, classes, P, (), _of_rows(matrix, rows, NO_FEATURES))
+    return decide_by(asked, None, classes, P, (), _of_rows(matrix, rows, schema))
 
 
 def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | None:
@@ -269,25 +286,17 @@ def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
         raise Invalid.at("/instances", "'instances' is required")
 
 
-def predict_values(model: Loaded, asked: PredictFields, X: np.ndarray) -> np.ndarray:
-    """The numbers (n,) that a model of numbers predicts for rows X (n, m) as its schema encodes them.
+def of_numbers(model: Loaded, asked: RuleFields, rows: Rows) -> Answer | Quantities:
+    """What a model of numbers answers: these, quantities, or decisions whose classes are the bands of the request.
 
-    Raises Invalid with the place of whatever is asked that needs classes.
+    Raises Invalid with the place of whatever is asked that does not fit.
     """
-    if asked.record:
-        raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")
-    sent = (name for name in _FOR_CLASSES if name in asked.model_fields_set)
-    named = [name for name in sent if getattr(asked, name) not in (None, False)]
-    reject(
-        Flaw(pointer(name), f"{model.name!r} predicts numbers: {name} is for classes; leave it out")
-        for name in (*named, *asked.limited)
-    )
-    values: np.ndarray = model.estimator.values(X)
-    reject(
-        Flaw(pointer("instances", i), "the model gives no number for this instance")
-        for i in np.flatnonzero(~np.isfinite(values))
-    )
-    return values
+    if asked.bands is None:
+        return quantities(model, asked, rows.X, rows.warnings)
+    _check_size((), asked, len(rows.X))
+    names, P = banded(model, asked, rows.X)
+    answer = decide_given(names, rows, asked, P, model.schema)
+    return answer._replace(warnings=[*rows.warnings, *answer.warnings])
 
 
 def key_of(found: dict[str, Any]) -> bytes | None:
@@ -321,7 +330,7 @@ def extent(classes: Sequence[object], asked: RuleFields, n_instances: int) -> in
 
     An explanation counts as the work it takes.
     """
-    n_classes = len(classes) or 1
+    n_classes = len(classes) or len(asked.bands or ()) + 1
     n_actions = asked.width(n_classes)
     each = bool(asked.case_columns) + _EXPLAINED * asked.explain  # its matrix, and all changes of it
     return n_instances * (n_classes + n_actions + each * n_classes * n_actions)

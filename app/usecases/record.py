@@ -18,13 +18,14 @@ from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject
 from app.errors import sent as shown
 from app.evidence.intervals import LARGEST_EARNED
 from app.features import Schema
-from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids, place_of
+from app.outcomes.decision import DAY, UNIT_COSTS, Batch, Decided, Terms, new_ids, place_of
 from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
 from app.text import refused_character
 from app.usecases.decide import Answer, RuleFields
 from app.usecases.fields import TIME_FORM, Moment, WireModel
 from app.usecases.ports import Ports
+from app.usecases.quantities import Quantities
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
 _AN_ID = "a decision's id is text or an integer"
@@ -201,9 +202,16 @@ def _uniform(text: str) -> float:
 
 
 def predicted_batch(
-    model: Loaded, asked: RuleFields, answer: Answer, ids: Ids, caller: Caller, instances: Sequence[str] | None
+    model: Loaded,
+    asked: RuleFields,
+    answer: Answer | Quantities,
+    ids: Ids,
+    caller: Caller,
+    instances: Sequence[str] | None,
 ) -> Batch:
     """The decisions of an answer to `/predict`, ready to be stored; `instances` are JSON."""
+    if isinstance(answer, Quantities):
+        return batch(_decided_quantities(model, asked, answer, instances), ids, caller)
     terms, term = _terms(model, asked, answer)
     rows = np.arange(len(ids.ids))
     expected = None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
@@ -217,6 +225,21 @@ def predicted_batch(
         instances=instances,
     )
     return batch(decided, ids, caller)
+
+
+def _decided_quantities(
+    model: Loaded, asked: RuleFields, answer: Quantities, instances: Sequence[str] | None
+) -> Decided:
+    """As `Terms` says; an interval that was not asked for is NaN."""
+    if answer.chosen is None or answer.expected_costs is None or asked.unit_costs is None:
+        raise Invalid.at("/record", f"{model.name!r} predicts numbers: send 'unit_costs' or 'bands' for decisions")
+    n = len(answer.chosen)
+    figures = asked.unit_costs.model_dump() | {"coverage": asked.coverage, "limit": asked.sum_at_most, "bands": []}
+    terms = Terms("predict", model.name, model.version, UNIT_COSTS, ("a number",), ("quantity",), figures=figures)
+    ends = np.full((n, 2), np.nan) if answer.intervals is None else answer.intervals
+    none = np.zeros(n, dtype=np.intp)
+    numbers = np.column_stack((answer.chosen, ends))
+    return Decided([terms], none, none, numbers, 0.0 - answer.expected_costs, instances=instances)
 
 
 def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:
@@ -248,6 +271,8 @@ def _figures(asked: RuleFields, answer: Answer) -> dict[str, Any]:
         figures["costs"] = asked.costs.model_dump()
     if asked.explore is not None:
         figures["explore"] = asked.explore
+    if asked.bands is not None:
+        figures["bands"] = asked.bands
     if asked.limits:
         figures["limits"] = {name: limit.model_dump() for name, limit in asked.limits.items()}
     if asked.resources:

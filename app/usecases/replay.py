@@ -81,7 +81,7 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
     whole = wanted.version is None and wanted.alias is None
     card = card_of(ports, reference)
     if card.classes is None or card.classes == card.labels:
-        raise Invalid(f"{wanted.name!r} has no decisions to replay: it predicts numbers, or several labels")
+        raise Invalid(f"{wanted.name!r} predicts numbers, or several labels; decisions among classes are replayed")
     stakes = read_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes, named=True, cases=True)
     by_case = None if stakes is None else stakes.cases
     if stakes is not None and np.abs(stakes.benefits).max() > LARGEST_EARNED:

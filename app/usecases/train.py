@@ -122,7 +122,8 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
 
 
 def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Dataset) -> TrainSpec:
-    _check_labels(learner, dataset)
+    with below("/learner"):
+        check_labels(learner, dataset)
     classes = () if learner.regresses else dataset.classes or ()
     stakes = _stakes(asked, classes, learner)
     B, actions = (None, None) if stakes is None else (stakes.benefits, stakes.actions)
@@ -148,24 +149,22 @@ def with_task(learner: LearnerRequest, dataset: Dataset) -> LearnerRequest:
     return learner.model_copy(update={"task": "regression" if dataset.classes is None else "classification"})
 
 
-def _check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
+def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
     """Numbers are regressed on, words are classes, and integers can be either; several labels need their learners."""
     labels, kinds = learner.estimator.labels, catalogue.KINDS.values()
     if dataset.multilabel != (labels == "several"):
         able = " or ".join(other.name for other in kinds if other.labels != labels)
         one, there = ("one label", str(len(dataset.labels))) if dataset.multilabel else ("several labels", "one")
-        raise Invalid.at(
-            "/learner/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}"
-        )
+        raise Invalid.at("/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}")
     if learner.regresses:
         if isinstance((dataset.classes or (0,))[0], str):
-            raise Invalid.at("/learner/task", "regression needs numbers, and the labels are words: take classification")
+            raise Invalid.at("/task", "regression needs numbers, and the labels are words: take classification")
     elif dataset.classes is None and len(learner.estimator.tasks) > 1:
-        raise Invalid.at("/learner/task", "the labels of this data set are numbers, not classes: take regression")
+        raise Invalid.at("/task", "the labels of this data set are numbers, not classes: take regression")
     elif dataset.classes is None:
         able = " or ".join(other.name for other in kinds if "regression" in other.tasks)
         what = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
-        raise Invalid.at("/learner/kind", f"{what}: choose {able} with task regression")
+        raise Invalid.at("/kind", f"{what}: choose {able} with task regression")
 
 
 def _dataset(
@@ -285,10 +284,11 @@ def built(learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequenc
 
 def checked_posterior(estimator: Any, X: np.ndarray) -> np.ndarray:
     """Probabilities (n, K) of rows (n, m); Invalid where the fit gave none."""
-    return _finite(estimator.posterior(X), "probabilities")
+    return finite(estimator.posterior(X), "probabilities")
 
 
-def _finite(answers: np.ndarray, what: str) -> np.ndarray:
+def finite(answers: np.ndarray, what: str) -> np.ndarray:
+    """The answers of an estimator; Invalid where some are NaN or infinite."""
     if not np.isfinite(answers).all():
         raise Invalid.at("", f"the fit gave no usable {what}; {_EXTREME}")
     return answers
@@ -380,4 +380,4 @@ def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
 def _check_answers(estimator: Any, table: Table, X: np.ndarray) -> None:
     """Invalid where the model gives no usable answers: such a model is not published."""
     some = X[:1000]
-    checked_posterior(estimator, some) if table.classes else _finite(estimator.values(some), "numbers")
+    checked_posterior(estimator, some) if table.classes else finite(estimator.values(some), "numbers")

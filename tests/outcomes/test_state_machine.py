@@ -50,7 +50,9 @@ CONTENTS = [  # terms, choice, probabilities, expected benefit, propensity, inst
 ]
 GIVEN = [f"Case-{i}" for i in range(5)]
 WHICH = st.lists(st.integers(0, 8), unique=True, min_size=1, max_size=5)
-TRUTHS = st.builds(Outcome, st.integers(0, 1), *[st.none() | st.sampled_from(each) for each in ([0, 1], [2.5], [7.5])])
+TRUTHS = st.builds(
+    Outcome, st.integers(0, 1), *[st.none() | st.sampled_from(each) for each in ([0, 1], [2.5], [7.5], [-0.5])]
+)
 KILLS = [(step, turn) for step, most in (("publish", 2), ("commit", 7), ("remove", 2)) for turn in range(most)]
 KILLED = st.none() | st.tuples(st.sampled_from(KILLS), st.sampled_from(["before", "after"]))
 MEANWHILE = st.sampled_from(["", "", "", "record", "tell", "erase", "seal"])
@@ -126,7 +128,7 @@ class Case:
         _, choice, P, expected, propensity, instance = CONTENTS[self.content]
         told = self.told or Outcome(UNKNOWN)
         action = UNKNOWN if told.action is None else told.action
-        floats = [expected, told.benefit, told.at, self.received_at, propensity]
+        floats = [expected, told.number, told.benefit, told.at, self.received_at, propensity]
         floats = [np.nan if each is None else each for each in floats]
         return repr((id_, self.at, choice, told.truth, action, *floats, instance, self.terms, "desk", P, self.shadows))
 
@@ -135,7 +137,8 @@ def everything(archive, model, **asked):
     """All that is read of a model: a line for each decision, sorted by id."""
     found = []
     for part in archive.cases(model, with_ids=True, with_instances=True, **asked):
-        columns = [part.at, part.choice, part.truth, part.action, part.expected, part.benefit, part.outcome_at]
+        columns = [part.at, part.choice, part.truth, part.action, part.expected, part.number]
+        columns += [part.benefit, part.outcome_at]
         numbers = np.array([*columns, part.received_at, part.propensity], dtype=object).T
         for i, (at, choice, truth, action, *floats) in enumerate(numbers.tolist()):
             p = part.probabilities[i]

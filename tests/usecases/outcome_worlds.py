@@ -71,6 +71,7 @@ def day_of_cases(
         probabilities=P,
         propensity=propensity,
         truth=np.where(seen, y, UNKNOWN).astype(np.int32),
+        number=nothing,
         action=np.where(other, A - 1 - choice, UNKNOWN).astype(np.int32),
         benefit=received,
         outcome_at=nothing,

@@ -314,7 +314,7 @@ def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
 def test_scores_of_partly_known_cases_do_not_drift():
     cases = day_of_cases(np.random.default_rng(25), 300)
     acquired = replace(cases, day=DAY + 1, terms=[replace(terms_of(), verb="acquire")])
-    scores = read_of([cases, acquired]).scores.by_day[1]
+    scores = read_of([cases, acquired]).scores.by_day[1, terms_of().classes]
 
     assert {day: counts[0].sum() for day, counts in scores.items()} == {DAY: 300, DAY + 1: 0}
 

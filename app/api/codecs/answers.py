@@ -16,6 +16,7 @@ from app.errors import Flaw, Invalid, pointer, reject
 from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
 from app.usecases.decide import Answer
+from app.usecases.quantities import Quantities
 
 WRITTEN = (JSON, NPY, *TABULAR)
 _ID = "id"  # the column of ids that came without a name
@@ -103,7 +104,7 @@ class NamedChoice(NamedTuple):
 
 
 class AnswerColumn(NamedTuple):
-    """Values with an entry per row, (n,) or (n, width); in a table called `short`, or that and each label."""
+    """Values with an entry per row, (n,) or (n, width); in a table called `short`, or that and each label, or these."""
 
     name: str
     values: np.ndarray | NamedChoice
@@ -112,20 +113,30 @@ class AnswerColumn(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Decisions, or numbers (n,) of a model of numbers, and what comes back beside them; of no model where these were
-    made by probabilities in the request.
+    """Decisions, or what a model of numbers says, and what comes back beside them; of no model where these were made
+    by probabilities in the request.
     """
 
-    answer: Answer | np.ndarray
+    answer: Answer | Quantities
     model: Loaded | None
     warnings: Sequence[str]
     carried: Carried = NOTHING
 
     def columns(self) -> list[AnswerColumn]:
-        """In tables `decision`, `p:<class>`…, with benefits `benefit:<action>`…, perhaps `propensity`; or `value`."""
+        """In tables `decision`, `p:<class>`…, with benefits `benefit:<action>`…, perhaps `propensity`; or `decision`,
+        `expected_cost`, `low`, `high` as far as they were asked for, and `value`.
+        """
         answer = self.answer
-        if not isinstance(answer, Answer):
-            return [AnswerColumn("values", np.asarray(answer, dtype=np.float64), "value")]
+        if isinstance(answer, Quantities):
+            found = [
+                ("decisions", answer.chosen, "decision", None),
+                ("expected_costs", answer.expected_costs, "expected_cost", None),
+                ("intervals", answer.intervals, "", ("low", "high")),
+                ("values", answer.values, "value", None),
+            ]
+            return [
+                AnswerColumn(name, values, short, labels) for name, values, short, labels in found if values is not None
+            ]
         columns = [
             AnswerColumn("decisions", NamedChoice(answer.choice, answer.actions), "decision"),
             AnswerColumn("probabilities", answer.probabilities, "p", answer.classes),
@@ -139,9 +150,9 @@ class Answered(NamedTuple):
     def rest(self) -> dict[str, Any]:
         """What is not columnar, but for warnings and explanations."""
         about: dict[str, Any] = {} if self.model is None else {"model": self.model.named}
-        if not isinstance(self.answer, Answer):
-            return about
         answer = self.answer
+        if isinstance(answer, Quantities):
+            return {**about, **answer.figures}
         return {**about, "rule": answer.rule, "classes": answer.classes, "actions": answer.actions, **answer.figures}
 
     def explained(self) -> dict[str, Any]:

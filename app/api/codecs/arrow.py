@@ -164,6 +164,6 @@ def table_columns(columns: Sequence[AnswerColumn]) -> dict[str, Any]:
             words = pa.array([str(word) for word in values.names])
             table[short] = pa.DictionaryArray.from_arrays(pa.array(values.choice, pa.int32()), words)
         else:
-            names = [short] if labels is None else [f"{short}:{label}" for label in labels]
+            names = [short] if labels is None else [f"{short}:{label}" if short else str(label) for label in labels]
             table |= dict(zip(names, map(np.ascontiguousarray, np.atleast_2d(values.T)), strict=True))
     return table

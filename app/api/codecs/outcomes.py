@@ -53,7 +53,7 @@ def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
-    """Texts and integers; whole numbers that stand beside nulls may come as floats."""
+    """Texts and integers; whole numbers that stand beside nulls may come as floats. A truth may be any number."""
     kind = column.type
     if holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return list(column.to_pylist())
@@ -63,9 +63,9 @@ def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
     reject(
         Flaw(pointer(name, i), f"{cell!r} is not an integer; {name!r} holds text or integers")
         for i, cell in enumerate(cells)
-        if cell is not None and not cell.is_integer()
+        if cell is not None and not cell.is_integer() and name != "truth"
     )
-    return [None if cell is None else int(cell) for cell in cells]
+    return [int(cell) if cell is not None and cell.is_integer() else cell for cell in cells]
 
 
 def _ids(column: pa.ChunkedArray, name: str) -> list[str | None]:

@@ -53,7 +53,7 @@ class ComparedLearner(BaseModel):
 class SameForAll(BaseModel):
     """The best that can be had without a model: one action for every row."""
 
-    action: int = Field(description="its column")
+    action: int | float = Field(description="its column, or the quantity")
     benefit: float
 
 

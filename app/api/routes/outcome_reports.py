@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
@@ -92,17 +92,25 @@ class Challenger(Versus):
     gain: Amount
 
 
-class OutcomeReport(Earnings):
+class QuantityReport(BaseModel):
+    """What recorded quantities cost; of a model without other decisions."""
+
+    model: dict[str, Any] = Field(description="`name`, and `version`, null for all")
+    since: datetime | None
+    until: datetime | None
+    maturing: Maturing
+    quantities: dict[str, Any] | None = Field(
+        description="expected and realised cost, and the share of numbers within their intervals; null without any"
+    )
+    warnings: list[str]
+
+
+class OutcomeReport(Earnings, QuantityReport):
     """What recorded decisions earned, against what was expected of them."""
 
     without_terms: int = Field(description="decisions that are in no figure, as their terms are missing")
     advice: list[str] = Field(description="what to do about what the report found")
-    warnings: list[str]
-    model: dict[str, Any] = Field(description="`name`, and `version`, null for all")
-    since: datetime | None
-    until: datetime | None
     by: By | None
-    maturing: Maturing
     selective: Selective
     bounds: dict[str, Any] = Field(description="of all decisions, known or not")
     exploration: dict[str, Any] | None = Field(description="estimates by recorded propensities; null without any")
@@ -115,6 +123,9 @@ class OutcomeReport(Earnings):
     groups: list[Group] | None
 
 
+_REPORT: TypeAdapter[OutcomeReport | QuantityReport] = TypeAdapter(OutcomeReport | QuantityReport)
+
+
 class ReportQuery(Period):
     """Which decisions."""
 
@@ -124,7 +135,7 @@ class ReportQuery(Period):
 @router.get(
     "/{ref}/outcomes",
     summary="What recorded decisions earned, against what was expected of them",
-    response_model=OutcomeReport,
+    response_model=OutcomeReport | QuantityReport,
     responses=problems(404, 413, 422, 503),
 )
 @needs(TRAIN)
@@ -145,6 +156,6 @@ async def outcome_report(
     """
     found = partial(report, ports, ref, since=asked.since, until=asked.until, by=asked.by)
     text = await limiters(request).long.run(
-        request, lambda: OutcomeReport.model_validate(found()).model_dump_json(by_alias=True)
+        request, lambda: _REPORT.dump_json(_REPORT.validate_python(found()), by_alias=True)
     )
     return Response(text, media_type=JSON)

@@ -43,7 +43,7 @@ _LONG_ROWS = 5_000  # so do more outcomes, which a short table can hold
 class StatedOutcome(BaseModel):
     """An outcome, with the fields that it states."""
 
-    truth: int | str
+    truth: int | float | str
     action: int | str | None = None
     benefit: float | None = None
     at: float | None = Field(default=None, description="seconds since 1970")

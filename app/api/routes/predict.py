@@ -57,6 +57,7 @@ _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose trees take up to a second
+_FEW_DISTRIBUTIONS = 500  # rows whose numbers' distributions take up to a second
 _LIMITED_NUMBERS = 200  # of an answer with limits that takes less than a millisecond
 
 
@@ -180,6 +181,8 @@ class Ready(NamedTuple):
         """Where it is decided."""
         fields, numbers = self.fields, self.numbers
         slow = fields.resources or (fields.limits and numbers > INLINE_NUMBERS)
+        if self.model is not None and self.model.regression and fields.of_numbers:
+            return "in a thread" if len(self.rows.X) <= _FEW_DISTRIBUTIONS else "long"
         if numbers > _LONG_NUMBERS or slow or (fields.explain and numbers > _EXPLAINED_NUMBERS):
             return "long"
         most = _LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS

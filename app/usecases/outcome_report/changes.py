@@ -128,22 +128,22 @@ def drift(changes: Sequence[Changed]) -> list[dict[str, Any]]:
 
 @dataclass
 class Scores:
-    """Histograms (K, bins) by version and day of the probabilities of each class, under the priors of training, with
-    all features known.
+    """Histograms (K, bins) by version, classes and day of the probabilities of each class, under the priors of
+    training, with all features known.
     """
 
-    by_day: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)
+    by_day: dict[tuple[int, tuple[Label, ...]], dict[int, np.ndarray]] = field(default_factory=dict)
 
     def add(self, part: Slice) -> None:
         plain = part.probabilities[part.stack.plain[part.term]]
         places = np.minimum((plain * _BINS).astype(np.intp), _BINS - 1)
         counts = np.array([np.bincount(column, minlength=_BINS) for column in places.T])
-        days = self.by_day.setdefault(part.stack.version, {})
+        days = self.by_day.setdefault((part.stack.version, part.stack.classes), {})
         days[part.day] = days.get(part.day, 0) + counts
 
-    def changes(self, classes: Mapping[int, Sequence[Label]]) -> Iterator[Changed]:
+    def changes(self) -> Iterator[Changed]:
         """The probabilities of each class on the earlier days against the later ones, each about half of the cases."""
-        for version, days in sorted(self.by_day.items()):
+        for (version, classes), days in sorted(self.by_day.items(), key=lambda item: item[0][0]):
             listed = np.array([days[day] for day in sorted(days)])  # (D, K, bins)
             K = listed.shape[1]
             sizes = np.cumsum(listed[:, 0].sum(axis=1))
@@ -151,7 +151,7 @@ class Scores:
             before, after = listed[:cut].sum(axis=0), listed[cut:].sum(axis=0)
             for k in range(1 if K == 2 else 0, K):  # of two classes one has it all
                 if min(before[k].sum(), after[k].sum()) >= _FEWEST:
-                    yield {"version": version, "class": classes[version][k]}, histogram_change(before[k], after[k])
+                    yield {"version": version, "class": classes[k]}, histogram_change(before[k], after[k])
 
 
 def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:

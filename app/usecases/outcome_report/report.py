@@ -15,13 +15,14 @@ from app.errors import Invalid
 from app.evidence.drift import holm
 from app.evidence.intervals import SIGNIFICANT
 from app.evidence.truths import ALPHA, Arrivals, Maturity
-from app.outcomes.decision import UNKNOWN, Cases, Label, date_of
+from app.outcomes.decision import UNIT_COSTS, UNKNOWN, Cases, Label, date_of
 from app.registry.index import check_listed
 from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes, trained
 from app.usecases.outcome_report.earned import UNEQUAL, Account, ActionCounts, basis
+from app.usecases.outcome_report.quantities import Quantities
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Exploration, Ways, gain
 from app.usecases.ports import Ports
@@ -54,10 +55,14 @@ def report(
     read = Read(cache(partial(trained, ports, wanted.name)), by, maturity)
     for cases in recorded():
         read.add(cases)
-    scores = read.scores.changes(read.classes)
+    scores = read.scores.changes()
     features = feature_changes(recorded(arrivals_only=True, with_instances=True))
     found = document(read, [*scores, *features])
-    if not found["decisions"]:
+    if found["quantities"] and not found["decisions"]:
+        if by is not None:
+            raise Invalid.at("/by", "quantities have no groups; leave out 'by'")
+        found = {name: found[name] for name in ("quantities", "maturing", "warnings")}
+    elif not found["decisions"]:
         fix = 'send "record": true to /predict'
         if versions is not None:
             fix = f"ask for {wanted.name}, which is all versions, or {fix}"
@@ -100,6 +105,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "warnings": list(_warnings(read, selective)),
         "by": read.by,
         **details,
+        "quantities": read.quantities.document(maturity.reason) if read.quantities.decisions else None,
     }
 
 
@@ -213,6 +219,7 @@ class Read:
     actions: ActionCounts = field(default_factory=ActionCounts)
     ways: Ways = field(default_factory=Ways)
     exploration: Exploration = field(default_factory=Exploration)
+    quantities: Quantities = field(default_factory=Quantities)
     shares: ClassShares = field(default_factory=ClassShares)
     scores: Scores = field(default_factory=Scores)
     groups: dict[Any, Account] = field(default_factory=dict)
@@ -224,6 +231,9 @@ class Read:
         self.without_terms += cases.lost
         sections = (self.total, self.actions, self.ways, self.exploration, self.scores)
         for part in slices(cases, self.maturity.since):
+            if part.stack.terms[0].rule == UNIT_COSTS:
+                self.quantities.add(part)
+                continue
             for section in sections:
                 section.add(part)
             self.shares.add(part, self.trained)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from app.evidence.intervals import risk
-from app.outcomes.decision import UNKNOWN, Cases, Label, Terms
+from app.outcomes.decision import OF_QUANTITY, UNIT_COSTS, UNKNOWN, Cases, Label, Terms
 
 AT_ONCE = 1 << 17  # rows
 CELLS = 1 << 21  # of matrices, 16 MB
@@ -119,7 +119,7 @@ def slices(
     mature = immature is None or cases.day < immature
     if not mature:
         nobody, untold = np.full(len(cases), UNKNOWN, dtype=np.int32), np.full(len(cases), np.nan)
-        cases = replace(cases, truth=nobody, action=nobody, benefit=untold)
+        cases = replace(cases, truth=nobody, action=nobody, benefit=untold, number=untold)
     kinds = defaultdict[Hashable, list[int]](list)
     for i, one in enumerate(cases.terms):
         kind = one.version, one.classes, one.actions, one.benefits is None, alike(one)
@@ -136,6 +136,7 @@ def slices(
     ends = np.cumsum(np.bincount(part_of[cases.term], minlength=len(few)))
     for part, rows in zip(few, np.split(order, ends[:-1]) if few else [], strict=True):
         stack = Stack.of([cases.terms[i] for i in part])
+        width = OF_QUANTITY if stack.terms[0].rule == UNIT_COSTS else len(stack.classes)
         size = min(AT_ONCE, max(ROW_CELLS // (len(stack.classes) * len(stack.actions)), 1))
         for begin in range(0, len(rows), size):
             some: Any = rows[begin : begin + size]
@@ -148,7 +149,7 @@ def slices(
                 "terms": stack.terms,
                 "term": place[columns["term"]],
                 "ids": None,
-                "probabilities": columns["probabilities"][:, : len(stack.classes)],
+                "probabilities": columns["probabilities"][:, :width],
                 "shadows": {name: chosen[some] for name, chosen in cases.shadows.items()},
                 "instances": cases.instances and np.array(cases.instances, dtype=object)[some].tolist(),
                 "known": known,

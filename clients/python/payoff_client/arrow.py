@@ -101,7 +101,10 @@ def decided(content: bytes) -> tuple[bytes, dict[str, Any]]:
         return np.stack(columns, axis=1) if columns else np.empty((table.num_rows, 0))
 
     if "value" in table.column_names:
-        return text, {"values": table.column("value").to_numpy()}
+        names = {"value": "values", "decision": "decisions", "expected_cost": "expected_costs"}
+        found = {names[name]: table.column(name).to_numpy() for name in names if name in table.column_names}
+        ends = [table.column(name).to_numpy() for name in ("low", "high") if name in table.column_names]
+        return text, found | ({"intervals": np.stack(ends, axis=1)} if ends else {})
     actions = pa.array(map(str, rest["actions"]), pa.string())
     found = {
         "decisions": compute.index_in(table.column("decision").cast(pa.string()), actions).to_numpy(),

@@ -188,15 +188,15 @@ class Service(Linked[Mode]):
         /,
         *,
         learners: Sequence[str | Fields],
-        benefits: Benefits,
+        benefits: Benefits | None = None,
         label: str | Sequence[str] | None = None,
         chart: bool | None = None,
         **options: Unpack[CompareOptions],
     ) -> Report:
         """What each learner earns with each rule on the same folds: `table` and `best`, and a chart in notebooks.
 
-        `data` as for `train`; `options` are `actions`, `folds`, `seed`, and `delimiter`, `decimal`, `encoding` of a CSV
-        file. Amounts are in the unit of `benefits`, per row.
+        `data` as for `train`; `options` are `actions`, `unit_costs`, `folds`, `seed`, and `delimiter`, `decimal`,
+        `encoding` of a CSV file. Amounts are in the unit of `benefits`, per row.
         Raises JobFailed where the comparison does.
         """
         fields, dataset, uploaded = await self._stored(data, label, None, options)

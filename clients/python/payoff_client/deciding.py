@@ -28,8 +28,8 @@ _JSON_ONLY = frozenset({"explain", "record", "columns"})
 _MATRICES = ("benefits", "cost_matrix")
 _PER_ROW = ("ids", "explanations", "propensities")
 _NOT_FIGURES = frozenset(
-    ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "values", "warnings", *_PER_ROW)
-)
+    ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "warnings", *_PER_ROW)
+) | frozenset(("values", "expected_costs", "intervals"))
 _MOST_NOTES = 100
 
 
@@ -38,8 +38,9 @@ class Decisions:
     """Decisions for n rows, K classes and A actions.
 
     `choice` (n,) has positions in `actions`, `probabilities` is (n, K), `expected_benefits` (n, A) or None. A model of
-    numbers has `values` (n,) alone. `figures` are the other fields of the answer: `rule`, `threshold`, `limits` with
-    shadow prices, `total`. `ids`, `explanations` and `propensities` have an entry a row, where they were asked for.
+    numbers has `values` (n,), and `quantities` by the names of their `columns` (n,). `figures` are the other fields of
+    the answer: `rule`, `threshold`, `limits` with shadow prices, `total`. `ids`, `explanations` and `propensities` have
+    an entry a row, where they were asked for.
     """
 
     model: dict[str, Any] | None
@@ -54,6 +55,7 @@ class Decisions:
     ids: list[Any] | None = None
     explanations: list[dict[str, Any]] | None = None
     propensities: list[float] | None = None
+    quantities: dict[str, np.ndarray] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         columns = {name: column[:SHOWN].tolist() for name, column in self.columns().items()}
@@ -67,10 +69,12 @@ class Decisions:
         return found
 
     def columns(self) -> dict[str, np.ndarray]:
-        """`decision`, `p:<class>` and `benefit:<action>`, or `value`; and `id`, `propensity`, parts of explanations."""
-        if self.values is not None:
-            return {"value": self.values}
+        """`decision`, `p:<class>` and `benefit:<action>`, or of numbers `decision`, `expected_cost`, `low`, `high` and
+        `value`; and `id`, `propensity`, parts of explanations.
+        """
         found = {} if self.ids is None else {"id": _named(self.ids)}
+        if self.values is not None:
+            return {**found, **self.quantities, "value": self.values}
         found["decision"] = self.decisions
         found |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
         if self.expected_benefits is not None:
@@ -101,7 +105,7 @@ def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
     classes, actions = found.get("classes") or [], found.get("actions") or []
     values, probabilities, benefits = (found.get(name) for name in ("values", "probabilities", "expected_benefits"))
     places = {str(name): place for place, name in enumerate(actions)}
-    chosen = found.get("decisions", [0] * rows if values is not None else ())
+    chosen = found.get("decisions", ()) if values is None else [0] * rows
     if not (is_table or values is not None):
         chosen = [places[str(name)] for name in chosen]
     per_row = [found.get(name) for name in _PER_ROW]
@@ -117,8 +121,18 @@ def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
         None if values is None else _numbers(values, (rows,)),
         found.get("warnings") or [],
         figures,
-        *per_row,
+        **dict(zip(_PER_ROW, per_row, strict=True)),
+        quantities={} if values is None else _quantities(found, rows),
     )
+
+
+def _quantities(found: Mapping[str, Any], rows: int) -> dict[str, np.ndarray]:
+    """What an answer has beside the numbers of a model, by the names of columns."""
+    ends = found.get("intervals")
+    low, high = (None, None) if ends is None else _numbers(ends, (rows, 2)).T
+    columns = {"decision": found.get("decisions"), "expected_cost": found.get("expected_costs")}
+    columns |= {"low": low, "high": high}
+    return {name: _numbers(each, (rows,)) for name, each in columns.items() if each is not None}
 
 
 def _numbers(sent: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -138,7 +152,8 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
             whole[name] = np.concatenate(found)
         elif found[0] is not None:
             whole[name] = [each for part in found for each in part]
-    return replace(first, **whole, warnings=notes_of(part.warnings for part in parts))
+    quantities = {name: np.concatenate([part.quantities[name] for part in parts]) for name in first.quantities}
+    return replace(first, **whole, quantities=quantities, warnings=notes_of(part.warnings for part in parts))
 
 
 def notes_of(parts: Iterable[Sequence[str]]) -> list[str]:
@@ -233,7 +248,7 @@ def _new_id() -> str:
 
 def are_together(fields: Mapping[str, Any]) -> bool:
     """Whether the decisions depend on all rows together."""
-    return not fields.keys().isdisjoint(("limits", "resources"))
+    return not fields.keys().isdisjoint(("limits", "resources", "sum_at_most"))
 
 
 def _is_per_row(benefits: Any) -> bool:

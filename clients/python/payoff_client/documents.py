@@ -92,6 +92,10 @@ class Stakes(CaseMatrix, total=False):
     limits: Fields
     resources: Sequence[Fields]
     explore: float
+    unit_costs: Fields  # these are for models of numbers
+    coverage: float
+    bands: Sequence[float]
+    sum_at_most: float
 
 
 class FileStakes(Stakes, Written, total=False):
@@ -116,6 +120,7 @@ class CompareOptions(UploadOptions, total=False):
     """The other fields of `/compare`, and how a file is read."""
 
     actions: Sequence[str]
+    unit_costs: Fields
     folds: int
     seed: int
 

@@ -57,6 +57,7 @@ from payoff_client.terminal import Bar, in_notebook
 from payoff_client.transport import SVG, Call, Link, Linked, Mode, delete, post, put, query, shared, step
 
 C = TypeVar("C", bound=Cases)
+_COLUMNS = {"unit_costs": ["decision", "expected_cost"], "coverage": ["low", "high"], "bands": ["decision", "p:"]}
 _FIGURES = ("limits", "total", "unlimited_total", "gap")  # of all rows of a file together
 
 
@@ -161,10 +162,11 @@ class Model(Linked[Mode]):
         `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array with the features in
         the model's order. The result has the same type (an array gives an object of columns) and the frame's index:
         columns that the model does not use (with `keep` all), then `decision`, `p:<class>` and `benefit:<action>`;
-        `value` from a model of numbers. `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the
-        name of a saved one (see `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`,
-        `resources` and `explore` are those of `/predict`. `record` is True, the name of a column of ids, or `{"ids":
-        […], "instances": bool}`. Warnings of the service are PayoffWarnings.
+        `value` from a model of numbers, with `unit_costs` `decision` and `expected_cost`, with `coverage` `low` and
+        `high`. `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved one (see
+        `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`, `resources`, `explore`, `bands`
+        and `sum_at_most` are those of `/predict`. `record` is True, the name of a column of ids, or `{"ids": […],
+        "instances": bool}`. Warnings of the service are PayoffWarnings.
 
         Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with `limits` in one.
         Raises Invalid, whose `errors` name row and column of `data`, and ValueError where a column of `data` has a name
@@ -182,6 +184,7 @@ class Model(Linked[Mode]):
         fields = _fields(table, stakes, explain=explain, record=record)
         others = ["runner_up", "margin", "contribution:"] if explain else []
         others += ["propensity"] if stakes.get("explore") else []
+        others += [name for field in _COLUMNS if stakes.get(field) is not None for name in _COLUMNS[field]]
         if record and not isinstance(record, str):
             others += ["id"]
         if table.names is not None:  # refused before anything is sent, because what is recorded stays recorded

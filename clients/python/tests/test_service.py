@@ -675,3 +675,23 @@ def test_a_file_is_not_replaced_by_its_decisions(client, ward, tmp_path):
     assert out.stat().st_mode & 0o777 == 0o640
     with pytest.raises(FileNotFoundError, match="absent"):
         client.model(ward).decide_file(cases, tmp_path / "absent" / "out.csv", **STAKES)
+
+
+def test_quantities_are_columns_in_every_form_and_number_of_parts(client, service, monkeypatch):
+    data = {"features": ["shelf"], "rows": [[x % 17] for x in range(90)], "labels": [x % 17 + x / 7 for x in range(90)]}
+    trained(service, {"model": "sales", "learner": {"kind": "gradient_boosting", "task": "regression"}, "data": data})
+    stakes = {"unit_costs": {"over": 1, "under": 3}, "coverage": 0.9}
+    cases = pd.DataFrame({"shelf": np.arange(40.0) % 17, "place": "left"})
+    rows = {"model": "sales", "instances": [[shelf] for shelf in cases["shelf"]]}
+    told = service.post("/predict", json=rows | stakes).json()
+    named = [told["decisions"], told["expected_costs"], *zip(*told["intervals"], strict=True), told["values"]]
+    for small, part in ((2_000, 8 * 2**20), (0, 80)):  # as JSON, and as a stream in parts
+        monkeypatch.setattr(deciding, "SMALL", small)
+        monkeypatch.setattr(deciding, "PART_BYTES", part)
+        found = client.model("sales").decide(cases, record=small > 0 or None, **stakes)
+        assert [*found] == ["place", *["id"] * (small > 0), "decision", "expected_cost", "low", "high", "value"]
+        assert found.iloc[:, -5:].to_numpy().T.tolist() == np.array(named).tolist()
+        assert client.model("sales").answer(cases, sum_at_most=400, unit_costs=stakes["unit_costs"]).figures["limits"]
+    with pytest.raises(ValueError, match="'low' of its own"):
+        client.model("sales").decide(cases.rename(columns={"place": "low"}), **stakes)
+    assert client.model("sales").decide(cases.head(1), bands=[9], benefits=[[1, 0], [0, 1]], actions=["a", "b"]).shape
