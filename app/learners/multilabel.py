@@ -190,6 +190,10 @@ class MultilabelLogistic(Multilabel):
             with part(position / Y.shape[1], (position + 1) / Y.shape[1], f"label {position + 1} of {Y.shape[1]}"):
                 fewest = int(np.bincount(y, minlength=2).min())
                 fixed.append(constant_share(y) if fewest == 0 else float(y.mean()) if fewest == 1 else None)
+                extended = X
+                if self.chain and position + 1 < Y.shape[1]:  # first, as the progress of these fits does not rise
+                    known = self._unseen(X, y, weights) if fixed[-1] is None else np.full(len(y), fixed[-1])
+                    extended = np.column_stack((X, known))
                 if fewest == 0:
                     design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
                     linears.append(design.fold(np.zeros((1, design.width)), np.array([logit(fixed[-1])])))
@@ -201,9 +205,7 @@ class MultilabelLogistic(Multilabel):
                     curves.append(model.calibrator_)
                     self.calibrations_.append(model.calibration_)
                     self.converged_ &= model.converged_
-                if self.chain and position + 1 < Y.shape[1]:
-                    known = self._unseen(X, y, weights) if fixed[-1] is None else np.full(len(y), fixed[-1])
-                    X = np.column_stack((X, known))
+                X = extended
         self.scorer_ = Chain(linears, fixed) if self.chain else Linear.beside(linears)
         self.curves_ = Curves.of(curves)
 

@@ -35,6 +35,12 @@ def test_many_categories_are_pooled_and_still_tell_the_class():
     np.testing.assert_array_equal(never[0], never[1])
 
 
+@pytest.mark.parametrize(("rows", "leaves"), [(1500, 8), (1501, 16)])
+def test_more_rows_grow_larger_trees(rows, leaves):
+    X, y, _ = mixed(rows, 2, 0, words=())
+    assert GradientBoosting(max_iter=1, calibration="none").fit(X, y).max_leaf_nodes_ == leaves
+
+
 def noise_and_signal(n=300, seed=0):
     """Labels that a hundred rounds overfit: one weak feature among noise."""
     rng = np.random.default_rng(seed)

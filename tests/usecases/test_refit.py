@@ -5,16 +5,25 @@ import pytest
 
 from app.learners import logistic
 from app.learners.multilabel import MultilabelLogistic
+from app.progress import listen
 from tests.conftest import trained, two_class_rows
 from tests.reference.tables import drawn
 
 
-def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit():
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit(chain):
+    """Which fits nothing for the calibration, that stays."""
     X, Y = drawn(300)
     Y[:200, 1] = 0
-    model = MultilabelLogistic(categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
+    model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
     assert np.ptp(model.posterior(X)[:, 1]) == pytest.approx(0.0, abs=1e-12)
-    model.refit(X, Y)
+    stages: list[str] = []
+    with listen(lambda _, stage: stages.append(stage)):
+        model.refit(X, Y)
+    assert not [stage for stage in stages if "fold" in stage]
+    assert np.ptp(model.posterior(X)[:, 1]) > 0.1
+    if chain:
+        return
     shape = model.numeric_transform_
     alone = logistic.Logistic(calibration="none", numeric_transform=shape, categorical_features=[3]).fit(X, Y[:, 1])
     np.testing.assert_allclose(model.posterior(X)[:, 1], alone.posterior(X)[:, 1], atol=1e-9)
