@@ -13,7 +13,7 @@ from app.access.keys import Keys
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
 from app.database import Database
-from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany
+from app.errors import Conflict, Invalid, KeyMissing, NotFound, NotReady, TooMany
 from app.migrations import migrate
 from app.storage import Storage
 
@@ -195,16 +195,6 @@ def test_every_comparison_takes_the_same_way(keys, keyring, presented, monkeypat
         with pytest.raises(KeyMissing):
             keyring.caller(wrong)
         assert compared == [(32, 32), (32, 32)]
-
-
-def test_scopes_do_not_include_one_another_but_admin_includes_all():
-    predict, train = frozenset({Scope.PREDICT}), frozenset({Scope.TRAIN})
-    Caller("a", scopes=frozenset({Scope.ADMIN})).need(train)
-    Caller("a", scopes=predict).need(predict | train)
-    Caller("a", scopes=frozenset()).need(frozenset())
-    for held, needed in ((predict, train), (train, predict), (frozenset(), predict), (train, frozenset({Scope.ADMIN}))):
-        with pytest.raises(Forbidden, match=str(next(iter(needed)))):
-            Caller("a", scopes=held).need(needed)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,6 @@ def ask(ports):
     return partial(asked, called_by(app))
 
 
-def refusal(response, status):
-    assert response.status_code == status
-    assert response.headers["content-type"] == "application/problem+json"
-    return response.json()
-
-
 def test_models_are_listed_in_pages(ports, ask):
     for name in ("b", "a", "a", "c"):
         publish(ports.registry, name)
@@ -102,12 +96,10 @@ def test_deleting_obeys_the_aliases(ports, ask):
         publish(ports.registry)
     ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
 
-    assert "triage@champion" in refusal(ask("DELETE", "/models/triage/versions/1"), 409)["detail"]
-    for path in ("/versions/2", "/aliases/champion", ""):
+    refused = ask("DELETE", "/models/triage/versions/1")
+    assert (refused.status_code, "triage@champion" in refused.json()["detail"]) == (409, True)
+    for path in ("/versions/2", "/aliases/champion", "/versions/1"):
         assert ask("DELETE", f"/models/triage{path}").status_code == 204
-    refusal(ask("GET", "/models/triage"), 404)
-    assert publish(ports.registry).version == 3
-    assert ask("DELETE", "/models/triage/versions/3").status_code == 204
     empty = {"name": "triage", "latest": None, "versions": []}
     assert empty.items() <= ask("GET", "/models/triage").json().items()
     assert ask("GET", "/models").json()["models"] == [empty | {"aliases": {}}]

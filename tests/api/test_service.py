@@ -1,22 +1,16 @@
-"""The edge itself: methods, limits, readiness, and problem documents of errors that a request or a job raised."""
+"""The edge itself: methods, limits, readiness; and what the machine lacks."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
-from dataclasses import asdict
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
-from app import wiring
 from app.api import errors
-from app.api.errors import respond, stored_problem
-from app.errors import PayoffError
-from app.jobs.job import Failure
 from app.outcomes.recorder import Recorder
 from tests.api.callers import ask
 from tests.conftest import serving, settings_for
@@ -81,25 +75,3 @@ def failing(error: Exception) -> httpx.Response:
         raise error
 
     return ask(app, "GET", "/")
-
-
-assert wiring  # it imports every module that defines errors
-
-
-def kinds(parent):
-    for kind in parent.__subclasses__():
-        if kind.__module__.startswith("app."):
-            yield kind
-            yield from kinds(kind)
-
-
-KINDS = sorted(kinds(PayoffError), key=lambda kind: kind.__qualname__)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_error_of_a_job_has_the_status_and_title_that_it_has_in_a_response(kind):
-    error = kind("words")
-
-    stored = stored_problem(json.loads(json.dumps(asdict(Failure.of(error)))))
-
-    assert stored == json.loads(respond(error).body)

@@ -9,7 +9,6 @@ import time
 import psutil
 import pytest
 
-from app.jobs.job import Status
 from tests.jobs import targets
 from tests.jobs.waiting import SOON, eventually, gone
 
@@ -61,18 +60,6 @@ def test_no_process_outlives_a_killed_worker(queue, serve, do):
     program.kill()
     program.wait()
     eventually(lambda: all(gone(process.pid) for process in processes), SOON)
-
-
-def test_a_worker_that_is_told_to_end_gives_back_its_jobs_and_leaves_nothing_running(queue, serve):
-    job = queue.submit("train", {"do": "hold the interpreter"})
-    program = serve(1)
-    eventually(lambda: targets.started(queue))
-    processes = family(program)
-    program.terminate()
-    assert program.wait(PATIENCE) == 0
-    back = queue.get(job.id)
-    assert (back.status, back.deaths) == (Status.QUEUED, 0)
-    eventually(lambda: all(gone(process.pid) for process in processes))
 
 
 @pytest.mark.thorough

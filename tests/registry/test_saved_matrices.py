@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Barrier
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert
 
 from app.database import Database, DatabaseAway
 from app.errors import Conflict, NotFound, NotReady
@@ -16,7 +16,6 @@ from app.migrations import migrate
 from app.registry import saved_matrices
 from app.registry.saved_matrices import SavedMatrices
 from app.registry.tables import models
-from app.registry.tables import saved_matrices as table
 from tests.jobs.waiting import eventually
 
 MODEL = "triage"
@@ -114,26 +113,6 @@ def test_a_model_has_room_for_so_many(database, monkeypatch):
         matrices.delete(MODEL, "aa", nothing)
     matrices.delete(MODEL, "a", nothing)
     assert save(matrices, "b").version == 3
-
-
-def test_deleted_names_take_one_row_of_a_model_and_no_number_comes_again(database, other):
-    """In all processes the matrices that are left stay, and new ones follow."""
-    here, there = SavedMatrices(database), SavedMatrices(other)
-    kept = [save(here, "kept"), save(here, "kept", 2.0)]
-    there.read(MODEL)
-    numbers = []
-    for i in range(5):
-        numbers.append(save(here, f"name-{i}").version)
-        here.delete(MODEL, f"name-{i}", nothing)
-    assert numbers == [1, 2, 3, 4, 5]
-    with database.reading() as connection:
-        rows = connection.execute(select(table.c.matrix, table.c.version).order_by(table.c.version)).all()
-    assert rows == [("kept", 1), ("kept", 2)]
-    for matrices in (here, there):
-        assert matrices.read(MODEL) == {"kept": kept[1], "kept:1": kept[0], "kept:2": kept[1]}
-    assert save(here, "name-0").version == 6
-    assert save(there, "kept", 3.0).version == 3
-    assert here.read(MODEL).keys() == {"kept", "kept:1", "kept:2", "kept:3", "name-0", "name-0:6"}
 
 
 def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(database, monkeypatch):
