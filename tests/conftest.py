@@ -1,7 +1,5 @@
 """What many tests share: a running service on a free port, and data."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

@@ -1,7 +1,5 @@
 """How much tests do: all where PAYOFF_TESTS is `thorough`; else less, as its markers say."""
 
-from __future__ import annotations
-
 import os
 
 THOROUGH = os.environ.get("PAYOFF_TESTS") == "thorough"

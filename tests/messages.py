@@ -1,7 +1,5 @@
 """Errors in tests: a place, and the names and values that the message must contain, in whatever words."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from app.errors import Flaw

@@ -1,7 +1,5 @@
 """What every command prints where the database file or the disk cannot be used: one line that names it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

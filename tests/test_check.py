@@ -1,7 +1,5 @@
 """What `payoff check` finds: in a healthy service nothing, and all else by its place and how to fix it."""
 
-from __future__ import annotations
-
 import logging
 import re
 import socket

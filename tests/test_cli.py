@@ -1,7 +1,5 @@
 """The command line: settings that cannot be are told in one line."""
 
-from __future__ import annotations
-
 import os
 import socket
 

@@ -1,7 +1,5 @@
 """Transactions over SQLite and PostgreSQL as this service needs them, also while the database is away."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

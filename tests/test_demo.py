@@ -1,7 +1,5 @@
 """The service of the tour ends with the tour."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The documentation contains what the code contains: tables are complete, and each link and file name exists."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors as values: pointers, flaws, and messages about names."""
 
-from __future__ import annotations
-
 import json
 from itertools import count
 

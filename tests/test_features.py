@@ -1,7 +1,5 @@
 """Rows turned into numbers: right values, and every wrong cell found."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Pages and their tokens, for every list of the service; patterns mean the same in memory and in SQL."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Lines of requests are made and written in the turn of the event loop that follows the answer."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What Prometheus is told: of jobs as they end, of requests, and of a database that is away."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

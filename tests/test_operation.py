@@ -1,7 +1,5 @@
 """docs/how-to/operation.md and the alerts say what the service tells, no more and no less."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Freed blocks are used again, without a page fault for each page of each request; and only so many are kept."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

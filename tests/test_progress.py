@@ -1,7 +1,5 @@
 """Progress from inside a computation."""
 
-from __future__ import annotations
-
 import pytest
 
 from app import progress

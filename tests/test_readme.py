@@ -1,7 +1,5 @@
 """The README and the documentation pages are true: their commands answer as printed, and the README is short."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

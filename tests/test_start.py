@@ -2,8 +2,6 @@
 larger parts; all but forests and trees of classifiers predict without the compiler, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

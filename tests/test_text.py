@@ -1,7 +1,5 @@
 """The rule for text: what is refused, and where it points."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,7 +1,5 @@
 """What a service and a worker, as processes, tell those who operate them: log lines, and the worker's metrics."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A service for which keys were made is never open again, whatever becomes of its database and its store."""
 
-from __future__ import annotations
-
 import functools
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Keys in their table: told once, kept as digests, and ended for good."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

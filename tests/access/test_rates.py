@@ -1,7 +1,5 @@
 """Sliding windows: never more than the rate in a window, and never a wait that is too long or too short."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import pytest

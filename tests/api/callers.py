@@ -1,7 +1,5 @@
 """Applications that are asked by somebody, without the gate that finds out who it is."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bodies of columns, as their libraries write them."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The operations of the OpenAPI document, with the examples that it gives for them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

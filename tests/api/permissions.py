@@ -4,8 +4,6 @@ Nothing here asks the code that is under test. An operation without a row is exp
 Paths are compared segment by segment here; the application matches regular expressions.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

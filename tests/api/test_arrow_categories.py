@@ -1,7 +1,5 @@
 """Categories in Arrow columns mean what the same words mean as JSON, and cost nothing for each row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given

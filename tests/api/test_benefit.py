@@ -1,7 +1,5 @@
 """`POST /models/{ref}/benefit` over real HTTP."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Cells of a matrix that depend on the case: each route answers as with the matrices written out."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

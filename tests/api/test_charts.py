@@ -1,7 +1,5 @@
 """Charts: well-formed, escaped, and inside their paper whatever the numbers."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Comparisons of learners and rules over real HTTP."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import two_class_rows, uploaded

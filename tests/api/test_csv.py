@@ -1,7 +1,5 @@
 """CSV goes in and comes out as spreadsheets write it, and its mistakes lead to the fix."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Data sets over HTTP: uploads in every form, and a problem document for every mistake."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import time

@@ -1,7 +1,5 @@
 """What a served process lets in and lets out: bounded heads, headers for browsers, and logs that keep secrets."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The entrance answers short requests as the route does, and hands on what it is not sure of."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

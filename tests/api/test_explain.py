@@ -1,7 +1,5 @@
 """What would change a decision: asked again on both sides, it does."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

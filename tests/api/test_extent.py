@@ -1,7 +1,5 @@
 """What would take more memory or work than there is is refused before it is made; long answers go in parts."""
 
-from __future__ import annotations
-
 import io
 import json
 from contextlib import suppress

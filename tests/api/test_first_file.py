@@ -1,7 +1,5 @@
 """From a file as people export it to decisions, without a change to the file."""
 
-from __future__ import annotations
-
 import csv
 import io
 

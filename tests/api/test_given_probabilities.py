@@ -1,7 +1,5 @@
 """Probabilities of any system take the place of a model and instances."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

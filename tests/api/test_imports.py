@@ -1,7 +1,5 @@
 """Models that were trained elsewhere, imported over HTTP."""
 
-from __future__ import annotations
-
 import io
 import json
 

@@ -1,7 +1,5 @@
 """The Open Inference Protocol v2: its answers are those of `/predict`, and its errors have its form."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

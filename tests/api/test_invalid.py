@@ -1,7 +1,5 @@
 """Bodies and parameters of the wrong type: one error for each place, with a pointer into what was sent."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Sets are written as JSON alike, whether they are short or long, few or many at a time."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """JSON in requests: text that is refused, where it stands, and what is wrong with bodies that are no JSON."""
 
-from __future__ import annotations
-
 import json
 
 import orjson

@@ -1,7 +1,5 @@
 """What each key opens, of models, jobs and data; its rate, and its end. `test_permits` has the scopes of routes."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

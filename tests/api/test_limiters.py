@@ -1,7 +1,5 @@
 """Which routes compute, and which threads they compute in."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import threading

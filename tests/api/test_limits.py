@@ -1,7 +1,5 @@
 """Limits over the batch of a request to `/predict`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

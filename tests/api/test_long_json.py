@@ -1,7 +1,5 @@
 """Long bodies of numbers are read as the plain way reads them, errors included."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Every route that takes a benefit matrix takes it in words, too, and as costs."""
 
-from __future__ import annotations
-
 from tests.conftest import trained, two_class_rows
 
 NUMBERS = [[0, -1], [-10, 5]]

@@ -1,7 +1,5 @@
 """The memory for requests: bodies, and what they stand for."""
 
-from __future__ import annotations
-
 import asyncio
 
 import httpx

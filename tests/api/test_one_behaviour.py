@@ -1,7 +1,5 @@
 """What every route does alike, in one table: docs/reference/errors.md has it in words."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The OpenAPI document: its examples work in order, and its promises are kept under fuzzing."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

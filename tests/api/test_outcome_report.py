@@ -1,7 +1,5 @@
 """The report on outcomes over HTTP: against a client's own ledger, as a chart, and where truth is selected."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.outcomes.decision import Terms

@@ -1,7 +1,5 @@
 """Outcomes over HTTP: as JSON and as tables, by keys for some models, corrected, and erased."""
 
-from __future__ import annotations
-
 import resource
 from time import time
 from urllib.parse import quote

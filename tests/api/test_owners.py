@@ -1,7 +1,5 @@
 """A data set belongs to the client that made it, and names are each client's own, as docs/reference/scopes.md says."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

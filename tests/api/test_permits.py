@@ -1,7 +1,5 @@
 """However a path is spelt, a request is judged by what the route that it reaches declares."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`POST /predict` over real HTTP: rules, forms of bodies, and every way to get it wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 

@@ -1,7 +1,5 @@
 """Decisions are stored before they are answered, with all that a report needs."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

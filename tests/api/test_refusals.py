@@ -1,7 +1,5 @@
 """Bad input: every mistake is answered with 422 and a JSON pointer to where it was made, and nothing is done."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

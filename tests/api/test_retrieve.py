@@ -1,7 +1,5 @@
 """`POST /retrieve` over real HTTP: settings, forms of bodies and answers, models, and every way to get it wrong."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

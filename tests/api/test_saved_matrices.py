@@ -1,7 +1,5 @@
 """Matrices that are saved for a model: a request that names one is answered as if the matrix stood in it."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import select
 

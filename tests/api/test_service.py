@@ -1,7 +1,5 @@
 """The edge itself: methods, limits, readiness; and what the machine lacks."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

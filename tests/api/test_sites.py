@@ -1,7 +1,5 @@
 """Without keys the service answers for this machine alone, and takes no writes from pages of other sites."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

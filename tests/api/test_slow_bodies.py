@@ -1,7 +1,5 @@
 """How long a body may take, and how many requests are answered at a time."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import ExitStack
 

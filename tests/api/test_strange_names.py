@@ -1,7 +1,5 @@
 """Requests full of unknown names: each is compared with the known ones at a cost, so that few of them are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """How often event streams look at the database."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 from sqlalchemy import event

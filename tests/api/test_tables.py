@@ -1,7 +1,5 @@
 """Tables in requests and answers: ids and columns that come back, and hostile files."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

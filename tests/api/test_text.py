@@ -1,7 +1,5 @@
 """Text that enters over HTTP: control characters and overlong names are refused in every field of every route."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 

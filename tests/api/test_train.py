@@ -1,7 +1,5 @@
 """Training jobs over real HTTP, and what all kinds of jobs have in common."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

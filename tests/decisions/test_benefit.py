@@ -1,7 +1,5 @@
 """Decisions under a benefit matrix, and the matrix as it is sent."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What would change a decision is the nearest that does, and it does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Decisions within limits earn most in sum, and shadow prices are what one more unit earns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

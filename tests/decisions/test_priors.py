@@ -1,7 +1,5 @@
 """Class priors as sent, and posteriors under them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

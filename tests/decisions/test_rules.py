@@ -1,7 +1,5 @@
 """Which rules a matrix allows, that each decides as it says, and the rules by the costs of rare classes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

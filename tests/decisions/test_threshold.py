@@ -1,7 +1,5 @@
 """Cuts on the probability of class 1."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

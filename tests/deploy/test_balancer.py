@@ -1,7 +1,5 @@
 """The load balancer's configuration, in a real nginx before replicas made for the test."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

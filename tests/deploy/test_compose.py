@@ -1,7 +1,5 @@
 """What the compose files promise, as far as it shows without an engine; tools/prove_containers.sh shows the rest."""
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The interval of realised less expected benefit, where money is skewed and losses are rare."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

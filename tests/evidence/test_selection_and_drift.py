@@ -1,7 +1,5 @@
 """Tests of known shares, worst-case payoffs, changes of distributions, and means of skewed money."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import chi2, chi2_contingency, false_discovery_control, ks_2samp

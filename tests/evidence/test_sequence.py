@@ -1,7 +1,5 @@
 """The confidence sequence, looked at daily."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

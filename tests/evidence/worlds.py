@@ -1,7 +1,5 @@
 """Streams of decisions about money in worlds whose true mean difference is known."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

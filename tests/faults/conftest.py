@@ -1,7 +1,5 @@
 """One system of real processes for all fault tests; each test finds it whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

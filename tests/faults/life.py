@@ -1,7 +1,5 @@
 """What clients of a system of replicas do."""
 
-from __future__ import annotations
-
 import time
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Clocks that are wrong."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import ExitStack
 from datetime import UTC, datetime

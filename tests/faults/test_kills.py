@@ -1,7 +1,5 @@
 """One process on SQLite, killed at any moment: what was accepted or answered is accounted for, once."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -3,8 +3,6 @@
 Parts that are killed are struck by benchmarks/faults.py, which is run with the other scripts.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """SIGKILL to each part while decisions are recorded, outcomes sent, and a day is sealed: the report is the ledger."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """The queue as two replicas have it, on both databases: what is stored, and who is first where many come at once."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Models that were trained elsewhere: the probabilities of the originals, and the classes of the data set."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 

@@ -1,7 +1,5 @@
 """Recorded decisions and outcomes, written straight into a database."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from itertools import cycle, islice

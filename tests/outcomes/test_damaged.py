@@ -1,7 +1,5 @@
 """Files of sealed days that are missing, damaged, or not ours."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several processes at the same decisions: outcomes are stored once, and what was erased stays so."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep

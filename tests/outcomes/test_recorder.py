@@ -1,7 +1,5 @@
 """Decisions are stored exactly once and before they are answered, whatever else goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from dataclasses import replace

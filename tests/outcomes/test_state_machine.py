@@ -3,8 +3,6 @@
 Each decision is there once, with all that was told of it, and nothing of one that was erased.
 """
 
-from __future__ import annotations
-
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What workers do with recorded decisions every hour."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from time import time
 

@@ -1,7 +1,5 @@
 """The chain of forests in plain loops: one tree asked, and what answers where features are lost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

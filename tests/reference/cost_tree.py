@@ -1,7 +1,5 @@
 """A tree of classifiers, word by word: the training objective, and cases that ask for one feature at a time."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -2,8 +2,6 @@
 decisions under limits HiGHS with a variable for each row and action.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise

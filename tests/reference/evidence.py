@@ -1,7 +1,5 @@
 """Slow twins of `app.evidence`: definitions word for word."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Slow, obvious twins of the learners, of calibration and of the metrics: loops and textbook formulas."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Every loss of the table, by short names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

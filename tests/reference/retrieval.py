@@ -1,7 +1,5 @@
 """Slow, obvious twins of app.retrieval: enumeration of outcomes and sets, and sums over full laws."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

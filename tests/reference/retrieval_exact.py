@@ -1,7 +1,5 @@
 """Expected losses in integers with 300 binary places: what an error bound is held to."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Shapley values of trees by their definition: over all subsets of the features."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import factorial
 

@@ -1,7 +1,5 @@
 """Models asked one feature at a time: states case by case, and the ends of complete rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random tables with numbers, categories and missing values, and small learners, for tests of the learners."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

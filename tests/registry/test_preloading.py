@@ -1,7 +1,5 @@
 """What aliases and bare names mean is in memory before it is asked for, and readiness never waits in vain."""
 
-from __future__ import annotations
-
 from threading import Event
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Saved matrices in the database and in memory: what processes see, and how much is kept."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

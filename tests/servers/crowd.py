@@ -1,7 +1,5 @@
 """Clients of two replicas, as a load balancer would have them: who loses one turns to the other."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

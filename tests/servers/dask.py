@@ -1,7 +1,5 @@
 """A Dask scheduler and its workers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from tests.servers.program import Program, free_port, listening

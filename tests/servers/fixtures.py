@@ -1,7 +1,5 @@
 """Real servers for all tests; each xdist worker starts its own, when the first of its tests asks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

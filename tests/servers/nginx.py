@@ -1,7 +1,5 @@
 """nginx with the project's configuration before replicas on ports of this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

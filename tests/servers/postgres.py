@@ -1,7 +1,5 @@
 """A real PostgreSQL server from Debian's package."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

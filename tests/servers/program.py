@@ -1,7 +1,5 @@
 """A process on loopback that can be killed, frozen and started again in the same place."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

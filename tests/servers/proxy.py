@@ -1,7 +1,5 @@
 """A place in the network that fails on demand: it passes on, refuses, swallows, or answers 503."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """An S3 server from PyPI: moto's."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """`payoff serve` and `payoff worker` as real processes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

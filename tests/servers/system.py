@@ -1,7 +1,5 @@
 """All of the service on one machine, as several machines would run it, every part to be killed on its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 

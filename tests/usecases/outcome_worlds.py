@@ -1,7 +1,5 @@
 """Recorded decisions of worlds whose truth is known, as `Cases`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from time import time
 

@@ -1,7 +1,5 @@
 """A process that stops itself (SIGSTOP) at a step of publishing or of cleaning up, and goes on when it is told."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Recorded instances and their truth become a data set, with its lineage."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Use cases around data sets."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """A matrix in words or costs is the one in numbers, what is wrong with it is named, and a saved one means itself."""
 
-from __future__ import annotations
-
 import math
 import random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Reports while truths are still to come: those known early are not like the others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The report on outcomes against ledgers kept case by case, in worlds whose truth is known."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Warnings about values far from those that a model learned from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

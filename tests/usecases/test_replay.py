@@ -1,7 +1,5 @@
 """What others would have earned on recorded decisions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from time import time
 

@@ -1,7 +1,5 @@
 """Replaying cases day by day, some at a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What replayed alternatives earn beside what was done, and what that proves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

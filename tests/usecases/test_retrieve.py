@@ -1,7 +1,5 @@
 """The use case: sets in, choices out, with every figure; the comparison rules; what is refused, and where."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
