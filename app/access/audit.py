@@ -1,7 +1,5 @@
 """Who changed what, written in the transaction of the change itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

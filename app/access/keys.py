@@ -4,8 +4,6 @@ A key is `payoff_1a2b3c4d.<43 characters>`. What stands before the dot is its id
 which only the SHA-256 is kept: so many bits need no slow hash.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

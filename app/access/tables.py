@@ -1,7 +1,5 @@
 """The tables of keys and of changes, alike on SQLite and PostgreSQL. Times are seconds since 1970, by its clock."""
 
-from __future__ import annotations
-
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, String, Table, Text
 
 TABLES = MetaData()

@@ -1,7 +1,5 @@
 """A chain of forests: each next feature of one order brings a forest of its own, trained on all rows; and its stops."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations

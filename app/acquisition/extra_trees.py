@@ -1,7 +1,5 @@
 """Extremely randomised trees (Geurts, Ernst, Wehenkel 2006), grown depth first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

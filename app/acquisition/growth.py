@@ -5,8 +5,6 @@ often drawn); splitting partitions them in place. Per node and feature the class
 bins that occur are visited, and a feature that is constant in a node is not looked at again below it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The trees of every forest in one set of small arrays: how they are made, stored, and walked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 

@@ -3,8 +3,6 @@
 A case is not stored between calls: its state follows from the features that are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self

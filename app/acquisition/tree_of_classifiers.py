@@ -4,8 +4,6 @@ The kernels read `nodes`: upper, lower and needs, as in `TreeOfClassifiers`. `up
 `upper`; it is valid only if all features that the node needs are known.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 

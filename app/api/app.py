@@ -1,7 +1,5 @@
 """The application: routes, layers and the life of the service, around the stores it is given."""
 
-from __future__ import annotations
-
 import gc
 import signal
 import sys

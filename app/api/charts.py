@@ -3,8 +3,6 @@
 A chart is panels, one below the other. A panel is its height and its content.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 And its page: Swagger UI, with all it needs served from here, under a policy that lets in nothing else.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

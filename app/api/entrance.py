@@ -5,8 +5,6 @@ functions of the route. What needs more than these, or is answered with an error
 had happened, counted once. The rules for keys and rates are the gate's.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from time import perf_counter

@@ -1,7 +1,5 @@
 """Errors on the wire: RFC 9457 problem documents, from one table and one handler."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any

@@ -4,8 +4,6 @@ Through ASGI alone the same answers reach less than .7 of the bare route's reque
 measures it. Everything else is uvicorn's, whose private parts this uses: its version is pinned.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from starlette.types import Scope

@@ -1,7 +1,5 @@
 """Jobs over HTTP: a job's document, accepting an order, waiting and following."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

@@ -8,8 +8,6 @@ declares, of which a few bytes can declare many:
 All of it is given back when the answer has been sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock

@@ -1,7 +1,5 @@
 """What routes are made of: their kinds, how they read bodies and queries, what they ask for, and where work is done."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Whether an installation can work, and how to fix what it lacks: `payoff check`."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -1,7 +1,5 @@
 """`payoff demo`: a tour of the service over HTTP with scikit-learn's data, as an introduction to benefit matrices."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """`payoff keys create | list | revoke`: create, list and revoke API keys."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

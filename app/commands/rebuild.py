@@ -1,7 +1,5 @@
 """`payoff rebuild`: publish the stored models that the database does not know."""
 
-from __future__ import annotations
-
 import argparse
 
 from app.settings import Settings

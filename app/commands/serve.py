@@ -1,7 +1,5 @@
 """`payoff serve`: the HTTP service in this process."""
 
-from __future__ import annotations
-
 import argparse
 
 import uvicorn

@@ -1,7 +1,5 @@
 """`payoff worker`: run jobs of the shared job table until SIGTERM or SIGINT."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 from threading import Event

@@ -1,7 +1,5 @@
 """Whether a distribution has changed: PSI, Kolmogorov and Smirnov, and Holm's correction for many tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

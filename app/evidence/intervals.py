@@ -5,8 +5,6 @@ probabilities state how the benefit of each decision varies, and so how the mean
 occur yet are part of it; a sample alone cannot know them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

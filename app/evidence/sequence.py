@@ -1,7 +1,5 @@
 """A confidence sequence: intervals of which all together hold with 95 %, however often one looks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -2,8 +2,6 @@
 decide would have earned on all cases where some actions were drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -5,8 +5,6 @@
 Nothing that an attempt waits for (its process, the row of its job) holds up another attempt or the worker's loop.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

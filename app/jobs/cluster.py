@@ -7,8 +7,6 @@ has them; what the cluster loses ends the attempt at the job in clear words; and
 `run` is what a worker does with a piece: the same as the job's own process would.
 """
 
-from __future__ import annotations
-
 import logging
 import platform
 import weakref

@@ -1,7 +1,5 @@
 """A job, the states it can be in, and every way from one to another."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self

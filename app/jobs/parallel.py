@@ -3,8 +3,6 @@
 Learners hand their pieces (trees, folds, whole fits) to joblib, and joblib hands them to what is set here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec

@@ -10,8 +10,6 @@ one apart; the first job of a client that was idle gets the turn that is being s
 jobs delays another client by one job, and claiming is one step in an index.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

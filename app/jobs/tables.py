@@ -1,7 +1,5 @@
 """The tables behind the queue, the same on SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """The loop that claims jobs and sees each one through: in a thread of the service, or of a program of its own."""
 
-from __future__ import annotations
-
 import math
 import os
 import secrets

@@ -4,8 +4,6 @@ Each step is a file in `versions`, named by its revision, `0002_what_it_does.py`
 run in one transaction, so that a process killed half-way leaves the tables as they were.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol

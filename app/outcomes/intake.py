@@ -3,8 +3,6 @@
 And what one process recorded and was told, by model and version, as metrics for Prometheus.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

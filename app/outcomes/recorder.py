@@ -2,8 +2,6 @@
 own statements, so that one is stored in about the time that its commit takes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import defaultdict, deque

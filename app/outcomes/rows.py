@@ -1,7 +1,5 @@
 """Recorded decisions in the database: where they are, batches of them as columns, and which files hold the others."""
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

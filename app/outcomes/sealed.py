@@ -3,8 +3,6 @@
 Imported where a file is needed.
 """
 
-from __future__ import annotations
-
 import io
 import secrets
 from bisect import bisect_left, bisect_right

@@ -7,8 +7,6 @@ decision is in a file that readers know, in the database, or in both with the sa
 from there.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

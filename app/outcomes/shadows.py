@@ -1,7 +1,5 @@
 """Versions that decide in the background where an alias is asked, and what they decided."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The tables of recorded decisions, alike on SQLite and PostgreSQL. Times are seconds since 1970, days are UTC."""
 
-from __future__ import annotations
-
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 TABLES = MetaData()

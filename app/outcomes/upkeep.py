@@ -1,7 +1,5 @@
 """What workers do with recorded decisions every hour: seal days that are over, and remove what must not be kept."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Format rule: an optional field with a default may be added under the same number
 do not know. Any other change raises FORMAT. A card with another number is refused, never guessed at.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 import platform

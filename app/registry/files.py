@@ -4,8 +4,6 @@ WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whate
 into the registry's folder can run code as this service. The digests in the card guard against damage and mix-ups.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import logging

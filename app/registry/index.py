@@ -9,8 +9,6 @@ false again: a job has ended, and after that a number of it is unpublished. So w
 at any later moment, however long it was suspended in between.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The versions that aliases and bare names mean, loaded before they are asked for."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The model registry as the rest of the service sees it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import suppress

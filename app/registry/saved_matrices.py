@@ -1,7 +1,5 @@
 """Benefit matrices that are saved for a model by name and version, in the memory of every process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The index's tables, alike on SQLite and PostgreSQL. Times are seconds since 1970 by the database's clock."""
 
-from __future__ import annotations
-
 from sqlalchemy import (
     BigInteger,
     Boolean,

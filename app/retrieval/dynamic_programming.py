@@ -4,8 +4,6 @@ Kernels get checked float64 arrays, allocate only small scratch space and hold n
 the compiler add in vector lanes and fuse multiply-adds; nothing here depends on the order of an addition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

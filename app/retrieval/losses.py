@@ -17,8 +17,6 @@ the extremes of the denominator over the feasible counts. There they are compare
 nearly zero is not taken for zero, nor a slow rise for none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -17,8 +17,6 @@ expectation of a ratio, computed with such a sum in place of 1/a, is off by at m
 distribution, since the sum replaces 1/a outcome by outcome.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The set of labels with the smallest expected loss over weighted label vectors: labels may depend on one another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -8,8 +8,6 @@ interpreter's lock nor allocates per set; it is called once per thread on a shar
 rather than numba's: those may not be entered from two requests at a time, nor after a fork.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace

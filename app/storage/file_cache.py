@@ -1,7 +1,5 @@
 """Files of an object store that are kept on this machine, to be read while the store is away."""
 
-from __future__ import annotations
-
 import logging
 import os
 import uuid

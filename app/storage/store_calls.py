@@ -1,7 +1,5 @@
 """Calls to a disk or a store, which may be slow, unavailable, full or set up wrongly; and how often one failed."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """Orders to calibrate the scores of another system: checked here, and accepted as jobs that train a calibration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """A data set of what was decided on and turned out: recorded instances with their truth, to learn from again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from tempfile import TemporaryFile

@@ -1,7 +1,5 @@
 """Importing models that were trained elsewhere: orders, which are checked and accepted as jobs, and the work itself."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Jobs: ordering them, looking at them, and ending them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sqlalchemy import Connection

@@ -1,7 +1,5 @@
 """Looking at published models, pointing aliases at them, and deleting them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sqlalchemy import Connection

@@ -1,7 +1,5 @@
 """What became of recorded decisions: taken in, and erased."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What sets of labels were expected to cost, and what they cost, on the rows that a version held out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

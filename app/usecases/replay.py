@@ -2,8 +2,6 @@
 a job; the job's own process replays.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

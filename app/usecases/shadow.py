@@ -1,7 +1,5 @@
 """Challengers: versions that decide on the recorded requests to an alias, without delaying the answers."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Sequence

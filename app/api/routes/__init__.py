@@ -3,8 +3,6 @@
 The application includes the `router` of each module here, or its `route` (a DirectRoute).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,7 +1,5 @@
 """`POST /acquire`: the feature to learn next. It reads and writes its bodies itself, like `/predict`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice

@@ -1,7 +1,5 @@
 """`POST /models/{ref}/benefit` and `POST /benefit`: what a benefit matrix would have earned on rows with a truth."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Request, Response

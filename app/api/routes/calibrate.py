@@ -1,7 +1,5 @@
 """Jobs that turn the scores of another system into a published model, over HTTP."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Body

@@ -1,7 +1,5 @@
 """Comparisons of learners and rules over HTTP."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body

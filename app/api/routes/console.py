@@ -4,8 +4,6 @@
 The files hold no data and need no key: the page asks for one, and sends it with each request to the other routes.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

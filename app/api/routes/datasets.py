@@ -1,7 +1,5 @@
 """Data sets over HTTP."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Is it alive, is it ready, and how is it doing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

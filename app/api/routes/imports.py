@@ -1,7 +1,5 @@
 """Importing models over HTTP."""
 
-from __future__ import annotations
-
 from functools import partial
 from io import SEEK_END
 from typing import Annotated

@@ -3,8 +3,6 @@
 https://github.com/kserve/open-inference-protocol
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from typing import Annotated, Any

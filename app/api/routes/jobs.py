@@ -4,8 +4,6 @@
 kinds; the OpenAPI document shows `/jobs` alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Literal
 

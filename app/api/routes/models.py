@@ -3,8 +3,6 @@
 The routes stand in an order in which each can be tried after the one before: alias, version, model.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`GET /models/{ref}/outcomes`: what recorded decisions earned, against what was expected of them."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal

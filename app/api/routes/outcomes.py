@@ -1,7 +1,5 @@
 """What became of recorded decisions, over HTTP."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Jobs that replay recorded decisions, over HTTP."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path

@@ -1,7 +1,5 @@
 """`POST /retrieve`: the set with the smallest expected loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

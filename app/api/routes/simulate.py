@@ -1,7 +1,5 @@
 """`POST /acquire/simulate`: what asking feature by feature would have cost and earned."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response

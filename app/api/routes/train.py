@@ -1,7 +1,5 @@
 """Training jobs over HTTP."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body

@@ -4,8 +4,6 @@ model, whether truth depends on the action, and the bounds that leaves.
 Every object with an amount of money has `basis`: which cases it is about, and what it takes for granted.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from copy import deepcopy
 from dataclasses import dataclass, field
