@@ -75,6 +75,7 @@ class Dataset:
     expires: bool = False
     columns: tuple[ColumnReport, ...] = ()
     ignored: Mapping[str, str] = field(default_factory=dict)
+    values: tuple[str, ...] = ()  # columns that are no features: cells of benefit matrices name them
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
 
@@ -96,6 +97,7 @@ class Table:
     `X` is float64 (n, m), C-contiguous, NaN where a value is missing; a category is its position in its feature's
     `categories`. `y` is, with one label, int64 (n,) of positions in `classes`, or float64 (n,) where `classes` is
     None (a number to regress on); with several labels it is uint8 (n, L) of 0 and 1, and `classes` are their names.
+    `values` are columns (n,) that are no features.
     """
 
     schema: Schema
@@ -104,6 +106,7 @@ class Table:
     classes: tuple[int | str, ...] | None
     labels: tuple[str, ...]
     digest: str
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def as_numbers(self) -> Table:
         """A table whose one label is numbers to regress on: integers that are classes become the numbers they are."""

@@ -171,6 +171,17 @@ def upper_bound(priors: np.ndarray, B: np.ndarray) -> float:
     return float(priors @ B.max(axis=1))
 
 
+def class_means(y: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The mean benefits (K, A) of the rows of each class, for codes y (n,) and B (n, K, A); of (K, A) these.
+
+    A class without rows has the mean of all.
+    """
+    if B.ndim == 2:
+        return B
+    rows = [B[y == k, k] if (y == k).any() else B[:, k] for k in range(B.shape[1])]
+    return np.array([of_class.mean(axis=0) for of_class in rows])
+
+
 def mu(benefit: float, bound: float) -> float | None:
     """`benefit / bound`, 1 being perfect; None where the bound is not positive or so small that the ratio overflows.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.decisions.benefit import decide
+from app.decisions.benefit import decide, row_benefits
 from app.decisions.rules import cost_blind
 
 _BINS = 15
@@ -26,8 +26,8 @@ def holdout_metrics(
       of class 1 (two classes) or of the most probable class (more);
     - `auc`: of class 1, or the mean over the classes, each against the rest, that occur; None with fewer than two;
     - `per_class`: by label, `rows`, `predicted`, `correct`, `precision` and `recall` (None at 0/0);
-    - with benefits (K, A): `benefit` per row of deciding by expected benefit, and `cost_blind_benefit`, of the action
-      for the most probable class (see `cost_blind`).
+    - with benefits (K, A), or (n, K, A): `benefit` per row of deciding by expected benefit, and `cost_blind_benefit`,
+      of the action for the most probable class (see `cost_blind`).
 
     There is at least one row. O(n log n K).
     """
@@ -39,8 +39,8 @@ def holdout_metrics(
         "per_class": {str(label): _of_class(k, codes, chosen) for k, label in enumerate(classes)},
     }
     if B is not None:
-        found["benefit"] = float(B[codes, decide(P, B).choice].mean())
-        found["cost_blind_benefit"] = float(B[codes, cost_blind(P, B)].mean())
+        found["benefit"] = float(row_benefits(codes, decide(P, B).choice, B).mean())
+        found["cost_blind_benefit"] = float(row_benefits(codes, cost_blind(P, B), B).mean())
     return found
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import irrelevance, oddities, row_benefits
+from app.decisions.benefit import class_means, irrelevance, oddities, row_benefits
 from app.decisions.threshold import posterior_threshold
 from app.errors import Invalid
 from app.text import counted
@@ -250,7 +250,7 @@ _MAX_NAMED = 20  # classes in warnings
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """Rows of known class y (n,), codes below K, with benefits B (K, A).
+    """Rows of known class y (n,), codes below K, with benefits B (K, A), or (n, K, A) for each its own.
 
     `shares` (K,) are the class shares of the population in use, as far as they are known: a class with a share above 0
     counts, with or without rows. With `known` the rows are weighted by these shares, else equally.
@@ -264,7 +264,7 @@ class JudgedRows:
     @property
     def counts(self) -> np.ndarray:
         """Rows of each class, int (K,)."""
-        return np.bincount(self.y, minlength=len(self.B))
+        return np.bincount(self.y, minlength=self.B.shape[-2])
 
     @property
     def weights(self) -> np.ndarray:
@@ -274,6 +274,13 @@ class JudgedRows:
         found = self.counts / max(len(self.y), 1)
         ratio = np.divide(self.shares, found, out=np.zeros(len(found)), where=found > 0)
         return np.asarray(ratio[self.y])
+
+    @property
+    def bound(self) -> float:
+        """The mean benefit if every true class is known: `upper_bound` of these rows."""
+        rows = np.arange(len(self.y))
+        best = (self.B[self.y] if self.B.ndim == 2 else self.B[rows, self.y]).max(axis=1)
+        return float(np.average(best, weights=self.weights))
 
 
 def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = ()) -> Ranking:
@@ -297,10 +304,11 @@ def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = (
 def _possible(choices: np.ndarray, judged: JudgedRows, fixed: Sequence[int]) -> Possible:
     """The benefits that each rule may have in each class that counts."""
     c = choices.shape[1]
-    low = np.repeat(judged.B.min(axis=1, keepdims=True), c, axis=1)
-    high = np.repeat(judged.B.max(axis=1, keepdims=True), c, axis=1)
+    least, most = (judged.B, judged.B) if judged.B.ndim == 2 else (judged.B.min(axis=0), judged.B.max(axis=0))
+    low = np.repeat(least.min(axis=1, keepdims=True), c, axis=1)
+    high = np.repeat(most.max(axis=1, keepdims=True), c, axis=1)
     for j in fixed:
-        low[:, j] = high[:, j] = judged.B[:, choices[0, j]]
+        low[:, j], high[:, j] = least[:, choices[0, j]], most[:, choices[0, j]]
     if judged.known:
         return Possible(low, high, judged.shares)
     counting = (judged.shares > 0) | (judged.counts > 0)
@@ -309,8 +317,9 @@ def _possible(choices: np.ndarray, judged: JudgedRows, fixed: Sequence[int]) -> 
 
 def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.ndarray:
     """For each class, bool (K,), whether such pairs of actions can have different benefits."""
-    mine, other = np.divmod(np.unique(first * B.shape[1] + second), B.shape[1])
-    return np.asarray((B[:, mine] != B[:, other]).any(axis=1))
+    mine, other = np.divmod(np.unique(first * B.shape[-1] + second), B.shape[-1])
+    differ = (B[..., mine] != B[..., other]).any(axis=-1)
+    return np.asarray(differ if B.ndim == 2 else differ.any(axis=0))
 
 
 def doubts(
@@ -325,14 +334,15 @@ def doubts(
     A class in which all actions have the same benefit needs none. `classes` names the K classes, `actions` the A
     columns, by default the classes where they are as many; `rows` is what one row is called.
     """
-    B = judged.B
-    warnings = oddities(B, actions, classes)
+    B, typical = judged.B, class_means(judged.y, judged.B)
+    warnings = oddities(typical, actions, classes)
     if B.shape == (2, 2) and not irrelevance(B):
         warnings += posterior_threshold(B, actions or classes).warnings
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu is undefined")
-    counts = judged.counts
-    thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & (np.ptp(B, axis=1) > 0))
+    counts, differs = judged.counts, np.ptp(B, axis=-1) > 0
+    differs = differs if B.ndim == 2 else differs.any(axis=0)
+    thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & differs)
     for k in thin[np.argsort(counts[thin], kind="stable")][:_MAX_NAMED]:
         few = f"class {classes[k]!r} has {counted(int(counts[k]), rows)}: too few for a reliable interval"
         none = f"class {classes[k]!r} has no {rows}, but a share of {judged.shares[k]:.2g}: its benefit is not included"

@@ -49,31 +49,32 @@ class Ruled:
 
 
 def apply_rules(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
-    """All rules that a matrix of benefits B (K, A) is enough for, in a fixed order.
+    """All rules that a matrix of benefits B (K, A) is enough for, or (n, K, A) for each row its own, in a fixed order.
 
     - `expected_benefit` and `most_probable` always; where the actions are not the classes, the latter takes the action
       that is best for the most probable class.
     - `threshold_posterior` and `threshold_holdout` for two classes and two actions. The cut that is best on hold-out
       scores is optimistically biased on them, so each fold is decided with the best cut of the others; with fewer than
-      two rows of a class this rule is left out.
+      two rows of a class this rule is left out. With own matrices there is no `threshold_posterior`.
 
     O(n K A + n log n).
     """
-    n_classes, n_actions = B.shape
+    n_classes, n_actions = B.shape[-2:]
     request = {"rule": "most_probable"} if n_actions == n_classes else None
     most_probable = Ruled("most_probable", cost_blind(rows.P, B), request)
     ruled = [Ruled("expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}), most_probable]
-    if B.shape == (2, 2):
+    if B.shape[-2:] == (2, 2):
         ruled += _by_thresholds(rows, B)
     return ruled
 
 
 def cost_blind(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     """The action (n,) for the most probable class of P (n, K): the class itself, or under benefits (K, A) with other
-    actions the best one for it.
+    actions the best one for it, for each row its own under (n, K, A).
     """
     chosen = P.argmax(axis=1)
-    return np.asarray(chosen if B.shape[1] == len(B) else B.argmax(axis=1)[chosen])
+    best = chosen if B.shape[-1] == B.shape[-2] else B.argmax(axis=-1)
+    return np.asarray(best if best is chosen else best[chosen] if B.ndim == 2 else best[np.arange(len(P)), chosen])
 
 
 def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
@@ -87,14 +88,17 @@ def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
 
 
 def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
-    cut = posterior_threshold(B)
-    request = {"rule": "threshold", "threshold": "posterior"}
-    ruled = [Ruled("threshold_posterior", decide_by_threshold(rows.P[:, 1], cut), request, {"threshold": cut.value})]
+    ruled: list[Ruled] = []
+    if B.ndim == 2:
+        cut = posterior_threshold(B)
+        request = {"rule": "threshold", "threshold": "posterior"}
+        choice = decide_by_threshold(rows.P[:, 1], cut)
+        ruled.append(Ruled("threshold_posterior", choice, request, {"threshold": cut.value}))
     if np.bincount(rows.y, minlength=2).min() >= 2:
-        request = {"rule": "threshold", "threshold": "holdout"}
         best, _ = HoldoutScores(rows.scores[:, 1], rows.y).best(B, rows.priors)
+        asks = {"rule": "threshold", "threshold": "holdout" if B.ndim == 2 else best.value}
         choice = _cut_by_the_other_folds(rows, B)
-        ruled.append(Ruled("threshold_holdout", choice, request, {"threshold": best.value}, cross_validated=True))
+        ruled.append(Ruled("threshold_holdout", choice, asks, {"threshold": best.value}, cross_validated=True))
     return ruled
 
 
@@ -103,7 +107,8 @@ def _cut_by_the_other_folds(rows: HeldOutRows, B: np.ndarray) -> np.ndarray:
     scores = rows.scores[:, 1]
     for fold in np.unique(rows.fold):
         outside = rows.fold == fold
-        cut, _ = HoldoutScores(scores[~outside], rows.y[~outside]).best(B, rows.priors)
+        own = B if B.ndim == 2 else B[~outside]
+        cut, _ = HoldoutScores(scores[~outside], rows.y[~outside]).best(own, rows.priors)
         choice[outside] = decide_by_threshold(scores[outside], cut)
     return choice
 

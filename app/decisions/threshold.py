@@ -110,6 +110,7 @@ class HoldoutScores:
             raise Invalid.at("", "the hold-out needs rows of both classes and of no other; increase holdout")
         self.frequencies: np.ndarray = counts / len(y)
         self._scores, place = np.unique(scores, return_inverse=True)
+        self._y, self._place = y, place
         # how many rows of each class lie before cut j, (2, m + 1): none before cut 0, the j lowest scores before cut j
         cuts = len(self._scores) + 1
         before = np.bincount(y * cuts + place + 1, minlength=2 * cuts).reshape(2, cuts).cumsum(axis=1)
@@ -118,23 +119,26 @@ class HoldoutScores:
     def best(
         self, B: np.ndarray, priors: np.ndarray | None = None, actions: Sequence[object] = (0, 1)
     ) -> tuple[Cut, float]:
-        """The cut with the largest mean benefit on the hold-out, of all there are, and that benefit, for B (2, 2).
+        """The cut with the largest mean benefit on the hold-out, of all there are, and that benefit, for B (2, 2), or
+        (n, 2, 2) for each row its own, whose mean then says which action is above.
 
         `priors` (2,) reweigh the classes (default: their shares in the hold-out). The cut lies midway between
         neighbouring scores, or just outside them all; of equally good cuts it is the one that takes action 0 most
         often. Action 1 is taken below it where `(b11 - b10) + (b00 - b01) < 0`, and there is no cut but one action
         throughout where that one is at least as good for both classes; warnings as from `posterior_threshold`.
         """
-        posterior = posterior_threshold(B, actions)
-        if posterior.value is None or not 0 < posterior.value < 1:
-            better = posterior.below if (posterior.value or 0) >= 1 else posterior.above
-            constant = Cut(None, better, better, posterior.warnings)
-            return constant, self.benefit(constant, B, priors)
-        above = posterior.above
-        missed = self._means(B.max(axis=1, keepdims=True) - B, above, priors)  # nonnegative sums: rounding is relative
+        above, warnings = self._above(B), tuple[str, ...]()
+        if B.ndim == 2:
+            posterior = posterior_threshold(B, actions)
+            warnings = posterior.warnings
+            if posterior.value is None or not 0 < posterior.value < 1:
+                better = posterior.below if (posterior.value or 0) >= 1 else posterior.above
+                constant = Cut(None, better, better, warnings)
+                return constant, self.benefit(constant, B, priors)
+        missed = self._means(B.max(axis=-1, keepdims=True) - B, above, priors)  # nonnegative sums: rounding is relative
         equal = np.flatnonzero(missed <= missed.min() * (1 + _TIE))
         j = int(equal[-1] if above else equal[0])
-        return Cut(self._value(j, above), above, 1 - above, posterior.warnings), float(self._means(B, above, priors)[j])
+        return Cut(self._value(j, above), above, 1 - above, warnings), float(self._means(B, above, priors)[j])
 
     def benefit(self, cut: Cut, B: np.ndarray, priors: np.ndarray | None = None) -> float:
         """The mean benefit on the hold-out of any cut, for B (2, 2): the paper's B(t)."""
@@ -147,11 +151,19 @@ class HoldoutScores:
     ) -> tuple[np.ndarray, np.ndarray]:
         """B(t) at evenly spaced t from 0 to 1, two or more: thresholds and benefits (points,), turned as in `best`."""
         thresholds = np.linspace(0.0, 1.0, points)
-        above = int(sum(_gains(B)) >= 0)
+        above = self._above(B)
         return thresholds, self._means(B, above, priors)[self._below(thresholds, above)]
+
+    def _above(self, B: np.ndarray) -> int:
+        """The action beyond the cut."""
+        return int(sum(_gains(B if B.ndim == 2 else B.mean(axis=0))) >= 0)
 
     def _means(self, B: np.ndarray, above: int, priors: np.ndarray | None) -> np.ndarray:
         """`pi0 F0 b[0][below] + pi0 (1 - F0) b[0][above] + …` for every cut, (m + 1,)."""
+        if B.ndim == 3:
+            own = B[np.arange(len(self._y)), self._y] * (self._priors(priors) / self.frequencies)[self._y, None]
+            sums = [np.bincount(self._place, own[:, action]).cumsum() / len(own) for action in (1 - above, above)]
+            return np.asarray(np.append(0.0, sums[0]) + sums[1][-1] - np.append(0.0, sums[1]))
         weighted = self._priors(priors)[:, None] * B
         means: np.ndarray = weighted[:, 1 - above] @ self._before + weighted[:, above] @ self._beyond
         return means

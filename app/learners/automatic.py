@@ -61,8 +61,9 @@ class Automatic(Learner):
     """The best of naive Bayes, logistic regression, random forest, gradient boosting and kernel logistic regression, by
     cross-validation: with benefits by what their decisions earn, else by log loss. The card has the table.
 
-    There are three folds. The score is the mean realised benefit of the decisions with `benefits` (K, A), and without
-    them minus the log loss. A candidate that is not worse than the best by a standard error of their paired difference
+    There are three folds. The score is the mean realised benefit of the decisions with `benefits` (K, A), or (n, K, A)
+    for the rows that `fit` gets, and without them minus the log loss. A candidate that is not worse than the best by a
+    standard error of their paired difference
     and has the smaller log loss is preferred: benefits of few rows are noisy. After `max_seconds` of work, estimated
     from the size of the table and the same on every machine, no further candidate is begun; the first has no limit, nor
     has the final fit. A candidate that refuses the rows or breaks down on them is left out; where none is left,
@@ -80,6 +81,7 @@ class Automatic(Learner):
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 
     any_actions: ClassVar = True
+    by_case: ClassVar = True
     model_: Learner = field(init=False, repr=False)
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
@@ -123,7 +125,7 @@ class Automatic(Learner):
                 self.tried_.append(Tried(name, None, None, str(error)))
                 continue
             losses[name] = log_losses(P, codes[judged])
-            values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged])
+            values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged], judged)
             self.tried_.append(Tried(name, *mean_and_error(values[name], weights[judged])))
         if errors and not values:
             raise errors[0]
@@ -146,8 +148,9 @@ class Automatic(Learner):
 
         return unseen(fold, len(self.classes_), answered)
 
-    def _earned(self, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def _earned(self, P: np.ndarray, codes: np.ndarray, judged: np.ndarray) -> np.ndarray:
         B = np.asarray(self.benefits, dtype=np.float64)
+        B = B if B.ndim == 2 else B[judged]
         return row_benefits(codes, decide(P, B).choice, B)
 
 

@@ -110,6 +110,8 @@ class Learner(Dataclass):
     """Whether requests must have a benefit matrix."""
     any_actions: ClassVar[bool] = False
     """Whether the columns of a benefit matrix may be any actions, and not only the classes."""
+    by_case: ClassVar[bool] = False
+    """Whether the benefit matrix may be one for each row that `fit` gets."""
     asks: ClassVar[bool] = False
     """Whether its models, or some of them, answer `/acquire`."""
     _fewest: ClassVar[int] = 20

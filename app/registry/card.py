@@ -88,6 +88,9 @@ class Card(_Part):
     metrics: dict[str, Any] = Field(default={}, description="on the rows of `data.evaluation`")
     data: DataCard
     benefits: list[list[FiniteFloat]] | None = None
+    case_benefits: list[list[Any]] | None = Field(
+        default=None, description="where cells depend on the case; `benefits` then are their means in training"
+    )
     actions: list[str] | None = Field(default=None, description="names of the columns of `benefits`, where given")
     feature_costs: list[dict[str, Any]] | None = None
     seed: int = 0

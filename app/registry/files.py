@@ -26,6 +26,7 @@ from app.storage import FileCache, Storage
 CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
+_COLUMN = "column "  # before the name of one, in the hold-out's file
 SKLEARN = metadata.version("scikit-learn")  # importing it takes 60 MB and 0.7 s, which linear models do not need
 _NUMBER = re.compile(NUMBER)
 
@@ -39,7 +40,9 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
     files = {ESTIMATOR: artifact.getvalue()}
     if holdout is not None:
         table = io.BytesIO()
-        np.savez_compressed(table, scores=np.asarray(holdout.scores, dtype=np.float64), y=np.asarray(holdout.y))
+        arrays: dict[str, Any] = {_COLUMN + name: values for name, values in holdout.columns.items()}
+        arrays |= {"scores": np.asarray(holdout.scores, dtype=np.float64), "y": np.asarray(holdout.y)}
+        np.savez_compressed(table, **arrays)
         files[HOLDOUT] = table.getvalue()
     return files
 
@@ -163,7 +166,8 @@ def _unpickle(card: Card, artifact: bytes) -> Any:
 
 def _unpack_holdout(content: bytes) -> Holdout:
     with np.load(io.BytesIO(content), allow_pickle=False) as table:
-        return Holdout(table["scores"], table["y"])
+        columns = {name.removeprefix(_COLUMN): table[name] for name in table.files if name.startswith(_COLUMN)}
+        return Holdout(table["scores"], table["y"], columns)
 
 
 def _parse(key: Key, content: bytes) -> Card:

@@ -24,11 +24,12 @@ class Holdout:
 
     `scores` is float64 (n, K), columns in the order of the card's classes. `y` holds codes: positions in those
     classes, (n,); for several labels 0 or 1 each, (n, K). For regression `scores` (n, 1) are the predicted numbers, and
-    `y` (n,) the true ones.
+    `y` (n,) the true ones. `columns` (n,) are those that cells of benefit matrices may name.
     """
 
     scores: np.ndarray
     y: np.ndarray
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
-from app.decisions.benefit import confusion, mu, row_benefits, upper_bound
+from app.decisions.benefit import class_means, confusion, mu, row_benefits, upper_bound
+from app.decisions.case_benefits import Columns
 from app.decisions.folds import stratified_folds
 from app.decisions.priors import under_priors
 from app.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts
 from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
-from app.errors import Conflict, Invalid, TooLarge
+from app.errors import Conflict, Invalid, TooLarge, pointer
+from app.features import NO_FEATURES
 from app.registry.loaded import Loaded
 from app.usecases.decide import sorted_holdout
-from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
+from app.usecases.fields import COLUMNS, PROBABILITIES, ByClass, CaseColumns, ClassNames, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
-from app.usecases.matrices import MatrixFields, NamedMatrixFields, needed_matrix
+from app.usecases.matrices import MatrixFields, NamedMatrixFields, columns_beside, needed_matrix
 from app.usecases.predict import check_classes
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
@@ -79,6 +82,7 @@ class GivenBenefitRequest(BenefitRequest):
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         description="a row per instance, a column for each of `classes`"
     )
+    columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
 
 class EarningDocument(BaseModel):
@@ -154,6 +158,7 @@ class Evidence:
     priors: np.ndarray
     evaluation: Source
     ordered: Callable[[], HoldoutScores]
+    columns: Columns = field(default_factory=dict)
 
 
 def evidence_of(model: Loaded) -> Evidence:
@@ -162,17 +167,20 @@ def evidence_of(model: Loaded) -> Evidence:
     if model.holdout is None:
         name = f"version {model.version} of {model.name!r}"
         raise Conflict(f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows")
-    scores, y = model.holdout.scores, model.holdout.y
-    return Evidence(model.classes, scores, y, model.priors, model.evaluation, lambda: model.once(sorted_holdout))
+    scores, y, columns = model.holdout.scores, model.holdout.y, model.holdout.columns
+    ordered = partial(model.once, sorted_holdout)
+    return Evidence(model.classes, scores, y, model.priors, model.evaluation, ordered, columns)
 
 
-def evidence_given(classes: Sequence[int | str], P: np.ndarray, labels: Sequence[int | str]) -> Evidence:
-    """Probabilities (n, K) and labels that came with the request; Invalid below /labels."""
+def evidence_given(sent: GivenBenefitRequest, P: np.ndarray) -> Evidence:
+    """Probabilities (n, K) and labels that came with the request; Invalid below /labels and /columns."""
+    classes, labels = sent.classes, sent.labels
     y = class_codes(labels, classes, len(P))
     if not len(y):
         raise Invalid.at("/labels", "at least one row is required")
     shares = np.bincount(y, minlength=len(classes)) / len(y)
-    return Evidence(classes, P, y, shares, "request", lambda: HoldoutScores(P[:, 1], y))
+    columns = columns_beside(sent.columns or {}, len(y), sent.case_columns, ())
+    return Evidence(classes, P, y, shares, "request", lambda: HoldoutScores(P[:, 1], y), columns)
 
 
 def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:
@@ -180,12 +188,16 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
 
     Its own benefit is that of the best cut for two actions and two classes, both with rows, else that of the
     expected-benefit rule. With `priors` the classes are reweighed to them, and posteriors corrected for them; the
-    scores that the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises
-    Invalid with the place for a matrix or priors that do not fit. O(n log n + n K A), and the bootstrap.
+    scores that the best cut is sought on stay as they are, and resamples keep each class's number of rows. Where cells
+    of the matrix depend on the case each row has its own. Raises Invalid with the place for a matrix or priors that do
+    not fit. O(n log n + n K A), and the bootstrap.
     """
-    B, actions, like_costs = needed_matrix(sent, rows.classes)[:3]
+    B, actions, like_costs, cases = needed_matrix(sent, rows.classes, cases=True)
+    if cases is not None:
+        values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns)
+        B = np.ascontiguousarray(cases.at(values, lambda i, name: pointer("columns", name, i)))
     y, corrected = rows.y, priors is not None
-    shares = np.bincount(y, minlength=len(B)) / len(y)
+    shares = np.bincount(y, minlength=len(rows.classes)) / len(y)
     used, P = shares, rows.P
     warnings: list[str] = []
     if priors is not None:
@@ -193,13 +205,13 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
         if (absent := np.flatnonzero((shares == 0) & (used > 0))).size:
             what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
             raise Invalid.at("/priors", f"there is no {what} to reweigh")
-    bound = upper_bound(used, B)
     judged = JudgedRows(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
+    bound = upper_bound(used, B) if cases is None else judged.bound
     ruled_on = HeldOutRows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
-    ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), B, used)]
+    ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), class_means(y, B), used)]
     ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])
     expected, cost_blind = (_earned(rule.choice, judged, bound) for rule in ruled[:2])
-    by_cut = _by_cut(rows, judged, used, bound, points) if B.shape == (2, 2) and shares.all() else expected
+    by_cut = _by_cut(rows, judged, used, bound, points) if B.shape[-2:] == (2, 2) and shares.all() else expected
     table = zip(ruled, standings_of(ruled, ranking, bound), strict=True)
     return {
         **by_cut,
@@ -252,12 +264,13 @@ def lead_of(ranking: Ranking, name: Callable[[int], Any]) -> dict[str, Any]:
     }
 
 
-def extent(n: int, n_classes: int, n_actions: int) -> int:
+def extent(n: int, n_classes: int, sent: MatrixFields) -> int:
     """How many numbers a report on n rows is about; TooLarge where the matrix has more cells than it may."""
+    n_actions = sent.width()
     cells = n_classes * n_actions
     if cells > MAX_CELLS:
         raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
-    return n * (n_classes + n_actions)
+    return n * (n_classes + n_actions + cells * bool(sent.case_columns))
 
 
 def _request(rule: Ruled, source: Source) -> dict[str, Any] | None:
@@ -292,7 +305,7 @@ def _about(ranking: Ranking, n: int) -> list[str]:
 def _earned(choice: np.ndarray, judged: JudgedRows, bound: float) -> dict[str, Any]:
     """What decisions (n,) earned, each class weighted by its prior, and how often each class met each action."""
     benefit = float(np.average(row_benefits(judged.y, choice, judged.B), weights=judged.weights))
-    counts = confusion(judged.y, choice, *judged.B.shape)
+    counts = confusion(judged.y, choice, *judged.B.shape[-2:])
     return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
 
 
@@ -305,6 +318,6 @@ def _by_cut(rows: Evidence, judged: JudgedRows, priors: np.ndarray, bound: float
     return {
         **_earned(decide_by_threshold(rows.P[:, 1], cut), judged, bound),
         "threshold": cut.value,
-        "posterior_threshold": posterior_threshold(B).value,
+        "posterior_threshold": posterior_threshold(B).value if B.ndim == 2 else None,
         "curve": [{"threshold": threshold, "benefit": benefit} for threshold, benefit in curve],
     }

@@ -12,14 +12,17 @@ from app import progress
 from app.acquisition.prices import Prices
 from app.data.dataset import Table
 from app.decisions.benefit import Prepared
+from app.decisions.case_benefits import NO_COLUMNS, Columns
 from app.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
 from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
+from app.features import NO_FEATURES
 from app.jobs.job import Job
 from app.learners.catalogue import ACQUIRES
 from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, LearnerCard
 from app.registry.loaded import Holdout
 from app.usecases import simulate
 from app.usecases.acquisition_model import AcquisitionModel
+from app.usecases.matrices import own_matrices
 from app.usecases.specs import TrainSpec
 
 FEW_ROWS = 500  # of which a quarter gives an accuracy with a standard error of up to 0.045
@@ -110,6 +113,7 @@ def cross_validated(
     split: Split,
     folds: int,
     fitted: Callable[[np.ndarray], Any],
+    columns: Columns = NO_COLUMNS,
 ) -> Holdout:
     """Each row's probabilities by a model that did not see it; `fitted` returns a model of rows.
 
@@ -124,18 +128,19 @@ def cross_validated(
             if rows.size:
                 scores[rows] = fitted(np.flatnonzero(fold != part)).posterior(table.X[rows])
     judged = fold != UNJUDGED
-    return Holdout(scores[judged], table.y[judged])
+    return Holdout(scores[judged], table.y[judged], {name: values[judged] for name, values in columns.items()})
 
 
-def held_out(estimator: Any, table: Table, rows: np.ndarray) -> Holdout | None:
-    """A fitted estimator's predictions for the held-out `rows`, if there are any.
+def held_out(estimator: Any, table: Table, rows: np.ndarray, columns: Columns = NO_COLUMNS) -> Holdout | None:
+    """A fitted estimator's predictions for the held-out `rows`, if there are any, with `columns` (n,) of all rows.
 
     A table without classes has numbers for labels, which the estimator predicts.
     """
     if not rows.size:
         return None
     X = table.X[rows]
-    return Holdout(estimator.posterior(X) if table.classes else estimator.values(X)[:, None], table.y[rows])
+    scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
+    return Holdout(scores, table.y[rows], {name: values[rows] for name, values in columns.items()})
 
 
 def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
@@ -204,6 +209,7 @@ def card_to_publish(
             evaluation=evaluation,
         ),
         benefits=spec.benefits,
+        case_benefits=spec.case_benefits,
         actions=spec.actions,
         feature_costs=spec.feature_costs,
         seed=spec.seed,
@@ -247,4 +253,6 @@ def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:
         return multilabel_metrics(holdout.scores, holdout.y, table.classes)
-    return holdout_metrics(holdout.scores, holdout.y, table.classes, spec.benefit_matrix)
+    none = np.empty((len(holdout.y), 0))
+    own = own_matrices(spec.case_benefits, NO_FEATURES, none, holdout.columns)
+    return holdout_metrics(holdout.scores, holdout.y, table.classes, spec.benefit_matrix if own is None else own[0])

@@ -14,6 +14,7 @@ from app.usecases.feature_costs import parse_prices
 HOLDOUT = 0.25
 FOLDS = 5
 SEED = 0
+_NOT_SHOWN = {"benefits", "case_benefits", "actions", "feature_costs", "holdout", "refit", "folds", "seed"}
 
 
 class Spec(BaseModel):
@@ -23,7 +24,7 @@ class Spec(BaseModel):
 
     def requested(self) -> dict[str, Any]:
         """What a job's document shows of it: all but matrices, prices and settings."""
-        return self.model_dump(exclude={"benefits", "actions", "feature_costs", "holdout", "refit", "folds", "seed"})
+        return self.model_dump(exclude=_NOT_SHOWN)
 
 
 class LearnerSpec(Spec):
@@ -34,12 +35,16 @@ class LearnerSpec(Spec):
 
 
 class TrainSpec(Spec):
-    """What to train: `benefits` (K, A), the names of their columns, and `feature_costs` in the long form, or None."""
+    """What to train: `benefits` (K, A), the names of their columns, and `feature_costs` in the long form, or None.
+
+    `case_benefits` (K, A) have cells that depend on the case; the job puts their means in place of `benefits`.
+    """
 
     model: str
     learner: LearnerSpec
     dataset: str
     benefits: list[list[float]] | None = None
+    case_benefits: list[list[Any]] | None = None
     actions: list[str] | None = None
     feature_costs: list[dict[str, Any]] | None = None
     holdout: float = HOLDOUT

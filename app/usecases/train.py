@@ -18,13 +18,16 @@ from app.acquisition.prices import Prices
 from app.data.dataset import Dataset, Table
 from app.data.store import Draft
 from app.decisions.benefit import oddities
-from app.errors import Invalid, NotFound, below
+from app.decisions.case_benefits import CaseBenefits
+from app.errors import Flaw, Invalid, NotFound, below, reject
+from app.features import Schema
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.learners.parameters import LearnerRequest, request_of
 from app.outcomes.decision import DAY
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
+from app.text import counted
 from app.usecases import jobs
 from app.usecases.datasets import EXAMPLE_ID, find_named
 from app.usecases.evaluation import (
@@ -38,7 +41,7 @@ from app.usecases.evaluation import (
 )
 from app.usecases.feature_costs import FeatureCosts, parse_prices
 from app.usecases.fields import Name, Names, Text, WireModel, few
-from app.usecases.matrices import MatrixFields, Stakes, read_matrix, refuse_actions
+from app.usecases.matrices import MatrixFields, Stakes, own_matrices, read_matrix, refuse_actions
 from app.usecases.ports import Ports
 from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes, rare_classes, repeated_rows
@@ -126,7 +129,9 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
         check_labels(learner, dataset)
     classes = () if learner.regresses else dataset.classes or ()
     stakes = _stakes(asked, classes, learner)
-    B, actions = (None, None) if stakes is None else (stakes.benefits, stakes.actions)
+    B, actions, _, cases = stakes or (None, None, (), None)
+    if cases is not None:
+        check_columns(cases, dataset)
     with placed():
         named = built(learner, B, classes)
     return TrainSpec(
@@ -134,6 +139,7 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
         learner=LearnerSpec(kind=named.kind, parameters=named.parameters),
         dataset=dataset.id,
         benefits=None if B is None else B.tolist(),
+        case_benefits=None if cases is None else cases.cells(),
         actions=actions,
         feature_costs=listed_costs(asked.feature_costs, [feature.name for feature in dataset.features]),
         holdout=asked.holdout,
@@ -191,7 +197,19 @@ def _stakes(sent: TrainRequest, classes: Sequence[object], learner: LearnerReque
         )
     if learner.estimator.labels == "several":
         raise Invalid.at(sent.place, "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
-    return read_matrix(sent, classes, square=learner.needs_square)
+    return read_matrix(sent, classes, square=learner.needs_square, cases=True)
+
+
+def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
+    """Invalid at a cell whose column the data set does not have as numbers, or with rows without one."""
+    schema = Schema(dataset.features)
+    cases.values(schema, np.empty((0, len(schema.names))), dict.fromkeys(dataset.values, np.empty(0)))
+    gaps = {each.name: each.missing for each in dataset.columns if each.missing}
+    reject(
+        Flaw(f"{place}/column", f"{column!r} is missing in {counted(gaps[column], 'row')}; leave these rows out")
+        for _, _, column, _, place in cases.terms
+        if column in gaps
+    )
 
 
 def listed_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:
@@ -304,17 +322,21 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
     with progress.part(0.0, 0.05, "reading data"):
         table = _table(ports, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
+        own, columns = own_matrices(spec.case_benefits, table.schema, table.X, table.values) or (None, {})
+        columns = {**table.values, **columns}
+        if own is not None:
+            spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
     refit, folds = spec.refit and rows.holdout.size > 0, number_of_folds(spec, table, rows)
     evaluation = 0.6 if refit else 0.9  # the progress at which it begins
     clock = _Clock()
     with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
-        estimator = _fitted(spec, table, rows.train)
-    holdout = held_out(estimator, table, rows.holdout)
+        estimator = _fitted(spec, table, own, rows.train)
+    holdout = held_out(estimator, table, rows.holdout, columns)
     if folds and holdout is not None:
         with progress.part(0.2, evaluation, "cross-validation"), clock.running():
             order = of_a_fold(spec, folds)
-            fitted = partial(_fitted, order, table)
-            holdout = cross_validated(holdout, spec, table, rows, folds, fitted)
+            fitted = partial(_fitted, order, table, own)
+            holdout = cross_validated(holdout, spec, table, rows, folds, fitted, columns)
     with progress.part(evaluation, evaluation + 0.05, "evaluating"):
         metrics = {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
     said = notes(estimator, spec)
@@ -356,11 +378,16 @@ def _table(ports: Ports, job: Job, spec: TrainSpec) -> Table:
     return table.as_numbers() if learner.regresses else table
 
 
-def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
-    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
-    estimator = catalogue.stored(spec.learner.kind, spec.learner.parameters).build(
+def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndarray) -> Any:
+    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more.
+
+    What can use a matrix for each row gets its `own` (n, K, A), all others the mean of these.
+    """
+    learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
+    by_case = own is not None and learner.estimator.by_case
+    estimator = learner.build(
         categorical_features=list(table.schema.categorical),
-        benefits=spec.benefit_matrix,
+        benefits=own[rows] if own is not None and by_case else spec.benefit_matrix,
         feature_costs=spec.prices(table.schema.names),
         classes=None if table.y.ndim > 1 else table.classes,
         random_state=spec.seed,
@@ -370,6 +397,8 @@ def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
     with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):
             estimator.fit(X, y)
+        if by_case:
+            estimator.benefits = spec.benefit_matrix  # no row stays with the model
         if stops:
             with progress.part(0.6, 1.0):
                 estimator.learn_stops(X, y, spec.prices(table.schema.names) or Prices.unit(X.shape[1]))

@@ -191,3 +191,45 @@ def test_recorded_decisions_have_their_own_matrices_and_replay_with_cells(servic
             job = service.post(f"/models/{model}/replay", json=orders[1], headers={"Prefer": "wait=60"}).json()
             assert job["result"]["left_out"] == {"without_columns": 60}
     assert results[0] == results[1] == results[2]
+
+
+def test_training_and_reports_count_each_case_by_its_own_matrix(service):
+    """The metrics of the card, the report on the hold-out and that on probabilities sent: all as by hand."""
+    rng = np.random.default_rng(0)
+    amount = np.exp(rng.normal(3, 1, 700)).round(2)
+    signal = rng.normal(size=700).round(3)
+    fraud = rng.random(700) < 1 / (1 + np.exp(2 - 2 * signal))
+    data = {
+        "features": ["amount", "signal"],
+        "rows": np.column_stack((amount, signal)).tolist(),
+        "labels": np.where(fraud, "fraud", "fine").tolist(),
+    }
+    matrix = {"fine": {"pass": 0, "check": -4}, "fraud": {"pass": {"column": "amount", "times": -1}, "check": -4}}
+    order = {"model": "transfers", "learner": {"kind": "auto"}, "data": data, "benefits": matrix}
+    job = trained(service, order)
+    report = service.post("/models/transfers/benefit", json={"benefits": matrix}).json()
+    assert report["expected_benefit"]["benefit"] == pytest.approx(job["metrics"]["benefit"], abs=1e-12)
+    card = service.get("/models/transfers/versions/1").json()
+    assert card["benefits"][1] == pytest.approx([-amount.mean(), -4])
+    assert card["case_benefits"][1][0] == {"column": "amount", "times": -1.0, "plus": 0.0}
+
+    asked = {"model": "transfers", "instances": data["rows"], "benefits": matrix}
+    answer = service.post("/predict", json=asked).json()
+    passed = np.array(answer["decisions"]) == "pass"
+    earned = np.where(passed, np.where(fraud, -amount, 0.0), -4.0)
+    given = {name: answer[name] for name in ("probabilities", "classes")} | {"labels": data["labels"]}
+    columns = {"columns": {"amount": amount.tolist()}}
+    report = service.post("/benefit", json=given | columns | {"benefits": matrix}).json()
+    assert report["expected_benefit"]["benefit"] == pytest.approx(earned.mean(), abs=1e-12)
+    assert report["upper_bound"] == pytest.approx(np.where(fraud, -np.minimum(amount, 4), 0.0).mean(), abs=1e-12)
+    ruled = next(one for one in report["rules"] if one["rule"] == "threshold_holdout")["request"]
+    assert ruled == {"rule": "threshold", "threshold": report["threshold"]}
+    assert report["posterior_threshold"] is None
+
+    cell = "/benefits/fraud/pass/column"
+    unknown = matrix | {"fraud": {"pass": {"column": "sum"}, "check": 0}}
+    for path, body in (("/train", order), ("/models/transfers/benefit", {})):
+        errors = service.post(path, json=body | {"benefits": unknown}).json()["errors"]
+        assert errors == [says(cell, "unknown column 'sum'", "'amount'")]
+    data["rows"][3][0] = None
+    assert service.post("/train", json=order).json()["errors"] == [says(cell, "'amount'", "missing in 1 row")]

@@ -9,6 +9,7 @@ import pytest
 from app.text import is_number
 from tests.conftest import trained
 from tests.data.messy import EXPORTS, rows_of
+from tests.messages import says
 
 
 def values(row: dict[str, str]) -> dict[str, object]:
@@ -55,6 +56,9 @@ def test_text_that_is_written_in_another_way_is_refused_at_its_place(service):
     learner = {"kind": "cost_tree", "depth": 2, "lambda": 0.01}
     trained(service, {"model": "crm", "learner": learner, "data": {"dataset": found["id"]}})
     row = values(next(rows_of(export)))
+    order = {"model": "crm", "learner": {"kind": "logistic"}, "data": {"dataset": found["id"]}}
+    refused = service.post("/train", json=order | {"feature_costs": dict.fromkeys(row, 1)}).json()["errors"]
+    assert refused[0] == says("/feature_costs/customer_id", "not trained with", "identifiers")
     wrong = {"balance": "12.50 $", "since": "31/12/2026", "discount": "12"}
     for name, word in wrong.items():
         bad = {"model": "crm", "instances": [row, row | {name: word}]}

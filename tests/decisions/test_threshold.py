@@ -1,6 +1,7 @@
 """Cuts on the probability of class 1."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,3 +133,27 @@ def test_the_curve_is_the_mean_benefit_at_every_threshold():
 def test_a_hold_out_needs_both_classes(y):
     with pytest.raises(Invalid, match="rows of both classes"):
         HoldoutScores(np.array([0.1, 0.2, 0.3]), np.array(y))
+
+
+@given(st.integers(0, 10_000))
+def test_cuts_for_cases_with_matrices_of_their_own(seed):
+    """The curve and the best cut by trying each on every row; equal matrices give what one does."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 12))
+    y = np.append([0, 1], rng.integers(0, 2, n - 2))
+    p1, B = rng.integers(0, 6, n) / 5, rng.integers(-9, 10, (n, 2, 2)).astype(float)
+    priors = np.array([0.3, 0.7]) if seed % 2 else None
+    weights = np.ones(n) if priors is None else (priors / np.bincount(y) * n)[y]
+    scores = HoldoutScores(p1, y)
+
+    def earned(cut):
+        return np.mean(weights * B[np.arange(n), y, decide_by_threshold(p1, cut)])
+
+    cut, benefit = scores.best(B, priors)
+    assert earned(cut) == pytest.approx(benefit, abs=1e-12)
+    tried = [earned(replace(cut, value=value)) for value in (-1.0, 0.1, 0.3, 0.5, 0.7, 0.9, 2.0)]
+    assert benefit == pytest.approx(max(tried), abs=1e-12)
+    thresholds, curve = scores.curve(B, 11, priors)
+    assert curve == pytest.approx([earned(replace(cut, value=t)) for t in thresholds], abs=1e-12)
+    same = scores.curve(np.broadcast_to(B[0], B.shape), 11, priors)[1]
+    assert same == pytest.approx(scores.curve(B[0], 11, priors)[1], abs=1e-12)

@@ -80,11 +80,11 @@ def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
 
 def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
     P = as_probabilities(body.probabilities, body.classes)
-    return _report(request, usecase.evidence_given(body.classes, P, body.labels), body)
+    return _report(request, usecase.evidence_given(body, P), body)
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
-    charge_of(request)(usecase.extent(len(rows.y), len(rows.classes), body.width()))
+    charge_of(request)(usecase.extent(len(rows.y), len(rows.classes), body))
     version = None if model is None else ModelVersion(**model.named)
     report = BenefitReport(model=version, **usecase.report(rows, body, body.priors, body.points))
     if wants_svg(request):
