@@ -1,6 +1,5 @@
 """A matrix in words or costs is the one in numbers, what is wrong with it is named, and a saved one means itself."""
 
-import math
 import random
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -97,27 +96,16 @@ def test_cells_are_the_matrices_of_the_cases_written_out(words, field):
         assert {term[:4] for term in again.terms} == {term[:4] for term in sent.cases.terms}
 
 
-@pytest.mark.parametrize(
-    ("values", "loc", "message"),
-    [
-        ([[1.0], [math.nan]], "/1/amount", "'amount' is missing"),
-        ([[math.inf], [0.0]], "/0/amount", "'amount' is inf"),
-        ([[1.0], [1e300]], "/1/amount", r"'amount' is 1e\+300; with it each benefit must be within ±1e\+150"),
-    ],
-)
-def test_a_case_without_a_usable_value_is_named(values, loc, message):
-    stakes = read_matrix(matrix_of([[{"column": "amount", "times": -2}, 0], [0, 1]]), ["a", "b"], cases=True)
-    with pytest.raises(Invalid, match=message) as caught:
-        stakes.cases.at(np.array(values))
-    assert [flaw.loc for flaw in caught.value.flaws] == [loc]
-
-
 CELL = {"column": "amount"}
 LAST = "/benefits/1/ill/treat"
 
 
 def without(name):
     return {key: row for key, row in WORDS.items() if key != name}
+
+
+def in_cell(**member):
+    return WORDS | {"ill": {"wait": 0, "treat": CELL | member}}
 
 
 @pytest.mark.parametrize(
@@ -148,6 +136,10 @@ def without(name):
         ({"benefits": [[0, CELL], [1, 2], [1]], "cases": True}, "/benefits/2", "1 benefits where 2"),
         ({"benefits": [[[0, CELL], [1, 2], [1, 2]]], "cases": True, "n_instances": 1}, "/benefits/0/0/1", "an object"),
         ({"benefits": [[0, {"times": 1}], [1, 2], [1, 2]], "cases": True}, "/benefits/0/1/column", "required"),
+        ({"benefits": in_cell(plus="2"), "cases": True}, "/benefits/ill/treat/plus", "a number, not '2'"),
+        ({"cost_matrix": in_cell(times=1e300), "cases": True}, "/cost_matrix/ill/treat/times", "at most 1e+150"),
+        ({"benefits": in_cell(times=True), "cases": True}, "/benefits/ill/treat/times", "not true"),
+        ({"benefits": in_cell(add=2), "cases": True}, "/benefits/ill/treat/add", "not permitted"),
         ({"benefits": WORDS | {"il": {"wait": 0, "treat": CELL}}, "cases": True}, "/benefits/il", "did you mean 'ill'"),
     ],
 )  # fmt: skip
