@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.columns import CELLS, DICTIONARY, EXACT, Column, Words, stored_columns
+from app.data.columns import CELLS, DICTIONARY, EXACT, Column, Words, spelling, stored_columns
 from app.data.dataset import ColumnReport, DataLimits, Dataset, id_of
 from app.data.source import FILE, Kind, Location, Source
 from app.data.upload_request import UploadRequest
@@ -26,6 +26,7 @@ from app.text import MAX_CATEGORY, MAX_NAME, some_of
 Classes = tuple[int | str, ...] | None
 
 AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
+_NOTHING = "besides the label there is no column to learn from"
 _MISSING = "the label is missing; leave the row out, or send drop_unlabelled"
 
 
@@ -62,17 +63,16 @@ def build(
             yield Column(source.places[j], values, known, words.get(j))
 
     targets = [*columns(range(width, len(order)))]
+    if request.is_class(source.places[labels[0]].name) and targets[0].words is not None:
+        targets = [_respelt(targets[0], source)]
     flaws = [source.refused[each.place.name] for each in targets if each.place.name in source.refused]
     classes, more = _classes_or_flaws(targets, most, decimal, several=several, numbers=numbers)
     flaws += more
     told = {flaw.loc: flaw.msg for flaw in reversed(flaws)}
     of_labels = [_report(each, source, told.get(each.place.loc) or each.misread(decimal)) for each in targets]
-    read = {place.name for place in source.places}
-    unread = {name: flaw for name, flaw in source.refused.items() if name not in read}
-    flaws += unread.values()
-    reports = [ColumnReport(name, advice=flaw.msg) for name, flaw in unread.items()]
     label = targets[0] if len(targets) == 1 else None
     features: list[tuple[str, Kind, str, str]] = []
+    reports: list[ColumnReport] = []
     useless: dict[str, ColumnReport] = {}
     for column in columns(range(width)):
         name = column.place.name
@@ -92,9 +92,10 @@ def build(
         rest = source.without(useless)
         places = [rest.places.index(target.place) for target in targets]
         return build(rest, places, sink, limits, request, several=several)
-    if len(useless) == width:
-        flaws += [Flaw(FILE + pointer(name), str(report.advice)) for name, report in useless.items()]
     reports += [*of_labels, *source.ignored.values()]
+    if len(useless) == width:
+        spare = [report for report in (*useless.values(), *source.ignored.values()) if report.advice]
+        flaws += [Flaw(FILE + pointer(report.name), str(report.advice)) for report in spare] or [Flaw(FILE, _NOTHING)]
     if flaws:
         raise Invalid(flaws[0].msg, flaws, columns=map(asdict, reports))
     _check_vocabulary(words.values(), limits)
@@ -115,6 +116,17 @@ def build(
     )
 
 
+def _respelt(label: Column, source: Source) -> Column:
+    """The label with one spelling of each class; what is changed is noted."""
+    found, name = label.respelt(), label.place.name
+    new = found.words or []
+    if (odd := sorted({*(label.words or [])}.difference(new))) and not {*new} <= {"true", "false"}:
+        instead = next(word for word in new if spelling(word) == spelling(odd[0]))
+        order = f'send types={{"{name}": "category"}} to keep such spellings apart'
+        source.notes[name] = f"{odd[0]!r} is read as {instead!r}; {order}"
+    return found
+
+
 def _digest(features: Sequence[Sequence[str]], labels: Sequence[Column], *, numbers: bool) -> str:
     """Equal for equal tables; the same integers as classes are another one."""
     parts: list[Any] = [[[*filter(None, each)] for each in features]]
@@ -127,9 +139,9 @@ def _digest(features: Sequence[Sequence[str]], labels: Sequence[Column], *, numb
 def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
     """How a column was read, and what of it was left out or changed."""
     name = column.place.name
-    if advice is None and name in source.left_out:
-        advice = "{}: {:,}".format(*source.left_out[name])
-    return column.report(" ".join(filter(None, (advice, source.notes.get(name)))) or None, source.forms.get(name))
+    left_out = "{}: {:,}".format(*source.left_out[name]) if name in source.left_out else None
+    told = " ".join(filter(None, (advice, left_out, source.notes.get(name))))
+    return column.report(told or None, source.forms.get(name))
 
 
 def _classes_or_flaws(

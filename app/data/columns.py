@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -86,6 +86,16 @@ class Column:
     @property
     def kind(self) -> Kind:
         return "numeric" if self.words is None else "categorical"
+
+    def respelt(self) -> Column:
+        """With words that differ in case and spaces alone as the most frequent of them; truths as JSON has them."""
+        words = self.words or []
+        counts = np.bincount(self.values[~self.missing], minlength=len(words))
+        usual = {spelling(words[code]): words[code] for code in np.argsort(counts, kind="stable")}
+        usual = {word: word for word in usual} if usual.keys() <= {"true", "false"} else usual
+        order = [*usual]
+        codes = np.array([*(order.index(spelling(word)) for word in words), -1])[self.values]
+        return replace(self, values=codes, words=[*usual.values()])
 
     @cached_property
     def digest(self) -> str:
@@ -188,6 +198,11 @@ class Column:
             return False
         pairs = np.searchsorted(mine, self.values) * len(theirs) + np.searchsorted(theirs, label.values)
         return len(np.unique(pairs)) == len(mine)
+
+
+def spelling(word: str) -> str:
+    """Equal for words that differ in case and spaces alone."""
+    return " ".join(word.casefold().split())
 
 
 def stored_columns(file: pq.ParquetFile, positions: range) -> Iterator[tuple[np.ndarray, list[str] | None]]:

@@ -10,7 +10,7 @@ import signal
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from app.data.building import build
 from app.data.column_types import typed
-from app.data.columns import stored_columns
+from app.data.columns import spelling, stored_columns
 from app.data.csv_text import csv_source
 from app.data.dataset import DataLimits, Dataset, Table, to_json
 from app.data.inline import inline_source
@@ -124,10 +124,6 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
         for k, label in enumerate(labels)
         if label not in names or label in labels[:k]
     )
-    if len(labels) == len(names):
-        flaws = [Flaw(FILE + pointer(name), report.advice) for name, report in source.ignored.items() if report.advice]
-        detail = "besides the label there is no column to learn from"
-        raise Invalid(detail, flaws or [Flaw(FILE, detail)], columns=map(asdict, source.ignored.values()))
     return [names.index(label) for label in labels]
 
 
@@ -153,9 +149,10 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
 
 
 def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -> np.ndarray:
-    """The position in `order` of the word at each position, NaN where there is none."""
-    positions = {word: float(code) for code, word in enumerate(order)}
-    return np.asarray(np.array([*(positions[word] for word in words), np.nan])[values])  # -1 picks the last
+    """The position in `order` of the word at each position, or of another spelling of it, NaN where there is none."""
+    codes = {spelling(str(word)): float(code) for code, word in enumerate(order)}
+    codes |= {str(word): float(code) for code, word in enumerate(order)}
+    return np.array([*(codes.get(word, codes.get(spelling(word))) for word in words), np.nan], float)[values]
 
 
 def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset) -> np.ndarray:

@@ -117,7 +117,7 @@ def test_dialects_give_the_same_data_set(store, content):
         (b"a,a,y\n1,2,0\n", says("/file", "'a'", "1", "2")),
         (b",y\n1,0\n", says("/file", "column 1", "name", "index=False")),
         (b"a;y\n" + b"1,5;0\n" * 50, says("/file", "';'", "commas")),
-        (b"y\n1\n0\n", says("/file", "label")),
+        (b"y\n1\n0\n1\n0\n", says("/file", "label")),
         (b"a\xff,y\n1,1\n", says("/file", "line 1", "UTF-8")),
         ("a,y\n1,1\n".encode("utf-16"), says("/file", "utf-16")),
         ("a,y\n1,1\n".encode("utf-16-le"), says("/file", "utf-16")),

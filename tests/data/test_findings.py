@@ -260,20 +260,20 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
 
     few = DatasetStore(str(tmp_path), DataLimits(1000, 100, 20, 10**6))
     sink = io.BytesIO()
-    table = pa.table({"day": pa.array([b"1"] * ROWS), "n": numbers("12%"), "d": [f"{i}w" for i in range(ROWS)]})
+    table = pa.table({"n": [f"{i % 7 + 1},100" for i in range(ROWS)], "d": [f"{i}w" for i in range(ROWS)]})
     pq.write_table(table.append_column("m", [[*range(39), None]]).append_column("y", [[*LABELS[1:], None]]), sink)
     with pytest.raises(Invalid) as refused:
-        kept(few, sink, ["y"], types={"n": "number", "day": "number", "d": "category"})
-    places = ["/file/y", "/file/day", "/file/n", "/file/d"]
+        kept(few, sink, ["y"], types={"n": "number", "d": "category"})
+    places = ["/file/y", "/file/n", "/file/d"]
     assert [flaw.loc for flaw in refused.value.flaws] == places
     report = {each["name"]: each for each in refused.value.columns}
     assert {f"/file/{name}" for name, each in report.items() if each["advice"]} == {*places}
-    assert [report[name]["missing"] for name in ("day", "n", "d", "m", "y")] == [None, 1, 0, 1, 1]
-    assert [report[name]["distinct"] for name in ("day", "n", "d", "m", "y")] == [None, 7, None, 39, 2]
+    assert [report[name]["missing"] for name in ("n", "d", "m", "y")] == [40, 0, 1, 1]
+    assert [report[name]["distinct"] for name in ("n", "d", "m", "y")] == [0, None, 39, 2]
 
 
 @pytest.mark.parametrize(
-    ("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y"), ({"a": "number"}, "/file/a")]
+    ("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y")]
 )
 def test_types_that_cannot_be_are_refused(store, types, loc):
     with pytest.raises(Invalid) as refused:
@@ -309,9 +309,13 @@ def test_pandas_index_and_booleans_of_parquet(store):
     assert kinds(as_feature) == {"a": "numeric", "y": "numeric", "day": "numeric"}
 
 
-def test_a_label_that_cannot_be_read_as_was_ordered_is_refused_with_the_other_columns(store):
-    content = csv(a=numbers("inf")).replace(b",u", b",1%").replace(b",v", b",2")
+def test_numbers_of_another_form_are_missing_by_order_and_counted(store):
+    content = csv(a=numbers("12%", "7%"))
+    advice = kept(store, io.BytesIO(content), ["y"]).warnings[0]
+    assert '{"a": "number"} to leave it out' in advice
+    found = kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
+    assert (found.columns[1].missing, "'12%' is not a number" in found.warnings[0]) == (2, True)
     with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(content), ["y"], types={"y": "number", "a": "number"})
-    assert refused.value.flaws[0] == says("/file/y", "row 2", "'1%'")
-    assert [each["advice"] for each in refused.value.columns if each["name"] == "y"] == [refused.value.flaws[0].msg]
+        kept(store, io.BytesIO(content), ["a"], types={"a": "number"})
+    assert refused.value.flaws[0] == says("/file/a", "row 12", "drop_unlabelled")
+    assert "'12%' is not a number" in refused.value.columns[-1]["advice"]
