@@ -3,7 +3,7 @@
 import { Acquisition } from "./acquire.js";
 import { ask, cardOf, get, newId, Problem } from "./api.js";
 import { CaseFile, chunks, harmless, headOf, records } from "./csv.js";
-import { button, card, field, h, inUnit, put, save, select, short, table, warned, words } from "./dom.js";
+import { button, card, field, h, inUnit, put, save, select, setUnit, short, table, warned, words } from "./dom.js";
 import { BenefitMatrix, columnsOf, inWords, keep, matrixOf, worded } from "./matrix.js";
 import { chooser, link, range } from "./models.js";
 import { numberIn, numberInput, numbersIn } from "./number.js";
@@ -18,6 +18,7 @@ const BEST_LABELS = { setting: "multilabel", loss: { name: "f_beta", beta: 1 }, 
 export async function view([ref], signal) {
   if (!ref) return chooser("Cases", "cases");
   const found = await cardOf(ref);
+  setUnit(found.unit);
   const hasLabels = found.labels.length > 1;
   const editor = found.classes && !hasLabels ? matrixEditor(found) : null;
   const saved = editor && new SavedMatrices(found, editor);

@@ -1,6 +1,6 @@
 /** CSV files as bytes: their header, and chunks of whole records. The service parses them; here only records are found. */
 
-import { field, h, put, select } from "./dom.js";
+import { field, h, select } from "./dom.js";
 import { parsed, refused } from "./number.js";
 
 const QUOTE = 0x22, NEWLINE = 0x0a;
@@ -24,69 +24,31 @@ export async function headOf(file, encoding) {
   return { delimiter, names: names.map((one) => one.trim()), header: file.slice(0, from + end) };
 }
 
-/** @param {Blob} file @param {string} [encoding] */
-async function beginning(file, encoding) {
-  return read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
-}
-
 /** The names of the columns of a file and its first rows. @param {Blob} file @param {string} [encoding] */
 export async function sampleOf(file, encoding) {
   const { delimiter, names } = await headOf(file, encoding);
-  const text = await beginning(file, encoding);
+  const text = read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
   const [, ...rows] = [...records(text, delimiter)].filter((row) => row.length > 1 || row[0] !== "");
   if (file.size > CHUNK) rows.pop(); // which is cut
   return { delimiter, names, rows };
 }
 
-/** How a file is written. Its decimals are guessed from its numbers and stated below, to choose where they leave it open. */
+/** The encodings of files, to choose. */
+export function encodings() {
+  return select([["utf-8", "UTF-8"], ["latin-1", "Windows (latin-1)"], ["utf-16", "UTF-16"]], "utf-8");
+}
+
+/** How a file is written. What training read in a form of text is read in it here, too, whatever is chosen. */
 export class Dialect {
-  #choice = select([["", "choose"], [".", "1.5"], [",", "1,5"]], ".", { onchange: () => this.#state(this.#choice.value, null) });
-  #said = h("span");
-  #guessed = Promise.resolve();
-  /** @type {Blob | null} */
-  #file = null;
-  encoding = select([["utf-8", "UTF-8"], ["latin-1", "Windows (latin-1)"], ["utf-16", "UTF-16"]], "utf-8", { onchange: () => this.guess() });
-  fields = [field("Decimals as", this.#choice, this.#said), field("Encoding", this.encoding)];
-
-  /** The decimals as requests state them; Problem where they are open. */
-  async decimal() {
-    await this.#guessed;
-    if (!this.#choice.value) throw refused(this.#choice, "is not chosen");
-    return this.#choice.value;
-  }
-
-  /** @param {Blob | null} [file] another one than before */
-  guess(file = this.#file) {
-    this.#file = file;
-    if (file) this.#guessed = this.#guess(file, this.encoding.value);
-  }
-
-  /** @param {Blob} file @param {string} encoding */
-  async #guess(file, encoding) {
-    const { delimiter } = await headOf(file, encoding);
-    const text = await beginning(file, encoding);
-    const words = delimiter === "," ? [] : text.split(new RegExp(`[\\s"${delimiter}]+`));
-    const [comma, point] = [",", "."].map((mark) => {
-      const found = words.filter((one) => new RegExp(`^[+-]?\\d*[${mark}]\\d+$`).test(one));
-      return { any: found[0], sure: found.find((one) => !/^[+-]?[1-9]\d{0,2}\D\d{3}$/.test(one)) }; // else 1,234 may be 1234
-    });
-    const isOpen = comma.sure ? point.sure : !point.sure && (comma.any ?? point.any);
-    if (isOpen) this.#state("", `“${comma.any ?? point.any}”${comma.sure ? ` and “${point.sure}”` : ""} can be read in two ways`);
-    else this.#state(comma.sure ? "," : ".", comma.sure && `guessed from “${comma.sure}”`);
-  }
-
-  /** @param {string} choice @param {import("./dom.js").Child} words */
-  #state(choice, words) {
-    this.#choice.value = choice;
-    this.#choice.removeAttribute("aria-invalid");
-    put(this.#said, words);
-  }
+  decimal = select([[".", "1.5"], [",", "1,5"]], ".");
+  encoding = encodings();
+  fields = [field("Decimals as", this.decimal), field("Encoding", this.encoding)];
 }
 
 /** A file of cases to choose. */
 export class CaseFile {
   #dialect = new Dialect();
-  #input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true, onchange: () => this.#dialect.guess(this.chosen) });
+  #input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true });
 
   /** @param {any} found the card */
   constructor(found) {
@@ -107,7 +69,7 @@ export class CaseFile {
     const chosen = /** @type {File} */ (this.chosen), file = await this.#inUtf8(chosen), head = await headOf(file);
     const { features, name, version } = this.found, known = new Set(features.map((/** @type {any} */ one) => one.name));
     const others = head.names.filter((one) => !known.has(one));
-    const query = { model: `${name}:${version}`, decimal: await this.#dialect.decimal(), delimiter: head.delimiter,
+    const query = { model: `${name}:${version}`, decimal: this.#dialect.decimal.value, delimiter: head.delimiter,
       id: others.find((one) => one === "id"), keep: others.filter((one) => one !== "id") };
     return { name: chosen.name, file, head, query };
   }

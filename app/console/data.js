@@ -1,7 +1,7 @@
 /** Data: uploading a table with a report on its columns, and the tables that are there. */
 
 import { get, list, path, Problem } from "./api.js";
-import { Dialect, sampleOf } from "./csv.js";
+import { encodings, sampleOf } from "./csv.js";
 import { button, card, confirmed, facts, field, h, put, select, short, some, table, time } from "./dom.js";
 import { link } from "./models.js";
 import { cleared, within } from "./problems.js";
@@ -54,7 +54,7 @@ export function upload(uploaded) {
 
 /** @param {File} file @param {() => void} uploaded */
 async function chosen(file, uploaded) {
-  const isText = /\.(csv|txt|tsv)$/i.test(file.name), dialect = new Dialect();
+  const isText = /\.(csv|txt|tsv)$/i.test(file.name), encoding = encodings();
   const types = new Types(), preview = h("div", null), size = h("span");
   let sample = { delimiter: ",", names: /** @type {string[]} */ ([]), rows: /** @type {string[][]} */ ([]) };
   const label = isText ? h("select", { onchange: () => counted() }) : h("input", { required: true });
@@ -62,7 +62,7 @@ async function chosen(file, uploaded) {
   const counted = () => { put(counts, classCounts(sample, label.value)); };
   const header = select([["first", "names of columns"], ["none", "values"]], "first");
   const look = async () => {
-    sample = await sampleOf(file, dialect.encoding.value);
+    sample = await sampleOf(file, encoding.value);
     if (header.value === "none") {
       const { names, rows } = sample;
       sample = { ...sample, names: names.map((_, j) => `column_${j + 1}`), rows: [names, ...rows] };
@@ -83,9 +83,8 @@ async function chosen(file, uploaded) {
     maxlength: 200 });
   if (isText) {
     const [first, second] = new Uint8Array(await file.slice(0, 2).arrayBuffer());
-    if (first + second === 0xff + 0xfe) dialect.encoding.value = "utf-16"; // as Excel marks it
-    dialect.guess(file);
-    for (const one of [dialect.encoding, header]) one.addEventListener("change", () => void within(preview, look));
+    if (first + second === 0xff + 0xfe) encoding.value = "utf-16"; // as Excel marks it
+    for (const one of [encoding, header]) one.addEventListener("change", () => void within(preview, look));
     put(preview, await look());
   }
   const drops = h("input", { type: "checkbox" });
@@ -94,11 +93,10 @@ async function chosen(file, uploaded) {
     report.focus();
     put(report, h("p", null, "Uploading…"), h("progress", { "aria-label": "Uploading" }));
     const form = new FormData();
-    const fields = { label: label.value, name: name.value, label_type: kind.value, delimiter: sample.delimiter,
-      decimal: await dialect.decimal(), encoding: dialect.encoding.value, header: header.value,
-      types: JSON.stringify(types.chosen), drop_unlabelled: String(drops.checked) };
-    for (const [key, value] of Object.entries(fields)) if (value && (isText || !["delimiter", "decimal",
-      "encoding", "header"].includes(key))) form.append(key, value);
+    const written = isText ? { delimiter: sample.delimiter, encoding: encoding.value, header: header.value } : {};
+    const fields = { label: label.value, name: name.value, label_type: kind.value, types: JSON.stringify(types.chosen),
+      drop_unlabelled: String(drops.checked), ...written };
+    for (const [key, value] of Object.entries(fields)) if (value) form.append(key, value);
     for (const { value } of more.selectedOptions) if (value !== label.value) form.append("label", value);
     form.append("file", file);
     try {
@@ -107,18 +105,15 @@ async function chosen(file, uploaded) {
       types.ofReport(found.columns, found.ignored);
       return stored(found);
     } catch (error) {
-      if (!(error instanceof Problem) || !error.columns.length) throw error;
-      const refused = error.columns.filter(({ name }) => error.flaws.some(({ loc }) => loc.split("/")[2] === name.replaceAll("~", "~0").replaceAll("/", "~1")));
-      types.ofReport([...refused, ...error.columns.filter((one) => !refused.includes(one))]);
-      return h("div", { class: "problem", role: "alert" }, h("strong", null, error.title), h("p", null, error.detail),
-        refused.length ? h("p", null, `The table cannot be stored because of ${some(refused.map((one) => one.name), 20)}. Change what is named below, here or in the file, and upload it again.`) : null);
+      if (error instanceof Problem && error.columns.length) types.ofReport(error.columns);
+      throw error;
     }
   }).then(() => report.scrollIntoView({ block: "nearest" }));
   return h("form", { onsubmit: send },
     h("p", null, `${file.name}, ${short(file.size / 1000, 3)} kB`, size),
     h("div", { class: "fields" }, field("Column to predict", label), field("Name of the data set", name),
       field("It contains", kind),
-      isText ? [...dialect.fields, field("The first line has", header)] : null),
+      isText ? [field("Encoding", encoding), field("The first line has", header)] : null),
     h("p", null, h("label", null, drops, " Leave rows out in which it is empty")), counts,
     isText ? h("details", null, h("summary", null, "Several labels"),
       field("More columns to predict", more, "For models that select a set of labels")) : null,

@@ -157,21 +157,16 @@ function rounded(value, power) {
   return text.replace(/^-(?=[0.]*$)/, "").replaceAll("-", "−");
 }
 
-const UNIT = "payoff-unit"; // that this browser keeps for all amounts
+let unit = "";
 
-export function unit() {
-  return localStorage.getItem(UNIT) ?? "";
-}
-
-/** @param {string} text */
+/** @param {string | null} [text] the unit of all amounts of the model that is shown */
 export function setUnit(text) {
-  if (text) localStorage.setItem(UNIT, text);
-  else localStorage.removeItem(UNIT);
+  unit = text ?? "";
 }
 
 /** Words about amounts, with their unit. @param {string} words */
 export function inUnit(words) {
-  return unit() ? `${words} in ${unit()}` : words;
+  return unit ? `${words} in ${unit}` : words;
 }
 
 /** Amounts, each with the decisions that it is about. @param {string} caption @param {[string, any][]} rows */

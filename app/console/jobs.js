@@ -1,7 +1,7 @@
 /** Jobs: training and comparing by forms made from the schemas of learners, live progress, cancelling, and what came of it. */
 
 import { ask, chart, events, get, list, newId, path, Problem, schemas } from "./api.js";
-import { button, card, confirmed, facts, field, figures, h, inUnit, put, select, short, table, time, warned, words } from "./dom.js";
+import { button, card, confirmed, facts, field, figures, h, put, select, short, table, time, warned, words } from "./dom.js";
 import { BenefitMatrix, keep, keptOf, matrixOf } from "./matrix.js";
 import { link, measures, NAME } from "./models.js";
 import { amountIn, numberIn, numberInput, numbersIn } from "./number.js";
@@ -106,11 +106,11 @@ function training(found, kinds, stakes, kind) {
   const learner = new LearnerForm(kinds, kind, found.classes ? {} : { task: "regression" });
   const name = h("input", { required: true, pattern: NAME, value: suggested(found.name ?? "model") });
   const holdout = numberInput({ min: 0, max: 0.9, value: "0.25", needed: true });
-  const seed = numberInput({ min: 0, step: 1, value: "0", needed: true });
+  const seed = numberInput({ min: 0, step: 1, value: "0", needed: true }), unit = h("input", { maxlength: 16 });
   return ordered("Train a model", "Train", "train", [field("Name of the model", name, "a to z, digits, _ and -"), learner.draw(),
-    h("div", { class: "fields" }, field("Share held out", holdout), field("Seed", seed))],
+    h("div", { class: "fields" }, field("Share held out", holdout), field("Seed", seed), field("Unit of amounts", unit, "such as EUR"))],
     () => ({ model: name.value, learner: learner.learner, data: { dataset: found.id }, holdout: amountIn(holdout),
-      seed: amountIn(seed), ...stakes.benefits, ...stakes.costs }));
+      seed: amountIn(seed), unit: unit.value.trim() || null, ...stakes.benefits, ...stakes.costs }));
 }
 
 /** @param {string} name */
@@ -211,7 +211,7 @@ function compared(job) {
   const isFirst = (/** @type {any} */ one) => one.learner && one === result.table.find((/** @type {any} */ other) => other.learner === one.learner);
   const train = (/** @type {string} */ learner, text = `Train ${learner}`) => h("a", { href: link("jobs", "new", requested.dataset, learner.split("(")[0]), "aria-label": `Train ${learner}` }, text);
   return card("Comparison", place, result.best.learner ? h("p", null, train(result.best.learner)) : null, // none where one action for all is best
-    h("details", null, h("summary", null, "As a table"), table(`${inUnit("Benefit per row")}, the best first`, ["learner", "rule", "benefit", "95 % interval", ""],
+    h("details", null, h("summary", null, "As a table"), table("Benefit per row, the best first", ["learner", "rule", "benefit", "95 % interval", ""],
       result.table.map((/** @type {any} */ one) => [one.learner ?? "–", words(one.rule), written(one.benefit), one.interval?.map(written).join("\u00a0to\u00a0"),
         isFirst(one) ? train(one.learner, "Train this one") : null]))));
 }

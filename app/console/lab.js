@@ -4,7 +4,7 @@ import { cardOf, get, list, newest, path, Problem } from "./api.js";
 import { Axis, LiveChart, whisker } from "./chart.js";
 import { CaseFile, first } from "./csv.js";
 import { less, steps, writes } from "./compare.js";
-import { button, card, facts, field, h, inUnit, put, select, short, table, warned, words } from "./dom.js";
+import { button, card, facts, field, h, inUnit, put, select, setUnit, short, table, warned, words } from "./dom.js";
 import { BenefitMatrix, keep, matrixOf, matrixOfCard, snippets, worded } from "./matrix.js";
 import { chooser, link } from "./models.js";
 import { numberInput, numbersIn } from "./number.js";
@@ -20,6 +20,7 @@ const SHOWN = 30;
 export async function view([ref]) {
   if (!ref) return chooser("Matrix lab", "lab");
   const found = await cardOf(ref);
+  setUnit(found.unit);
   const head = h("h1", null, "Matrix lab: ", h("a", { href: link("models", found.name, found.version) }, ref));
   if (!found.classes || found.labels.length > 1) return h("div", null, head,
     h("p", null, "This model predicts numbers or sets of labels: it has no benefit matrix."));
@@ -65,7 +66,7 @@ class Lab {
           button("Use as reference", () => this.#changed(true)))),
         card("Saved matrices", this.saved.draw()), card("In a program", this.code.node)),
       card("On rows not seen in training", this.problem, this.figures, this.chart,
-        h("div", { class: "row" }, field("Compare with", this.other)))),
+        h("div", { class: "row" }, field("Compare with", this.other, "another version, on this matrix")))),
     this.details, this.cases.draw());
   }
 
@@ -128,7 +129,7 @@ class Lab {
     ]), rival ? less([this.card, other], [report, report2]) : null, warned(report.warnings));
     for (const one of [this.figures, this.chart, this.details]) one.removeAttribute("aria-busy");
     this.chart.hidden = !report.curve;
-    if (report.curve) this.chart.show(curve(report));
+    if (report.curve) this.chart.show(curve(report, report2));
     put(this.details, h("div", { class: "columns" }, card("Rules", rules(report)),
       card("Decisions on these rows, by expected benefit", confusion(report, reference, matrix))));
   }
@@ -141,8 +142,8 @@ function renaming(before, now) {
     ? [[name, now.actions[j]]] : [])));
 }
 
-/** B(t), with the thresholds. @param {any} report @returns {import("./chart.js").Spec} */
-function curve(report) {
+/** B(t), with the thresholds. @param {any} report @param {any} [rival] that of another version @returns {import("./chart.js").Spec} */
+function curve(report, rival) {
   const cut = report.posterior_threshold;
   const written = writes([report]);
   const [posterior, tuned] = ["threshold_posterior", "threshold_holdout"].map((name) => report.rules.find((/** @type {any} */ one) => one.rule === name));
@@ -160,7 +161,8 @@ function curve(report) {
   return {
     words: `Mean benefit at each threshold. ${marks.map((mark) => mark.words).join(". ")}`,
     x: "threshold t on the probability of the second class", y: `${inUnit("benefit per case")}, B(t)`,
-    lines: [{ words: "B(t)", style: "line", steps: true, points: steps(report) }],
+    lines: [{ words: "B(t)", style: "line", steps: true, points: steps(report) },
+      ...(rival?.curve ? [{ words: "B(t) of the other version", style: "line other", steps: true, points: steps(rival) }] : [])],
     across: [{ words: `upper bound ${written(report.upper_bound)}`, style: "bound", y: report.upper_bound }], marks,
   };
 }

@@ -1,6 +1,6 @@
 /** The benefit matrix as a table that can be edited, in words and in code, and where this session keeps it for each model. */
 
-import { button, field, h, inUnit, put, setUnit, short, unit } from "./dom.js";
+import { button, h, inUnit, put, short } from "./dom.js";
 import { cellIn, numberInput, parsed, refused, textOf } from "./number.js";
 
 /** @typedef {import("./api.js").Problem} Problem */
@@ -44,7 +44,6 @@ export class BenefitMatrix extends HTMLElement {
   #cell = [0, 0];
   #slider = h("input", { type: "range", step: "any", oninput: () => this.#slide() });
   #label = h("label", null);
-  #unit = h("input", { value: unit(), size: 6, maxlength: 20, onchange: () => { setUnit(this.#unit.value.trim()); this.#name(); this.#changed(); } });
   #caption = h("caption", null);
 
   /** @param {unknown[]} classes @param {Matrix} matrix */
@@ -92,7 +91,7 @@ export class BenefitMatrix extends HTMLElement {
         this.#caption,
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "true class"), heads)), h("tbody", null,
           this.#classes.map((name, k) => h("tr", null, h("th", { scope: "row" }, name), this.#cells[k].map((one) => h("td", null, one))))))),
-      h("div", { class: "row" }, button("Add an action", () => this.#add()), field("Unit of amounts", this.#unit), h("span", { class: "slider" }, this.#label,
+      h("div", { class: "row" }, button("Add an action", () => this.#add()), h("span", { class: "slider" }, this.#label,
         this.#slider)));
     this.#name();
   }

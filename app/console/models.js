@@ -1,7 +1,6 @@
 /** Models: their versions, aliases and history; the card of a version with its charts; moving an alias. */
 
 import { cardOf, chart, get, list, mayTrain, path } from "./api.js";
-import { comparison } from "./compare.js";
 import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
 import { inWords, matrixOf } from "./matrix.js";
 import { within } from "./problems.js";
@@ -94,7 +93,7 @@ async function model(name) {
       found.versions.map((/** @type {any} */ one) => [
         h("a", { href: link("models", name, one.version) }, one.version), one.kind, time(one.created_at),
         ...measures.map((measure) => short(one.metrics[measure])), uses(`${name}:${one.version}`)]))),
-    comparison(found), move,
+    move,
     card("Alias history", table("Oldest first", ["when", "key", "alias", "from", "to"],
       found.alias_history.map((/** @type {any} */ one) => [time(one.at), one.who, one.alias, one.from_version ?? "new",
         one.to_version ?? "deleted"]))));
@@ -137,7 +136,7 @@ async function one(name, version) {
     warned(found.warnings),
     h("div", { class: "columns" },
       card("Model", facts([["learner", found.learner.kind], ["classes", found.classes?.join(", ")],
-        ["made", time(found.created_at)],
+        ["made", time(found.created_at)], found.unit && ["amounts in", found.unit],
         ["rows", short(found.data.rows, 9)],
           ["evaluated on", found.data.evaluation ? found.data.evaluation.method : `${found.data.holdout_rows} held-out rows`]]),
       h("details", null, h("summary", null, "Parameters and origin"), facts([

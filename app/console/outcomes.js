@@ -1,8 +1,8 @@
 /** Outcomes: what recorded decisions earned, against what was expected of them. */
 
-import { get, newest, path } from "./api.js";
+import { cardOf, get, newest, path } from "./api.js";
 import { Dialect, headOf } from "./csv.js";
-import { about, amounts, card, facts, field, h, money, more, plain, put, select, share, short, table, time, warned, words } from "./dom.js";
+import { about, amounts, card, facts, field, h, money, more, plain, put, select, setUnit, share, short, table, time, warned, words } from "./dom.js";
 import { chooser, link } from "./models.js";
 import { within } from "./problems.js";
 
@@ -25,20 +25,15 @@ const WAYS = { without_exploration: "as now, without drawing", most_probable: "b
 const RIGHT = { people: "People were right: the other actions earned more.", decisions: "The decisions were right: the other actions earned less.",
   undecided: "It is undecided who was right." };
 
-/** Sections in their order, each with the fields of the report that it shows. @type {[string[], (report: any) => Child | Child[]][]} */
-const SECTIONS = [
-  [["verdict", "promised", "realised", "difference", "decisions", "known", "coverage", "expected", "without_terms", "advice", "model",
-    "since", "until", "by", "warnings"], summary],
-  [["maturing"], maturing], [["selective"], selective], [["bounds"], bounds], [["alternatives"], alternatives],
-  [["overrides", "told_benefits"], overrides], [["exploration"], exploration], [["priors"], priors], [["drift"], drift],
-  [["shadow"], challengers], [["groups"], groups],
-];
+/** Sections of the report, in their order. */
+const SECTIONS = [summary, maturing, selective, bounds, alternatives, overrides, exploration, priors, drift, challengers, groups];
 
 /** @param {string[]} parts @param {AbortSignal} signal */
 export async function view([ref], signal) {
   if (!ref) return chooser("Outcomes", "outcomes");
   const [name] = ref.split(/[:@]/);
-  const found = await get(path("models", name), { signal });
+  const [found, { unit }] = await Promise.all([get(path("models", name), { signal }), cardOf(ref)]);
+  setUnit(unit);
   return h("div", null, h("h1", null, "Outcomes of ", h("a", { href: link("models", name) }, name)),
     form(found, ref, signal));
 }
@@ -46,10 +41,10 @@ export async function view([ref], signal) {
 /** A file of what became of decisions. @param {() => void} sent */
 function sending(sent) {
   const dialect = new Dialect(), result = h("div", { "aria-live": "polite" });
-  const input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true, onchange: () => dialect.guess(input.files?.[0]) });
+  const input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true });
   const send = () => void within(result, async () => {
     const [file] = /** @type {FileList} */ (input.files), encoding = dialect.encoding.value;
-    const query = { decimal: await dialect.decimal(), encoding, delimiter: (await headOf(file, encoding)).delimiter };
+    const query = { decimal: dialect.decimal.value, encoding, delimiter: (await headOf(file, encoding)).delimiter };
     const { unknown, conflicts, ...counts } = await get("outcomes", { body: file, type: "text/csv", query, patient: true });
     sent();
     return facts(Object.entries({ ...counts, "of unknown decisions": unknown.length, "contradict what is stored": conflicts.length })
@@ -91,25 +86,11 @@ function form(model, ref, signal) {
 
 /** @param {any} report @param {string} ref */
 function drawn(report, ref) {
-  const sections = "decisions" in report ? SECTIONS : [];  // of quantities the report is short
-  const shown = new Set(sections.flatMap(([names]) => names));
-  const others = Object.keys(report).filter((name) => !shown.has(name) && report[name] !== null);
   return h("div", { class: "report" }, warned(report.warnings ?? []),
     report.decisions !== 0 ? null : h("p", null, "No decision of this period is recorded. Tick “Record decisions” under ",
       h("a", { href: link("cases", ref) }, "Cases"), "."),
-    ...sections.map(([names, own]) => section(report, names, own)),
-    ...others.map((name) => card(words(name), plain(report[name]))));
-}
-
-/** A section; where the report is not as this module knows it, its values. @param {any} report @param {string[]} names
- * @param {(report: any) => Child | Child[]} own @returns {Child} */
-function section(report, names, own) {
-  try {
-    const content = own(report);
-    return content ? h("div", null, content) : null;
-  } catch {
-    return card(words(names[0]), ...names.map((name) => h("div", null, h("h3", null, words(name)), plain(report[name]))));
-  }
+    "decisions" in report ? SECTIONS.map((section) => section(report)).flat() // of quantities the report is short
+      : Object.keys(report).filter((name) => report[name] !== null && name !== "warnings").map((name) => card(words(name), plain(report[name]))));
 }
 
 /** @param {any} report */

@@ -152,7 +152,8 @@ def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -
     """The position in `order` of the word at each position, or of another spelling of it, NaN where there is none."""
     codes = {spelling(str(word)): float(code) for code, word in enumerate(order)}
     codes |= {str(word): float(code) for code, word in enumerate(order)}
-    return np.array([*(codes.get(word, codes.get(spelling(word))) for word in words), np.nan], float)[values]
+    found = (codes.get(word, codes.get(spelling(word))) for word in words)
+    return np.asarray(np.array([*found, np.nan], dtype=np.float64)[values])  # -1 picks the last
 
 
 def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset) -> np.ndarray:

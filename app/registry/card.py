@@ -93,6 +93,7 @@ class Card(_Part):
     )
     actions: list[str] | None = Field(default=None, description="names of the columns of `benefits`, where given")
     feature_costs: list[dict[str, Any]] | None = None
+    unit: str | None = Field(default=None, description="of all amounts")
     seed: int = 0
     warnings: list[str] = Field(default=[], description="what limits its answers, which repeat these sentences")
     fitted: dict[str, Any] = Field(default={}, description="what the fit found: calibration used, convergence")

@@ -212,6 +212,7 @@ def card_to_publish(
         case_benefits=spec.case_benefits,
         actions=spec.actions,
         feature_costs=spec.feature_costs,
+        unit=spec.unit,
         seed=spec.seed,
         fit_seconds=fit_seconds,
         warnings=warnings,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from app.text import MAX_NAME
 def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
     """The name of a feature that the request has not priced before."""
     columns, priced = info.context["columns"], info.context["priced"]
+    if name in info.context["ignored"]:
+        raise ValueError(f"the column {name!r} is not trained with: {info.context['ignored'][name]}")
     if name not in columns:
         strange = info.context["strange"] = info.context.get("strange", 0) + 1
         raise ValueError(unknown("feature", name, columns) if strange <= MAX_ERRORS else "unknown feature")
@@ -68,14 +71,17 @@ _BY_NAME: TypeAdapter[dict[str, float]] = TypeAdapter(dict[_Feature, _Price])
 _LISTED: TypeAdapter[list[FeatureCost]] = TypeAdapter(list[FeatureCost])
 
 
-def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -> Prices:
+def parse_prices(
+    costs: Any, names: Sequence[str], base: Prices | None = None, ignored: Mapping[str, str] = MappingProxyType({})
+) -> Prices:
     """Prices for the features `names` from `feature_costs` as requests send it.
 
     `costs` is `{feature: price, …}` or `[{"feature", "cost", "group"?, "discounted_cost"?}, …]`; None means `base`, or
     1 for each feature where there is no base. A feature that is not listed keeps its price in `base`; without a base
     every feature must be priced. A bare price changes what a feature costs, not its group: a discounted price above it
-    comes down to it. Raises Invalid with the place of every flaw: unknown features and keys, prices below zero or not
-    finite, a feature priced twice, a group without a discounted cost or one above the cost. O(m).
+    comes down to it. Raises Invalid with the place of every flaw: features that are unknown or `ignored`, unknown keys,
+    prices below zero or not finite, a feature priced twice, a group without a discounted cost or one above the cost.
+    O(m).
     """
     if costs is None:
         return Prices.unit(len(names)) if base is None else base
@@ -83,14 +89,15 @@ def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -
     cost, discounted, group = start.cost.copy(), start.discounted.copy(), start.group.copy()
     numbers = {name: g for g, name in enumerate(start.groups)}
     columns, priced = {name: j for j, name in enumerate(names)}, set[str]()
+    context = {"columns": columns, "priced": priced, "ignored": ignored}
     try:
         if isinstance(costs, dict):
-            for name, price in _BY_NAME.validate_python(costs, context={"columns": columns, "priced": priced}).items():
+            for name, price in _BY_NAME.validate_python(costs, context=context).items():
                 j = columns[name]
                 cost[j] = price
                 discounted[j] = min(price, discounted[j]) if group[j] >= 0 else price
         else:
-            entries = _LISTED.validate_python(costs, context={"columns": columns, "priced": priced})
+            entries = _LISTED.validate_python(costs, context=context)
             reject((flaw for i, entry in enumerate(entries) for flaw in _flaws(pointer(i), entry)), _INVALID)
             for entry in entries:
                 j = columns[entry.feature]

@@ -114,7 +114,7 @@ def submit(
         classes=asked.classes,
         benefits=None if stakes is None else stakes.benefits.tolist(),
         actions=None if stakes is None else stakes.actions,
-        feature_costs=listed_costs(asked.feature_costs, [feature.name for feature in dataset.features]),
+        feature_costs=listed_costs(asked.feature_costs, dataset),
     )
     key = key or secrets.token_hex(16)
     ports.imports.keep(id_of_key(key, caller.client), file)  # first: no job begins without its file

@@ -50,6 +50,7 @@ class TrainSpec(Spec):
     holdout: float = HOLDOUT
     refit: bool = True
     seed: int = SEED
+    unit: str | None = None
 
     @property
     def benefit_matrix(self) -> np.ndarray | None:

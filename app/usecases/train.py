@@ -102,6 +102,7 @@ class TrainRequest(MatrixFields):
         description="whether to fit again on all rows after the evaluation; false publishes the evaluated model",
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
+    unit: Annotated[str, Field(max_length=16)] | None = Field(default=None, description="of all amounts, such as EUR")
 
 
 def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller) -> Job:
@@ -141,10 +142,11 @@ def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Datase
         benefits=None if B is None else B.tolist(),
         case_benefits=None if cases is None else cases.cells(),
         actions=actions,
-        feature_costs=listed_costs(asked.feature_costs, [feature.name for feature in dataset.features]),
+        feature_costs=listed_costs(asked.feature_costs, dataset),
         holdout=asked.holdout,
         refit=asked.refit,
         seed=asked.seed,
+        unit=asked.unit,
     )
 
 
@@ -212,12 +214,13 @@ def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
     )
 
 
-def listed_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:
+def listed_costs(sent: Any, dataset: Dataset) -> list[dict[str, Any]] | None:
     """Prices in the long form; Invalid below /feature_costs."""
     if sent is None:
         return None
+    names = [feature.name for feature in dataset.features]
     with below("/feature_costs"):
-        return parse_prices(sent, names).listed(names)
+        return parse_prices(sent, names, ignored=dataset.ignored).listed(names)
 
 
 def run(ports: Ports, job: Job) -> None:

@@ -208,9 +208,17 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
     assert page.locator(".decision").count() == 0, "a decision does not stay beside another matrix"
 
 
-def test_a_model_of_other_classes_is_no_rival(tab):
+def test_versions_are_compared_on_one_matrix_and_a_model_of_other_classes_is_no_rival(tab, site):
     page = tab.open("lab/woods:1")
     page.wait_for_selector("payoff-chart path")
+    page.get_by_label("Compare with").select_option("woods:2")
+    page.wait_for_selector("payoff-chart path.other")
+    own, other = (
+        site.client.post(f"/models/woods:{version}/benefit", json={"benefits": [[0, -1], [-10, 5]]}).json()
+        for version in (1, 2)
+    )
+    same = alike(other["expected_benefit"]["benefit"], *intervals_of(own))
+    assert same in page.inner_text("dt:text-is('the same by woods:2') + dd")
     page.get_by_label("Compare with").select_option("triage:1")
     page.wait_for_selector(".problem:has-text('healthy')")
     assert page.locator("payoff-chart path").count() > 0, "the model's own figures stay"

@@ -12,8 +12,8 @@ import skl2onnx
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import two_class_rows
-from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, FEATURES
-from tests.console.tab import CELL, Tab, alike, asked_of, intervals_of, press
+from tests.console.conftest import ADMIN_KEY, CLASSES, FEATURES
+from tests.console.tab import CELL, Tab, asked_of, press
 
 
 def test_without_a_key_or_with_a_wrong_one_the_console_asks_for_it(browser, site):
@@ -98,8 +98,6 @@ def test_models_are_addressed_and_an_alias_is_moved(tab, site):
     page.click("text=Move…")
     press(page, "dialog >> text=Move the alias", "dd:text-is('version 2')")
     assert site.client.get("/models/woods").json()["aliases"] == {"champion": 2}
-    press(page, "button:text-is('Compare')", "payoff-chart path")
-    assert all(name in page.inner_text("main") for name in (*ACTIONS, *CLASSES))
 
     tab.open("models/woods/2")
     assert all(name in page.inner_text("main") for name in (*FEATURES, *CLASSES))
@@ -107,20 +105,6 @@ def test_models_are_addressed_and_an_alias_is_moved(tab, site):
     assert all(
         page.evaluate("Promise.all([...document.images].map((one) => one.decode().then(() => one.naturalWidth)))")
     )
-
-
-def test_two_versions_are_compared_on_a_saved_matrix(tab, demo):
-    page = tab.open("models/triage")
-    page.get_by_label("Benefit matrix").select_option("autumn-2026")
-    press(page, "button:text-is('Compare')", "text=With the saved matrix autumn-2026")
-    rows = page.locator("caption:has-text('of each rule') ~ tbody tr").all_inner_texts()
-    asked = {"benefits": "autumn-2026"}
-    reports = [demo.client.post(f"/models/triage:{version}/benefit", json=asked).json() for version in (1, 2)]
-    widths = [interval for report in reports for interval in intervals_of(report)]
-    for version, report in enumerate(reports, 1):
-        for rule in report["rules"]:
-            expected = [rule["rule"].replace("_", " "), f"version {version}", alike(rule["benefit"], *widths)]
-            assert any(row.split("\t")[:3] == expected for row in rows), expected
 
 
 def test_long_lists_are_listed_to_the_end(tab):
@@ -202,7 +186,7 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(tab, 
     assert rows.all_inner_texts()[1].split()[:6] == ["städte", "1,", "2", "14", "2", "as"]
     assert page.locator("table:has(caption:text-is('The first 5 rows')) tbody tr").count() == 5
     page.get_by_label("Read städte as").select_option("category")
-    press(page, "button:text-is('Upload')", "text=cannot be stored because of later")
+    press(page, "button:text-is('Upload')", ".problem:has-text('the label is missing')")
     assert page.evaluate("document.activeElement.querySelector('.problem') !== null")
     read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
     kinds = {name: kind for name, kind, *_ in (one.split("\t") for one in read.all_inner_texts())}

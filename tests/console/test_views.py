@@ -55,12 +55,6 @@ def chosen(page: Any) -> None:
     page.locator("payoff-chart").scroll_into_view_if_needed()
 
 
-def compared(page: Any) -> None:
-    page.get_by_label("Benefit matrix").select_option("autumn-2026")
-    press(page, "button:text-is('Compare')", "payoff-chart path")
-    page.locator("h2:text-is('Two versions on one matrix')").evaluate("one => one.scrollIntoView()")
-
-
 def reported(page: Any) -> None:
     page.wait_for_selector(".decision")
     page.locator("h2:text-is('The verdict')").evaluate("one => one.scrollIntoView()")
@@ -71,7 +65,7 @@ def ready(page: Any) -> None:
 
 
 VIEWS: dict[str, Callable[[Any], None]] = {
-    "models/triage": compared,
+    "models/triage": ready,
     "lab/triage:1": lab,
     "cases/triage:1": case,
     "sets": chosen,

@@ -272,9 +272,7 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
     assert [report[name]["distinct"] for name in ("n", "d", "m", "y")] == [0, None, 39, 2]
 
 
-@pytest.mark.parametrize(
-    ("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y")]
-)
+@pytest.mark.parametrize(("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y")])
 def test_types_that_cannot_be_are_refused(store, types, loc):
     with pytest.raises(Invalid) as refused:
         kept(store, io.BytesIO(csv(a=numbers("12%"))), ["y"], types=types)

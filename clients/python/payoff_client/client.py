@@ -169,7 +169,7 @@ class Service(Linked[Mode]):
 
         `data` is a frame, a list of objects, the path of a file, or without `label` the id or name of a data set.
         `learner` is a kind, or an object of `kind` and its parameters. `options` are the other fields of `/train`:
-        `benefits`, `actions`, `feature_costs`, `holdout`, `refit`, `seed`; and `delimiter`, `decimal`,
+        `benefits`, `actions`, `feature_costs`, `holdout`, `refit`, `seed`, `unit`; and `delimiter`, `decimal`,
         `encoding` of a CSV file, `types` by column. The model's `dataset` describes what was uploaded, with a report
         on its columns. Raises Invalid, whose `columns` have that report, and JobFailed where the training fails.
         """

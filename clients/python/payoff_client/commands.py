@@ -189,12 +189,13 @@ def _learner(text: str) -> Any:
     arg("--feature-costs", "JSON file: {feature: number}", metavar="FILE"),
     arg("--holdout", "part held out to evaluate", type=float),
     arg("--seed", type=int),
+    arg("--unit", "of all amounts, such as EUR"),
     *TYPE,
     *WRITTEN,
 )
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the version that was published, and its metrics."""
-    options = stakes_of(chosen.benefits) | _given(chosen, "holdout", "seed", *_WRITTEN) | _types(chosen)
+    options = stakes_of(chosen.benefits) | _given(chosen, "holdout", "seed", "unit", *_WRITTEN) | _types(chosen)
     if chosen.feature_costs:
         options["feature_costs"] = terminal.document_of(chosen.feature_costs)
     learner = _learner(chosen.learner)

@@ -114,6 +114,7 @@ class TrainOptions(PricedMatrix, UploadOptions, total=False):
     holdout: float
     refit: bool
     seed: int
+    unit: str
 
 
 class CompareOptions(UploadOptions, total=False):
