@@ -19,7 +19,7 @@ from app.data.source import Held, Kind, Location, Source
 from app.data.upload_request import UploadRequest
 from app.data.values import as_numbers, as_words, by_form, is_number
 from app.errors import Flaw, below, pointer, reject, unknown
-from app.forms import COMMA, ISO, POINT, candidates, reader, shown, without_unit
+from app.forms import ISO, candidates, reader, shown, without_unit
 from app.text import MAX_SHOWN
 
 _LOOKED_AT = 1000  # words that are no numbers, for one that has a form
@@ -49,13 +49,14 @@ class _Text:
         if strange is not None:
             self.is_plain = False
             words = _words(array.filter(strange))[: _LOOKED_AT if self.ordered else 1]
-            self.forms = next(filter(None, map(self._fitting, words)), [])
+            self.forms = next(filter(None, map(self.fitting, words)), [])
         elif self.are_thousands:
             words = as_words(array)
             self.are_thousands = pc.all(pc.match_substring_regex(words, _THOUSANDS)).as_py() is not False
             self.has_point |= bool(pc.any(pc.match_substring(words, ".")).as_py())
 
-    def _fitting(self, word: str) -> list[str]:
+    def fitting(self, word: str) -> list[str]:
+        """The forms of the word that the order allows."""
         found = candidates(word, self.decimal if self.ordered in (None, "number") else ".")
         return [form for form in found if self.ordered in (None, "number", without_unit(form))]
 
@@ -135,7 +136,7 @@ def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> d
         if not text.is_plain and request.is_class(names[j]):
             text.forms.clear()
         elif text.is_plain and text.are_thousands and text.has_point and source.kinds[j] == "text":
-            text.forms = [POINT, COMMA]
+            text.forms = text.fitting("1.000")
     doubtful = {j: text for j, text in texts.items() if text.forms}
     for arrays in source.batches() if doubtful else ():
         for j, text in doubtful.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -24,6 +25,7 @@ _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
 _RAGGED = "there are rows with another number of values than the header"
 NO_HEADER = "names of columns look like values: where line 1 is no header, send header=none"
+_YEAR = re.compile(r"(19|20)\d\d", re.ASCII)  # which a header may have
 _LOOKED_AT = 1024  # bytes: every other format has a NUL among them
 
 
@@ -140,7 +142,7 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
     with _in_file():
         text = CsvText(content, dialect)
         check_columns(len(text.names), limits)
-        values = [name for name in text.names if candidates(name)]
+        values = [name for name in text.names if candidates(name) and not _YEAR.fullmatch(name)]
         hint = NO_HEADER if 2 * len(values) >= len(text.names) else ""
         reject(Flaw(flaw.loc, f"{flaw.msg}; {hint}".rstrip("; ")) for flaw in check_names(text.names, ""))
 

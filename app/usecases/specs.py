@@ -14,7 +14,7 @@ from app.usecases.feature_costs import parse_prices
 HOLDOUT = 0.25
 FOLDS = 5
 SEED = 0
-_NOT_SHOWN = {"benefits", "case_benefits", "actions", "feature_costs", "holdout", "refit", "folds", "seed"}
+_NOT_SHOWN = {"benefits", "case_benefits", "actions", "feature_costs", "holdout", "refit", "folds", "seed", "unit"}
 
 
 class Spec(BaseModel):

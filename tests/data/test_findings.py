@@ -96,6 +96,7 @@ def test_amounts_and_moments_are_numbers_with_a_form(store, values, form, first)
     ("values", "types", "firsts"),
     [
         ([f'"{i % 7 + 1},100"' for i in range(ROWS)], ("number:1,234.5", "number:1.234,5"), (1100, 1.1)),
+        (["1.100", "899"] * (ROWS // 2), ("number:1.234,5", "number:1,234.5"), (1100, 1.1)),
         ([f"0{i % 8 + 1}/02/2026" for i in range(ROWS)], ("date:%d/%m/%Y", "date:%m/%d/%Y"), (20485, 20455)),
     ],
 )
@@ -119,6 +120,12 @@ def test_a_decimal_sign_that_was_ordered_decides(store):
     found = kept(store, io.BytesIO(content), ["y"], delimiter=";", decimal=",")
     assert store.table(found.id).X[0, 1] == 1.1
     assert "'1.5'" in found.warnings[0]  # of the other column
+
+
+@pytest.mark.parametrize("word", ["0.899", "1.5", "-1.899", "1899"])
+def test_a_point_that_parts_no_thousands_is_a_decimal_sign(store, word):
+    found = kept(store, io.BytesIO(csv(a=["1.100", word] * (ROWS // 2))), ["y"])
+    assert store.table(found.id).X[:2, 1].tolist() == [1.1, float(word)]
 
 
 @pytest.mark.parametrize(
@@ -213,6 +220,8 @@ def test_a_file_without_a_header(store):
         kept(store, io.BytesIO(content), ["y"])
     assert refused.value.flaws[0] == says("/label/0", "header=none")
     assert "header=none" in kept(store, io.BytesIO(content), ["u"]).warnings[0]
+    years = csv(**{str(2019 + k): numbers() for k in range(3)})
+    assert kept(store, io.BytesIO(years), ["y"]).warnings == []
     with pytest.raises(Invalid, match="names column 1 and column 2; rename one; names of columns look like values"):
         kept(store, io.BytesIO(b"1,1,a\n2,3,b\n"), ["a"])
     found = kept(store, io.BytesIO(content), ["column_3"], header="none")

@@ -29,7 +29,7 @@ OPTIONS = {  # commands, and options that each change what they do
     "predict m:1 cases.csv": f"--benefits benefits.json|--rule minimax|--out o.csv.gz|{DIALECT}--url http://other",
     "predict m:1 cases.csv --out o.csv": "--json",
     "train rows.csv --label label --name m": "--label pain|--name other|--learner tree|--benefits benefits.json"
-    f"|--feature-costs costs.json|--holdout 0.5|--seed 7|{READ}|{DIALECT}{GLOBAL}",
+    f"|--feature-costs costs.json|--holdout 0.5|--seed 7|--unit EUR|{READ}|{DIALECT}{GLOBAL}",
     "retrieve numbers.csv": f"--setting multilabel|--loss f1|--beta 2|{GLOBAL}",
     "acquire m:1 --next": f"--known age=1|--budget 3|--benefits benefits.json|{GLOBAL}",
     "acquire m:1": "--next",
