@@ -41,6 +41,7 @@ from app.usecases.record import (
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
 _EXPLAINED = 25  # numbers for each cell of an explanation, by the most time that it takes
+_SPREAD = 100  # for each instance whose number's distribution is asked for, by the most time that this takes
 _MAX_MATRICES = 256  # that are kept for a model
 _MAX_KEPT_CELLS = 1_000  # of a matrix that is kept
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
@@ -291,9 +292,10 @@ def of_numbers(model: Loaded, asked: RuleFields, rows: Rows) -> Answer | Quantit
 
     Raises Invalid with the place of whatever is asked that does not fit.
     """
+    if asked.of_numbers:
+        _check_size((), asked, len(rows.X) * _SPREAD)
     if asked.bands is None:
         return quantities(model, asked, rows.X, rows.warnings)
-    _check_size((), asked, len(rows.X))
     names, P = banded(model, asked, rows.X)
     answer = decide_given(names, rows, asked, P, model.schema)
     return answer._replace(warnings=[*rows.warnings, *answer.warnings])

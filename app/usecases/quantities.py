@@ -38,7 +38,9 @@ class QuantityFields(WireModel):
     """The fields for models of numbers."""
 
     unit_costs: UnitCosts | None = Field(
-        default=None, description="of a model of numbers: decide on the quantities that cost least in expectation"
+        default=None,
+        description="of a model of numbers: decide on the quantities that cost least in expectation",
+        examples=[{"over": 1, "under": 4}],
     )
     coverage: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
         default=None, description="of a model of numbers: `intervals` that hold this share of them"

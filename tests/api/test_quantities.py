@@ -110,6 +110,13 @@ REFUSED = [
 
 
 @pytest.mark.usefixtures("distribution")
+def test_more_distributions_than_a_request_may_ask_for_are_refused(service):
+    query = {"model": "stock", "coverage": "0.9"}
+    answer = service.post("/predict", params=query, content=npy(np.zeros((25_001, 2))), headers={"Content-Type": NPY})
+    assert answer.status_code == 413
+
+
+@pytest.mark.usefixtures("distribution")
 @pytest.mark.parametrize(("fields", "place"), REFUSED)
 def test_what_does_not_fit_is_refused_at_its_place(service, fields, place):
     assert place in [flaw["loc"] for flaw in asked(service, 422, **fields)["errors"]]
