@@ -72,8 +72,9 @@ class CaseBenefits:
         for name in self.columns:
             cells = np.array([B[term.row, term.action] for term in self.terms if term.column == name])
             for i in np.flatnonzero(~(np.abs(cells) <= LARGEST).all(axis=0)):
-                what = "missing" if np.isnan(values[name][i]) else f"{values[name][i]:g}"
-                yield Flaw(place(int(i), name), f"{name!r} is {what}; with it each benefit must be within ±{LARGEST:g}")
+                value = values[name][i]
+                effect = "a benefit depends on it" if np.isnan(value) else f"makes a benefit larger than {LARGEST:g}"
+                yield Flaw(place(int(i), name), f"{name!r} is {'missing' if np.isnan(value) else value}, and {effect}")
 
     def cells(self) -> list[list[Any]]:
         """The matrix of benefits as a request states it, by position."""
