@@ -88,9 +88,9 @@ def columns_beside(sent: Mapping[str, Any], n: int, used: Collection[str], known
                 raise Invalid.at("", f"cells name other columns: {unknown('column', name, used)}")
             if name in known:
                 raise Invalid.at("", f"the instances have {name!r}, too")
-            if type(values) is not list or len(values) != n:
+            if not isinstance(values, list | np.ndarray) or len(values) != n:
                 raise Invalid.at("", f"a column is a list of {n:,} numbers, one for each instance")
-            if not NUMBERS.issuperset(map(type, values)):
+            if isinstance(values, list) and not NUMBERS.issuperset(map(type, values)):
                 odd = (i for i, value in enumerate(values) if type(value) not in NUMBERS)
                 raise Invalid.at(pointer(next(odd)), f"{name!r} takes a number or null")
     return {name: np.array(values, dtype=np.float64) for name, values in sent.items()}

@@ -27,6 +27,8 @@ FIELDS = (
     b'"probabilities":[[1,0]]', b'"benefits":[[0,-1],[-10,5]],"explain":true',
     b'"benefits":[[0,-1],[-10,5]],"benefits":1', b'"rule":"\\u0061"',
     b'"benefits":[[0,-1],[-10,5]],"priors":{"healthy":0.5,"ill":0.5}',
+    *(b'"benefits":[[0,{"column":"[fee"}],[-10,5]],"columns":{"[fee":[%b]}' % fees
+      for fees in (b"1.5," * 299 + b"-2", b"1," * 299 + b"null", b"[1],2", b'"1"')),
 )  # fmt: skip
 
 

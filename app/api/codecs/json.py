@@ -112,7 +112,7 @@ def count(body: bytes, mark: bytes) -> int:
 
 
 class Split(NamedTuple):
-    """The fields of a body without its `instances`, and these as float64 (n, m)."""
+    """The fields of a body without its `instances`, its `columns` as arrays, and the instances as float64 (n, m)."""
 
     fields: dict[str, Any]
     rows: np.ndarray
@@ -133,19 +133,20 @@ def split(body: bytes) -> Split | None:
         names = list(document)
         rows = document["instances"]
         numbers, widths = np.frombuffer(rows.as_buffer(of_type="d")), set(map(len, rows))
-        fields = {name: _value(document[name]) for name in names if name != "instances"}
-        brackets = 1 + len(rows) + orjson.dumps(fields).count(b"[")
+        beside = document["columns"] if "columns" in names else {}
+        columns = {name: np.frombuffer(beside[name].as_buffer(of_type="d")) for name in beside}
+        fields = {name: _value(document[name]) for name in names if name not in ("instances", "columns")}
+        brackets = 1 + len(rows) + len(columns) + orjson.dumps(fields).count(b"[")
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):  # text for rows or among them, 1e400
         return None
     # `as_buffer` flattens what is nested, and of fields with the same name the last one counts
     if len(widths) != 1 or 0 in widths or brackets != count(body, b"[") or len(set(names)) < len(names):
         return None
-    return Split(fields, numbers.reshape(-1, *widths))
+    return Split(fields | ({"columns": columns} if columns else {}), numbers.reshape(-1, *widths))
 
 
 def _value(parsed: Any) -> Any:
-    text = getattr(parsed, "mini", None)  # written each time that it is asked for
-    return parsed if text is None else orjson.loads(text)
+    return orjson.loads(parsed.mini) if hasattr(parsed, "mini") else parsed
 
 
 def json_bytes(document: dict[str, Any]) -> bytes:
