@@ -128,7 +128,7 @@ def test_a_store_that_is_away_is_waited_for_and_what_is_tried_once_is_not_tried_
 def test_what_became_current_during_the_first_look_is_loaded_before_all_is_complete():
     """Requests mean it already, and would wait for the store, which may be away by then."""
     loaded = []
-    view = SimpleNamespace(now=exists(1, "a"))
+    view = SimpleNamespace(now=exists(0, "a"))
 
     def load(key, _snapshot):
         loaded.append(key[0])
