@@ -32,8 +32,11 @@ from app.api.app import create_app
 from app.api.hot_protocol import HotProtocol
 from app.database import Database
 from app.job_processes import PRELOADED
+from app.migrations import migrate
 from app.processes import preload
 from app.settings import Settings
+from app.stores import make_ports
+from app.usecases.ports import Ports
 from app.wiring import wire
 from tests.effort import THOROUGH, repeated
 from tests.servers.program import free_port
@@ -173,6 +176,25 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with serving(settings_for(folder)) as client:
         client.folder = folder  # for tests that read or write its database
         yield client
+
+
+@contextmanager
+def migrated(url: str, **options: float) -> Iterator[Database]:
+    """A database with all tables."""
+    database = Database(url, **options)
+    migrate(database)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@pytest.fixture
+def ports(tmp_path: Path) -> Iterator[Ports]:
+    """The stores of a service of the test's own."""
+    ports = make_ports(settings_for(tmp_path))
+    yield ports
+    ports.database.close()
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Keys in their table: told once, kept as digests, and ended for good."""
 
-from contextlib import contextmanager
-
 import pytest
 from sqlalchemy import select
 
@@ -10,23 +8,14 @@ from app.access.caller import GUESSES, KEY_FORM, NOTE, Caller, Keyring, KeysMade
 from app.access.keys import Keys
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
-from app.database import Database
 from app.errors import Conflict, Invalid, KeyMissing, NotFound, NotReady, TooMany
-from app.migrations import migrate
 from app.storage import Storage
-
-
-@contextmanager
-def opened(url):
-    database = Database(url)
-    migrate(database)
-    yield database
-    database.close()
+from tests.conftest import migrated
 
 
 @pytest.fixture
 def keys(tmp_path):
-    with opened(f"sqlite:///{tmp_path / 'payoff.db'}") as database:
+    with migrated(f"sqlite:///{tmp_path / 'payoff.db'}") as database:
         yield Keys(database, AuditLog(database))
 
 
@@ -44,7 +33,7 @@ def keyring(keys, made):
 
 def test_a_key_is_told_once_kept_as_its_digest_and_ended(database_url):
     """The same on both databases."""
-    with opened(database_url) as database:
+    with migrated(database_url) as database:
         _life_of_a_key(Keys(database, AuditLog(database)), database)
 
 

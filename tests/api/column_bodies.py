@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.csv import write_csv
 
-from app.api.codecs.media_types import ARROW
+from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.tables import Sheet, TableFields
 
 
@@ -47,3 +47,6 @@ def csv(columns) -> bytes:
     sink = io.BytesIO()
     write_csv(table_of(columns), sink)
     return sink.getvalue()
+
+
+WRITERS = {CSV: csv, ARROW: arrow, PARQUET: parquet}  # by media type

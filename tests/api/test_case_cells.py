@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.api.column_bodies import arrow, csv, npy, parquet
+from tests.api.column_bodies import WRITERS, csv, npy
 from tests.conftest import trained, two_class_rows
 from tests.messages import says
 from tests.reference.decisions import written_out
@@ -24,7 +24,6 @@ TABLE = {name: [one[name] for one in OBJECTS] for name in (*FEATURES, "amount")}
 MEMBERS = {"instances": OBJECTS}
 BESIDE = {"instances": ROWS, "columns": {"amount": AMOUNTS}}
 QUERY = {"model": "ward", "benefits": json.dumps(MATRIX), "actions": json.dumps(ACTIONS)}
-TABLES = {"text/csv": csv, "application/vnd.apache.parquet": parquet, "application/vnd.apache.arrow.stream": arrow}
 
 
 def ask(service, **question):
@@ -58,11 +57,11 @@ def test_every_option_answers_as_with_the_matrices_written_out(service, ward, ro
         assert found.json() == plain.json()
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", WRITERS)
 def test_tables_have_the_column_beside_the_features(service, ward, expected, kind):
     headers = {"Content-Type": kind, "Accept": "application/json"}
     for keep in ({}, {"keep": "amount"}):
-        answer = service.post("/predict", params=QUERY | keep, content=TABLES[kind](TABLE), headers=headers).json()
+        answer = service.post("/predict", params=QUERY | keep, content=WRITERS[kind](TABLE), headers=headers).json()
         assert answer == expected | ({"kept": {"amount": AMOUNTS}} if keep else {})
     gap = TABLES[kind](TABLE | {"amount": [1, None, 3]})
     errors = service.post("/predict", params=QUERY, content=gap, headers=headers).json()["errors"]

@@ -12,18 +12,9 @@ from fastapi import FastAPI
 
 from app.api import errors
 from app.api.routes import models
-from app.stores import make_ports
 from tests.api.callers import ask as asked
 from tests.api.callers import called_by
-from tests.conftest import settings_for
 from tests.registry.making import make_estimator, publish
-
-
-@pytest.fixture
-def ports(tmp_path):
-    ports = make_ports(settings_for(tmp_path))
-    yield ports
-    ports.database.close()
 
 
 @pytest.fixture

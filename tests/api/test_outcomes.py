@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from app.access.caller import Caller, Scope
+from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.gate import Exchange
 from app.api.memory import VALUE
 from app.api.routing import Limiter
@@ -18,8 +19,8 @@ from app.outcomes.rows import SealedFile
 from app.outcomes.sealed import SealedFiles
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 from app.usecases import outcomes as usecase
-from tests.api import column_bodies
 from tests.api.callers import ask, called_by
+from tests.api.column_bodies import WRITERS
 from tests.messages import says
 from tests.outcomes.records import decided
 
@@ -142,15 +143,11 @@ FRAME = {
 EXPECTED = [(0, 1, 1.5, 1772366400.0), (1, None, None, None), (1, 0, -2.0, 1772366500.0)]
 
 
-CSV, ARROW, PARQUET = "text/csv", "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
-FORMS = {CSV: column_bodies.csv, ARROW: column_bodies.arrow, PARQUET: column_bodies.parquet}
-
-
 def sent_as(app, kind, table, **query):
-    return sent_table(app, kind, FORMS[kind](pa.table(table)), **query)
+    return sent_table(app, kind, WRITERS[kind](pa.table(table)), **query)
 
 
-@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("kind", WRITERS)
 def test_tables(app, database, kind):
     ids = decided(database, 3, at=MADE)
     answer = sent_as(app, kind, {"id": ids} | FRAME)
@@ -170,7 +167,7 @@ def test_columns_of_other_types(app, database):
     times = pa.array([1772366400 * 1000, None], pa.timestamp("ms", "Europe/Berlin"))
     table = {"id": [1, 2], "truth": [3, 1], "action": [2.0, None], "at": times, "benefit": [1, 2]}
 
-    assert [sent_as(app, kind, table).status_code for kind in FORMS] == [200] * 3
+    assert [sent_as(app, kind, table).status_code for kind in WRITERS] == [200] * 3
     assert kept(database, "1", "2") == {"1": (2, 1, 1.0, 1772366400.0), "2": (0, None, 2.0, None)}
 
 
@@ -218,7 +215,7 @@ def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, databa
     """Their actions and benefits wait for the truth, too; NA is open where no class is called so."""
     ids, odd = decided(database, 4), decided(database, 1, terms=ODD)[0]
     known = {"truth": ["bad", None, None, "good"], "action": ["grant", "refuse", None, None]}
-    for kind in FORMS:
+    for kind in WRITERS:
         answer = sent_as(app, kind, {"id": ids} | known).json()
         assert (answer["accepted"] + answer["unchanged"], answer["open"], answer["unknown"]) == (2, 2, [])
     rows = [{"id": id_, "truth": truth} for id_, truth in zip(ids, known["truth"], strict=True)]
@@ -310,7 +307,7 @@ def bomb(column, rows, word):
 
 
 @pytest.mark.parametrize("column", BOMBS)
-@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("kind", WRITERS)
 def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(app, monkeypatch, kind, column):
     monkeypatch.setattr(usecase, "MOST", 1000)
 
@@ -321,9 +318,9 @@ def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(ap
 
 
 @pytest.mark.parametrize("column", [name for name in BOMBS if name != "benefit"])
-@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("kind", WRITERS)
 def test_long_text_that_repeats_is_refused_before_it_is_spelt_out(app, kind, column):
-    body = FORMS[kind](bomb(column, 20 if kind == CSV else 50_000, LONG))  # the others write a word once
+    body = WRITERS[kind](bomb(column, 20 if kind == CSV else 50_000, LONG))  # the others write a word once
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answer = sent_table(app, kind, body)
 

@@ -10,14 +10,12 @@ import pytest
 from pyarrow.csv import read_csv
 from pyarrow.parquet import read_table
 
-from tests.api.column_bodies import arrow, csv, npy, parquet
+from app.api.codecs.media_types import ARROW, CSV, NPY, PARQUET
+from tests.api.column_bodies import WRITERS, npy
 from tests.messages import says
 
 ROWS = [[70, 88, "strong"], [30, 60, "mild"], [50, None, "mild"]]
 BENEFITS = [[0, -1], [-10, 5]]
-NPY = "application/x-npy"
-ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
-CSV = "text/csv"
 COSTS = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
 
 
@@ -94,7 +92,7 @@ def test_rules_that_decide_among_classes_take_a_matrix_of_classes_in_any_order(s
     assert ask(service, benefits=turned, **rule).json() == ask(service, benefits=[[0, -1], [-10, 5]], **rule).json()
 
 
-FORMATS = {NPY: npy, ARROW: arrow, PARQUET: parquet, CSV: csv}
+FORMATS = WRITERS | {NPY: npy}
 
 
 def read(answer: httpx.Response) -> tuple[list, dict]:

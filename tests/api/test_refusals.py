@@ -176,6 +176,8 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
     "/benefit": [
         ({"labels": ["ill"]}, "/labels"),
         ({"labels": ["ill", "healthy", "il"]}, "/labels/2"),
+        ({"classes": [0, 1], "labels": [0, "1", 1]}, "/labels/1"),  # which only looks like a class
+        ({"classes": ["0", "1"], "labels": ["0", 1, "1"]}, "/labels/1"),
         ({"labels": [], "probabilities": []}, "/labels"),
         ({"probabilities": [[0.5, 0.4]] * 3}, "/probabilities/0"),
         *(({"benefits": benefits}, "/benefits") for benefits in (..., "words")),

@@ -7,16 +7,13 @@ import pyarrow as pa
 import pytest
 
 from app.api import routes
-from app.api.codecs.media_types import JSON
+from app.api.codecs.media_types import ARROW, CSV, JSON, NPY, PARQUET
 from app.api.gate import Exchange
 from app.api.memory import VALUE
-from tests.api.column_bodies import arrow, csv, npy, parquet
+from tests.api.column_bodies import WRITERS, arrow, npy, parquet
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
-ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
-CSV, NPY = "text/csv", "application/x-npy"
-WRITERS = {CSV: csv, ARROW: arrow, PARQUET: parquet}
 DATA = two_class_rows(6)
 GIVEN = {"classes": '["healthy", "ill"]', **STAKES}
 

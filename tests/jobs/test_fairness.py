@@ -14,15 +14,14 @@ from app.jobs.job import RELEASED, Status
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
+from tests.conftest import migrated
 from tests.effort import repeated
 
 
 @pytest.fixture
 def queue(database_url):
-    queue = Queue(Database(database_url))
-    migrate(queue.database)
-    yield queue
-    queue.database.close()
+    with migrated(database_url) as database:
+        yield Queue(database)
 
 
 def submit(queue, client, count=1):

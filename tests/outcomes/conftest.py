@@ -2,17 +2,14 @@
 
 import pytest
 
-from app.database import Database
-from app.migrations import migrate
 from app.outcomes.archive import Archive
+from tests.conftest import migrated
 
 
 @pytest.fixture
 def database(database_url):
-    database = Database(database_url)
-    migrate(database)
-    yield database
-    database.close()
+    with migrated(database_url) as database:
+        yield database
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ from time import time
 import pytest
 from sqlalchemy import update
 
-from app.database import Database
 from app.job_processes import make_worker
-from app.migrations import migrate
 from app.outcomes import sealing, upkeep
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY
@@ -22,7 +20,7 @@ from app.outcomes.tables import (
 from app.outcomes.upkeep import SETTLED_SECONDS, due, keep_up
 from app.storage import Storage
 from app.stores import make_ports
-from tests.conftest import settings_for
+from tests.conftest import migrated, settings_for
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import LOAN, count, decided, told
 
@@ -116,10 +114,8 @@ def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp
     before = archive.storage.folders("loan")
     monkeypatch.setattr(upkeep, "time", lambda: time() + 9 * DAY)
 
-    other = Database(f"sqlite:///{tmp_path / 'other.db'}")
-    migrate(other)
-    keep_up(Archive(other, archive.storage.url), 7 * DAY if copied is None else None)
-    other.close()
+    with migrated(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        keep_up(Archive(other, archive.storage.url), 7 * DAY if copied is None else None)
     assert set(archive.storage.folders("loan")) >= set(before)
 
 

@@ -8,12 +8,12 @@ from threading import Barrier
 import pytest
 from sqlalchemy import insert
 
-from app.database import Database, DatabaseAway
+from app.database import DatabaseAway
 from app.errors import Conflict, NotFound, NotReady
-from app.migrations import migrate
 from app.registry import saved_matrices
 from app.registry.saved_matrices import SavedMatrices
 from app.registry.tables import models
+from tests.conftest import migrated
 from tests.jobs.waiting import eventually
 
 MODEL = "triage"
@@ -29,20 +29,17 @@ def nothing(*_):
 
 @pytest.fixture
 def database(database_url):
-    database = Database(database_url)
-    migrate(database)
-    with database.writing() as connection:
-        connection.execute(insert(models).values(name=MODEL, next_version=2, listed=True))
-    yield database
-    database.close()
+    with migrated(database_url) as database:
+        with database.writing() as connection:
+            connection.execute(insert(models).values(name=MODEL, next_version=2, listed=True))
+        yield database
 
 
 @pytest.fixture
 def other(database, database_url):
     """Of another process."""
-    database = Database(database_url)
-    yield database
-    database.close()
+    with migrated(database_url) as another:
+        yield another
 
 
 def save(matrices, name="autumn", benefit=1.0):

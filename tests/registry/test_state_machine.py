@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import delete
 
-from app.database import Database
 from app.errors import Conflict, NotFound
-from app.migrations import migrate
 from app.registry.tables import TABLES, state
+from tests.conftest import migrated
 from tests.effort import repeated
 from tests.registry.making import make_card, open_registry
 
@@ -175,11 +174,8 @@ class Changes(RuleBasedStateMachine):
 
 def test_any_order_of_changes_leaves_what_the_model_says(request, database_url, tmp_path):
     """The models are in a folder beside SQLite, in a bucket beside PostgreSQL."""
-    database, other = Database(database_url), Database(f"sqlite:///{tmp_path / 'other.db'}")
-    migrate(database)
-    migrate(other)
-    times = settings(max_examples=repeated(60 if database.is_sqlite else 9), stateful_step_count=20, deadline=None)
-    folder = tmp_path if database.is_sqlite else request.getfixturevalue("bucket")
-    run_state_machine_as_test(lambda: Changes(database, other, folder), settings=times)
-    database.close()
-    other.close()
+    with migrated(database_url) as database, migrated(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        examples = repeated(60 if database.is_sqlite else 9)
+        times = settings(max_examples=examples, stateful_step_count=20, deadline=None)
+        folder = tmp_path if database.is_sqlite else request.getfixturevalue("bucket")
+        run_state_machine_as_test(lambda: Changes(database, other, folder), settings=times)

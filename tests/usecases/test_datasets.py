@@ -18,14 +18,6 @@ from app.usecases import datasets, train
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
 
-
-@pytest.fixture
-def ports(tmp_path):
-    ports = make_ports(settings_for(tmp_path))
-    yield ports
-    ports.database.close()
-
-
 KEEP = 1000.0  # seconds that inline data sets are kept here
 DATA = {"features": ["a"], "rows": [[1], [2], [3], [4]], "labels": ["u", "v", "u", "v"]}
 ORDER = {"model": "m", "learner": {"kind": "logistic"}, "data": DATA, "holdout": 0.0}

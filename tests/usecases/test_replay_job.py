@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from sqlalchemy import delete
 
-from app.database import Database
-from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY
 from app.outcomes.tables import DECISION_TERMS
 from app.usecases import replay as replaying
 from app.usecases.outcome_report import slices
 from app.usecases.specs import ReplaySpec
+from tests.conftest import migrated
 from tests.outcomes.records import LOAN, decided, told
 from tests.usecases.outcome_worlds import money
 
@@ -28,10 +27,8 @@ RULE = {"rule": "expected_benefit"}
 
 @pytest.fixture
 def archive(tmp_path):
-    database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
-    migrate(database)
-    yield Archive(database, str(tmp_path / "decisions"))
-    database.close()
+    with migrated(f"sqlite:///{tmp_path / 'payoff.db'}") as database:
+        yield Archive(database, str(tmp_path / "decisions"))
 
 
 @pytest.fixture
