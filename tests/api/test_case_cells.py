@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.api.column_bodies import WRITERS, csv, npy
+from tests.api.column_bodies import WRITERS, npy
 from tests.conftest import trained, two_class_rows
 from tests.messages import says
 from tests.reference.decisions import written_out
@@ -63,7 +63,7 @@ def test_tables_have_the_column_beside_the_features(service, ward, expected, kin
     for keep in ({}, {"keep": "amount"}):
         answer = service.post("/predict", params=QUERY | keep, content=WRITERS[kind](TABLE), headers=headers).json()
         assert answer == expected | ({"kept": {"amount": AMOUNTS}} if keep else {})
-    gap = TABLES[kind](TABLE | {"amount": [1, None, 3]})
+    gap = WRITERS[kind](TABLE | {"amount": [1, None, 3]})
     errors = service.post("/predict", params=QUERY, content=gap, headers=headers).json()["errors"]
     assert errors == [says("/1/amount", "missing")]
 
