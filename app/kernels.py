@@ -24,6 +24,7 @@ from app.acquisition.tree_grower import PathCosts
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.limit_solvers import assign
 from app.decisions.tree_contributions import Trees, tree_contributions
+from app.learners.quantile_forest import QuantileForest
 from app.retrieval.losses import LOSSES, Loss, SetTerms
 from app.retrieval.sampled import select_sampled
 from app.retrieval.selection import DP_LIMIT, MEANS, select, select_many
@@ -54,6 +55,8 @@ def _forests() -> None:
     forest.leaves(_X)
     forest.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
     forest.travel(_X, prices)
+    bags = np.zeros((4, 1), dtype=np.bool_)
+    QuantileForest.of(forest, bags, _X, _X[:, 0], np.ones(4), corrected=True).distribution(_X)
     list(PathCosts(_X, _Y, np.ones(4), prices, 2).add(forest))
 
 

@@ -190,6 +190,8 @@ class Learner(Dataclass):
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """What is learned of labels (n,): the codes of their `classes_`, which it sets, or the numbers."""
         if self.regresses:
+            if not len(y):
+                raise Invalid.at("", "all rows weigh nothing")
             return np.asarray(y, dtype=np.float64)
         scikit().check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -206,9 +208,14 @@ class Learner(Dataclass):
         self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, np.ones(len(X)))
         return self
 
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing."""
-        return self.posterior(self._validated(X))
+    @property
+    def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing; numbers have
+        none.
+        """
+        if self.regresses:
+            raise AttributeError("a regression has no predict_proba")
+        return lambda X: self.posterior(self._validated(X))
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The most probable class of each row (n, m), ties to the first class; or its number."""
@@ -279,6 +286,9 @@ class Learner(Dataclass):
         return "sigmoid" if counts.sum() - counts.max() >= self._fewest else "none"
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        if self.regresses:
+            self.model_ = self._fit_raw(X, codes, weights)
+            return
         self.calibration_ = self._method(np.bincount(codes))
         self.calibrator_ = None
         if self.calibration_ == "none":

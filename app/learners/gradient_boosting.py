@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,8 +14,8 @@ from pydantic import Field
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.learners.base import ALL, Dealt, Learner, stage_name
 from app.learners.loading import scikit
-from app.learners.numbers import Residuals, thinned
 from app.learners.parameters import Calibration, Task
+from app.learners.residuals import Residuals, thinned
 from app.learners.unseen import log_losses
 from app.progress import part, report
 
@@ -26,6 +27,7 @@ _AUTO_LEAVES = ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LE
 _FOLDS = 5
 _FEW = 5000  # rows that more folds are worth: with a fifth less, residuals are clearly larger than the model's own
 _LEAST_SPREAD = 0.1  # of a row, as a part of the mean one
+_SPREAD = {"loss": "gamma", "max_leaf_nodes": 4}  # how large errors are takes more rows than the mean
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 
 
@@ -82,38 +84,37 @@ class GradientBoosting(Learner):
         return replace(self.model_, mean=grown) if self.regresses else grown  # a refit keeps what residuals said
 
     def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
-        """The mean, and from its cross-fitted residuals the spread, or none if one for all rows has the larger
-        likelihood (of Laplace's law).
-        """
+        """The mean, and from its cross-fitted residuals the spread, or none if one for all rows is as likely."""
         folds = min(len(X), _FOLDS if len(X) > _FEW else 2 * _FOLDS)
         fold = stratified_folds(np.zeros(len(X), dtype=np.intp), folds, self._seed()).astype(np.int8)
-        with part(0.0, 0.5, "mean"):
-            mean, unseen, self.rounds_ = self._cross_fitted(Dealt(X, y, weights, fold))
+        with part(0.0, 0.6, "mean"):
+            mean, unseen, self.rounds_ = self._cross_fitted(Dealt(X, y, weights, fold), {})
         residuals = y - unseen
-        size = np.abs(residuals)
-        typical = float(np.average(size, weights=weights)) or 1.0
-        with part(0.5, 1.0, "spread"):
-            spread, found, _ = self._cross_fitted(Dealt(X, size, weights, fold))
+        typical = float(np.average(np.abs(residuals), weights=weights)) or 1.0
+        size = np.maximum(np.abs(residuals), typical * _LEAST_SPREAD)
+        with part(0.6, 1.0, "spread"):
+            own = _SPREAD | {"min_samples_leaf": 2 * int(self.min_samples_leaf)}
+            spread, found, _ = self._cross_fitted(Dealt(X, size, weights, fold), own)
         found = np.maximum(found, typical * _LEAST_SPREAD)
-        gain = weights @ (np.log(typical) + size / typical - np.log(found) - size / found)
-        if gain <= 0:
+        if _unlikely(found, size) @ weights >= _unlikely(np.average(size, weights=weights), size) @ weights:
             spread, found = None, np.ones(len(X))
         scaled = thinned(residuals / found, weights)
         self.model_ = Residuals(mean, spread, typical * _LEAST_SPREAD, scaled)
 
-    def _cross_fitted(self, dealt: Dealt) -> tuple[Any, np.ndarray, int]:
-        """The model of numbers, each row's number (n,) by a model that did not see it, and the rounds of least squared
-        error on these.
+    def _cross_fitted(self, dealt: Dealt, own: Mapping[str, Any]) -> tuple[Any, np.ndarray, int]:
+        """The model of numbers, each row's number (n,) by a model that did not see it, and the rounds of least loss on
+        these: the squared error, or of sizes (with parameters of their `own`) that of the gamma distribution.
         """
         folds, stages = int(dealt.fold.max()) + 1, self._stages()
         values = np.empty((len(stages), len(dealt.X)))
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self._seeded().fold_stages)(*dealt, number, folds, stages) for number in range(folds)
+            delayed(self._seeded().fold_stages)(*dealt, number, folds, stages, own) for number in range(folds)
         )
         for number, found in enumerate(fits):
             values[:, dealt.fold == number] = found
-        best = int(np.argmin(np.square(values - dealt.codes) @ dealt.weights))
-        return next(self.grown(*dealt.without(ALL), [stages[best]])), values[best], stages[best]
+        loss = _unlikely(values, dealt.codes) if own else np.square(values - dealt.codes)
+        best = int(np.argmin(loss @ dealt.weights))
+        return next(self.grown(*dealt.without(ALL), [stages[best]], own)), values[best], stages[best]
 
     def _stages(self) -> list[int]:
         found: list[int] = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
@@ -136,7 +137,7 @@ class GradientBoosting(Learner):
 
     def fold_stages(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int,
-        stages: Sequence[int],
+        stages: Sequence[int], own: Mapping[str, Any] = MappingProxyType({}),
     ) -> np.ndarray:  # fmt: skip
         """Probabilities (stages, rows, K), or numbers (stages, rows), of the rows of a fold by a model without them,
         after each of `stages` rounds.
@@ -147,7 +148,7 @@ class GradientBoosting(Learner):
         dealt = Dealt(X, codes, weights, fold)
         rows = np.ascontiguousarray(dealt.only(number))
         with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
-            grown = self.grown(*dealt.without(number), stages)
+            grown = self.grown(*dealt.without(number), stages, own)
             if self.regresses:
                 return np.stack([boosted.values(rows) for boosted in grown])
             scores: np.ndarray = np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
@@ -160,9 +161,19 @@ class GradientBoosting(Learner):
         calibrator = scikit().fit_calibrator(self.calibration_, P, codes, weights)
         return float(weights @ log_losses(calibrator.apply(P), codes))
 
-    def grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: Sequence[int]) -> Iterator[Any]:
-        """The same model (`Boosted`) after each of so many rounds; arguments as for `_fit_raw`."""
-        own = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
-        parameters = {name: getattr(self, name) for name in own} | {"max_leaf_nodes": self.max_leaf_nodes_}
+    def grown(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: Sequence[int],
+        own: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Iterator[Any]:  # fmt: skip
+        """The same model (`Boosted`) after each of so many rounds, with parameters of its `own`; arguments as for
+        `_fit_raw`.
+        """
+        names = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
+        parameters = {name: getattr(self, name) for name in names} | {"max_leaf_nodes": self.max_leaf_nodes_, **own}
         found: Iterator[Any] = scikit().boosted_trees.grown(parameters, self.categorical(), X, codes, weights, rounds)
         return found
+
+
+def _unlikely(found: np.ndarray | float, sizes: np.ndarray) -> np.ndarray:
+    """Minus the log-likelihood of each of some sizes, by an exponential law of the mean `found`; but for constants."""
+    return np.asarray(np.log(found) + sizes / found)

@@ -326,7 +326,7 @@ class MultilabelForest(Multilabel):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forest again on rows (n, m) and labels (n, L); calibration stays. Time: one forest."""
         dealt = Dealt.whole(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
-        ((_, self.model_),) = compiled().forests.grown_forests(self, dealt, [ALL], self.min_samples_leaf)
+        ((_, self.model_, _),) = compiled().forests.grown_forests(self, dealt, [ALL], self.min_samples_leaf)
         self.neighbours_ = Neighbours.of(self.model_, *dealt[:3])
         return self
 
@@ -347,7 +347,7 @@ class MultilabelForest(Multilabel):
         folds = [*np.unique(fold[fold != UNJUDGED]).tolist(), ALL] if needed else [ALL]
         P = np.zeros(Y.shape)
         dealt = Dealt(X, Y, weights, fold)
-        for number, forest in compiled().forests.grown_forests(self, dealt, folds, self.min_samples_leaf):
+        for number, forest, _ in compiled().forests.grown_forests(self, dealt, folds, self.min_samples_leaf):
             if number == ALL:
                 self.model_, self.neighbours_ = forest, Neighbours.of(forest, X, Y, weights)
             else:

@@ -37,7 +37,11 @@ VARIANTS = {
     "cost_naive_bayes": [{}, {"calibration": "none"}, {"calibration": "isotonic"}],
     "cost_tree": [TREE, TREE | {"depth": 2, "task": "regression"}, TREE | {"features": "boosted", "weak_learners": 3}],
     "forest_chain": [{"n_estimators": 4, "steps": 3}],
-    "gradient_boosting": [{"max_iter": 4, "calibration": "none"}, {"max_iter": 4, "calibration": "isotonic"}],
+    "gradient_boosting": [
+        {"max_iter": 4, "calibration": "none"},
+        {"max_iter": 4, "calibration": "isotonic"},
+        {"max_iter": 4, "task": "regression"},
+    ],
     "hierarchical_logistic": [
         {},
         {"first": made("benefit_logistic"), "second": made("logistic")},
@@ -47,7 +51,11 @@ VARIANTS = {
     "logistic": [{}, {"calibration": "sigmoid"}, {"calibration": "isotonic"}],
     "multilabel_forest": [{"n_estimators": 5}],
     "multilabel_logistic": [{}, {"chain": True}],
-    "random_forest": [{"n_estimators": 5}, {"n_estimators": 5, "calibration": "sigmoid"}],
+    "random_forest": [
+        {"n_estimators": 5},
+        {"n_estimators": 5, "calibration": "sigmoid"},
+        {"n_estimators": 5, "task": "regression"},
+    ],
 }
 LEARNERS = [made(name, **options) for name in KINDS for options in VARIANTS.get(name, [{}])]
 
@@ -109,7 +117,10 @@ def learner(name, task="classification", K=3, n=240):
 
 
 def answers(model, X):
-    return model.values(X) if getattr(model, "task", "") == "regression" else model.posterior(X)
+    if not model.regresses:
+        return model.posterior(X)
+    distribution = model.distribution(X)
+    return np.column_stack((model.values(X), *([] if distribution is None else distribution.quantiles([0.1, 0.9]).T)))
 
 
 @pytest.mark.parametrize(("name", "task"), KINDS_AND_TASKS)
@@ -237,7 +248,7 @@ def test_a_budget_below_every_question_leaves_the_prior(name, task):
     model, X, y = learner(name, task)
     model.set_params(budget=1e-6).fit(X, y)
     assert simulate(model.model_, X, model.prices_).cost.sum() == 0
-    expected = y.mean() if task == "regression" else np.tile(np.bincount(y) / len(y), (len(X), 1))
+    expected = np.full((len(X), 1), y.mean()) if task == "regression" else np.tile(np.bincount(y) / len(y), (len(X), 1))
     np.testing.assert_allclose(answers(model, X), expected, atol=0.01)
 
 

@@ -1,15 +1,17 @@
-"""scikit-learn's random forest as a learner of classes and of labels, and the label vectors of its leaves."""
+"""scikit-learn's random forest as a learner of classes, labels and numbers, and what its leaves keep of the rows."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from app.learners import multilabel
+from app.learners import multilabel, quantile_forest
 from app.learners.multilabel import MultilabelForest, Neighbours
 from app.learners.random_forest import RandomForest
+from tests.reference.decisions import band_shares
+from tests.reference.forests import near_numbers
 from tests.reference.tables import drawn, mixed
 
 
@@ -126,3 +128,45 @@ def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
         kept = slice(few.neighbours_.starts[node], few.neighbours_.starts[node + 1])
         best = np.sort(everything.shares[everything.starts[node] : everything.starts[node + 1]])[-20:]
         assert np.sort(few.neighbours_.shares[kept]) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(weighted, monkeypatch):
+    """By scikit-learn's own leaves, one row after the other; whatever rows are in memory together."""
+    X, classes, _ = mixed(90, 3, 0, words=())
+    new, y = mixed(12, 3, 1, words=())[0], np.round(np.nan_to_num(X[:, 0]) + classes, 1)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 90) if weighted else np.ones(90)
+    given = {"n_estimators": 9, "min_samples_leaf": 2, "random_state": 3}
+    theirs = RandomForestRegressor(**given).fit(X, y, weights if weighted else None)
+    own, bags = theirs.apply(X), np.zeros((90, 9), dtype=bool)
+    for t, drawn_rows in enumerate(theirs.estimators_samples_):
+        bags[drawn_rows, t] = True
+    kind, cuts = RandomForest(task="regression", **given), np.unique(y)
+    plain, model = clone(kind).set_params(calibration="none").fit(X, y, weights), kind.fit(X, y, weights)
+    monkeypatch.setattr(quantile_forest, "_CELLS", 300)
+
+    near = [near_numbers(own, y, weights, leaves) for leaves in theirs.apply(new)]
+    means = [sum(y * weight for y, weight in samples) / sum(weight for _, weight in samples) for samples in near]
+    np.testing.assert_allclose(model.predict(new), means, rtol=1e-12)
+    shares = [band_shares(samples, cuts) for samples in near]
+    np.testing.assert_allclose(plain.distribution(new).shares(cuts), shares, atol=1e-12)
+
+    unseen, rows = np.where(bags, -1, own), np.flatnonzero(~bags.all(axis=1))
+    said = [band_shares(near_numbers(own, y, weights, unseen[i], without=i), [y[i]])[0] for i in rows]
+    line = np.arange(401) / 400
+    less = [np.dot(weights[rows], np.add(said, 1e-12) < c) / weights[rows].mean() for c in line]
+    curve = (np.array(less) + 20 * line) / (len(rows) + 20)
+    curve[-1] = 1
+    if weighted:  # else shares are fractions of few numbers, which rounding takes to either side of the line
+        np.testing.assert_allclose(model.model_.curve, curve, atol=1e-12)
+    reached = np.interp(np.cumsum(shares, axis=1), line, model.model_.curve)
+    np.testing.assert_allclose(np.cumsum(model.distribution(new).shares(cuts), axis=1), reached, atol=1e-9)
+
+
+def test_as_many_trees_keep_their_rows_as_there_is_room_for(monkeypatch):
+    """At least one; the mean is that of these."""
+    X, y = noisy_steps(100, 0.3)
+    monkeypatch.setattr(quantile_forest, "_MEMBERS", 399)
+    model = RandomForest(task="regression", n_estimators=7, calibration="none", random_state=0).fit(X, y)
+    assert model.model_.forest.n_trees == 3
+    np.testing.assert_allclose(model.distribution(X).shares([1.0])[:, 1], model.predict(X), atol=1e-12)

@@ -1,4 +1,4 @@
-"""Random forests, prices and rows for tests of asking step by step."""
+"""Random forests, prices and rows for tests of asking step by step; and the slow twin of a forest of numbers."""
 
 import numpy as np
 
@@ -33,3 +33,16 @@ def random_case(seed, T=7, m=5, K=3):
     X = random.integers(0, 5, (12, m)).astype(float)
     X[random.random(X.shape) < 0.1] = np.nan
     return FlatForest(flatten(trees, np.full(K, 1 / K)), m), trees, random_prices(random, m), X, random
+
+
+def near_numbers(own, y, weights, leaves, without=-1):
+    """Numbers with their weights: each tree shares 1 among the training rows, in leaves `own` (n, T), of a row's leaf.
+
+    A leaf of -1 is that of a tree that does not count; `without` is a training row that counts in none.
+    """
+    total = [0.0] * len(y)
+    for t, leaf in enumerate(leaves):
+        rows = [i for i in range(len(y)) if own[i][t] == leaf != -1 and i != without]
+        for i in rows:
+            total[i] += weights[i] / sum(weights[j] for j in rows)
+    return list(zip(y, total, strict=True))

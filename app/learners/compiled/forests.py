@@ -29,6 +29,8 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
     most, m = learner.max_features, learner.n_features_in_
     if isinstance(most, int | np.integer) and most > m:
         raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
+    if most == "auto":
+        most = None if learner.regresses else "sqrt"
     kind = RandomForestRegressor if learner.regresses else RandomForestClassifier
     return kind(
         learner.n_estimators, max_features=most, min_samples_leaf=learner.min_samples_leaf,
@@ -38,8 +40,9 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
 
 def grown_forests(
     learner: Any, dealt: Dealt, folds: Sequence[int], min_samples_leaf: int
-) -> Iterator[tuple[int, FlatForest]]:
-    """A learner's forest without each of the folds; a piece of work is some trees of one of them.
+) -> Iterator[tuple[int, FlatForest, np.ndarray]]:
+    """A learner's forest without each of the folds, and whether its trees grew from each of its rows (n, T); a piece of
+    work is some trees of one of them.
 
     `dealt.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the forest's distribution
     has L + 1 entries: the probability of each label, and what is left to L, all divided by L; of numbers it has 1.
@@ -59,14 +62,15 @@ def grown_forests(
     done = 0
     for number, fold in enumerate(folds):
         stage = stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
-        parts, roots, orders = [], [], Orders()
-        for nodes, values, same in islice(grown, len(starts)):
+        parts, roots, bags, orders = [], [], [], Orders()
+        for nodes, values, grew, same in islice(grown, len(starts)):
             parts.append(nodes)
             roots.append(values)
+            bags.append(grew)
             orders, done = same, done + len(values)
             report(done / (size * len(folds)), stage)
         prior = np.concatenate(roots).mean(axis=0)
-        yield fold, FlatForest(beside(parts, prior / prior.sum()), dealt.X.shape[1], orders)
+        yield fold, FlatForest(beside(parts, prior / prior.sum()), dealt.X.shape[1], orders), np.hstack(bags)
 
 
 def best_leaf(learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> int:
@@ -114,10 +118,11 @@ def _seeded(model: RandomForestClassifier) -> RandomForestClassifier:
 def _grow_some(
     model: RandomForestClassifier, n_classes: int, categorical: Sequence[int],
     X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, start: int, count: int,
-) -> tuple[Nodes, np.ndarray, Orders]:  # fmt: skip
+) -> tuple[Nodes, np.ndarray, np.ndarray, Orders]:  # fmt: skip
     """Trees `start`, `start` + 1, … of a forest of all rows but those in one fold, as they are in the whole forest.
 
-    Returns them flat, the distributions at their roots (count, K), and the order of the categories.
+    Returns them flat, the distributions at their roots (count, K), whether they grew from each of these rows
+    (n, count), and the order of the categories.
     """
     rows, truth, weight = Dealt(X, codes, weights, fold).without(without)
     numbers = truth.dtype.kind == "f"
@@ -127,15 +132,19 @@ def _grow_some(
     grown.estimators_ = [None] * start  # a warm start passes over those that are there, and over their seeds
     target = truth.ravel() if n_classes == 1 else truth
     grown.fit(orders.apply(rows), target, sample_weight=_counted(weight))
-    trees = [converted(tree.tree_) for tree in grown.estimators_[start:]]
+    grown.estimators_ = grown.estimators_[start:]
+    trees = [converted(tree.tree_) for tree in grown.estimators_]
     if numbers:
         trees = [tree._replace(counts=np.ones((len(tree.feature), 1))) for tree in trees]
     if codes.ndim == 2:
         always = np.asarray(truth.all(axis=0))
-        values = [tree.tree_.value for tree in grown.estimators_[start:]]
+        values = [tree.tree_.value for tree in grown.estimators_]
         trees = [_of_labels(tree, value, always) for tree, value in zip(trees, values, strict=True)]
     roots = np.array([tree.counts[0] for tree in trees])
-    return flatten(trees, roots[0]), roots, orders
+    bags = np.zeros((len(rows), count), dtype=bool)
+    for t, drawn in enumerate(grown.estimators_samples_):
+        bags[drawn, t] = True
+    return flatten(trees, roots[0]), roots, bags, orders
 
 
 def _of_labels(tree: Tree, value: np.ndarray, always: np.ndarray) -> Tree:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -10,7 +10,6 @@ from pydantic import Field
 
 from app.acquisition.prices import Prices
 from app.decisions.benefit import LARGEST
-from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.loading import compiled
 from app.learners.parameters import Task
@@ -97,27 +96,10 @@ class CostTree(Learner):
         """`fit`: nothing but the tree is learned."""
         return self.fit(X, y)
 
-    @property
-    def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
-        """That of `Learner`; numbers have none."""
-        if self.regresses:
-            raise AttributeError("a regression has no predict_proba")
-        return super().predict_proba
-
-    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        if self.regresses:
-            if not len(X):
-                raise Invalid.at("", "all rows weigh nothing")
-            self.model_ = self._train(X, codes, weights, 0)
-        else:
-            super()._fit_calibrated(X, codes, weights)
-
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> TreeOfClassifiers:
-        return self._train(X, codes, weights, len(self.classes_))
-
-    def _train(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> TreeOfClassifiers:
         tree: TreeOfClassifiers
-        tree, point, self.tradeoff_ = compiled().path.train(self, X, y, weights, K)
+        n_classes = 0 if self.regresses else len(self.classes_)
+        tree, point, self.tradeoff_ = compiled().path.train(self, X, codes, weights, n_classes)
         self.trade_off_, self.cost_, self.error_, self.net_benefit_ = point
         return tree
 

@@ -1,0 +1,53 @@
+"""The distribution of numbers around a boosted mean: residuals of rows that it did not see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.arrays import F64
+from app.decisions.quantities import Distribution, Samples
+
+RESIDUALS = 1000  # that stand for all
+_CELLS = 1 << 20  # of the distributions that are made at once
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """A boosted mean, a boosted `spread` (None: the same for all rows), and `scaled` (R,): residuals of unseen rows in
+    units of their spread, ascending and equally likely, as in split conformal prediction. The spread is at least
+    `least`.
+    """
+
+    mean: Any
+    spread: Any
+    least: float
+    scaled: F64
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """The mean (n,) of rows X (n, m)."""
+        return np.asarray(self.mean.values(X))
+
+    def distribution(self, X: np.ndarray) -> Distribution:
+        """Of rows X (n, m): the mean plus each residual, times the row's spread. O(n R)."""
+        values = self.values(X)
+        spread = np.ones(len(X)) if self.spread is None else np.maximum(self.spread.values(X), self.least)
+
+        def parts() -> Iterator[Samples]:
+            levels, rows = np.arange(1, len(self.scaled) + 1)[None] / len(self.scaled), _CELLS // len(self.scaled)
+            for begin in range(0, len(X), rows):
+                some = slice(begin, begin + rows)
+                yield Samples(values[some, None] + spread[some, None] * self.scaled, levels)
+
+        return Distribution(len(X), parts)
+
+
+def thinned(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """At most `RESIDUALS` quantiles at even levels of residuals (n,) with weights (n,)."""
+    order = np.argsort(residuals)
+    reached = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+    R = min(len(residuals), RESIDUALS)
+    return np.asarray(np.interp((np.arange(R) + 0.5) / R, reached, residuals[order]))
