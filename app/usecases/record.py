@@ -202,44 +202,29 @@ def _uniform(text: str) -> float:
 
 
 def predicted_batch(
-    model: Loaded,
-    asked: RuleFields,
-    answer: Answer | Quantities,
-    ids: Ids,
-    caller: Caller,
-    instances: Sequence[str] | None,
+    model: Loaded, asked: RuleFields, answer: Answer | Quantities, ids: Ids, caller: Caller, texts: Sequence[str] | None
 ) -> Batch:
-    """The decisions of an answer to `/predict`, ready to be stored; `instances` are JSON."""
+    """The decisions of an answer to `/predict`, ready to be stored; `texts` are the instances as JSON."""
     if isinstance(answer, Quantities):
-        return batch(_decided_quantities(model, asked, answer, instances), ids, caller)
+        return batch(_decided_quantities(model, asked, answer, texts), ids, caller)
     terms, term = _terms(model, asked, answer)
     rows = np.arange(len(ids.ids))
     expected = None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
-    decided = Decided(
-        terms,
-        term,
-        answer.choice,
-        answer.probabilities,
-        expected,
-        answer.propensities,
-        instances=instances,
-    )
+    P, propensities = answer.probabilities, answer.propensities
+    decided = Decided(terms, term, answer.choice, P, expected, propensities, instances=texts)
     return batch(decided, ids, caller)
 
 
-def _decided_quantities(
-    model: Loaded, asked: RuleFields, answer: Quantities, instances: Sequence[str] | None
-) -> Decided:
+def _decided_quantities(model: Loaded, asked: RuleFields, answer: Quantities, texts: Sequence[str] | None) -> Decided:
     """As `Terms` says; an interval that was not asked for is NaN."""
     if answer.chosen is None or answer.expected_costs is None or asked.unit_costs is None:
         raise Invalid.at("/record", f"{model.name!r} predicts numbers: send 'unit_costs' or 'bands' for decisions")
-    n = len(answer.chosen)
     figures = asked.unit_costs.model_dump() | {"coverage": asked.coverage, "limit": asked.sum_at_most, "bands": []}
     terms = Terms("predict", model.name, model.version, UNIT_COSTS, ("a number",), ("quantity",), figures=figures)
-    ends = np.full((n, 2), np.nan) if answer.intervals is None else answer.intervals
-    none = np.zeros(n, dtype=np.intp)
+    none = np.zeros(len(answer.chosen), dtype=np.intp)
+    ends = np.full((len(none), 2), np.nan) if answer.intervals is None else answer.intervals
     numbers = np.column_stack((answer.chosen, ends))
-    return Decided([terms], none, none, numbers, 0.0 - answer.expected_costs, instances=instances)
+    return Decided([terms], none, none, numbers, 0.0 - answer.expected_costs, instances=texts)
 
 
 def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:

@@ -27,9 +27,12 @@ def test_the_limited_quantities_cost_what_a_linear_program_finds(seed):
     n, m = rng.integers(1, 6, 2)
     values, weights = np.sort(rng.integers(-3, 9, (n, m)) * 1.5), rng.integers(0, 4, (n, m)) + 0.0
     weights[:, -1] += 1
+    weights = weights[:1] if seed % 3 == 0 else weights  # the same levels for all rows
     weights /= weights.sum(axis=1, keepdims=True)
     over, under = rng.choice([0.01, 0.5, 1.0, 4.0], 2)
-    distribution = Distribution(n, lambda: [Samples(values, np.minimum(weights.cumsum(axis=1), 1.0))])
+    reached, weights = np.minimum(weights.cumsum(axis=1), 1.0), np.broadcast_to(weights, values.shape)
+    parts = [Samples(values[:2], reached[:2]), Samples(values[2:], reached[2:] if len(reached) > 1 else reached)]
+    distribution = Distribution(n, lambda: parts[: 1 + (n > 2)])
     least, best = distribution.quantiles(np.array([1e-300, under / (over + under)])).sum(axis=0)
     for most in least + (best - least) * np.array([0.0, rng.random(), 1.0, 2.0]):
         found, price = within_sum(distribution, over, under, most)
