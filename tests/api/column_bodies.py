@@ -8,16 +8,10 @@ import pyarrow.parquet as pq
 from pyarrow.csv import write_csv
 
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
-from app.api.codecs.tables import Sheet, TableFields
 
 
 def free(_count: int, _each: int = 1) -> None:
     """Memory without a budget."""
-
-
-def rows_of_arrow(body, schema, charge=free):
-    """What the routes make of an Arrow stream with this schema: rows and warnings."""
-    return Sheet(ARROW, body, TableFields(), charge).rows(schema)[0]
 
 
 def npy(rows) -> bytes:

@@ -1,7 +1,5 @@
 """Quantities limited in their sum against a linear program, over distributions with steps, ties and weights of 0."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import linprog
