@@ -1,9 +1,9 @@
 """Text that stands for numbers: amounts such as 1.259,10 €, shares such as 12 %, and moments, as days since 1970.
 
 A form says how a column writes them, in a text that cards keep: `number:1,234.5` or `number:1.234,5`, followed by a
-unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime`. Where several fitted all words of
-a column, they are joined by `|`, and a word that they read otherwise is not read. Files, lists and requests are read by
-`reader` alone, so that no value is read in two ways.
+unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime` beside it. Where several fitted
+all words of a column, they are joined by `|`, and a word that they read otherwise is not read. Files, lists and
+requests are read by `reader` alone, so that no value is read in two ways.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def candidates(word: str, decimal: str = ".") -> list[str]:
     """
     if _LIKE_A_DATE.fullmatch(word):
         like = (form for form in _DATES if (":" in word) == (":" in form[5:]) and form[7] in word)
-        found = [form for form in (ISO, *like) if reader(form)(word) is not None]
-        if found:
+        if found := [form for form in ((ISO,) if _ISO.fullmatch(word) else like) if reader(form)(word) is not None]:
             return found
     amount = _AMOUNT.fullmatch(_bare(word))
     unit = (amount["unit"] or amount["behind"] or "") if amount else ""
@@ -85,11 +84,8 @@ def reader(form: str) -> Callable[[str], float | None]:
     """What reads a word written in this form, right to the last bit of a float64, and gives None for any other."""
     if "|" in form:
         return partial(_agreed, [reader(each) for each in form.split("|")])
-    if form == ISO:
-        return lambda word: _days(datetime.fromisoformat, word) if _ISO.fullmatch(word) else None
-    if form.startswith("date:"):
-        pattern = form.removeprefix("date:")
-        return lambda word: _days(lambda text: datetime.strptime(text, pattern).replace(tzinfo=UTC), word)
+    if form.startswith(ISO):
+        return partial(_days, form[len(ISO) + 1 :])
     base, unit = without_unit(form), form[len(POINT) + 1 :]
     return lambda word: _amount(word, base, unit)
 
@@ -100,12 +96,13 @@ def _agreed(readers: Sequence[Callable[[str], float | None]], word: str) -> floa
     return found.pop() if len(found) == 1 else None
 
 
-def _days(parse: Callable[[str], datetime], word: str) -> float | None:
-    """Days since 1970, of a moment in UTC where it names no zone."""
-    if len(word) > _LONGEST:
+def _days(pattern: str, word: str) -> float | None:
+    """Days since 1970 of a moment as the pattern or ISO 8601 has it, in UTC where it names no zone."""
+    is_iso = _ISO.fullmatch(word)
+    if len(word) > _LONGEST or not (pattern or is_iso):
         return None
     try:
-        moment = parse(word)
+        moment = datetime.fromisoformat(word) if is_iso else datetime.strptime(word, pattern).replace(tzinfo=UTC)
     except ValueError:
         return None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) / _DAY

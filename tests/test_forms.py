@@ -82,6 +82,7 @@ def test_moments_are_days_since_1970(word, form, moment):
     days = Fraction(round(moment.timestamp() * 10**6), 86_400 * 10**6)
     assert candidates(word) == [form]
     assert reader(form)(word) == float(days)
+    assert reader("date:%d/%m/%y")(word) == (float(days) if form == ISO else None)
     assert shown(float(days), form).startswith(f"{moment:%Y-%m-%d}")
 
 

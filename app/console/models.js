@@ -1,8 +1,7 @@
 /** Models: their versions, aliases and history; the card of a version with its charts; moving an alias. */
 
-import { cardOf, chart, get, list, mayTrain, path } from "./api.js";
+import { cardOf, get, list, mayTrain, path } from "./api.js";
 import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
-import { inWords, matrixOf } from "./matrix.js";
 import { within } from "./problems.js";
 
 export const NAME = "[a-z0-9][a-z0-9_\\-]{0,63}"; // of a model or an alias
@@ -147,7 +146,7 @@ async function one(name, version) {
     card("Features", table("As in training", ["feature", "type", "values", "price"],
       found.features.map((/** @type {any} */ feature) => [
       feature.name, feature.type, range(feature), price(found.feature_costs, feature.name)]))),
-    ...charts(found, ref));
+    found.classes && found.labels.length === 1 ? h("p", null, "What it earns on rows not seen in training: ", h("a", { href: link("lab", ref) }, "Matrix lab")) : null);
 }
 
 /** @param {any} feature */
@@ -174,21 +173,4 @@ function perClass(classes) {
   if (!classes) return null;
   return table("By class", ["class", "rows", "precision", "recall"], Object.entries(classes).map(([name, one]) => [
     name, one.rows, short(one.precision), short(one.recall)]));
-}
-
-/** The service's own chart, loaded when it is asked for. @param {any} found @param {string} ref */
-function charts(found, ref) {
-  const shown = [];
-  if (found.classes && found.labels.length === 1 && (found.data.evaluation || found.data.holdout_rows)) {
-    const matrix = matrixOf(found);
-    shown.push(drawing("Benefit on rows not seen in training", `With ${inWords(matrix, found.classes)}`,
-      () => chart(`Benefit of each rule of ${ref}`, path("models", ref, "benefit"), { json: matrix })));
-  }
-  return shown;
-}
-
-/** @param {string} title @param {string} note @param {() => Promise<Node>} load */
-function drawing(title, note, load) {
-  const place = h("div", null, button("Draw the chart", () => void within(place, load)));
-  return card(title, note ? h("p", { class: "soft" }, note) : null, place);
 }

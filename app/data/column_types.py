@@ -127,7 +127,9 @@ def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> d
     """What the columns of text hold."""
     names = {j: source.places[j].name for j in kept if source.kinds[j] in ("text", "words")}
     texts = {
-        j: _Text(request.types.get(name), request.decimal) for j, name in names.items() if request.may_have_form(name)
+        j: _Text(request.types.get(name), request.decimal, are_thousands=source.kinds[j] == "text")
+        for j, name in names.items()
+        if request.may_have_form(name)
     }
     for arrays in source.batches() if texts else ():
         for j, text in texts.items():
@@ -135,7 +137,7 @@ def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> d
     for j, text in texts.items():
         if not text.is_plain and request.is_class(names[j]):
             text.forms.clear()
-        elif text.is_plain and text.are_thousands and text.has_point and source.kinds[j] == "text":
+        elif text.is_plain and text.are_thousands and text.has_point:
             text.forms = text.fitting("1.000")
     doubtful = {j: text for j, text in texts.items() if text.forms}
     for arrays in source.batches() if doubtful else ():

@@ -62,7 +62,7 @@ def test_csv_is_answered_as_json_is(service, ward, dialect):
         (written([[50.5, 70, "mild"]], delimiter="\t"), {}, "", "?delimiter=%09"),
         (written([[50.5, 70, "mild"]], delimiter=";", decimal=","), {"delimiter": ";"}, "/age", "?decimal=,"),
         (written([[50, 70, "mild"], ["old", 70, "mild"]]), {}, "/age", "'old' in column 'age' of line 3"),
-        (written([[50, 70]], ["age", "pulse"]), {}, "", "feature 'pain' is missing"),
+        (written([[50, 70]], ["age", "pulse"]), {}, "", "feature 'pain' is absent"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "pane"]), {}, "/pane", "did you mean 'pain'"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "age"]), {}, "/age", "twice"),
         (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"id": "no"}, "/x", "unknown"),

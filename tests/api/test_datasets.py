@@ -164,20 +164,6 @@ def test_types_dialect_and_name(client):
 PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
 
 
-@pytest.mark.parametrize(
-    ("kind", "content"),
-    [
-        ("multipart/form-data; charset=latin-1; boundary=x", PARTS),
-        ("multipart/form-data; boundary=x; charset*=utf-8''latin-1", PARTS),
-        ("text/csv; charset=latin-1", CSV),
-    ],
-)
-def test_no_charset_but_utf_8_is_decoded(client, kind, content):
-    response = client("POST", "/datasets?label=y", content=content, headers={"Content-Type": kind})
-
-    assert problem(response, 415) == []
-
-
 def test_a_form_is_bounded(client, app):
     """In its parts and their lengths by Starlette, with what this service allows."""
     app.state.ports.datasets.limits = DataLimits(1000, 100, 100, 10**7)

@@ -101,10 +101,6 @@ def test_models_are_addressed_and_an_alias_is_moved(tab, site):
 
     tab.open("models/woods/2")
     assert all(name in page.inner_text("main") for name in (*FEATURES, *CLASSES))
-    press(page, "text=Draw the chart", "img.chart")
-    assert all(
-        page.evaluate("Promise.all([...document.images].map((one) => one.decode().then(() => one.naturalWidth)))")
-    )
 
 
 def test_long_lists_are_listed_to_the_end(tab):

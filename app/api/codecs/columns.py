@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -107,7 +107,7 @@ def rows_of_sheet(sheet: Sheet, schema: Schema, names: Collection[str] = ()) -> 
 
 
 def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
-    reject(_flaws_of_names(Counter(table.column_names), schema.names))
+    reject(_flaws_of_names(Counter(table.column_names), schema))
     _check_types(table, schema)
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
@@ -133,20 +133,12 @@ def _numeric_names(schema: Schema) -> set[str]:
     return {feature.name for feature in schema.features if feature.type == "numeric" and not feature.form}
 
 
-def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator[Flaw]:
-    """What is wrong with the names of columns, of which there are so many; `known` are the features."""
-    features = set(known)
-    for name in counts:
-        if name not in features:
-            yield Flaw(
-                pointer(name), unknown("feature", name, known) + "; `id` and `keep` name columns that only come back"
-            )
-    for name in known:
-        if name not in counts:
-            yield Flaw("", f"feature {name!r} is missing")
-    for name, count in counts.items():
-        if count > 1:
-            yield Flaw(pointer(name), "the table has this column twice")
+def _flaws_of_names(counts: Mapping[str, int], schema: Schema) -> Iterator[Flaw]:
+    """What is wrong with the names of columns, of which there are so many."""
+    for flaw in schema.flaws_of("", dict.fromkeys(counts)):
+        hint = "; `id` and `keep` name columns that only come back" if flaw.loc else ""
+        yield Flaw(flaw.loc, flaw.msg + hint)
+    yield from (Flaw(pointer(name), "the table has this column twice") for name in counts if counts[name] > 1)
 
 
 def _check_types(table: pa.Table, schema: Schema) -> None:

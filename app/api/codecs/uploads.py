@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
@@ -13,7 +12,6 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, TypeVar, cast
 
 from fastapi import Request
-from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
@@ -25,8 +23,6 @@ from app.text import MAX_NAME
 _Result = TypeVar("_Result")
 _LOOK_SECONDS = 0.5
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
-_UTF8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})  # ASCII is read as UTF-8, of which it is a part
-_EXTENDED = re.compile(r";\s*[\w-]+\*", re.ASCII)  # a parameter that names its own charset (RFC 2231)
 _MAX_FIELDS = 1000
 
 
@@ -52,11 +48,9 @@ async def received(
     It is a form that may have fields of these `names`, of which one may be `repeated`, or the file alone in one of the
     media types `bare`. Fields are text of at most so many bytes; a file of more than a megabyte is kept on disk.
     """
-    content_type = request.headers.get("content-type", "")
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != FORM and media_type not in bare:
         raise Unsupported(f"Content-Type is {media_type[:80] or 'absent'!r}; send {' or '.join((FORM, *bare))}")
-    _check_charset(content_type)
     if media_type == FORM:
         try:
             form = await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=field_bytes)
@@ -121,10 +115,3 @@ def _upload_of(form: FormData, names: Collection[str], repeated: str) -> Upload:
     if file is None:
         raise Invalid.at("/file", "'file' is required")
     return Upload(file.file, fields)
-
-
-def _check_charset(content_type: str) -> None:
-    """Unsupported where a media type has another charset than UTF-8."""
-    charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1").lower()
-    if charset not in _UTF8 or _EXTENDED.search(content_type):
-        raise Unsupported(f"charset {charset[:40]!r} is not supported; send UTF-8")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
@@ -19,7 +19,6 @@ from payoff_client.errors import Flaw, Invalid
 
 _TIMES = (datetime, time, timedelta, np.datetime64, np.timedelta64)
 _SHOWN = 40  # characters of a value
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NUMERIC, CATEGORICAL, FORM = "numeric", "categorical", "form"  # what features take; those with a form take text, too
 _NEEDED = {
     NUMERIC: "a number",
@@ -53,8 +52,8 @@ def of_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
     """Values as a feature of this kind takes them.
 
     A numeric one takes numbers, booleans as 0 and 1; a categorical one text, also of whole numbers and dates, but not
-    of times, which have no text of their own; one with a form takes numbers, text, and moments as days since 1970. It
-    is the same whether they go as JSON or as Arrow. Invalid at other ones.
+    of times, which have no text of their own; one with a form takes numbers, text and moments. It is the same whether
+    they go as JSON or as Arrow. Invalid at other ones.
     """
     found = [_fit(value, kind) for value in values]
     needed = _NEEDED[kind]
@@ -68,18 +67,10 @@ def of_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
     return found
 
 
-def _days(value: date | np.datetime64) -> float:
-    """Days since 1970, in UTC where no zone is named."""
-    moment = value.astype("datetime64[us]").item() if isinstance(value, np.datetime64) else value
-    if not isinstance(moment, datetime):
-        return float((moment - _EPOCH.date()).days)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
-
-
 def _fit(value: Any, kind: str) -> Any:
     """The value as a feature takes it; None where it is missing or does not fit."""
     if kind == FORM and isinstance(value, date | np.datetime64) and plain(value) is not None:
-        return _days(value)
+        return str(value)
     if isinstance(value, _TIMES):
         return None
     found = value.decode() if kind == CATEGORICAL and isinstance(value, bytes) else plain(value)

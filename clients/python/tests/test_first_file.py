@@ -38,31 +38,12 @@ def test_an_export_is_trained_on_and_decided(service, client, tmp_path, monkeypa
     options = [f"--type={column}={order}" for column, order in asked.pop("types", {}).items()]
     options += ["--drop-unlabelled"] if asked.pop("drop_unlabelled", False) else []
     options += [f"--{key}={value}" for key, value in asked.items()]
-    order = [
-        "train",
-        "export.csv",
-        "--label",
-        export.label,
-        "--name",
-        "exported-by-command",
-        "--learner",
-        "logistic",
-        *options,
-    ]
+    order = ["train", "export.csv", "--label", export.label, "--name", "ordered", "--learner", "logistic", *options]
     assert commands.main(order) == 0, capsys.readouterr()
     dialect = [f"--{key}={value}" for key, value in asked.items() if key != "header"]
     (tmp_path / "benefits.json").write_text(json.dumps(benefits))
     if "header" not in asked:
-        order = [
-            "predict",
-            "exported-by-command",
-            "export.csv",
-            "--benefits",
-            "benefits.json",
-            "--out",
-            "out.csv",
-            *dialect,
-        ]
+        order = ["predict", "ordered", "export.csv", "--benefits", "benefits.json", "--out", "out.csv", *dialect]
         assert commands.main(order) == 0, capsys.readouterr()
         separator = asked.get("delimiter", ",")
         assert len(pd.read_csv("out.csv", sep=separator)) == N
