@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from payoff_client.client import Payoff
 from payoff_client.deciding import Decisions, stated
-from payoff_client.documents import Frame, Words
+from payoff_client.documents import Frame
 from payoff_client.model import Model
 from payoff_client.rows import plain
 
@@ -41,7 +41,7 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         client: Payoff | None = None,
         *,
         learner: str | Mapping[str, Any] = "logistic",
-        benefits: Words | Frame | str | None = None,
+        benefits: Mapping[Any, Mapping[Any, float]] | Frame | str | None = None,
         name: str = "benefit-classifier",
         options: Mapping[str, Any] | None = None,
     ) -> None:
