@@ -51,7 +51,7 @@ class _Text:
             words = _words(array.filter(strange))[: _LOOKED_AT if self.ordered else 1]
             self.forms = next(filter(None, map(self.fitting, words)), [])
         elif self.are_thousands:
-            words = as_words(array)
+            words = as_words(array).cast(pa.string())  # of a Parquet file it may be a dictionary
             self.are_thousands = pc.all(pc.match_substring_regex(words, _THOUSANDS)).as_py() is not False
             self.has_point |= bool(pc.any(pc.match_substring(words, ".")).as_py())
 
