@@ -132,6 +132,7 @@ def test_recorded_quantities_are_reported_with_what_they_cost(service):
 
     ids = [f"shelf-{i}" for i in range(60)]
     told = asked(service, unit_costs=COSTS, coverage=0.8, record={"ids": ids})
+    assert "POST /outcomes" in service.get("/models/stock/outcomes").json()["warnings"][0]
     assert (told["ids"], tell(ids)["accepted"], tell(ids)["unchanged"]) == (ids, 60, 60)
     assert tell(ids[:1], benefit=-7.5)["accepted"] == 1
     (conflict,) = tell(ids[:1], truth=1.25)["conflicts"]

@@ -168,7 +168,8 @@ def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
 def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
     total = read.total
     yield from reservations(read.maturity, selective=selective["is"])
-    if not total.known and not read.maturity.left_out and total.decisions:
+    known, decisions = total.known + read.quantities.realised.count, total.decisions + read.quantities.decisions
+    if not known and not read.maturity.left_out and decisions:
         yield "no truth is known: send what became of the decisions to POST /outcomes"
     elif not selective["is"] and 0 < total.known < total.decisions:
         yield "truth is not known for all decisions: what is unknown may differ; see bounds"
