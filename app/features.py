@@ -7,10 +7,11 @@ missing value as NaN. Every estimator of this service takes such lines, with the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -37,11 +38,16 @@ class Feature:
 
 
 class Schema:
-    """An ordered list of features that turns instances into a matrix; objects may have `ignored` columns, too."""
+    """An ordered list of features that turns instances into a matrix; objects may have `ignored` columns, too. Among
+    these are `values` for `with_numbers`, by name with their form.
+    """
 
-    def __init__(self, features: Sequence[Feature], ignored: Iterable[str] = ()) -> None:
+    def __init__(
+        self, features: Sequence[Feature], ignored: Iterable[str] = (), values: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.features = tuple(features)
         self.ignored = frozenset(ignored)
+        self.values = values
         self.names = tuple(feature.name for feature in self.features)
         self.categorical = tuple(j for j, feature in enumerate(self.features) if feature.type == "categorical")
         self.formed = {j: reader(each.form) for j, each in enumerate(self.features) if each.form}
@@ -55,7 +61,8 @@ class Schema:
         """The same with more columns, of numbers, after the others."""
         if not names:
             return self
-        return Schema((*self.features, *(Feature(name, "numeric") for name in names)), self.ignored.difference(names))
+        more = (Feature(name, "numeric", form=self.values.get(name, "")) for name in names)
+        return Schema((*self.features, *more), self.ignored.difference(names))
 
     def encode(self, instances: Sequence[Any], *, booleans_possible: bool = True) -> tuple[np.ndarray, list[str]]:
         """Rows (lists in feature order, or objects by feature name) as a float64 matrix, and warnings.

@@ -7,7 +7,7 @@ import { link } from "./models.js";
 import { cleared, within } from "./problems.js";
 
 const SHOWN = 5, MOST_COLUMNS = 200;
-const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"], ["ignore", "ignore"],
+const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"], ["value", "value for a matrix"], ["ignore", "ignore"],
   ["number:1,234.5", "1,234.5"], ["number:1.234,5", "1.234,5"], ["date", "date (2026-01-31)"],
   ["date:%d/%m/%Y", "day/month/year"], ["date:%m/%d/%Y", "month/day/year"]];
 /** As the service has them. */

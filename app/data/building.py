@@ -27,6 +27,7 @@ Classes = tuple[int | str, ...] | None
 
 AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
 _NOTHING = "besides the label there is no column to learn from"
+_VALUE = "a value: cells of benefit matrices may name it"
 _MISSING = "the label is missing; leave the row out, or send drop_unlabelled"
 
 
@@ -41,7 +42,7 @@ def build(
     strict: bool = False,
 ) -> Dataset:
     """Read a typed `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`:
-    0 or 1 each), the others as features.
+    0 or 1 each), those that were ordered to be values beside, the others as features.
 
     Identifiers and what cannot be a feature are ignored, and the rest is written again; but for columns whose types
     were ordered, and where all are wanted (`strict`). The id is the same for the same values, names, labels and owner.
@@ -49,7 +50,8 @@ def build(
     categories.
     """
     numbers = request.numbers
-    order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
+    values = [j for j, place in enumerate(source.places) if place.name in request.named("value") and j not in labels]
+    order = [j for j in range(len(source.places)) if j not in {*labels, *values}] + [*values, *labels]
     most, decimal = limits.max_categories, request.decimal
     words = {j: Words(most, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"}
     _write(source, order, words, sink)
@@ -57,6 +59,7 @@ def build(
     if not stored.metadata.num_rows:
         raise Invalid.at(source.places[labels[0]].loc, "no row has a label")
     width = len(order) - len(labels)
+    m = width - len(values)
 
     def columns(positions: range) -> Iterator[Column]:
         for j, (values, known) in zip(order[positions.start :], stored_columns(stored, positions), strict=False):
@@ -86,14 +89,14 @@ def build(
             useless[name] = reports[-1]
         else:
             flaws += found
-    if useless and not flaws and len(useless) < width:
+    if useless and not flaws and len(useless) < m:
         sink.seek(0)
         sink.truncate()
         rest = source.without(useless)
         places = [rest.places.index(target.place) for target in targets]
         return build(rest, places, sink, limits, request, several=several)
     reports += [*of_labels, *source.ignored.values()]
-    if len(useless) == width:
+    if len(useless) == m:
         spare = [report for report in (*useless.values(), *source.ignored.values()) if report.advice]
         flaws += [Flaw(FILE + pointer(report.name), str(report.advice)) for report in spare] or [Flaw(FILE, _NOTHING)]
     if flaws:
@@ -101,16 +104,18 @@ def build(
     _check_vocabulary(words.values(), limits)
     sink.seek(0)
     return Dataset(
-        id=id_of(_digest(features, targets, numbers=numbers), request.owner),
+        id=id_of(_digest(features, targets, m, numbers=numbers), request.owner),
         name=request.name,
         rows=stored.metadata.num_rows,
-        features=tuple(Feature(name, kind, form=form) for name, kind, _, form in features),
+        features=tuple(Feature(name, kind, form=form) for name, kind, _, form in features[:m]),
         labels=tuple(target.place.name for target in targets),
         classes=classes,
         digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
         bytes=sink.seek(0, 2),
         columns=tuple(reports),
-        ignored={name: report.advice or "ordered" for name, report in source.ignored.items()},
+        ignored={name: report.advice or "ordered" for name, report in source.ignored.items()}
+        | {name: _VALUE for name, *_ in features[m:]},
+        values={name: form for name, _, _, form in features[m:]},
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
@@ -127,9 +132,10 @@ def _respelt(label: Column, source: Source) -> Column:
     return found
 
 
-def _digest(features: Sequence[Sequence[str]], labels: Sequence[Column], *, numbers: bool) -> str:
-    """Equal for equal tables; the same integers as classes are another one."""
-    parts: list[Any] = [[[*filter(None, each)] for each in features]]
+def _digest(features: Sequence[Sequence[str]], labels: Sequence[Column], m: int, *, numbers: bool) -> str:
+    """Equal for equal tables, of which m columns are features; the same integers as classes are another one."""
+    parts: list[Any] = [[[*filter(None, each)] for each in features[:m]]]
+    parts += [["value", *each] for each in features[m:]]
     parts.append([[each.place.name, each.kind, each.digest] for each in labels])
     if numbers and (labels[0].values == np.floor(labels[0].values)).all():
         parts.append("numbers")

@@ -108,7 +108,7 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     chosen: list[tuple[int, Kind, str]] = []
     for j in kept:
         name, held = names[j], source.kinds[j]
-        text = texts.get(j) or _Text(request.types.get(name), request.decimal)
+        text = texts.get(j) or _Text(request.reads(name), request.decimal)
         reason = text.doubt(name) if held else f"the type of {name!r} is not supported; make it numbers or strings"
         if reason and held and strict and not text.ordered:  # nobody could order a type here
             found.notes[name], reason = reason, None
@@ -127,7 +127,7 @@ def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> d
     """What the columns of text hold."""
     names = {j: source.places[j].name for j in kept if source.kinds[j] in ("text", "words")}
     texts = {
-        j: _Text(request.types.get(name), request.decimal, are_thousands=source.kinds[j] == "text")
+        j: _Text(request.reads(name), request.decimal, are_thousands=source.kinds[j] == "text")
         for j, name in names.items()
         if request.may_have_form(name)
     }

@@ -137,14 +137,17 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
         categories = tuple(sorted(words or ()))
         X[:, j] = values if words is None else _codes(values, words, categories)
         features.append(replace(feature, categories=categories))
-    targets = list(stored_columns(file, range(width, width + len(dataset.labels))))
+    end = width + len(dataset.values)
+    beside = (column for column, _ in stored_columns(file, range(width, end)))
+    targets = list(stored_columns(file, range(end, end + len(dataset.labels))))
     return Table(
-        Schema(features, [*dataset.ignored]),
+        Schema(features, [*dataset.ignored], dataset.values),
         X,
         _target(targets, dataset),
         dataset.classes,
         dataset.labels,
         dataset.digest,
+        dict(zip(dataset.values, beside, strict=True)),
     )
 
 

@@ -18,11 +18,11 @@ Header = Literal["first", "none"]
 
 
 def _column_type(ordered: str) -> str:
-    if ordered not in {"number", "category", "ignore"}:
+    if ordered not in {"number", "category", "ignore", "value"}:
         try:
             return check_form(ordered)
         except ValueError as error:
-            raise ValueError(f"number, category, ignore or a form: {error}") from error
+            raise ValueError(f"number, category, value, ignore or a form: {error}") from error
     return ordered
 
 
@@ -67,7 +67,12 @@ class UploadRequest(Dialect):
 
     def may_have_form(self, name: str) -> bool:
         """Whether words of the column may be read in a form that its text decides on."""
-        return self.types.get(name) in {None, "number", POINT, COMMA}
+        return self.reads(name) in {None, "number", POINT, COMMA}
+
+    def reads(self, name: str) -> str | None:
+        """As what the column is ordered to be read: a value is a number."""
+        ordered = self.types.get(name)
+        return "number" if ordered == "value" else ordered
 
     def named(self, kind: str) -> set[str]:
         """The columns that are ordered to be of this type."""

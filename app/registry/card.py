@@ -82,6 +82,7 @@ class Card(_Part):
     learner: LearnerCard
     features: list[FeatureCard] = Field(min_length=1)
     ignored: list[str] = Field(default=[], description="columns that instances may have, and that are not used")
+    values: dict[str, str] = Field(default={}, description="those of them that cells of matrices may name, with forms")
     labels: list[str] = Field(description="the target column; several when multi-label")
     classes: list[StrictInt | StrictStr] | None = Field(description="in the order of probabilities; null: regression")
     class_priors: dict[str, FiniteFloat] = Field(default={}, description="shares of the classes in training, by name")
@@ -114,7 +115,7 @@ class Card(_Part):
     def schema_of_features(self) -> Schema:
         """What turns instances into this model's matrix."""
         parts = [Feature(part.name, part.type, tuple(part.categories), part.form) for part in self.features]
-        return Schema(parts, self.ignored)
+        return Schema(parts, self.ignored, self.values)
 
     def priors(self) -> np.ndarray:
         """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""

@@ -17,7 +17,7 @@ from pydantic import Field
 from app import progress
 from app.access.caller import Caller
 from app.data.dataset import Dataset, Table
-from app.decisions.benefit import upper_bound
+from app.decisions.benefit import class_means
 from app.decisions.folds import stratified_folds
 from app.decisions.ranking import JudgedRows, Ranking, contest, doubts, rank
 from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
@@ -29,11 +29,21 @@ from app.usecases import jobs
 from app.usecases.benefit import lead_of, standings_of
 from app.usecases.datasets import EXAMPLE_ID, find_named
 from app.usecases.fields import Text
-from app.usecases.matrices import MatrixFields, needed_matrix
+from app.usecases.matrices import MatrixFields, needed_matrix, own_matrices
 from app.usecases.ports import Ports
 from app.usecases.quantities import UnitCosts
 from app.usecases.specs import FOLDS, SEED, LearnerSpec, Spec
-from app.usecases.train import Learner, built, check_labels, checked_posterior, finite, placed, with_task
+from app.usecases.train import (
+    Learner,
+    built,
+    built_for,
+    check_columns,
+    check_labels,
+    checked_posterior,
+    finite,
+    placed,
+    with_task,
+)
 
 KIND = "compare"
 _OF_NUMBERS: tuple[RuleName, ...] = ("unit_costs", "value")
@@ -55,11 +65,15 @@ class CompareRequest(MatrixFields):
 
 
 class CompareSpec(Spec):
-    """What to compare: `benefits` (K, A) decide on every learner, or on numbers the costs (over, under) of a unit."""
+    """What to compare: `benefits` (K, A) decide on every learner, or on numbers the costs (over, under) of a unit.
+
+    `case_benefits` as in `TrainSpec`.
+    """
 
     dataset: str
     learners: list[LearnerSpec]
     benefits: list[list[float]] | None = None
+    case_benefits: list[list[Any]] | None = None
     unit_costs: tuple[float, float] | None = None
     actions: list[str] | None = None
     folds: int = FOLDS
@@ -88,8 +102,11 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
     B, classes = None, dataset.classes or ()
     if not numbers:
         square = any(learner.needs_square for learner in resolved)
-        B, actions = needed_matrix(asked, classes, square=square)[:2]
+        B, actions, _, cases = needed_matrix(asked, classes, square=square, cases=True)
         stakes = {"benefits": B.tolist(), "actions": actions}
+        if cases is not None:
+            check_columns(cases, dataset)
+            stakes["case_benefits"] = cases.cells()
     learners = _buildable(resolved, B, classes)
     spec = CompareSpec(dataset=dataset.id, learners=learners, folds=asked.folds, seed=asked.seed, **stakes)
     return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
@@ -164,16 +181,19 @@ def run(ports: Ports, job: Job) -> None:
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = ports.datasets.table(spec.dataset)
         table = table if spec.unit_costs is None else table.as_numbers()
+        own, _ = own_matrices(spec.case_benefits, table.schema, table.X, table.values) or (None, {})
+        if own is not None:
+            spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
     groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
     fold = stratified_folds(groups, spec.folds, spec.seed)  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
-        trials = trials_of(table, fold, spec)
+        trials = trials_of(table, fold, spec, own)
     failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
     if len(failures) == len(trials):
         flaws = [flaw for _, failure in failures for flaw in failure.flaws]
         raise Invalid("; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws)
     with progress.part(0.95, 1.0, "comparing"):
-        result = _result(table, fold, trials, spec)
+        result = _result(table, fold, trials, spec, own)
     with ports.database.writing() as connection:
         ports.queue.succeed(connection, job, result)
 
@@ -191,8 +211,8 @@ class _Trial:
     failure: Invalid | None = None
 
 
-def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
-    """What became of each learner: one that cannot be fitted here does not spoil the others.
+def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray | None = None) -> list[_Trial]:
+    """What became of each learner: one that cannot be fitted here does not spoil the others. `own` as in `built_for`.
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
@@ -214,7 +234,7 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]
                 order.append((number, part, end))
                 where = (begin, end, f"{trials[number].name}, fold {part + 1}")
                 at = pointer("learners", number), table.schema.names
-                yield delayed(_tried)(spec, number, building, table.X, table.y, fold == part, where, at)
+                yield delayed(_tried)(spec, number, building, table.X, table.y, own, fold == part, where, at)
 
     for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
         number, part, done = order.popleft()
@@ -235,6 +255,7 @@ def _tried(
     building: Mapping[str, Any],
     X: np.ndarray,
     y: np.ndarray,
+    own: np.ndarray | None,
     held: np.ndarray,
     where: tuple[float, float, str],
     place: tuple[str, Sequence[str]],
@@ -245,7 +266,7 @@ def _tried(
     learner = spec.learners[number]
     try:
         with progress.part(*where), placed(*place):
-            estimator = catalogue.stored(learner.kind, learner.parameters).build(**building)
+            estimator = built_for(~held, own, catalogue.stored(learner.kind, learner.parameters), **building)
             began = perf_counter()
             estimator.fit(X[~held], y[~held])
             seconds = perf_counter() - began
@@ -291,22 +312,24 @@ def _by_unit_costs(
     return contenders, rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
 
 
-def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: CompareSpec) -> dict[str, Any]:
-    B, y = spec.benefit_matrix, table.y
+def _result(
+    table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: CompareSpec, own: np.ndarray | None
+) -> dict[str, Any]:
+    B, y = spec.benefit_matrix if own is None else own, table.y
     fitted = [trial for trial in trials if trial.failure is None]
     if B is None or table.classes is None:
         contenders, ranking = _by_unit_costs(y, fold, fitted, *(spec.unit_costs or (1.0, 1.0)))
         bound, warnings = 0.0, list[str]()
     else:
-        priors = np.bincount(y, minlength=len(B)) / len(y)
+        priors = np.bincount(y, minlength=len(table.classes)) / len(y)
         contenders = [
             (trial.name, ruled)
             for trial in fitted
             for ruled in apply_rules(HeldOutRows(trial.scores, trial.scores, y, fold), B)
         ]
-        contenders.append((None, same_for_all(len(y), B, priors)))
+        contenders.append((None, same_for_all(len(y), class_means(y, B), priors)))
         judged = JudgedRows(y, B, priors)
-        bound = upper_bound(priors, B)
+        bound = judged.bound
         choices = np.column_stack([ruled.choice for _, ruled in contenders])
         ranking = contest(choices, judged, fixed=[len(contenders) - 1])
         warnings = doubts(judged, table.classes, bound, actions=spec.actions)

@@ -196,6 +196,7 @@ def card_to_publish(
         learner=LearnerCard(**spec.learner.model_dump()),
         features=feature_cards(table, fitted),
         ignored=sorted(table.schema.ignored),
+        values=dict(table.schema.values),
         labels=list(table.labels),
         classes=None if table.classes is None else list(table.classes),
         class_priors=_priors(table, fitted),

@@ -381,16 +381,22 @@ def _table(ports: Ports, job: Job, spec: TrainSpec) -> Table:
     return table.as_numbers() if learner.regresses else table
 
 
-def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndarray) -> Any:
-    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more.
-
-    What can use a matrix for each row gets its `own` (n, K, A), all others the mean of these.
-    """
-    learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
+def built_for(
+    rows: np.ndarray, own: np.ndarray | None, learner: LearnerRequest, *, benefits: np.ndarray | None, **building: Any
+) -> Any:
+    """The estimator for these rows: with their `own` matrices (n, K, A) where it can use them, else with `benefits`."""
     by_case = own is not None and learner.estimator.by_case
-    estimator = learner.build(
+    return learner.build(benefits=own[rows] if own is not None and by_case else benefits, **building)
+
+
+def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndarray) -> Any:
+    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
+    estimator = built_for(
+        rows,
+        own,
+        catalogue.stored(spec.learner.kind, spec.learner.parameters),
         categorical_features=list(table.schema.categorical),
-        benefits=own[rows] if own is not None and by_case else spec.benefit_matrix,
+        benefits=spec.benefit_matrix,
         feature_costs=spec.prices(table.schema.names),
         classes=None if table.y.ndim > 1 else table.classes,
         random_state=spec.seed,
@@ -400,7 +406,7 @@ def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndar
     with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):
             estimator.fit(X, y)
-        if by_case:
+        if own is not None and estimator.by_case:
             estimator.benefits = spec.benefit_matrix  # no row stays with the model
         if stops:
             with progress.part(0.6, 1.0):

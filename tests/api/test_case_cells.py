@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tests.api.column_bodies import WRITERS, npy
-from tests.conftest import trained, two_class_rows
+from tests.api.column_bodies import WRITERS, csv, npy
+from tests.conftest import trained, two_class_rows, uploaded
 from tests.messages import says
 from tests.reference.decisions import written_out
 
@@ -195,7 +195,8 @@ def test_training_and_reports_count_each_case_by_its_own_matrix(service):
         "labels": np.where(fraud, "fraud", "fine").tolist(),
     }
     matrix = {"fine": {"pass": 0, "check": -4}, "fraud": {"pass": {"column": "amount", "times": -1}, "check": -4}}
-    order = {"model": "transfers", "learner": {"kind": "auto"}, "data": data, "benefits": matrix}
+    quick = {"kind": "auto", "max_seconds": 1e-9}
+    order = {"model": "transfers", "learner": quick, "data": data, "benefits": matrix}
     job = trained(service, order)
     report = service.post("/models/transfers/benefit", json={"benefits": matrix}).json()
     assert report["expected_benefit"]["benefit"] == pytest.approx(job["metrics"]["benefit"], abs=1e-12)
@@ -217,9 +218,50 @@ def test_training_and_reports_count_each_case_by_its_own_matrix(service):
     assert report["posterior_threshold"] is None
 
     cell = "/benefits/fraud/pass/column"
+    asked = {
+        "dataset": uploaded(service, data),
+        "learners": [{"kind": "logistic"}, quick],
+        "benefits": matrix,
+    }
+    job = service.post("/compare", json=asked, headers={"Prefer": "wait=60"}).json()
+    table = job["result"]
+    assert table["upper_bound"] == pytest.approx(report["upper_bound"], abs=1e-12)
+    checked = next(one for one in table["table"] if one["rule"] == "same_for_all")
+    assert checked["benefit"] == pytest.approx(max(np.where(fraud, -amount, 0).mean(), -4), abs=1e-12)
+    assert table["best"]["rule"] in ("expected_benefit", "threshold_holdout")
     unknown = matrix | {"fraud": {"pass": {"column": "sum"}, "check": 0}}
-    for path, body in (("/train", order), ("/models/transfers/benefit", {})):
+    for path, body in (("/train", order), ("/models/transfers/benefit", {}), ("/compare", asked)):
         errors = service.post(path, json=body | {"benefits": unknown}).json()["errors"]
         assert errors == [says(cell, "unknown column 'sum'", "'amount'")]
     data["rows"][3][0] = None
     assert service.post("/train", json=order).json()["errors"] == [says(cell, "'amount'", "missing in 1 row")]
+
+
+def test_a_value_is_kept_beside_the_features(service):
+    """Of a file with amounts in text: in the data set, on the hold-out, and in instances, where it is no feature."""
+    rng = np.random.default_rng(1)
+    amount, signal = np.exp(rng.normal(8, 1, 600)).round(2), rng.normal(size=600).round(3)
+    label = np.where(rng.random(600) < 1 / (1 + np.exp(2 - 2 * signal)), "fraud", "fine")
+    text = [f"{value:,.2f} €" for value in amount]
+    file = csv({"amount": text, "signal": signal.tolist(), "label": label.tolist()})
+    sent = {"label": "label", "types": json.dumps({"amount": "value"})}
+    dataset = service.post("/datasets", files={"file": ("t.csv", file)}, data=sent).json()
+    assert [feature["name"] for feature in dataset["features"]] == ["signal"]
+    assert "cells" in dataset["ignored"]["amount"]
+
+    matrix = {"fine": {"pass": 0, "check": -40}, "fraud": {"pass": {"column": "amount", "times": -1}, "check": -40}}
+    order = {"model": "payments", "learner": {"kind": "logistic"}, "data": {"dataset": dataset["id"]}}
+    job = trained(service, order | {"benefits": matrix})
+    assert service.get("/models/payments/versions/1").json()["benefits"][1][0] == pytest.approx(-amount.mean())
+    report = service.post("/models/payments/benefit", json={"benefits": matrix}).json()
+    assert report["expected_benefit"]["benefit"] == pytest.approx(job["metrics"]["benefit"], abs=1e-9)
+    asked = {"model": "payments", "benefits": matrix}
+    rows = [{"signal": 0.5, "amount": one} for one in text[:20]]
+    found = service.post("/predict", json=asked | {"instances": rows}).json()
+    beside = {"instances": [[0.5]] * 20, "columns": {"amount": amount[:20].tolist()}}
+    assert found == service.post("/predict", json=asked | beside).json()
+    assert service.post("/predict", json=asked | {"instances": rows, "benefits": [[1, 0], [0, 1]]}).status_code == 200
+    table = csv({"amount": text[:20], "signal": [0.5] * 20})
+    query = {"model": "payments", "benefits": json.dumps(matrix)}
+    headers = {"Content-Type": "text/csv", "Accept": "application/json"}
+    assert service.post("/predict", params=query, content=table, headers=headers).json() == found

@@ -117,7 +117,7 @@ def _types(chosen: argparse.Namespace) -> dict[str, Any]:
     return types | _given(chosen, "header", "drop_unlabelled")
 
 
-_TYPES = "number, category, ignore, number:1,234.5, number:1.234,5, date or such as date:%%d/%%m/%%Y"
+_TYPES = "number, category, value, ignore, number:1,234.5, number:1.234,5, date or such as date:%%d/%%m/%%Y"
 _MATRIX = "JSON file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
 MODEL = arg("model", "name, name:version or name@alias")
 BENEFITS = arg("--benefits", f"{_MATRIX}; or the name of a saved matrix", metavar="FILE")
