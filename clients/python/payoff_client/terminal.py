@@ -64,7 +64,7 @@ def stakes_of(path: str | None) -> dict[str, Any]:
         raise ValueError(
             f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields"
         )
-    has_fields = isinstance(found, Mapping) and not {"benefits", "cost_matrix"}.isdisjoint(found)
+    has_fields = isinstance(found, Mapping) and not {"benefits", "cost_matrix", "unit_costs"}.isdisjoint(found)
     return dict(found) if has_fields else {"benefits": found}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import pickle
 import re
@@ -31,6 +32,7 @@ from payoff_client import (
     PayoffWarning,
     Unavailable,
     __version__,
+    commands,
     deciding,
 )
 from payoff_client.estimator import BenefitClassifier
@@ -677,7 +679,7 @@ def test_a_file_is_not_replaced_by_its_decisions(client, ward, tmp_path):
         client.model(ward).decide_file(cases, tmp_path / "absent" / "out.csv", **STAKES)
 
 
-def test_quantities_are_columns_in_every_form_and_number_of_parts(client, service, monkeypatch):
+def test_quantities_are_columns_in_every_form_and_number_of_parts(client, service, monkeypatch, tmp_path, capsys):
     data = {"features": ["shelf"], "rows": [[x % 17] for x in range(90)], "labels": [x % 17 + x / 7 for x in range(90)]}
     trained(service, {"model": "sales", "learner": {"kind": "gradient_boosting", "task": "regression"}, "data": data})
     stakes = {"unit_costs": {"over": 1, "under": 3}, "coverage": 0.9}
@@ -692,6 +694,12 @@ def test_quantities_are_columns_in_every_form_and_number_of_parts(client, servic
         assert [*found] == ["place", *["id"] * (small > 0), "decision", "expected_cost", "low", "high", "value"]
         assert found.iloc[:, -5:].to_numpy().T.tolist() == np.array(named).tolist()
         assert client.model("sales").answer(cases, sum_at_most=400, unit_costs=stakes["unit_costs"]).figures["limits"]
+    (tmp_path / "costs.json").write_text(json.dumps(stakes))
+    cases.to_csv(tmp_path / "cases.csv", index=False)
+    order = f"predict sales {tmp_path}/cases.csv --benefits {tmp_path}/costs.json --url {service.base_url}"
+    assert commands.main(order.split()) == 0
+    written = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert written.iloc[:, -5:].to_numpy().T.tolist() == np.array(named).tolist()
     with pytest.raises(ValueError, match="'low' of its own"):
         client.model("sales").decide(cases.rename(columns={"place": "low"}), **stakes)
     assert client.model("sales").decide(cases.head(1), bands=[9], benefits=[[1, 0], [0, 1]], actions=["a", "b"]).shape
