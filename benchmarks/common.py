@@ -1,13 +1,18 @@
-"""What several scripts need: the public data sets, and the standard error of a mean."""
+"""What several scripts need: public data sets, rows prepared for scikit-learn, the standard error of a mean."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import UploadRequest
@@ -34,6 +39,14 @@ def cells(name: str) -> tuple[list[str], np.ndarray]:
     with gzip.open(DATA / f"{name}.csv.gz", "rt", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     return header, np.array(rows)
+
+
+def preparing(m: int, categorical: Sequence[int]) -> ColumnTransformer:
+    """Imputing, scaling and one-hot columns of rows (n, m) before a model, as its users write them."""
+    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    numeric = [j for j in range(m) if j not in categorical]
+    return make_column_transformer((numbers, numeric), (words, list(categorical)), sparse_threshold=0)
 
 
 def standard_error(values: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ same rows under the same matrix; mu is what it earned as a share of what someone
 
     .venv/bin/python benchmarks/decisions.py [--sets glass ecoli] [--repetitions 5]
     .venv/bin/python benchmarks/decisions.py --credit
+    .venv/bin/python benchmarks/decisions.py --cases
 
 What costs of three kinds cannot say, the rules that take them are given as means: C_HD, C_DH and C_DD are the mean
 losses of the matrix, classes counting by their share in training.
@@ -14,24 +15,31 @@ losses of the matrix, classes counting by their share in training.
 accepted 5, three times ten folds: `logistic` with its defaults and the expected benefit, a plain scikit-learn pipeline
 cut at 1/6, the same blind to costs, and refusing everybody.
 
+`--cases`: the benefit of a case where each has its own matrix, on the data sets that come with empulse, with the costs
+that it states, beside its methods for costs of instances; two folds. It needs empulse 0.13 and LightGBM:
+`pip install --target FOLDER empulse lightgbm`, and FOLDER in PYTHONPATH. In brackets the difference to `logistic` with
+own matrices, ± its standard error over the cases.
+
 The smallest work: `.venv/bin/python benchmarks/decisions.py --sets glass --repetitions 1`
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import importlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
-from common import load, standard_error
+import pyarrow as pa
+from common import load, preparing, standard_error
 from joblib import Parallel, delayed, parallel_config
 from scipy.stats import rankdata
-from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
@@ -47,6 +55,14 @@ SETS = ("glass", "ecoli", "thyroid_ann", "heart_cleveland", "german_credit", "pi
 TWO_CLASSES = ("german_credit", "pima_diabetes")
 MATRICES, PROCESSES = 10, 2
 PROPER = 8  # methods of the comparison; those after them are for orientation
+COSTS = ("tn_cost", "fp_cost", "fn_cost", "tp_cost")
+CASES: dict[str, tuple[str, Callable[[Mapping[str, np.ndarray]], Sequence[Any]]]] = {  # the loader, COSTS as it says
+    "telemarketing": ("load_upsell_bank_telemarketing", lambda of: (0, 1, np.maximum(SHARE * of["balance"], 1), 1)),
+    "credit, PAKDD": ("load_credit_scoring_pakdd", lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0)),
+    "credit, VUB": ("load_vub_credit_scoring", lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0)),
+    "churn": ("load_churn_tv_subscriptions", lambda of: [of[name] for name in COSTS]),
+}
+SHARE, RARE = 0.25 * 0.02463333, 100  # of a balance that a deposit earns; rows of a rare word
 CREDIT = np.array([[0.0, -1.0], [-5.0, 0.0]])  # rows: good, bad; columns: accept, refuse
 
 
@@ -159,11 +175,7 @@ def compare(name: str, repetitions: int) -> np.ndarray:
 
 def credit() -> None:
     X, y, categorical = load("german_credit")
-    numeric = [j for j in range(X.shape[1]) if j not in categorical]
-    words = OneHotEncoder(handle_unknown="ignore"), list(categorical)
-    plain = make_pipeline(
-        make_column_transformer((StandardScaler(), numeric), words), LogisticRegression(max_iter=1000)
-    )
+    plain = make_pipeline(preparing(X.shape[1], categorical), LogisticRegression(max_iter=1000))
     ways = "logistic + expected benefit", "scikit-learn, cut at 1/6", "scikit-learn, cost-blind", "refuse everybody"
     cost = np.zeros((len(X), len(ways)))
     for seed in range(3):
@@ -178,14 +190,75 @@ def credit() -> None:
         print(f"  {way:<28} {mean:.4f} ({error:.4f})")
 
 
+def with_costs(name: str) -> tuple[np.ndarray, np.ndarray, list[int], np.ndarray]:
+    """Rows, class codes, categorical columns, whose rare words are one, and the costs (n, 4) of each case."""
+    loader, costs = CASES[name]
+    found = getattr(importlib.import_module("empulse.datasets"), loader)(backend=pa)
+    columns = [column.to_pylist() for column in found.data.columns]
+    categorical = [j for j, column in enumerate(columns) if any(isinstance(value, str) for value in column)]
+    for j in categorical:
+        _, codes, counts = np.unique(list(map(str, columns[j])), return_inverse=True, return_counts=True)
+        columns[j] = np.where(counts < RARE, 0, np.cumsum(counts >= RARE))[codes]
+    y = found.target.to_numpy().astype(int)
+    C = np.stack(np.broadcast_arrays(*costs(found.instance_costs), y)[:4], axis=1).astype(np.float64)
+    return np.array(columns, dtype=np.float64).T.copy(), y, categorical, C
+
+
+def cases(name: str) -> dict[str, np.ndarray]:
+    """The benefit of each case (n,) by each method, fitted on the other half."""
+    X, y, categorical, C = with_costs(name)
+    B, fold, found = -C.reshape(-1, 2, 2), stratified_folds(y, 2, 0), defaultdict(lambda: np.zeros(len(y)))
+    for part in (0, 1):
+        inside, outside = np.flatnonzero(fold != part), np.flatnonzero(fold == part)
+        for way, choice in choices(X, y, categorical, C, inside, outside):
+            found[way][outside] = B[outside, y[outside], choice]
+    return found
+
+
+def choices(
+    X: np.ndarray, y: np.ndarray, categorical: list[int], C: np.ndarray, inside: np.ndarray, outside: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    """What each method does with the rows outside, whose costs it knows."""
+    rows, codes, new, B = X[inside], y[inside], X[outside], -C.reshape(-1, 2, 2)
+    mean, common = B[inside].mean(axis=0), {"categorical_features": categorical, "random_state": 0}
+    trained = BenefitLogistic(benefits=mean, **common)
+    for model in (Logistic(**common), GradientBoosting(**common), trained):
+        P = model.fit(rows, codes).posterior(new)
+        yield f"`{model.name}`, mean matrix", decide(P, mean).choice
+        yield f"`{model.name}`, own matrices", decide(P, B[outside]).choice
+    at_stake = np.abs(np.diff(B[inside, codes])[:, 0] / np.diff(mean)[codes, 0])
+    yield "`benefit_logistic`, weighted rows", trained.fit(rows, codes, at_stake).predict(new)
+    yield "the same, own matrices", decide(trained.posterior(new), B[outside]).choice
+    rivals, trees = importlib.import_module("empulse.models"), importlib.import_module("lightgbm").LGBMClassifier
+    ready = preparing(X.shape[1], categorical).fit(rows)
+    Z, Z_new, boosting = ready.transform(rows), ready.transform(new), trees(n_jobs=1, verbose=-1)
+    known, own = (dict(zip(COSTS, C[part].T.copy(), strict=True)) for part in (inside, outside))
+    for way, model in (("logistic regression", LogisticRegression(max_iter=1000)), ("LightGBM", boosting)):
+        cut = rivals.CSThresholdClassifier(model, calibrator="isotonic", random_state=0).fit(Z, codes, **known)
+        yield f"CSThreshold, {way}", cut.predict(Z_new, **own)
+    yield "CSLogit", rivals.CSLogitClassifier().fit(Z, codes, **known).predict(Z_new)
+    yield "CSBoost, LightGBM", rivals.CSBoostClassifier(boosting).fit(Z, codes, **known).predict(Z_new)
+    forest = rivals.CSForestClassifier(random_state=0).fit(Z, codes, **known)
+    yield "CSForest, cut by own costs", decide(forest.predict_proba(Z_new), B[outside]).choice
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--credit", action="store_true")
+    parser.add_argument("--cases", action="store_true")
     chosen = parser.parse_args()
     if chosen.credit:
         credit()
+        return
+    if chosen.cases:
+        tables = [cases(name) for name in CASES]
+        print("| |" + "".join(f" {name} |" for name in CASES) + "\n|---|" + "---:|" * len(CASES))
+        for way in tables[0]:
+            values = [(table[way], table[way] - table["`logistic`, own matrices"]) for table in tables]
+            cells = (f"{own.mean():.4g} ({gap.mean():+.2g} ± {standard_error(gap):.2g})" for own, gap in values)
+            print(f"| {way} | {' | '.join(cells)} |")
         return
     table = np.stack([compare(name, chosen.repetitions) for name in chosen.sets])  # (sets, methods, 2 MATRICES)
     print("Free matrices\n")

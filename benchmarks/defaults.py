@@ -25,14 +25,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common import load, standard_error
+from common import load, preparing, standard_error
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.decisions.benefit import decide, row_benefits
 from app.learners.catalogue import KINDS, resolve
@@ -112,11 +109,7 @@ def ours(kind: str, **changed: Any) -> Callable[[Task], Any]:
 
 
 def prepared(task: Task, model: Any) -> Any:
-    """Imputing, scaling and one-hot columns before a model, as its users write them."""
-    numeric = [j for j in range(task.X.shape[1]) if j not in task.categorical]
-    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
-    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
-    return make_pipeline(make_column_transformer((numbers, numeric), (words, task.categorical)), model)
+    return make_pipeline(preparing(task.X.shape[1], task.categorical), model)
 
 
 def calibrated(task: Task, model: Any, method: str = "sigmoid") -> Any:
