@@ -58,7 +58,11 @@ class CaseCell(BaseModel):
     plus: Annotated[float, BeforeValidator(_benefit)] = 0.0
 
 
-_CELL = {"oneOf": [{"type": "number"}, CaseCell.model_json_schema()]}
+_TYPED = {name: {"type": "number"} for name in ("times", "plus")} | {
+    "column": {"type": "string", "maxLength": MAX_NAME}
+}
+_OF_CASE = {"type": "object", "properties": _TYPED, "required": ["column"], "description": CaseCell.__doc__}
+_CELL = {"oneOf": [{"type": "number"}, _OF_CASE]}  # without a title, of which generators of clients allow one
 _MATRIX: dict[str, Any] = {
     "oneOf": [
         {"type": "array", "items": {"type": "array", "items": _CELL}},
