@@ -21,6 +21,7 @@ _MEMBERS = 40_000_000  # of leaves, of all trees together: 4 bytes each
 _CELLS = 1_000_000  # numbers of rows that are in memory together
 _JUDGED = 5000  # rows that correct the distribution, at most
 _LINE = np.linspace(0.0, 1.0, 401)
+_LEVELS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _PRIOR = 20  # rows whose weight the uncorrected distribution has
 _BLOCK = 64
 
@@ -31,7 +32,8 @@ class QuantileForest:
     tree or not, by their weights.
 
     `numbers` (N,) ascending, and `weights` (N,), are of the training rows; the leaf at node j has the rows
-    `members[starts[j]:starts[j + 1]]`. `curve`: what is said where `_LINE` of the weight is reached. The first trees of
+    `members[starts[j]:starts[j + 1]]`. `curve`: what is said where `_LINE` of the weight is reached. `cost`: that of
+    quantiles for training rows, the mean, by trees that did not grow from the row; 0 where all did. The first trees of
     the forest, as many as keep `_MEMBERS`, at least one.
     """
 
@@ -41,6 +43,7 @@ class QuantileForest:
     starts: I32
     members: I32
     curve: F64
+    cost: float
 
     @classmethod
     def of(cls, forest: FlatForest, bags: Bools, X: F64, y: F64, weights: F64, *, corrected: bool) -> Self:
@@ -53,12 +56,15 @@ class QuantileForest:
         leaves = forest.leaves(X[order])
         members = np.concatenate([np.argsort(tree, kind="stable") for tree in leaves.T]).astype(np.int32)
         starts = np.cumsum(np.bincount(leaves.ravel() + 1, minlength=len(forest.nodes.right) + 1)).astype(np.int32)
-        plain = cls(forest, y[order], weights[order], starts, members, _LINE)
-        if not corrected:
-            return plain
+        plain = cls(forest, y[order], weights[order], starts, members, _LINE, 0.0)
         rows = np.unique(np.linspace(0, len(y) - 1, _JUDGED).astype(np.int64))
         unseen = np.where(bags[order[rows], : forest.n_trees], np.int32(-1), leaves[rows])
-        return replace(plain, curve=plain._corrected(unseen, rows))
+        seen = (unseen < 0).all(axis=1)
+        if seen.all():
+            return plain
+        rows, unseen = rows[~seen], unseen[~seen]
+        model = replace(plain, curve=plain.corrected(unseen, rows)) if corrected else plain
+        return replace(model, cost=model.mean_cost(unseen, rows))
 
     def values(self, X: F64) -> F64:
         """The mean of each row X (n, m), NaN where missing, before the correction; checks nothing."""
@@ -71,15 +77,17 @@ class QuantileForest:
         def parts() -> Iterator[Samples]:
             for rows in self._blocks(len(X)):
                 leaves = self.forest.leaves(X[rows])
-                near, reached = self._near(leaves, np.full(len(leaves), -1))
-                yield Samples(self.numbers[near], np.interp(reached, _LINE, self.curve))
+                yield self._samples(leaves, np.full(len(leaves), -1))
 
         kept = [*parts()] if len([*self._blocks(len(X))]) == 1 else None
         return Distribution(len(X), lambda: kept or parts())
 
-    def _corrected(self, leaves: I32, rows: I64) -> F64:
+    def _samples(self, leaves: I32, own: I64) -> Samples:
+        near, reached = self._near(leaves, own)
+        return Samples(self.numbers[near], np.interp(reached, _LINE, self.curve))
+
+    def corrected(self, leaves: I32, rows: I64) -> F64:
         """The curve by training `rows` (r,) in their leaves (r, T), -1 in trees that do not count."""
-        rows, leaves = rows[(leaves >= 0).any(axis=1)], leaves[(leaves >= 0).any(axis=1)]
         said = np.empty(len(rows))
         for some in self._blocks(len(rows)):
             near, reached = self._near(leaves[some], rows[some])
@@ -88,6 +96,13 @@ class QuantileForest:
         curve: F64 = (np.cumsum(counts) - counts + _PRIOR * _LINE) / (len(rows) + _PRIOR)
         curve[-1] = 1.0
         return curve
+
+    def mean_cost(self, leaves: I32, rows: I64) -> float:
+        """What a unit too much costs 1 - level and one too few the level, the mean over `_LEVELS`; as for the curve."""
+        parts = (self._samples(leaves[some], rows[some]) for some in self._blocks(len(rows)))
+        short = self.numbers[rows, None] - Distribution(len(rows), lambda: parts).quantiles(_LEVELS)
+        costs = np.maximum(short * _LEVELS, short * (_LEVELS - 1.0)).mean(axis=1)
+        return float(np.average(costs, weights=self.weights[rows]))
 
     @cached_property
     def _means(self) -> F64:

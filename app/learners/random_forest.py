@@ -12,18 +12,19 @@ from app.learners.base import ALL, Dealt
 from app.learners.loading import compiled
 from app.learners.parameters import Amount, Calibration, Count, Task
 from app.learners.stepwise import Stepwise
+from app.progress import part
 
 _LEAVES = (1, 2, 5)
-_LEAF_OF_NUMBERS = 3
+_LEAVES_OF_NUMBERS = (1, 3, 10)
 
 
 class RandomForest(Stepwise):
     """scikit-learn's random forest, cost-blind; of classes it answers `/acquire`, of numbers it knows the distribution.
 
     Categories are put in the order of their class distributions, or mean numbers, and then split like numbers.
-    `min_samples_leaf` `auto`: see `best_leaf`; of numbers `_LEAF_OF_NUMBERS`. `predict` takes the largest (calibrated)
-    probability; `model_.predict` is the plain vote of the trees. Numbers: a `QuantileForest`, which `calibration`
-    `none` leaves as the leaves have it.
+    `min_samples_leaf` `auto`: see `best_leaf`; of numbers that of the least `cost`. `predict` takes the largest
+    (calibrated) probability; `model_.predict` is the plain vote of the trees. Numbers: a `QuantileForest`, which
+    `calibration` `none` leaves as the leaves have it.
     Fitted: as `Stepwise`, and `min_samples_leaf_`. Answering costs O(trees x depth) a row.
     """
 
@@ -39,7 +40,8 @@ class RandomForest(Stepwise):
     ] = "auto"
     min_samples_leaf: Annotated[
         Count | Literal["auto"],
-        "Minimum number of rows in a leaf; auto is 1, 2 or 5, by the log loss of rows out of bag, and 3 for numbers.",
+        "Minimum number of rows in a leaf; auto is 1, 2 or 5, by the log loss of rows out of bag; for numbers 1, 3 or"
+        " 10, by the cost of their quantiles.",
     ] = "auto"
     calibration: Calibration = "auto"
 
@@ -47,12 +49,21 @@ class RandomForest(Stepwise):
         compiled().forests.forest_like(self)
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        if self.min_samples_leaf == "auto" and self.regresses:
-            self.min_samples_leaf_ = _LEAF_OF_NUMBERS
-        elif self.min_samples_leaf == "auto":
-            self.min_samples_leaf_ = compiled().forests.best_leaf(self, _LEAVES, X, codes, weights)
-        else:
+        if self.min_samples_leaf != "auto":
             self.min_samples_leaf_ = int(self.min_samples_leaf)
+        elif not self.regresses:
+            self.min_samples_leaf_ = compiled().forests.best_leaf(self, _LEAVES, X, codes, weights)
+
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        if not self.regresses or self.min_samples_leaf != "auto":
+            super()._fit_calibrated(X, codes, weights)
+            return
+        grown = {}
+        for number, self.min_samples_leaf_ in enumerate(_LEAVES_OF_NUMBERS):
+            with part(number / len(_LEAVES_OF_NUMBERS), (number + 1) / len(_LEAVES_OF_NUMBERS)):
+                grown[self.min_samples_leaf_] = self._fit_raw(X, codes, weights)
+        self.min_samples_leaf_ = min(grown, key=lambda leaf: grown[leaf].cost)
+        self.model_ = grown[self.min_samples_leaf_]
 
     @property
     def _resolution(self) -> float:

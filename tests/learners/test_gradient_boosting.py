@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from app.decisions.calibration_fits import fit_sigmoid
 from app.decisions.folds import stratified_folds
 from app.learners.gradient_boosting import GradientBoosting
+from app.learners.residuals import thinned
 from tests.reference.tables import mixed
 
 
@@ -78,3 +79,42 @@ def test_folds_that_learned_nothing_do_not_silence_the_model():
     plain = GradientBoosting(min_samples_leaf=20, max_iter=model.n_iter_, calibration="none", random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.posterior(X), plain.posterior(X))
     assert model.posterior(X)[np.arange(40), y].min() > 0.75
+
+
+@pytest.mark.parametrize("noise", [1.5, 0.0])
+def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
+    """By hand: rounds by the squared error, sizes by their likelihood; a refit renews the mean alone."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(200, 3)), rng.uniform(0.5, 2, 200)
+    y = X[:, 0] + np.exp(noise * X[:, 1]) * rng.normal(size=200)
+    model = GradientBoosting(task="regression", max_iter=20, random_state=0).fit(X, y, weights)
+    fold = stratified_folds(np.zeros(200, dtype=int), 10, np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+    rounds = (1, 2, 3, 5, 7, 10, 15, 20)
+
+    def unseen(target, **options):
+        found = np.empty((len(rounds), 200))
+        for place, number in np.ndindex(len(rounds), 10):
+            inside, one = fold != number, HistGradientBoostingRegressor(max_iter=rounds[place], random_state=0)
+            one.set_params(l2_regularization=1.0, early_stopping=False, **options)
+            found[place, ~inside] = one.fit(X[inside], target[inside], weights[inside]).predict(X[~inside])
+        return found
+
+    said = unseen(y, max_leaf_nodes=8, min_samples_leaf=10)
+    best = np.argmin((said - y) ** 2 @ weights)
+    errors = y - said[best]
+    typical = np.average(abs(errors), weights=weights)
+    size = np.maximum(abs(errors), 0.1 * typical)
+    sizes = unseen(size, max_leaf_nodes=4, min_samples_leaf=20, loss="gamma")
+    sizes = np.vstack((sizes, np.full(200, np.average(size, weights=weights))))
+    likely = np.argmin((np.log(sizes) + size / sizes) @ weights)
+    assert (likely == len(rounds)) == (model.model_.spread is None) == (noise == 0)
+    scaled = errors / (1.0 if noise == 0 else np.maximum(sizes[likely], 0.1 * typical))
+    np.testing.assert_allclose(model.model_.scaled, thinned(scaled, weights), rtol=1e-9, atol=1e-12)
+    assert model.n_iter_ == rounds[best]
+
+    before, mean = model.model_, model.predict(X)
+    expected = 1.0 if noise == 0 else np.maximum(before.spread.values(X), 0.1 * typical)
+    np.testing.assert_allclose(model.distribution(X).quantiles([1.0])[:, 0], mean + expected * before.scaled[-1])
+    model.refit(X[:150], y[:150])
+    assert (model.model_.spread, model.model_.scaled is before.scaled) == (before.spread, True)
+    assert not np.array_equal(model.predict(X), mean)

@@ -68,6 +68,19 @@ def test_leaves_are_as_large_as_noise_asks(rows, leaf):
     assert model.min_samples_leaf_ == leaf
 
 
+@pytest.mark.parametrize(("noise", "leaf"), [(3.0, 10), (0.01, 1)])
+def test_leaves_of_numbers_are_those_whose_quantiles_cost_least(noise, leaf):
+    """On rows out of bag; the forest is that of the leaf chosen, and a refit keeps it."""
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    y = X[:, 0] + noise * np.random.default_rng(1).normal(size=300)
+    model = RandomForest(task="regression", n_estimators=30, random_state=0).fit(X, y)
+    sizes = (1, 3, 10)
+    given = [clone(model).set_params(min_samples_leaf=size).fit(X, y) for size in sizes]
+    assert model.min_samples_leaf_ == leaf == sizes[np.argmin([one.model_.cost for one in given])]
+    np.testing.assert_array_equal(model.predict(X), given[sizes.index(leaf)].predict(X))
+    assert model.refit(X[:200], y[:200]).min_samples_leaf_ == leaf
+
+
 def test_a_given_leaf_is_kept_and_a_refit_keeps_the_chosen_one():
     X, y = noisy_steps(200, 0.3)
     assert RandomForest(n_estimators=5, min_samples_leaf=3, random_state=0).fit(X, y).min_samples_leaf_ == 3
