@@ -33,7 +33,7 @@ DATA = {"features": ["base", "spread"], "rows": X.tolist(), "labels": Y.tolist()
 @pytest.fixture(scope="module")
 def distribution(service: httpx.Client, ward: str):
     trained(service, {"model": "tree", "learner": TREE, "data": DATA})
-    trained(service, {"model": "stock", "learner": FOREST, "data": DATA})
+    trained(service, {"model": "stock", "learner": {"kind": "random_forest"}, "data": DATA})  # numbers by themselves
     return joblib.load(io.BytesIO(service.get("/models/stock/versions/1/artifact").content)).distribution(NEW)
 
 
@@ -120,6 +120,13 @@ def test_more_distributions_than_a_request_may_ask_for_are_refused(service):
 @pytest.mark.parametrize(("fields", "place"), REFUSED)
 def test_what_does_not_fit_is_refused_at_its_place(service, fields, place):
     assert place in [flaw["loc"] for flaw in asked(service, 422, **fields)["errors"]]
+
+
+@pytest.mark.usefixtures("distribution")
+def test_a_forest_of_numbers_is_not_asked_step_by_step(service):
+    answer = service.post("/acquire", json={"model": "stock", "known": {}})
+    assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, "/model")
+    assert "acquire" not in service.get("/models/stock/versions/1").json()["fitted"]
 
 
 @pytest.mark.usefixtures("distribution")

@@ -99,6 +99,7 @@ REFUSED = [  # path, body, place of the error: what is for classes, or is no num
     ("/train", order("nobody", data=WORDS, feature_costs=None), "/learner/kind"),
     ("/train", order("nobody", data={"dataset": "words"}, feature_costs=None), "/learner/task"),
     ("/train", order("nobody", benefits=[[1.0]]), "/benefits"),
+    ("/train", order("nobody", learner=TREE | {"task": "classification"}), "/learner/task"),
     ("/compare", {"dataset": "words", "learners": [TREE], "benefits": [[1, 0], [0, 1]]}, "/learners/0/task"),
 ]
 UPLOAD = {"content": b"a,y\n1,u\n2,v\n3,u\n4,v\n", "headers": {"Content-Type": "text/csv"}}
