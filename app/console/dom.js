@@ -189,12 +189,6 @@ export function about(rows) {
   return [...new Set(rows.map((one) => one?.basis ?? "not stated by the service"))].join("; ");
 }
 
-/** What else an object has, apart from `known`. @param {string} title @param {any} value @param {string[]} known */
-export function more(title, value, known) {
-  const others = Object.fromEntries(Object.entries(value ?? {}).filter(([name]) => !known.includes(name)));
-  return Object.keys(others).length ? h("details", null, h("summary", null, title), plain(others)) : null;
-}
-
 /** Any value of the report. @param {any} value @returns {Child} */
 export function plain(value, depth = 0) {
   const isObject = (/** @type {any} */ one) => one !== null && typeof one === "object";

@@ -2,7 +2,7 @@
 
 import { cardOf, get, newest, path } from "./api.js";
 import { Dialect, headOf } from "./csv.js";
-import { about, amounts, card, facts, field, h, money, more, plain, put, select, setUnit, share, short, table, time, warned, words } from "./dom.js";
+import { about, amounts, card, facts, field, h, money, plain, put, select, setUnit, share, short, table, time, warned, words } from "./dom.js";
 import { chooser, link } from "./models.js";
 import { within } from "./problems.js";
 
@@ -109,8 +109,7 @@ function summary(report) {
       report.without_terms > 0 && ["without terms, in no figure", short(report.without_terms, 9)],
       ["version", report.model?.version ?? "all"],
       ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]),
-    amounts("All decisions", [["promised", report.expected]]),
-    more("How the interval was made", difference, ["mean", "low", "high", "cases", "basis", "reason"]));
+    amounts("All decisions", [["promised", report.expected]]));
 }
 
 /** @param {any} report */
@@ -140,8 +139,7 @@ function bounds({ bounds: found }) {
     table("Bounds", ["", "per decision", "total", "about"], [
       ["at least", short(range.mean_low), short(range.low), range.basis],
       ["if the probabilities hold", short(held?.mean), short(held?.total), held?.basis ?? ""],
-      ["at most", short(range.mean_high), short(range.high), range.basis]]),
-    more("More", range, ["cases", "unknown", "low", "high", "mean_low", "mean_high", "basis"]));
+      ["at most", short(range.mean_high), short(range.high), range.basis]]));
 }
 
 /** @param {any} report */
@@ -158,8 +156,7 @@ function overrides({ overrides: found, told_benefits: told }) {
   if (found.differing === 0 && told.differing === 0) return null;
   return card("What people did otherwise", found.differing
     ? h("p", null, `${short(found.differing, 9)} cases differ. ${RIGHT[found.right] ?? words(String(found.right))}`) : null,
-    amounts("Differences", [["other actions less the decisions", found], ["benefits reported less those of the matrix", told]]),
-    more("More", found, ["mean", "low", "high", "level", "cases", "differing", "basis", "right", "total"]));
+    amounts("Differences", [["other actions less the decisions", found], ["benefits reported less those of the matrix", told]]));
 }
 
 /** @param {any} report */
@@ -174,8 +171,7 @@ function exploration({ exploration: found }) {
     poor.length ? warned(poor.map(([name, way]) => `${WAYS[name] ?? words(name)}: ${short(way.effective_cases)} cases count, too few to use the estimate`)) : null,
     table("Estimates for all decisions", ["way to decide", "estimate", "per decision (95 % interval)", "about"], lines),
     h("details", null, h("summary", null, "Weights"), table("How many cases count", ["way to decide", "effective cases", "largest weight", "usable"],
-      ways.map(([name, way]) => [WAYS[name] ?? words(name), short(way.effective_cases), short(way.largest_weight, 3), way.usable ? "yes" : "no"]))),
-    more("More", found, ["cases", "epsilon", "known", "ways"]));
+      ways.map(([name, way]) => [WAYS[name] ?? words(name), short(way.effective_cases), short(way.largest_weight, 3), way.usable ? "yes" : "no"]))));
 }
 
 /** @param {any} report */
@@ -185,8 +181,7 @@ function priors({ priors: found }) {
     (one === null ? "whether the shares changed is not answered" : one ? "the shares have changed" : "no change is proved");
   return card("Classes that occurred", ...found.versions.map((/** @type {any} */ one) => h("div", null,
     table(`Version ${one.version}: ${changed(one.changed)}; ${found.basis}`, ["class", "cases", "share", "share in training"],
-      one.classes.map((/** @type {any} */ own) => [own.class, short(own.cases, 9), share(own.observed), share(own.trained)])),
-    more("How it was tested", one, ["version", "classes", "changed"]))));
+      one.classes.map((/** @type {any} */ own) => [own.class, short(own.cases, 9), share(own.observed), share(own.trained)])))));
 }
 
 /** What drifted, and all on request. @param {any} report */
@@ -220,7 +215,7 @@ function maturing({ maturing: found }) {
     found.since ? h("p", null, `Decisions since ${found.since} are left out: as many truths of the same days are still to come. `
       + `${short(found.known_left_out, 9)} known truths are not used yet.`) : null,
     found.lags_by_class_differ ? h("p", null, `Some classes become known later than others (p = ${short(found.p_value, 2)}).`) : null,
-    found.reason ? h("p", null, `${found.reason}.`) : null, more("More", found, ["since", "known_left_out", "lags_by_class_differ", "p_value", "reason"]));
+    found.reason ? h("p", null, `${found.reason}.`) : null);
 }
 
 /** @param {any} report */

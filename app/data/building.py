@@ -49,7 +49,7 @@ def build(
     Raises Invalid with every column that cannot be used. Memory of one row group, of some columns, and of the
     categories.
     """
-    numbers = request.numbers
+    numbers = request.label_type == "number"
     values = [j for j, place in enumerate(source.places) if place.name in request.named("value") and j not in labels]
     order = [j for j in range(len(source.places)) if j not in {*labels, *values}] + [*values, *labels]
     most, decimal = limits.max_categories, request.decimal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -41,7 +42,7 @@ class ColumnReport:
 
     `distinct` does not count missing values, and is None where it stopped at too many. `advice` says what to change
     where the column looks like something else, is ignored or refused; one that is not read has no type and no counts.
-    `form` says how text stands for its numbers, if it does (`app.forms`).
+    `form` says how text stands for its numbers, if it does.
     """
 
     name: str
@@ -141,10 +142,7 @@ def from_json(content: bytes) -> Dataset:
 
 def read_record(dataset_id: str, content: bytes) -> Dataset:
     """The record in a data set's folder; Damaged where it is none, or another's."""
-    try:
-        dataset = from_json(content)
-    except ValueError as error:
-        raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again") from error
-    if dataset.id != dataset_id:
-        raise Damaged(f"the record of {dataset_id} is that of another data set; delete it and upload it again")
-    return dataset
+    with suppress(ValueError):
+        if (dataset := from_json(content)).id == dataset_id:
+            return dataset
+    raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")

@@ -57,13 +57,9 @@ class UploadRequest(Dialect):
     drop_unlabelled: bool = Field(default=False, description="leave rows without a label out")
     owner: str = ""
 
-    @property
-    def numbers(self) -> bool:
-        return self.label_type == "number"
-
     def is_class(self, name: str) -> bool:
         """Whether the column is the one label, of classes that are named as they come."""
-        return self.label == (name,) and not self.numbers and name not in self.types
+        return self.label == (name,) and self.label_type == "auto" and name not in self.types
 
     def may_have_form(self, name: str) -> bool:
         """Whether words of the column may be read in a form that its text decides on."""
@@ -85,5 +81,5 @@ class UploadRequest(Dialect):
         check_text(self.name or "", "/name")
         for label in self.named("ignore").intersection(self.label):
             raise Invalid.at(pointer("types", label), f"{label!r} is the label")
-        if self.numbers and len(self.label) > 1:
+        if self.label_type == "number" and len(self.label) > 1:
             raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")

@@ -1,5 +1,6 @@
 """Data sets over HTTP."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from app.api.codecs.uploads import received, run_while_connected
 from app.api.errors import problems
 from app.api.gate import TRAIN, UPLOAD, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
+from app.data.dataset import ColumnReport
 from app.data.upload_request import Decimal, Delimiter, Encoding, Header, UploadRequest
 from app.errors import Invalid
 from app.usecases import datasets as usecase
@@ -60,25 +62,6 @@ class FeatureDocument(BaseModel):
     type: Literal["numeric", "categorical"]
 
 
-class ColumnDocument(BaseModel):
-    """How a column was read."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    name: str
-    type: Literal["numeric", "categorical"] | None = Field(description="null where it is not read")
-    examples: list[str] = Field(description="the least, middle and greatest value, or three words")
-    missing: int | None
-    distinct: int | None = Field(description="values, without missing ones; null where they are too many")
-    advice: str | None = Field(description="what to change, where it looks like something else")
-    form: str | None = Field(description="how text stands for its numbers, where it does")
-
-
-def _column(name: str, kind: str, examples: list[str], missing: int, distinct: int) -> dict[str, Any]:
-    read = {"name": name, "type": kind, "examples": examples, "missing": missing, "distinct": distinct}
-    return read | {"advice": None, "form": None}
-
-
 class LeftOut(BaseModel):
     """How many recorded decisions have no row, by the reason."""
 
@@ -113,7 +96,7 @@ class DatasetDocument(BaseModel):
     )
     digest: str = Field(description="SHA-256 of the stored table")
     created_at: datetime
-    columns: list[ColumnDocument] = Field(
+    columns: list[ColumnReport] = Field(
         description="the features, then the labels; later than in the answer to the upload the first 200"
     )
     warnings: list[str] = Field(description="the first advice about columns")
@@ -142,10 +125,10 @@ class DatasetDocument(BaseModel):
                     "digest": "bea23fd8a18ad247b5160620b8fac3949f89a74e3fe5ec3ea9ec50e454b3c49a",
                     "created_at": _CREATED.isoformat(),
                     "columns": [
-                        _column("age", "numeric", ["29", "54", "70"], 0, 24),
-                        _column("pressure", "numeric", ["115", "138", "160"], 1, 23),
-                        _column("pain", "categorical", ["typical", "none", "mild"], 0, 3),
-                        _column(EXAMPLE_LABEL, "categorical", ["ill", "healthy"], 0, 2),
+                        asdict(ColumnReport("age", "numeric", ("29", "54", "70"), 0, 24)),
+                        asdict(ColumnReport("pressure", "numeric", ("115", "138", "160"), 1, 23)),
+                        asdict(ColumnReport("pain", "categorical", ("typical", "none", "mild"), 0, 3)),
+                        asdict(ColumnReport(EXAMPLE_LABEL, "categorical", ("ill", "healthy"), 0, 2)),
                     ],
                     "warnings": [],
                     "ignored": {},
