@@ -119,9 +119,7 @@ class Schema:
         for j, column in enumerate(zip(*rows, strict=True)):
             if not self.cells(j).issuperset(map(type, column)):
                 raise ValueError
-            if j in self.formed:
-                X[:, j] = self.numbers(j, column)
-            elif j in self._codes:
+            if j in self._codes or j in self.formed:
                 X[:, j], notes = self.codes(j, column)
                 warnings += notes
             else:
@@ -132,7 +130,7 @@ class Schema:
         """The types that values of feature `j` have."""
         return WORDS if j in self._codes else NUMBERS | WORDS if j in self.formed else NUMBERS
 
-    def numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
+    def _numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
         """Values (n,) of feature `j`, of which text is written in its form; ValueError for other text."""
         read = self.formed[j]
         found = [read(value.strip()) if type(value) is str else value for value in values]
@@ -141,19 +139,19 @@ class Schema:
         return np.array(found, dtype=np.float64)
 
     def unread(self, j: int, values: Iterable[Any]) -> Iterator[Flaw]:
-        """The flaws, at `/row/column`, of text of feature `j` that is not written in its form."""
+        """The flaws, at `/row`, of text of feature `j` that is not written in its form."""
+        written = f"is not written as {self.names[j]!r} was in training: {self.features[j].form}"
         for i, value in enumerate(values):
             if type(value) is str and self.formed[j](value.strip()) is None:
-                yield Flaw(pointer(i, j), self._unread(j, value))
-
-    def _unread(self, j: int, word: str) -> str:
-        return f"{word[:MAX_SHOWN]!r} is not written as {self.names[j]!r} was in training: {self.features[j].form}"
+                yield Flaw(pointer(i), f"{value[:MAX_SHOWN]!r} {written}")
 
     def codes(self, j: int, words: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
         """The codes (n,) of words of feature `j`, NaN where one is missing or unseen, and a warning about the unseen.
 
-        Invalid at `/row/column` of each that no category may be.
+        Invalid at `/row/column` of each that no category may be. Of a feature with a form its numbers.
         """
+        if j in self.formed:
+            return self._numbers(j, words), []
         known: dict[Any, float] = self._codes[j]
         codes = np.array(list(map(known.get, words)), dtype=np.float64)
         unseen = int(np.isnan(codes).sum()) - words.count(None)
@@ -208,8 +206,7 @@ class Schema:
             elif type(value) is int and not is_float(value):
                 yield Flaw(loc + place, OUTSIDE)
             elif type(value) is str and j in self.formed:
-                if self.formed[j](value.strip()) is None:
-                    yield Flaw(loc + place, self._unread(j, value))
+                yield from (Flaw(loc + place, flaw.msg) for flaw in self.unread(j, [value]))
             elif type(value) is str and value not in self._codes[j] and (message := refused_category(value)):
                 yield Flaw(loc + place, message)
 

@@ -21,8 +21,8 @@ POINT, COMMA, ISO = "number:1,234.5", "number:1.234,5", "date"
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|TRY|KRW|SGD|HKD|ILS|UAH"
 _UNIT, _SIGN, _GAP = f"[%$€£¥₹₽₩₺₪₫฿₦₱₴]|{_CODES}", "[+-]|\u2212", "['\u2019 \u00a0\u202f]"  # a gap parts thousands
 _AMOUNT = re.compile(
-    rf"(?P<sign>{_SIGN})?\s?(?P<unit>{_UNIT})?\s?(?P<inner>{_SIGN})?(?P<digits>\d(?:[\d.,]|{_GAP}(?=\d))*)"
-    rf"\s?(?P<behind>{_UNIT})?"
+    rf"(?P<open>\()?(?P<sign>{_SIGN})?\s?(?P<unit>{_UNIT})?\s?(?P<inner>{_SIGN})?(?P<digits>\d(?:[\d.,]|{_GAP}(?=\d))*)"
+    rf"\s?(?P<behind>{_UNIT})?(?(open)\))"  # accountants write brackets for a minus
 )
 _DIGITS = {  # in groups of three, or in none; the sign that parts groups in one word is always the same
     POINT: re.compile(rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII),
@@ -55,15 +55,10 @@ def candidates(word: str, decimal: str = ".") -> list[str]:
         like = (form for form in _DATES if (":" in word) == (":" in form[5:]) and form[7] in word)
         if found := [form for form in ((ISO,) if _ISO.fullmatch(word) else like) if reader(form)(word) is not None]:
             return found
-    amount = _AMOUNT.fullmatch(_bare(word))
+    amount = _AMOUNT.fullmatch(word)
     unit = (amount["unit"] or amount["behind"] or "") if amount else ""
     forms = [f"{base} {unit}".rstrip() for base in ((POINT, COMMA) if decimal == "." else (COMMA,))]
     return [form for form in forms if reader(form)(word) is not None]
-
-
-def _bare(word: str) -> str:
-    """The word without the brackets that accountants write for a minus."""
-    return word[1:-1] if word.startswith("(") and word.endswith(")") else word
 
 
 def without_unit(form: str) -> str:
@@ -114,10 +109,10 @@ def _amount(word: str, base: str, unit: str) -> float | None:
         return None
     if base == POINT and unit != "%" and is_number(word):
         return float(word) if math.isfinite(float(word)) else None
-    if not (found := _AMOUNT.fullmatch(_bare(word))) or not _DIGITS[base].fullmatch(found["digits"]):
+    if not (found := _AMOUNT.fullmatch(word)) or not _DIGITS[base].fullmatch(found["digits"]):
         return None
     named = [each for each in (found["unit"], found["behind"]) if each]
-    signs = [each for each in (found["sign"], found["inner"], "-" if word.startswith("(") else "") if each]
+    signs = [each for each in (found["sign"], found["inner"], "-" if found["open"] else "") if each]
     if len(signs) > 1 or named not in ([unit], [] if unit != "%" else [unit]):
         return None
     digits = re.sub(rf"{_GAP}|{',' if base == POINT else '[.]'}", "", found["digits"]).replace(",", ".")

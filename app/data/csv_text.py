@@ -53,8 +53,6 @@ class CsvText:
             self.names = [name.strip() for name in self._begun.schema.names]
             if dialect.header == "none":
                 self.names = [f"column_{j + 1}" for j in range(len(self.names))]
-            if self.names == [""]:
-                raise Invalid.at("", "the first line holds spaces alone; it must be the header")
 
     def blocks(self) -> Iterator[list[Any]]:
         """The columns as strings, to be cleaned by `clean`, a block of rows at a time; again once all were read."""

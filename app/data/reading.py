@@ -113,17 +113,10 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
     names = [place.name for place in source.places]
     if not labels:
         raise Invalid.at("/label", "'label' is required; name the column to predict")
-    hint = "; ".join(source.notes.values())  # that line 1 may be no header
-    reject(
-        Flaw(
-            pointer("label", k),
-            f"{label!r} is named twice"
-            if label in names
-            else f"{unknown('column', label, names)}; {hint}".rstrip("; "),
-        )
-        for k, label in enumerate(labels)
-        if label not in names or label in labels[:k]
-    )
+    hint = "".join(f"; {note}" for note in source.notes.values())  # that line 1 may be no header
+    places = {label: pointer("label", k) for k, label in enumerate(labels)}
+    reject(Flaw(place, unknown("column", label, names) + hint) for label, place in places.items() if label not in names)
+    reject(Flaw(places[label], f"{label!r} is named twice") for label in places if labels.count(label) > 1)
     return [names.index(label) for label in labels]
 
 

@@ -381,11 +381,9 @@ def _numbers(
         if not schema.cells(j).issuperset(map(type, chosen)):
             raise refused()
         try:
-            numbers[places] = schema.numbers(j, chosen) if j in schema.formed else schema.codes(j, chosen)[0]
+            numbers[places] = schema.codes(j, chosen)[0]
         except ValueError:  # Invalid, too, whose place is not that of the case
             raise refused() from None
-        if j in schema.formed:
-            continue
         unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
         if unseen:
             warnings.append(schema.unseen(j, rows[unseen], len(unseen), n, values[unseen[0]]))

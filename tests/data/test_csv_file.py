@@ -111,7 +111,7 @@ def test_dialects_give_the_same_data_set(store, content):
     ("content", "expected"),
     [
         (b"", says("/file", "Empty")),
-        (b" \n\n", says("/file", "first line", "header")),
+        (b" \n\n", says("/file", "column 1", "no name")),
         (b"a,y", says("/file", "Empty")),
         (b"a,y\n", says("/file", "header")),
         (b"a,a,y\n1,2,0\n", says("/file", "'a'", "1", "2")),

@@ -116,7 +116,7 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
         if j in schema.formed:
             numbers, strange = by_form(column, schema.features[j].form)
             if strange is not None:
-                reject(schema.unread(j, column.to_pylist()))
+                reject(Flaw(flaw.loc + pointer(j), flaw.msg) for flaw in schema.unread(j, column.to_pylist()))
             X[:, j] = numbers.to_numpy()
         elif j in schema.categorical:
             if pa.types.is_integer(column.type) or pa.types.is_null(column.type):

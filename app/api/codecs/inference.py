@@ -169,8 +169,7 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
         return column.values, []
     with below("/instances"):
         if j in schema.formed:
-            reject(schema.unread(j, column.values))
-            return schema.numbers(j, column.values), []
+            reject(Flaw(flaw.loc + pointer(j), flaw.msg) for flaw in schema.unread(j, column.values))
         return schema.codes(j, column.values)
 
 
