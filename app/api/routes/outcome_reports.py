@@ -103,7 +103,7 @@ class QuantityReport(BaseModel):
     warnings: list[str]
 
 
-class OutcomeReport(Earnings, QuantityReport):
+class OutcomeReport(QuantityReport, Earnings):
     """What recorded decisions earned, against what was expected of them."""
 
     without_terms: int = Field(description="decisions that are in no figure, as their terms are missing")

@@ -335,7 +335,10 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
 
 
 def _report_text(report: Mapping[str, Any]) -> str:
-    """What was promised and what came of it, per decision, then what to do and the counts."""
+    """What was promised and what came of it, per decision, then what to do and the counts; or what quantities cost."""
+    if "verdict" not in report:
+        costs = [{"cost": name, **report["quantities"][name]} for name in ("expected", "realised", "difference")]
+        return table_text(costs, ["cost", "mean", "low", "high", "cases"])
     rows = [{"per decision": name, **report[name]} for name in ("promised", "realised", "difference")]
     lines = [table_text(rows, ["per decision", "mean", "low", "high"]), f"verdict: {report['verdict']}"]
     lines += [f"- {one}" for one in report["advice"]]

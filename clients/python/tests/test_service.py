@@ -700,6 +700,10 @@ def test_quantities_are_columns_in_every_form_and_number_of_parts(client, servic
     assert commands.main(order.split()) == 0
     written = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert written.iloc[:, -5:].to_numpy().T.tolist() == np.array(named).tolist()
+    assert commands.main(f"outcomes sales --url {service.base_url}".split()) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][-3:] == [
+        *("expected", "realised", "difference")
+    ]
     with pytest.raises(ValueError, match="'low' of its own"):
         client.model("sales").decide(cases.rename(columns={"place": "low"}), **stakes)
     assert client.model("sales").decide(cases.head(1), bands=[9], benefits=[[1, 0], [0, 1]], actions=["a", "b"]).shape
