@@ -155,7 +155,7 @@ class Types {
     put(this.place, table(all.length > MOST_COLUMNS ? `The first ${MOST_COLUMNS} of ${all.length} columns` : "How each column was read",
       ["column", "was read as", "examples", "missing", "different", "what to change", "read as"],
       all.slice(0, MOST_COLUMNS).map(({ name, type, form, examples, missing, distinct, advice }) => [name,
-        Object.hasOwn(ignored, name) ? "left out" : form || type || "–", examples?.join(", "),
+        type === "value" ? type : Object.hasOwn(ignored, name) ? "left out" : form || type || "–", examples?.join(", "),
         missing ?? "–", distinct ?? "–", advice, this.#select(name)])));
   }
 

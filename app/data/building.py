@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
@@ -95,7 +95,7 @@ def build(
         rest = source.without(useless)
         places = [rest.places.index(target.place) for target in targets]
         return build(rest, places, sink, limits, request, several=several)
-    reports += [*of_labels, *source.ignored.values()]
+    reports[m:] = [*(replace(each, type="value") for each in reports[m:]), *of_labels, *source.ignored.values()]
     if len(useless) == m:
         spare = [report for report in (*useless.values(), *source.ignored.values()) if report.advice]
         flaws += [Flaw(FILE + pointer(report.name), str(report.advice)) for report in spare] or [Flaw(FILE, _NOTHING)]

@@ -46,7 +46,7 @@ class ColumnReport:
     """
 
     name: str
-    type: Literal["numeric", "categorical"] | None = None
+    type: Literal["numeric", "categorical", "value"] | None = None
     examples: tuple[str, ...] = ()
     missing: int | None = None
     distinct: int | None = None

@@ -128,15 +128,17 @@ class DatasetStore:
         labels: Sequence[Any],
         *,
         numbers: bool = False,
+        types: Mapping[str, str] | None = None,
         owner: str = "",
     ) -> Draft:
         """A table that came as lists, read and checked, to be kept with `keep` once all else is found right.
 
-        With `numbers` integers are to be regressed on, and are no classes. Raises Invalid with places below
-        `/features`, `/rows` and `/labels`, or TooLarge.
+        With `numbers` integers are to be regressed on, and are no classes; `types` are as in an upload. Raises Invalid
+        with places below `/features`, `/rows`, `/labels` and `/types`, or TooLarge.
         """
         sink = io.BytesIO()
-        asked = UploadRequest(label=(), label_type="number" if numbers else "auto", owner=owner)
+        kind = "number" if numbers else "auto"
+        asked = UploadRequest(label=(), label_type=kind, types=dict(types or {}), owner=owner)
         found = _reading().read_inline(features, rows, labels, asked, sink, self.limits)
         dataset = replace(found, created_at=datetime.fromtimestamp(self._clock(), UTC))
         if period := self._period():  # in another one the same content is another data set, and each expires

@@ -79,7 +79,7 @@ class UploadRequest(Dialect):
         if self.name is not None and not 0 < len(self.name.strip()) <= MAX_NAME:
             raise Invalid.at("/name", f"a name has 1 to {MAX_NAME} characters")
         check_text(self.name or "", "/name")
-        for label in self.named("ignore").intersection(self.label):
+        for label in (self.named("ignore") | self.named("value")).intersection(self.label):
             raise Invalid.at(pointer("types", label), f"{label!r} is the label")
         if self.label_type == "number" and len(self.label) > 1:
             raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")

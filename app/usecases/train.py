@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
@@ -73,6 +73,9 @@ class InlineData(WireModel):
     labels: Annotated[list[Label], Field(fail_fast=True)] = Field(
         description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
         " multi-label"
+    )
+    types: dict[Text, Literal["value"]] = Field(
+        default={}, description="of columns that are no features, for cells of matrices", examples=[{}]
     )
 
 
@@ -182,7 +185,9 @@ def _dataset(
     with below("/data"):
         if isinstance(data, StoredData):
             return find_named(ports, data.dataset, "/data/dataset", caller), None
-        draft = ports.datasets.draft_inline(data.features, data.rows, data.labels, numbers=numbers, owner=caller.owner)
+        draft = ports.datasets.draft_inline(
+            data.features, data.rows, data.labels, numbers=numbers, types=data.types, owner=caller.owner
+        )
     return draft.dataset, draft
 
 

@@ -248,12 +248,19 @@ def test_a_value_is_kept_beside_the_features(service):
     dataset = service.post("/datasets", files={"file": ("t.csv", file)}, data=sent).json()
     assert [feature["name"] for feature in dataset["features"]] == ["signal"]
     assert "cells" in dataset["ignored"]["amount"]
+    assert [column["type"] for column in dataset["columns"]] == ["numeric", "value", "categorical"]
+    refused = service.post("/datasets", files={"file": ("t.csv", file)}, data=sent | {"types": '{"label": "value"}'})
+    assert refused.json()["errors"] == [says("/types/label", "is the label")]
 
     matrix = {"fine": {"pass": 0, "check": -40}, "fraud": {"pass": {"column": "amount", "times": -1}, "check": -40}}
     order = {"model": "payments", "learner": {"kind": "logistic"}, "data": {"dataset": dataset["id"]}}
     job = trained(service, order | {"benefits": matrix})
     assert service.get("/models/payments/versions/1").json()["benefits"][1][0] == pytest.approx(-amount.mean())
     report = service.post("/models/payments/benefit", json={"benefits": matrix}).json()
+    inline = {"features": ["signal", "amount"], "rows": np.column_stack((signal, amount)).tolist()}
+    inline |= {"labels": label.tolist(), "types": {"amount": "value"}}
+    metrics = trained(service, order | {"model": "inline", "data": inline, "benefits": matrix})["metrics"]
+    assert metrics == job["metrics"]
     assert report["expected_benefit"]["benefit"] == pytest.approx(job["metrics"]["benefit"], abs=1e-9)
     asked = {"model": "payments", "benefits": matrix}
     rows = [{"signal": 0.5, "amount": one} for one in text[:20]]

@@ -72,8 +72,8 @@ class Datasets(Linked[Mode]):
         """Upload a file (its path) or a frame; the same content has the same id.
 
         Files are CSV (gzipped or not) or Parquet, by their suffix. `options`: `types` has `number`, `category`,
-        `ignore` or a form such as `date:%d/%m/%Y` by column, `label_type` is that of the label, and `drop_unlabelled`
-        leaves rows without one out; `delimiter`, `decimal`, `encoding` and `header` are those of CSV.
+        `value`, `ignore` or a form such as `date:%d/%m/%Y` by column, `label_type` is that of the label, and
+        `drop_unlabelled` leaves rows without one out; `delimiter`, `decimal`, `encoding` and `header` are those of CSV.
         """
         return await upload(self._link, data, label, name=name, **options)
 
