@@ -39,29 +39,10 @@ def test_amounts_are_read_to_the_last_bit(base, mark, groups):
         assert found == float(number / 100 if unit == "%" else number), word
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "1,23,456",
-        "12,34",
-        "1,234,5",
-        "5 $ €",
-        "SKU 5",
-        "(-5)",
-        "(5",
-        "1e999",
-        "--5",
-        "-€-5",
-        "1 2",
-        "",
-        "€",
-        "5 %",
-        "٣",
-        "1.2.3",
-    ],
-)
-def test_what_is_no_amount_is_not_read(word):
-    assert reader(f"{POINT} €")(word) is None
+def test_what_is_no_amount_is_not_read():
+    words = ["1,23,456", "12,34", "1,234,5", "1.2.3", "1 2", "1e999", "٣", "", "€", "5 $ €", "5 %", "SKU 5"]
+    words += ["(-5)", "(5", "--5", "-€-5"]
+    assert [word for word in words if reader(f"{POINT} €")(word) is not None] == []
 
 
 def test_a_percent_sign_is_never_guessed():
@@ -95,13 +76,8 @@ def test_what_is_no_moment_has_no_form_of_one(word):
 
 def test_forms_that_a_column_left_open_read_what_they_agree_on():
     read = reader(f"{POINT} €|{COMMA} €")
-    assert [read(word) for word in ("12 €", "1.259,10 €", "1,259.10", "1.200 €", "x")] == [
-        12,
-        1259.1,
-        1259.1,
-        None,
-        None,
-    ]
+    assert [read(word) for word in ("12 €", "1.259,10 €", "1,259.10")] == [12, 1259.1, 1259.1]
+    assert [read(word) for word in ("1.200 €", "x")] == [None, None]
 
 
 @pytest.mark.parametrize("sign", "9,.'x€ (")

@@ -20,7 +20,7 @@ from pydantic import (
 
 from app.acquisition.prices import SMALLEST, Prices
 from app.decisions.benefit import LARGEST
-from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject, unknown
+from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject, unknown, words_of
 from app.text import MAX_NAME
 
 
@@ -104,7 +104,7 @@ def parse_prices(
                 cost[j], discounted[j] = entry.cost, entry.cost if entry.group is None else entry.discounted_cost
                 group[j] = -1 if entry.group is None else numbers.setdefault(entry.group, len(numbers))
     except ValidationError as error:
-        found = {_place(each["loc"], each["type"]): each["msg"] for each in reversed(error.errors(include_url=False))}
+        found = {_place(each["loc"], each["type"]): words_of(each) for each in reversed(error.errors())}
         raise Invalid(_INVALID, (Flaw(*flaw) for flaw in reversed(found.items()))) from None
     absent = () if base is not None else (name for name in names if name not in priced)
     reject((Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent), _INVALID)
