@@ -12,7 +12,8 @@ from joblib import Parallel, delayed
 from pydantic import Field
 
 from app.decisions.folds import UNJUDGED, stratified_folds
-from app.learners.base import ALL, Dealt, Learner, stage_name
+from app.errors import Invalid
+from app.learners.base import ALL, SINGLE, Dealt, Learner, stage_name
 from app.learners.loading import scikit
 from app.learners.parameters import Calibration, Task
 from app.learners.residuals import Residuals, thinned
@@ -85,21 +86,24 @@ class GradientBoosting(Learner):
 
     def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         """The mean, and from its cross-fitted residuals the spread, or none if one for all rows is as likely."""
+        if len(X) == 1:
+            raise Invalid.at("", "one sample shows no errors; boosting of numbers needs two rows")
+        if np.abs(y).max() > SINGLE / 4:
+            raise Invalid.at("", f"numbers must be at most {SINGLE / 4:.1g} in magnitude; use a larger unit")
         folds = min(len(X), _FOLDS if len(X) > _FEW else 2 * _FOLDS)
         fold = stratified_folds(np.zeros(len(X), dtype=np.intp), folds, self._seed()).astype(np.int8)
         with part(0.0, 0.6, "mean"):
             mean, unseen, self.rounds_ = self._cross_fitted(Dealt(X, y, weights, fold), {})
         residuals = y - unseen
         typical = float(np.average(np.abs(residuals), weights=weights)) or 1.0
-        size = np.maximum(np.abs(residuals), typical * _LEAST_SPREAD)
+        size = np.maximum(np.abs(residuals) / typical, _LEAST_SPREAD)
         with part(0.6, 1.0, "spread"):
             own = _SPREAD | {"min_samples_leaf": 2 * int(self.min_samples_leaf)}
             spread, found, _ = self._cross_fitted(Dealt(X, size, weights, fold), own)
-        found = np.maximum(found, typical * _LEAST_SPREAD)
+        found = np.maximum(found, _LEAST_SPREAD)
         if _unlikely(found, size) @ weights >= _unlikely(np.average(size, weights=weights), size) @ weights:
             spread, found = None, np.ones(len(X))
-        scaled = thinned(residuals / found, weights)
-        self.model_ = Residuals(mean, spread, typical * _LEAST_SPREAD, scaled)
+        self.model_ = Residuals(mean, spread, _LEAST_SPREAD, thinned(residuals / found, weights))
 
     def _cross_fitted(self, dealt: Dealt, own: Mapping[str, Any]) -> tuple[Any, np.ndarray, int]:
         """The model of numbers, each row's number (n,) by a model that did not see it, and the rounds of least loss on

@@ -58,12 +58,13 @@ class RandomForest(Stepwise):
         if not self.regresses or self.min_samples_leaf != "auto":
             super()._fit_calibrated(X, codes, weights)
             return
-        grown = {}
-        for number, self.min_samples_leaf_ in enumerate(_LEAVES_OF_NUMBERS):
+        for number, leaf in enumerate(_LEAVES_OF_NUMBERS):
+            self.min_samples_leaf_ = leaf
             with part(number / len(_LEAVES_OF_NUMBERS), (number + 1) / len(_LEAVES_OF_NUMBERS)):
-                grown[self.min_samples_leaf_] = self._fit_raw(X, codes, weights)
-        self.min_samples_leaf_ = min(grown, key=lambda leaf: grown[leaf].cost)
-        self.model_ = grown[self.min_samples_leaf_]
+                grown = self._fit_raw(X, codes, weights)
+            if number == 0 or grown.cost < self.model_.cost:
+                self.model_, best = grown, leaf
+        self.min_samples_leaf_ = best
 
     @property
     def _resolution(self) -> float:

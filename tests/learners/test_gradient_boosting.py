@@ -6,6 +6,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 from app.decisions.calibration_fits import fit_sigmoid
 from app.decisions.folds import stratified_folds
+from app.errors import Invalid
 from app.learners.gradient_boosting import GradientBoosting
 from app.learners.residuals import thinned
 from tests.reference.tables import mixed
@@ -103,18 +104,24 @@ def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
     best = np.argmin((said - y) ** 2 @ weights)
     errors = y - said[best]
     typical = np.average(abs(errors), weights=weights)
-    size = np.maximum(abs(errors), 0.1 * typical)
+    size = np.maximum(abs(errors) / typical, 0.1)
     sizes = unseen(size, max_leaf_nodes=4, min_samples_leaf=20, loss="gamma")
     sizes = np.vstack((sizes, np.full(200, np.average(size, weights=weights))))
     likely = np.argmin((np.log(sizes) + size / sizes) @ weights)
     assert (likely == len(rounds)) == (model.model_.spread is None) == (noise == 0)
-    scaled = errors / (1.0 if noise == 0 else np.maximum(sizes[likely], 0.1 * typical))
+    scaled = errors / (1.0 if noise == 0 else np.maximum(sizes[likely], 0.1))
     np.testing.assert_allclose(model.model_.scaled, thinned(scaled, weights), rtol=1e-9, atol=1e-12)
     assert model.n_iter_ == rounds[best]
 
     before, mean = model.model_, model.predict(X)
-    expected = 1.0 if noise == 0 else np.maximum(before.spread.values(X), 0.1 * typical)
+    expected = 1.0 if noise == 0 else np.maximum(before.spread.values(X), 0.1)
     np.testing.assert_allclose(model.distribution(X).quantiles([1.0])[:, 0], mean + expected * before.scaled[-1])
     model.refit(X[:150], y[:150])
     assert (model.model_.spread, model.model_.scaled is before.scaled) == (before.spread, True)
     assert not np.array_equal(model.predict(X), mean)
+
+
+@pytest.mark.parametrize("y", [[7.0], [1e38, 0.0, 1.0]])
+def test_one_number_or_one_beyond_single_precision_is_refused(y):
+    with pytest.raises(Invalid, match=r"two rows|larger unit"):
+        GradientBoosting(task="regression").fit(np.arange(float(len(y)))[:, None], np.array(y))
