@@ -48,15 +48,14 @@ def _means() -> None:
 
 
 def _forests() -> None:
-    prices = Prices.unit(2)
-    tree = grow_tree(bin_columns(_X), _Y, np.ones(4, dtype=np.int64), 2, prices.cost)
+    prices, bag = Prices.unit(2), np.array([0, 0, 1, 1])  # a row out of the bag shares its leaf with one in it
+    tree = grow_tree(bin_columns(_X), _Y, bag, 2, prices.cost)
     forest = FlatForest(flatten([tree], np.ones(2) / 2), 2)
     forest.posterior(_X)
     forest.leaves(_X)
     forest.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
     forest.travel(_X, prices)
-    bags = np.zeros((4, 1), dtype=np.bool_)
-    QuantileForest.of(forest, bags, _X, _X[:, 0], np.ones(4), corrected=True).distribution(_X)
+    QuantileForest.of(forest, bag[:, None] > 0, _X, _X[:, 0], np.ones(4), corrected=True).distribution(_X)
     list(PathCosts(_X, _Y, np.ones(4), prices, 2).add(forest))
 
 
