@@ -3,33 +3,15 @@
     .venv/bin/python benchmarks/acquisition.py money [--only SET …] [--learners NAME …] [--seeds 5]
     .venv/bin/python benchmarks/acquisition.py shares [--learners NAME …] [--seeds 3]
 
-`money`: heart disease, diabetes and thyroid disease with the prices and group discounts of Turney (1995); the benefit
-matrices are in the same currency, stated below. Twice as many folds as seeds: a learner is fitted on one half (which
-also learns when to stop), and each patient of the other half is asked test by test. Mean net benefit (benefit of the
-decisions less the price of the tests) per patient with half, all and double of the matrix, beside buying nothing, all
-that a random forest asks for, and the rivals; and the difference to `forest_chain` on the same folds, with its standard
-error over the seeds (the folds of one share their rows).
-
-`shares`: Covertype, seven classes, every feature at price 1, 12,000 random rows to train and 8,000 to decide, as table
-1 of Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (2015): the error at a mean share of the features, where
-learners stop as more is not worth its price, from cheap errors to dear ones.
-
-The rivals; their probabilities are calibrated, and all choices made, on training rows that the model did not see:
-
-- `lightgbm`: boosted trees that pay for a feature where a row needs it first (`cegb_penalty_feature_lazy`). A case asks
-  for what the next group of trees reads on its way, and stops by the recursion of the chain (least squares on the
-  stake, from the last group to the first), with the prices of its own way. `cegb_tradeoff` is chosen by
-  cross-validation.
-- `l1 path`: logistic regressions with an L1 penalty of 12 strengths. Each asks for all features that it uses; the
-  strength is chosen by cross-validation.
-- `greedy subset`: the feature that raises the out-of-bag net benefit of a forest most comes next; a forest on the best
-  subset.
+The two tables of benchmarks/acquisition.md, which describes data, prices, matrices and rivals. `money`: twice as many
+folds as seeds; a learner is fitted on one half, which also learns when to stop, and each patient of the other half is
+asked test by test. `shares`: as table 1 of Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (2015); learners stop
+as more is not worth its price, from cheap errors to dear ones. The probabilities of rivals are calibrated, and all
+choices made, on training rows that the model did not see.
 
 The smallest work:
 `.venv/bin/python benchmarks/acquisition.py money --only heart_cleveland --learners forest_chain nothing --seeds 1`
 """
-
-from __future__ import annotations
 
 import argparse
 import csv

@@ -1,7 +1,5 @@
 """What several scripts need: public data sets, rows prepared for scikit-learn, the standard error of a mean."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import tempfile

@@ -23,8 +23,6 @@ own matrices, ± its standard error over the cases.
 The smallest work: `.venv/bin/python benchmarks/decisions.py --sets glass --repetitions 1`
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 from collections import defaultdict

@@ -14,8 +14,6 @@ it is installed.
 The smallest work: `.venv/bin/python benchmarks/defaults.py --sets glass --learners logistic --seeds 1`
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import warnings

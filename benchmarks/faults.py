@@ -8,8 +8,6 @@ Run: .venv/bin/python benchmarks/faults.py [jobs] [seed]
 The smallest work: `.venv/bin/python benchmarks/faults.py 40`
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import sys

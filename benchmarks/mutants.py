@@ -12,8 +12,6 @@ keeps. Takes an hour on a quiet machine.
 The smallest work: `.venv/bin/python benchmarks/mutants.py --count 1 --seconds 60 --out /dev/null`
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import contextlib

@@ -7,8 +7,6 @@ The numbers are seeds of our models and of the rivals: each draws 300 training r
 nothing. A line of the file is a seed on a data set; a file that is there is continued.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import defaultdict

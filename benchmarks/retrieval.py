@@ -4,28 +4,19 @@
     .venv/bin/python benchmarks/retrieval.py labels [--only SET] [--repetitions 5]
     .venv/bin/python benchmarks/retrieval.py speed
 
-`quality`: Tables 2 and 3 of Natarajan et al. (ICML 2016), done again. For each data set and loss the realised loss of
-three sets of test rows: the one with the smallest expected loss, the one cut at probability 1/2, and the one cut at a
-threshold tuned on training rows. As in the paper, probabilities come from L2-regularised logistic regression, several
-classes are averaged one versus rest, and the threshold is tuned on a part of the training rows that the model did not
-see (a half; the paper does not say how much). Not in the paper: the loss that the chosen set promised, paired
-differences with standard errors (over random splits, else over classes), and the same sets from the service's own
-calibrated `logistic`.
+`quality`: Tables 2 and 3 of Natarajan et al. (ICML 2016), done again; benchmarks/retrieval.md describes them. The
+threshold is tuned on the half of the training rows that the model did not see (the paper does not say how much). Not in
+the paper: the loss that the chosen set promised, paired differences with standard errors (over random splits, else over
+classes), and the same sets from the service's own calibrated `logistic`.
 
-`labels`: sets of labels on new rows, what they were expected to cost, and what they cost. Each set of data is divided
-at random with each seed: 1,000 rows train, up to 1,000 others are judged. `sampled` is the method of `/retrieve` for
-labels that depend on one another; `independent` takes the best set of independent labels. Only scene is a real task of
-several labels. In the sets of classes the labels are the classes, of which one is true. The simulated ones:
-scikit-learn's `make_multilabel_classification`; six labels that are independent given the features; two groups of three
-labels, one of each group; six labels with a common cause that is no feature.
+`labels`: sets of labels on new rows, what they were expected to cost, and what they cost: by `sampled`, the method of
+`/retrieve` for labels that depend on one another, and by the best set of independent labels.
 
 `speed`: medians of several runs on one thread; whole curves and best sets, then how much more expected loss the plug-in
 rule (the best k for the expected counts) and the cut at 1/2 have for F1.
 
 The smallest work: `.venv/bin/python benchmarks/retrieval.py quality --repetitions 1 --only 'breast cancer'`
 """
-
-from __future__ import annotations
 
 import os
 

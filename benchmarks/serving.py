@@ -17,8 +17,6 @@ disk alone takes: 4 kB appended to a file, and fdatasync.
 The smallest work: `.venv/bin/python benchmarks/serving.py 1`
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

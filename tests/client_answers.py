@@ -1,7 +1,5 @@
 """Valid answers of a service, by the end of the path."""
 
-from __future__ import annotations
-
 import io
 import json
 

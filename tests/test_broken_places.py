@@ -1,6 +1,5 @@
 """What every command prints where the database file or the disk cannot be used: one line that names it."""
 
-import errno
 import logging
 import os
 import re
@@ -162,12 +161,3 @@ def test_a_disk_without_inodes_is_full(disk):
         (disk / f"{number}").touch()
 
     assert obstacle(disk) == "there is no room on its disk"
-
-
-def test_what_cannot_even_be_looked_at(monkeypatch):
-    def broken(_path: Path) -> os.statvfs_result:
-        raise OSError(errno.EIO, "input/output error")
-
-    monkeypatch.setattr(os, "statvfs", broken)
-
-    assert obstacle(Path("/")) == "its disk cannot be read (input/output error)"

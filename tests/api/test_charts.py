@@ -1,6 +1,5 @@
 """Charts: well-formed, escaped, and inside their paper whatever the numbers."""
 
-import math
 import re
 from itertools import pairwise
 from xml.etree import ElementTree as ET
@@ -111,14 +110,3 @@ def test_axes_have_titles_and_a_screen_reader_gets_all_figures(kind):
     chart = ET.fromstring(draw())
     assert titles <= {element.text for element in chart.iter(f"{NS}text")}
     assert all(each in chart[1].text for each in figures), chart[1].text
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=2000), st.integers(0, 1999))
-def test_a_curve_of_losses_stays_on_the_paper_and_passes_through_the_set(curve, k):
-    chart = ET.fromstring(retrieval_chart("f_beta", [(curve, min(k, len(curve) - 1))]))
-    corners = vertices(next(chart.iter(f"{NS}path")).get("d"))
-    (chosen,) = chart.iter(f"{NS}circle")
-
-    assert all(0 <= x <= float(chart.get("width")) and 0 <= y <= float(chart.get("height")) for x, y in corners)
-    assert len(corners) <= 502
-    assert min(math.dist(corner, (float(chosen.get("cx")), float(chosen.get("cy")))) for corner in corners) < 0.2

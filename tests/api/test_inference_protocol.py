@@ -7,10 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.api.app import create_app
-from app.wiring import wire
-from tests.api.callers import ask
-from tests.conftest import settings_for, trained, two_class_rows
+from tests.conftest import trained, two_class_rows
 from tests.messages import says
 
 ROWS = two_class_rows(6, seed=5)["rows"]
@@ -175,24 +172,3 @@ def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, o
     assert response.status_code == status
     assert response.headers["content-type"] == "application/json"
     assert list(response.json()) == ["error"]
-
-
-@pytest.mark.thorough
-def test_keys_rates_and_failures_have_the_form_of_the_protocol(tmp_path, monkeypatch):
-    service = wire(settings_for(tmp_path, workers=0, admin_key="administrator", max_body_mb=1))
-    _, trainer = service.ports.keys.create("trainer", ("train",))
-    _, slow = service.ports.keys.create("slow", ("predict",), rate="1/day")
-    service.keyring.refresh()
-    app = create_app(service)
-    monkeypatch.setattr("app.api.routes.inference_protocol.answered", lambda *_: 1 / 0)
-    asked = [  # method, path, key, body, status
-        *(("POST", INFER, key, b"", status) for key, status in (("wrong", 401), (trainer, 403))),
-        *(("GET", "/v2", slow, b"", status) for status in (200, 429)),
-        *(("POST", INFER, "administrator", body, status) for body, status in ((b"x" * 2_000_000, 413), (b"", 500))),
-    ]
-    for method, path, key, body, status in asked:
-        answer = ask(app, method, path, headers={"X-API-Key": key}, content=body)
-        assert answer.status_code == status
-        assert (list(answer.json()) == ["error"]) == (status != 200)
-        assert ("www-authenticate" in answer.headers, "retry-after" in answer.headers) == (status == 401, status == 429)
-    service.ports.database.close()

@@ -13,11 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi.routing import iter_route_contexts
 
-from app.api.app import create_app
 from app.settings import Settings
-from app.wiring import wire
 from tests.conftest import free_port, serving
 from tests.servers.fixtures import absent
 from tests.servers.nginx import balancing
@@ -170,28 +167,6 @@ SPELLINGS = r"""
 http://x/{} http://x//{} http://x/models/../{} {} *
 """  # `{}` is the hidden path
 HIDDEN = ("metrics", "METRICS", "%6detrics", "metric%73", "%256Detrics", "%6D%65%74%72%69%63%73")
-
-
-@pytest.mark.thorough
-def test_every_path_of_the_service_passes_unchanged(balancer, tmp_path):
-    paths = every_path(tmp_path) - {"/metrics", "/access"}
-    assert paths >= {"/predict", "/models/{name}", "/docs", "/openapi.json", "/health/ready"}
-    values = ("heart", "heart:3", "heart@champion", "heart%40champion", "heart%3A3", "Stra%C3%9Fe", "a%20b")
-    targets = {re.sub(r"\{\w+\}", value, path) for path in paths for value in values}
-    targets |= {f"{target}?a=%0A/../b;c" for target in targets} | {"/static-offline-docs/swagger-ui.css"}
-    with replica() as (port, seen):
-        client = balancer(port)
-        for target in sorted(targets):
-            for method in ("GET", "POST", "OPTIONS"):
-                _, status, _ = raw(client, f"{method} {target} HTTP/1.1\nHost: x\nConnection: close\n")
-                assert (status, seen.pop()) == (200, f"{method} {target}")
-
-
-def every_path(home: Path) -> set[str]:
-    service = wire(Settings(home=home, models=str(home / "models")))
-    found = {context.path for context in iter_route_contexts(create_app(service).routes)}
-    service.ports.database.close()
-    return found
 
 
 @pytest.mark.parametrize(

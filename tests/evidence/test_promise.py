@@ -84,21 +84,6 @@ def test_what_the_model_excludes_still_counts_when_it_occurs():
     assert found.low is None or found.high < 0
 
 
-def test_days_that_move_together_widen_the_interval():
-    rng = np.random.default_rng(4)
-    alone, together = PromiseSums(), PromiseSums()
-    for day in range(30):
-        share = np.clip(rng.normal(0.5, 0.25), 0, 1)
-        P, payoffs = np.full((100, 2), 0.5), np.tile([0.0, 1.0], (100, 1))
-        for sums, chance in ((alone, 0.5), (together, share)):
-            sums.compare((rng.random(100) < chance) - 0.5, risk(P, payoffs), day)
-
-    assert judge(alone).day_inflation == pytest.approx(1, abs=0.5)
-    found = judge(together)
-    assert found.day_inflation > 5
-    assert found.high - found.low > 2 * (judge(alone).high - judge(alone).low)
-
-
 @pytest.mark.parametrize("days", [2, 4, 12, 40])
 @pytest.mark.parametrize("world", ["loans, days move by .15", "loans, days move by .25"])
 def test_days_that_differ_are_no_false_alarm(world, days):

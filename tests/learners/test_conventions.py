@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 from joblib import parallel_config
-from joblib.parallel import ThreadingBackend
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -279,39 +278,6 @@ def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
         .fit(X, labels)
     )
     np.testing.assert_array_equal(model.predict(X), labels)
-
-
-LARGE = 16_384  # bytes from which a cluster sends an array once, and checks that there is room for it
-
-
-class Recording(ThreadingBackend):
-    """Threads that note the bytes of each piece, without the arrays that are arguments of their own."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.sizes = []
-
-    def effective_n_jobs(self, _n_jobs):
-        return 2
-
-    def submit(self, func, callback=None):
-        for function, values, _ in func.items:
-            sent = [None if isinstance(value, np.ndarray) and value.nbytes >= LARGE else value for value in values]
-            self.sizes.append(len(pickle.dumps((function, sent))))
-        return super().submit(func, callback)
-
-
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "kernel_logistic"])
-@pytest.mark.thorough
-def test_no_piece_of_a_fit_carries_the_table(name):
-    """Its arrays are arguments of the piece: inside another argument, all of them would go with each piece."""
-    model, X, y = learner(name, K=2, n=3200)
-    X = np.tile(X, 3)  # arrays of a row for each feature are large, too
-    backend = Recording()
-    with parallel_config(backend=backend, n_jobs=2):
-        model.fit(X, y)
-    assert X.nbytes > 10 * LARGE
-    assert max(backend.sizes, default=0) < LARGE
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ import pytest
 from app import circuit_breaker
 from app.errors import NotFound, Unavailable
 from app.storage import FileCache
-from tests.jobs.waiting import eventually
-from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
+from tests.registry.making import publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 
@@ -38,33 +37,6 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
 
 
 @in_a_bucket
-@pytest.mark.thorough
-def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, way, impatient, monkeypatch):
-    publish(registry)
-    publish(registry, "other")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
-    replica = another()
-    replica.load("triage")
-    way.unavailable()
-
-    assert replica.load("triage").version == 1
-    assert replica.ready
-    for ask in (
-        lambda: replica.load("other"),
-        lambda: replica.artifact("triage", 1),
-        lambda: replica.stage(make_card(), make_estimator(), HOLDOUT),
-        replica.rebuild,
-    ):
-        with pytest.raises(Unavailable):
-            ask()
-    replica.set_alias("triage", "champion", 1, "ann")  # the database has it
-    assert replica.index.model("triage").aliases == {"champion": 1}
-
-    way.start()
-    assert replica.load("other").version == 1
-
-
-@in_a_bucket
 def test_a_deletion_is_one_even_where_the_files_stay_for_now(registry, way, another, impatient, monkeypatch, caplog):
     """It is done when the index says so; what is left are bytes, and the log says where."""
     publish(registry)
@@ -79,25 +51,6 @@ def test_a_deletion_is_one_even_where_the_files_stay_for_now(registry, way, anot
     assert "triage/1 is left in the storage" in caplog.text
     registry.discard(*registry.index.unpublished())
     assert registry.files.numbers("triage") == []
-
-
-@in_a_bucket
-def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way, impatient, monkeypatch):
-    publish(registry)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
-    way.kill()
-    replica = another()
-
-    replica.storage.prepare()
-    replica.start()
-    try:
-        assert replica.ready
-        assert not replica.preloader.complete
-        way.start()
-        eventually(lambda: replica.preloader.complete)
-        assert replica.cache.get("triage").version == 1
-    finally:
-        replica.stop()
 
 
 @in_a_bucket

@@ -116,18 +116,6 @@ def test_two_writers_of_one_folder_end_with_one_whole_folder(storage, other):
             assert not storage.exists(f"a/{number}")
 
 
-def test_a_folder_that_is_published_and_removed_at_once_is_whole_or_gone(storage, other):
-    for number in range(6):
-        folder = f"a/{number}"
-        with ThreadPoolExecutor(2) as pool:
-            both = pool.submit(_done, _published, storage, folder), pool.submit(_done, other.remove, folder)
-        for future in both:
-            future.result()
-
-        there = storage.read_each([f"a/{number}"], "table")
-        assert storage.exists(folder) == bool(there)
-
-
 def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(storage):
     storage.publish("a/1", FILES)
     storage.write("a/2/table", b"half")
@@ -188,20 +176,3 @@ def _raise(error):
         raise error
 
     return fail
-
-
-def _done(work, *arguments):
-    """Its result; who is told to try again later does so, as all callers do."""
-    while True:
-        try:
-            return work(*arguments)
-        except Unavailable:
-            continue
-
-
-def _published(storage, folder):
-    try:
-        storage.publish(folder, FILES)
-    except Conflict:
-        return False
-    return True
