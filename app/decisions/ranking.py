@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from app.decisions.benefit import class_means, irrelevance, oddities, row_benefits
-from app.decisions.threshold import posterior_threshold
+from app.decisions.threshold import given_cut, posterior_threshold
 from app.errors import Invalid
 from app.text import counted
 
@@ -338,6 +338,8 @@ def doubts(
     warnings = oddities(typical, actions, classes)
     if B.shape == (2, 2) and not irrelevance(B):
         warnings += posterior_threshold(B, actions or classes).warnings
+    elif B.shape[1:] == (2, 2):
+        warnings += given_cut(0.5, B.mean(axis=0), actions or classes).warnings
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu is undefined")
     counts, differs = judged.counts, np.ptp(B, axis=-1) > 0

@@ -96,7 +96,9 @@ def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
         ruled.append(Ruled("threshold_posterior", choice, request, {"threshold": cut.value}))
     if np.bincount(rows.y, minlength=2).min() >= 2:
         best, _ = HoldoutScores(rows.scores[:, 1], rows.y).best(B, rows.priors)
-        asks = {"rule": "threshold", "threshold": "holdout" if B.ndim == 2 else best.value}
+        asks: dict[str, Any] | None = {"rule": "threshold", "threshold": "holdout" if B.ndim == 2 else best.value}
+        if B.ndim == 3 and (best.above == 0 or rows.priors is not None):
+            asks = None  # beside own matrices a number is a cut on posteriors, with action 1 above it
         choice = _cut_by_the_other_folds(rows, B)
         ruled.append(Ruled("threshold_holdout", choice, asks, {"threshold": best.value}, cross_validated=True))
     return ruled

@@ -116,6 +116,13 @@ def widening(inflation: float | None, freedom: float) -> float:
     return 1.0 if inflation is None else max(inflation * (student(freedom) / Z) ** 2, 1.0)
 
 
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's interval of a share of n independent cases; it is wider than 0 where all cases are equal, too."""
+    part = Z**2 / n
+    reach = (part * share * (1 - share) + part**2 / 4) ** 0.5
+    return (share + part / 2 - reach) / (1 + part), (share + part / 2 + reach) / (1 + part)
+
+
 def student(freedom: float) -> float:
     """The 97.5 % quantile of Student's t."""
     return float(stdtrit(freedom, 0.975))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ from app.access.caller import Caller
 from app.data.dataset import Dataset, Table
 from app.decisions.benefit import class_means
 from app.decisions.folds import stratified_folds
-from app.decisions.ranking import JudgedRows, Ranking, contest, doubts, rank
+from app.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts, rank
 from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
@@ -294,7 +294,8 @@ def _by_unit_costs(
     y: np.ndarray, fold: np.ndarray, trials: Sequence[_Trial], over: float, under: float
 ) -> tuple[_Contenders, Ranking]:
     """Of numbers y (n,): every learner with its quantities and its numbers, and one quantity for all, of each fold that
-    of the others; and their ranking by costs, as benefits below 0.
+    of the others; and their ranking by costs, as benefits below 0. A lead is significant where `FEWEST` numbers lie on
+    either side of the quantities: of fewer, the errors that cost most are too rare.
     """
     contenders: _Contenders = [
         (trial.name, Ruled(rule, column, None))
@@ -309,7 +310,12 @@ def _by_unit_costs(
     contenders.append((None, Ruled("same_for_all", alike, None, {"action": action}, cross_validated=True)))
     beyond = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
     benefits = np.where(beyond > 0, -over * beyond, under * beyond)
-    return contenders, rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
+    ranking = rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
+    if ranking.runner_up is not None:
+        leading = beyond[:, [ranking.best, ranking.runner_up]]
+        enough = min((leading > 0).any(axis=1).sum(), (leading < 0).any(axis=1).sum()) >= FEWEST
+        ranking = replace(ranking, significant=ranking.significant and bool(enough))
+    return contenders, ranking
 
 
 def _result(

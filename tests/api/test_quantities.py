@@ -185,6 +185,11 @@ def test_regressors_are_ranked_by_what_their_quantities_cost(service):
     assert -result["same_for_all"]["benefit"] == pytest.approx(np.where(beyond > 0, beyond, -4 * beyond).mean(), 0.05)
     assert (result["best"]["learner"], result["best"]["rule"]) == ("random_forest", "unit_costs")
     assert service.get(f"/compare/{answer['id']}", headers={"Accept": "image/svg+xml"}).status_code == 200
+    few = FOREST | {"n_estimators": 20, "min_samples_leaf": 5}
+    rare = order | {"learners": [few], "folds": 2, "unit_costs": {"over": 1, "under": 19}}
+    lead = service.post("/compare", json=rare, headers={"Prefer": "wait=60"}).json()["result"]["best"]
+    assert lead["interval"][0] > 0
+    assert not lead["significant"]  # fewer than 30 numbers are above the quantities
     logistic = {"learners": [FOREST, {"kind": "logistic"}]}
     for changes, place in (({"benefits": [[1]]}, "/benefits"), (logistic, "/learners/1/kind")):
         assert [flaw["loc"] for flaw in service.post("/compare", json=order | changes).json()["errors"]] == [place]

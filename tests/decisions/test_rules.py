@@ -1,10 +1,13 @@
 """Which rules a matrix allows, that each decides as it says, and the rules by the costs of rare classes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
+from app.decisions.ranking import JudgedRows, doubts
 from app.decisions.rules import HeldOutRows, apply_rules, beta_delta, hierarchical, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold
 from tests.reference import decisions as reference
@@ -41,6 +44,20 @@ def test_the_cut_of_each_fold_is_sought_on_the_others():
     assert chosen.cross_validated
     whole, _ = HoldoutScores(given_rows.scores[:, 1], given_rows.y).best(BINARY)
     assert chosen.figures["threshold"] == whole.value
+
+
+def test_a_cut_by_own_matrices_is_asked_for_only_as_the_number_that_decides_so():
+    """Beside own matrices a number is a cut on posteriors in use, with action 1 above it."""
+    given_rows = rows()
+    own = np.linspace(0.5, 2, len(given_rows.y))[:, None, None] * BINARY
+    turned, corrected = own[:, :, ::-1], replace(given_rows, priors=np.array([0.8, 0.2]))
+    asked = [apply_rules(*case)[-1] for case in ((given_rows, own), (given_rows, turned), (corrected, own))]
+
+    assert [rule.request and rule.request["rule"] for rule in asked] == ["threshold", None, None]
+    assert asked[0].request["threshold"] == asked[1].figures["threshold"]
+    for B, found in ((own, 0), (turned, 1)):
+        told = doubts(JudgedRows(given_rows.y, B, np.full(2, 0.5)), ("a", "b"), 1.0)
+        assert len([warning for warning in told if "BELOW" in warning]) == found
 
 
 def test_one_row_of_a_class_is_too_few_for_a_cut():

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, chi2_contingency, false_discovery_control, ks_2samp
+from scipy.stats import binom, chi2, chi2_contingency, false_discovery_control, ks_2samp
 
 from app.evidence.drift import category_change, drifted, histogram_change, holm, odds_change
-from app.evidence.intervals import Mean, MeanSums
+from app.evidence.intervals import Mean, MeanSums, wilson
 from app.evidence.truths import AlikeDecisions, Selection, known_shares, payoff_range
 from tests.reference.evidence import known_moments
 
@@ -210,3 +210,11 @@ def test_a_change_of_shares_is_found_and_measured():
     assert category_change(counts, trained).p_value < 1e-6
     assert odds_change(counts, trained) == pytest.approx(400 / 1_600 * 1_820 / 180, rel=0.01)
     assert odds_change(np.array([500, 500]), np.array([50, 50])) == 1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.95, 0.99])
+def test_the_interval_of_a_share_holds_where_all_cases_are_equal_too(share):
+    for n in (30, 100, 1000):
+        counts = np.arange(n + 1)
+        low, high = wilson(counts / n, n)
+        assert binom.pmf(counts, n, share)[(low <= share) & (share <= high)].sum() > 0.92

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence.intervals import Mean, MeanSums
+from app.evidence.intervals import Mean, MeanSums, wilson
 from app.usecases.outcome_report.earned import amount, basis, total
 from app.usecases.outcome_report.slices import Slice
 
@@ -61,5 +61,9 @@ class Quantities:
         if found.mean is None:
             return None
         stated = self.promised / n
-        low, high = (None if end is None else stated + end for end in (found.low, found.high))
-        return {"promised": stated, "cases": n, **amount(Mean(stated + found.mean, low, high), about)}
+        share = stated + found.mean
+        low, high = found.low, found.high
+        if low is not None and high is not None:
+            ends = wilson(share, n)
+            low, high = min(stated + low, ends[0]), max(stated + high, ends[1])
+        return {"promised": stated, "cases": n, **amount(Mean(share, low, high), about)}
