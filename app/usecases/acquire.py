@@ -436,7 +436,9 @@ def recorded(
     expected = None if states.decision is None else states.decision.expected_benefits[at, choice[at]]
     cases = model.schema.without_ignored(cases)
     details = _details(cases, states)
-    texts = [orjson.dumps(cases[i]).decode() for i in at] if order.instances else None
+    beside = (asked.columns or {}).items()
+    whole = ({**cases[i], **{name: values[i] for name, values in beside}} for i in at)
+    texts = [orjson.dumps(case).decode() for case in whole] if order.instances else None
     matrices, term = distinct(None if states.stakes is None else states.stakes.benefits, len(cases))
     terms = [_terms(model, asked, states, matrix) for matrix in matrices]
     decided = Decided(

@@ -195,7 +195,8 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
     B, actions, like_costs, cases = needed_matrix(sent, rows.classes, cases=True)
     if cases is not None:
         values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns)
-        B = np.ascontiguousarray(cases.at(values, lambda i, name: pointer("columns", name, i)))
+        ours = rows.evaluation == "request"  # of a hold-out, callers are not told what a row has
+        B = np.ascontiguousarray(cases.at(values, (lambda i, name: pointer("columns", name, i)) if ours else None))
     y, corrected = rows.y, priors is not None
     shares = np.bincount(y, minlength=len(rows.classes)) / len(y)
     used, P = shares, rows.P

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -150,6 +151,7 @@ def _flaw(id_: Any) -> str | None:
 
 def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
     """What is to be written; Invalid where no report could add the amounts."""
+    _check_shared(decided.terms)
     if any(np.abs(terms.benefits or 0.0).max() > LARGEST_EARNED for terms in decided.terms):
         raise Invalid.at("/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not recorded")
     rows = decided.rows(ids.ids, ids.at, client_of(caller), given=ids.given)
@@ -231,7 +233,6 @@ def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms
     """The terms of the decisions, and for each decision which of them: each distinct matrix has its own."""
     figures = _figures(asked, answer)
     matrices, term = distinct(None if answer.matrix is None else answer.matrix.benefits, len(answer.choice))
-    _check_shared(len(matrices), model.classes, answer.actions, figures)
     priors = answer.priors
     return [
         Terms(
@@ -269,17 +270,17 @@ def distinct(benefits: np.ndarray | None, n: int) -> tuple[list[Any], np.ndarray
     """The distinct benefit matrices, None for none, and which of them (n,) each of n decisions has."""
     if benefits is None or benefits.ndim < 3:
         return [benefits], np.zeros(n, dtype=np.intp)
-    flat = np.ascontiguousarray(benefits).reshape(n, -1) + 0.0
+    flat = np.ascontiguousarray(benefits).reshape(n, math.prod(benefits.shape[1:])) + 0.0
     _, first, term = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     return list(benefits[first]), np.ravel(term)
 
 
-def _check_shared(matrices: int, *shared: Any) -> None:
-    """TooLarge where what all decisions share, which is stored with each matrix, takes many times what was sent."""
-    each = len(orjson.dumps(shared, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)) if matrices > 1 else 0
-    if matrices * each > MAX_SHARED:
+def _check_shared(terms: Sequence[Terms]) -> None:
+    """TooLarge where what all decisions share, with each of their matrices, takes many times what was sent."""
+    each = len(terms[0].content) if len(terms) > 1 else 0
+    if len(terms) * each > MAX_SHARED:
         raise TooLarge(
-            f"{matrices:,} benefit matrices to record, each with {each:,} bytes of classes, actions and limits;"
+            f"{len(terms):,} benefit matrices to record, each with {each:,} bytes with its classes, actions and limits;"
             f" a request records at most {MAX_SHARED >> 20} MB of these: send fewer matrices at once, or leave out"
             " limits"
         )

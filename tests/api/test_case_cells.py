@@ -1,6 +1,7 @@
 """Cells of a matrix that depend on the case: each route answers as with the matrices written out."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -144,6 +145,16 @@ def test_acquire_stops_and_decides_each_case_by_its_own(service, forest):
         (own,) = written_out(matrix, [case | {"amount": amount}])
         alone = service.post("/acquire", json=asked | {"known": case, "benefits": own}).json()
         assert {name: alone[name] for name in state} == state
+    whole = [dict(zip(FEATURES, row, strict=True)) for row in ROWS]  # of which nothing more is asked
+    began = time.time()
+    for instances in ([], whole):
+        sent = {"instances": instances, "columns": {"amount": AMOUNTS[: len(instances)]}, "record": {"instances": True}}
+        done = service.post("/acquire", json=asked | sent)
+        assert done.status_code == 200, done.text
+        assert [one["reason"] for one in done.json()["results"]] == ["resolved"] * len(instances)
+    order = {"benefits": matrix, "actions": ACTIONS, "since": began}
+    job = service.post(f"/models/{forest}/replay", json=order, headers={"Prefer": "wait=60"}).json()
+    assert (job["result"]["decisions"], job["result"]["left_out"]) == (3, {})
     for sent, flaw in (
         ({"known": {"pulse": 70}, "columns": {"amount": [1]}}, says("/known/age", "'age' is missing")),
         ({"known": {"age": 70}}, says("/benefits/healthy/treat/column", "'amount'", "'age'")),
@@ -262,6 +273,11 @@ def test_a_value_is_kept_beside_the_features(service):
     metrics = trained(service, order | {"model": "inline", "data": inline, "benefits": matrix})["metrics"]
     assert metrics == job["metrics"]
     assert report["expected_benefit"]["benefit"] == pytest.approx(job["metrics"]["benefit"], abs=1e-9)
+    secret = matrix | {"fine": {"pass": {"column": "amount", "times": 1e150}, "check": 0}}
+    errors = service.post("/models/payments/benefit", json={"benefits": secret}).json()["errors"]
+    assert errors == [  # which keys that only predict may ask for, but not what a row of the hold-out has
+        says(f"/benefits/{name}/pass/column", "'amount' is missing in a row, or makes") for name in ("fine", "fraud")
+    ]
     asked = {"model": "payments", "benefits": matrix}
     rows = [{"signal": 0.5, "amount": one} for one in text[:20]]
     found = service.post("/predict", json=asked | {"instances": rows}).json()
