@@ -72,9 +72,11 @@ class CaseBenefits:
         for name in self.columns:
             cells = np.array([B[term.row, term.action] for term in self.terms if term.column == name])
             rows = np.flatnonzero(~(np.abs(cells) <= LARGEST).all(axis=0))
-            if place is None and rows.size:
+            if place is None:
                 message = f"{name!r} is missing in a row, or makes a benefit larger than {LARGEST:g}"
-                yield from (Flaw(f"{term.place}/column", message) for term in self.terms if term.column == name)
+                yield from (
+                    Flaw(f"{term.place}/column", message) for term in self.terms if rows.size and term.column == name
+                )
                 continue
             for i in rows:
                 value = values[name][i]
