@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -44,9 +44,7 @@ class CaseBenefits:
         features = {name: j for j, name in enumerate(schema.names) if j not in schema.categorical}
         known = {**features, **others}
         reject(
-            Flaw(
-                f"{term.place}/column", f"{name!r} is text" if name in schema.names else unknown("column", name, known)
-            )
+            Flaw(f"{term.place}/column", _unusable(name, schema, known))
             for term in self.terms
             if (name := term.column) not in known
         )
@@ -89,6 +87,16 @@ class CaseBenefits:
         for row, action, column, times, _ in self.terms:
             matrix[row][action] = {"column": column, "times": times, "plus": matrix[row][action]}
         return matrix
+
+
+def _unusable(name: str, schema: Schema, known: Iterable[str]) -> str:
+    """Why a column is not among those `known`, and where its values belong."""
+    if name in schema.names:
+        return f"{name!r} is text"
+    where = "send it in objects, in a column of the table, or in 'columns'"
+    if name in schema.values:
+        return f"{name!r} is absent; {where}"
+    return f"{unknown('column', name, [*known, *schema.values])}; of a request, {where}"
 
 
 def by_case(

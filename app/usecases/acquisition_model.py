@@ -124,7 +124,8 @@ def asker(model: Loaded) -> AcquisitionModel:
     """The model made ready (use `Loaded.once`); Invalid at /model where its kind cannot be asked feature by feature."""
     kind, fitted = model.card.learner.kind, model.card.fitted
     if fitted.get("acquire") != ACQUIRES:
-        able = " or ".join(name for name, other in KINDS.items() if other.asks)
+        all_able = " or ".join(name for name, other in KINDS.items() if other.asks)
+        able = "cost_tree, of numbers alone" if model.regression else all_able
         chosen = fitted.get("chosen")  # of several learners, by one that compares them
         advice = f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].asks else f"train {able}"
         raise Invalid.at("/model", f"the learner {kind!r} of {model.name!r} cannot say what to ask next; {advice}")

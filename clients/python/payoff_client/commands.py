@@ -88,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except tuple(kind for kinds in _EXIT.values() for kind in kinds) as error:
         text = re.sub(r"send \??(delimiter|decimal|encoding|header)=", r"give --\1 ", str(error))
-        text = re.sub(r'types=\{"(.+?)": "(.+?)"\}', r"--type '\1=\2'", text).replace(
-            "send drop_unlabelled", "give --drop-unlabelled"
-        )
+        text = re.sub(r'types=\{"(.+?)": "(.+?)"\}', r"--type '\1=\2'", text)
+        text = text.replace("send drop_unlabelled", "give --drop-unlabelled")
+        text = text.replace("upload it with label_type", "give --label-type")
         say("\n".join([f"payoff-client: {text}", *getattr(error, "__notes__", ())]))
         return next(code for code, kinds in _EXIT.items() if isinstance(error, kinds))
     finally:
@@ -114,7 +114,7 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
 def _types(chosen: argparse.Namespace) -> dict[str, Any]:
     """How a table is to be read, where that was given."""
     types = {"types": dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)} if chosen.type else {}
-    return types | _given(chosen, "header", "drop_unlabelled")
+    return types | _given(chosen, "header", "drop_unlabelled", "label_type")
 
 
 _TYPES = "number, category, value, ignore, number:1,234.5, number:1.234,5, date or such as date:%%d/%%m/%%Y"
@@ -129,6 +129,7 @@ TYPE = (
     arg("--type", f"how a column is read: {_TYPES}; repeat it", action="append", metavar="COLUMN=TYPE"),
     arg("--header", "none: line 1 has values, and columns are called column_1 and so on"),
     arg("--drop-unlabelled", "leave rows without a label out", action="store_true"),
+    arg("--label-type", "number: integers are numbers to regress on, not classes"),
 )
 WRITTEN = (
     arg("--delimiter", "of CSV (default ,)"),

@@ -163,24 +163,29 @@ def notes_of(parts: Iterable[Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a version: names in its order, what each takes (see `of_feature`); its classes, if any."""
+    """The features of a version: names in its order, what each takes (see `of_feature`), as `values` beside them do;
+    its classes, if any.
+    """
 
     model: str
     names: tuple[str, ...]
     kinds: Mapping[str, str]
     classes: tuple[Any, ...] | None
+    values: Mapping[str, str]
 
     @classmethod
     def of(cls, card: Mapping[str, Any]) -> Features:
         names = tuple(feature["name"] for feature in card["features"])
         kinds = {each["name"]: FORM if each.get("form") else each["type"] for each in card["features"]}
-        classes = card.get("classes")
-        return cls(f"{card['name']}:{card['version']}", names, kinds, None if classes is None else tuple(classes))
+        classes = None if card.get("classes") is None else tuple(card["classes"])
+        values = {name: FORM if form else NUMERIC for name, form in card.get("values", {}).items()}
+        return cls(f"{card['name']}:{card['version']}", names, kinds, classes, values)
 
     def beside(self, table: Table, columns: Sequence[str]) -> Features:
         """With those columns of a table that cells of the matrix name, which are sent like features."""
         names = [name for name in columns if name in (table.names or ()) and name not in self.names]
-        return replace(self, names=(*self.names, *names), kinds={**self.kinds, **dict.fromkeys(names, NUMERIC)})
+        kinds = {name: self.values.get(name, NUMERIC) for name in names}
+        return replace(self, names=(*self.names, *names), kinds={**self.kinds, **kinds})
 
     def kept(self, table: Table, others: Iterable[str], *, whole: bool = False) -> list[str]:
         """The columns that come back, those that the model does not use or the `whole` table; ValueError where one has

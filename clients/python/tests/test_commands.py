@@ -98,6 +98,14 @@ def test_of_a_refused_file_each_column_is_reported(run, client):
     ]
 
 
+def test_integers_are_numbers_to_regress_on_by_an_option(run):
+    Path("counts.csv").write_text("\n".join(["x,units", *(f"{i % 7},{3 * i}" for i in range(40))]))
+    order = "train counts.csv --label units --name counts --learner random_forest"
+    code, _, errors = run(order)
+    assert (code, "give --label-type number" in errors) == (3, True)
+    assert run(f"{order} --label-type number")[0] == 0
+
+
 def test_questions_are_asked_in_the_terminal(run, forest, monkeypatch, capsys):
     answers = []
 

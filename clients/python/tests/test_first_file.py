@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from payoff_client import Invalid, commands
 
@@ -47,3 +48,15 @@ def test_an_export_is_trained_on_and_decided(service, client, tmp_path, monkeypa
         assert commands.main(order) == 0, capsys.readouterr()
         separator = asked.get("delimiter", ",")
         assert len(pd.read_csv("out.csv", sep=separator)) == N
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_a_value_in_a_form_is_taken_from_frames(client):
+    stakes, text = [1234.5 + i for i in range(40)], [f"{1234.5 + i:,.2f}" for i in range(40)]
+    table = {"x": list(range(40)), "y": ["ill", "healthy"] * 20}
+    types = {"stake": "value"}
+    model = client.train(pa.table(table | {"stake": text}), label="y", learner="logistic", name="stakes", types=types)
+    benefits = {"ill": {"treat": {"column": "stake"}, "wait": 0}, "healthy": {"treat": -9, "wait": 0}}
+    expected = model.answer(pa.table(table | {"stake": stakes}), benefits=benefits)
+    for frame in (pa.table(table | {"stake": text}), [{"x": i, "stake": text[i]} for i in range(40)]):
+        assert (model.answer(frame, benefits=benefits).expected_benefits == expected.expected_benefits).all()
