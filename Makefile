@@ -61,8 +61,8 @@ check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, te
 docs: $(VENV)/installed-dev  ## build the documentation to site/
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --clean
 
-bench: install  ## measure single requests and batches beside other servers, and write the table of benchmarks/serving.md
-	@$(PY) benchmarks/serving.py 5 table
+bench: install  ## measure single requests and batches beside other servers, and print the table of benchmarks/serving.md
+	@$(PY) benchmarks/serving.py 5
 
 LOCK := uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-header --quiet

@@ -370,7 +370,6 @@ def subset_told(table: Table, columns: list[int]) -> np.ndarray:
 
 
 def greedy_subset(table: Table, matrices: list[np.ndarray]) -> list[float]:
-    """Forward selection, whose forests are kept for the next matrix."""
     found: list[float] = []
     told: dict[tuple[int, ...], np.ndarray] = {}
     for B in matrices:
@@ -425,7 +424,6 @@ def compared(name: str, columns: list[str], learners: list[str], runs: Callable[
 
 
 def mean_of_halves(tables: list[list[Table]], matrices: list[np.ndarray], learner: str) -> list[np.ndarray]:
-    """What a learner earns with each seed."""
     return [np.mean([EARN[learner](table, matrices) for table in halves], axis=0) for halves in tables]
 
 

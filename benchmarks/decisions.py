@@ -1,8 +1,6 @@
 """Which way to decide earns most: the comparison of the benefit paper, with today's strong learners beside it.
 
-Six data sets; ten random benefit matrices each under the paper's sign convention (being right gains, being wrong costs,
-all log-uniform from 1 to 100), and ten more that state three costs only; five times two folds. Every method decides the
-same rows under the same matrix; mu is what it earned as a share of what someone who knows every class would have.
+benchmarks/decisions.md describes data, matrices and methods.
 
     .venv/bin/python benchmarks/decisions.py [--sets glass ecoli] [--repetitions 5]
     .venv/bin/python benchmarks/decisions.py --credit
@@ -12,8 +10,7 @@ What costs of three kinds cannot say, the rules that take them are given as mean
 losses of the matrix, classes counting by their share in training.
 
 `--credit`: the mean realised cost of a case of German credit, where a good customer refused costs 1 and a bad one
-accepted 5, three times ten folds: `logistic` with its defaults and the expected benefit, a plain scikit-learn pipeline
-cut at 1/6, the same blind to costs, and refusing everybody.
+accepted 5, three times ten folds.
 
 `--cases`: the benefit of a case where each has its own matrix, on the data sets that come with empulse, with the costs
 that it states, beside its methods for costs of instances; two folds. It needs empulse 0.13 and LightGBM:

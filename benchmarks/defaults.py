@@ -1,10 +1,7 @@
 """What every learner earns untuned, beside the defaults of others: benefit on rows that chose nothing.
 
-Each set is split 70 : 30 with each seed (at most 3,000 and 4,000 rows). Every model decides the test rows under 30
-random matrices of 2, 3 and 5 actions; in every other one a class costs in inverse proportion to its share. The first
-number is the share of the range from the best single action for all rows (0) to knowledge of every class (1). The
-second is the loss that the model promises over the loss that occurs, both against knowledge of every class and summed
-over the matrices: below 1 the model is overconfident, above 1 too cautious.
+The tables of benchmarks/defaults.md: shares of the range, and the loss that a model promises over the loss that occurs,
+both against knowledge of every class and summed over the matrices: below 1 the model is overconfident.
 
     .venv/bin/python benchmarks/defaults.py [--sets glass,ecoli] [--learners logistic,auto] [--seeds 5]
 
@@ -135,8 +132,6 @@ def lightgbm_isotonic(task: Task) -> Any:
 RIVALS: dict[str, Callable[[Task], Any]] = {
     "sklearn logistic": lambda task: prepared(task, LogisticRegression(max_iter=1000)).fit(task.X, task.y),
     "sklearn forest": lambda task: calibrated(task, forest(task)),
-    "sklearn forest isotonic": lambda task: calibrated(task, forest(task), "isotonic"),
-    "random_forest leaf 1": ours("random_forest", min_samples_leaf=1),
     "random_forest 500": ours("random_forest", n_estimators=500),
     "sklearn boosting": sklearn_boosting,
     "LightGBM isotonic": lightgbm_isotonic,
@@ -184,11 +179,10 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--learners", default="")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--against", default="auto", help="the contender that standard errors are about")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    fits, seeds = contenders(chosen.learners), range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    fits, seeds = contenders(chosen.learners), range(FIRST_SEED, FIRST_SEED + chosen.seeds)
     tables = [run(name, fits, seeds, chosen.against) for name in chosen.sets.split(",")]
     means = {name: float(np.mean([shares[name] for shares in tables])) for name in fits}
     print("\nmean share over the sets")

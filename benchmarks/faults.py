@@ -40,12 +40,9 @@ ENDED = {"succeeded", "failed", "cancelled"}
 
 @dataclass
 class Record:
-    """What the clients did."""
-
     jobs: dict[int, str] = field(default_factory=dict)
     ended: int = 0
     cancelled: set[str] = field(default_factory=set)
-    moves: int = 0
     submitting: Account = field(default_factory=Account)
     predicting: Account = field(default_factory=Account)
     managing: Account = field(default_factory=Account)
@@ -104,7 +101,7 @@ def run(system: System, record: Record) -> Counter[str]:
             predicting = Caller(system.replicas, record.predicting)
             crowd.do(lambda caller=predicting: predict(caller), pause=0.02)
         managing = Caller(system.replicas, record.managing)
-        crowd.do(lambda: manage(managing, record), pause=0.5)
+        crowd.do(lambda: manage(managing), pause=0.5)
         watching = Caller(system.replicas, Account())
         crowd.do(lambda: watch(watching, record, done), pause=1.0)
         return strike(system, record, done)
@@ -130,14 +127,13 @@ def predict(caller: Caller) -> None:
     caller.ask("POST", "/predict", json={"model": name, "instances": [[0.1, 0.2, None, 0.4]], "rule": "most_probable"})
 
 
-def manage(caller: Caller, record: Record) -> None:
+def manage(caller: Caller) -> None:
     """Point an alias at the newest version or an older one."""
     name = f"m{random.randrange(MODELS)}"
     listed = caller.ask("GET", f"/models/{name}")
     if listed is not None:
         version = random.choice(listed.json()["versions"][:3])["version"]
-        moved = caller.ask("PUT", f"/models/{name}/aliases/live", json={"version": version})
-        record.moves += moved is not None
+        caller.ask("PUT", f"/models/{name}/aliases/live", json={"version": version})
 
 
 def watch(caller: Caller, record: Record, done: threading.Event) -> None:
@@ -249,11 +245,8 @@ def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]
     rows = {
         "jobs accepted": len(set(record.jobs.values())),
         "jobs ended": ", ".join(f"{status} {count}" for status, count in sorted(ended.items())),
-        "attempts": sum(job["attempt"] for job in jobs),
         "versions listed": listed,
-        "aliases moved": record.moves,
         "predictions answered": predicted.answered,
-        "longest pause between two answers, s": f"{predicted.longest_pause:.1f}",
         "connections lost with a killed replica": predicted.lost,
         "predictions failed otherwise": f"{len(predicted.failed)} ({predicted.share_failed:.4%})",
         "other requests refused, and repeated": len(record.submitting.failed) + len(record.managing.failed),

@@ -4,10 +4,8 @@
 
 The code is that in FOLDER, by default this one. The faults are drawn with a fixed seed, from all packages in turn.
 For each only the tests of its module run (`tests/decisions/test_x.py` for `app/decisions/x.py`, else the package's
-folder), until one fails; beforehand once on the code as it is, for at most `--seconds`, and then with a fault for
-twice as long as that took. Results are lines of JSON in `--out`; what is there already is not done again, so a run
-may be stopped at any time. Prints a table of killed and surviving faults by package, which `benchmarks/mutants.md`
-keeps. Takes an hour on a quiet machine.
+folder), until one fails; beforehand once on the code as it is, for at most `--seconds`. Results are lines of JSON in
+`--out`, at which a run that was stopped goes on. Prints the tables of `benchmarks/mutants.md`. Takes an hour.
 
 The smallest work: `.venv/bin/python benchmarks/mutants.py --count 1 --seconds 60 --out /dev/null`
 """

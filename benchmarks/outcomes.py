@@ -6,10 +6,8 @@
 The first makes decisions as sealed days, written as a worker writes them, from arrays in place of rows of a database.
 It prints seconds, peak memory of the process, and bytes per decision.
 
-The second prints, for each simulated world and number of cases in 30 days, the share of streams that get an interval,
-the share of these intervals that hold the true mean difference, the share of wrong ones in all, and of those that
-exclude 0: false alarms where the promise is kept, else what the verdict finds. Then the same for fewer days, and the
-false alarms of gains, which are paired differences.
+The second prints the tables of intervals in benchmarks/outcomes.md. What excludes 0 is a false alarm where the promise
+is kept, else what the verdict finds.
 
 The smallest work: `.venv/bin/python benchmarks/outcomes.py --rows 1000 --days 2 --streams 2`
 """

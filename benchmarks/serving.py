@@ -1,14 +1,9 @@
 """`/predict` with a benefit matrix beside its peers and its limit, in one run; and what recording adds to it.
 
-- `usual`: a FastAPI route as people usually write it (scaler and logistic regression on 30 features);
-- `mlserver`: MLServer with the same pipeline, in an environment of its own: MLSERVER is the path of its command
-  (`pip install mlserver mlserver-sklearn`, Python 3.11); left out where there is none;
-- `bare`: one Starlette route with the arithmetic of Payoff's model and nothing else: the limit.
-
 Payoff runs as `payoff serve` does, with a key that has a rate, request ids, metrics, and a log line for each request.
-One process each, pinned to the first core; this client on the last one; all warm, the same data. Prints medians of
-several rounds, in which they take turns, and each ratio with its goal. Everything goes over loopback.
-Run: .venv/bin/python benchmarks/serving.py [rounds] [table]; `table` writes the figures to benchmarks/serving.md.
+One process each, pinned to the first core; this client on the last one. Prints medians of several rounds, in which they
+take turns, and the table of benchmarks/serving.md. MLSERVER is the path of MLServer's command (`pip install mlserver
+mlserver-sklearn`, Python 3.11), if it is to take part. Run: .venv/bin/python benchmarks/serving.py [rounds]
 
 `.venv/bin/python benchmarks/serving.py recording [rounds]`: single rows with and without `"record": true`, on SQLite
 and on PostgreSQL (Debian's package, `fsync=on`) beside the service on all cores of this machine. `disk` is what the
@@ -64,9 +59,7 @@ SINGLE_REQUESTS = 1500
 BATCH_REQUESTS = 12
 CORES = sorted(os.sched_getaffinity(0))
 PINNED = ["taskset", "-c", str(CORES[0])]
-PAGE = HERE / "serving.md"
 DATA = load_breast_cancer()
-shown = ["| Payoff, as a multiple of another server, or in ms | measured | goal |", "|---|---|---|"]
 
 
 def bare() -> Starlette:
@@ -115,7 +108,6 @@ class Predicted(BaseModel):
 
 
 def usual() -> FastAPI:
-    """FastAPI and the scikit-learn pipeline in the file PIPELINE."""
     pipeline = joblib.load(os.environ["PIPELINE"])
     app = FastAPI()
 
@@ -192,8 +184,6 @@ def beside_peers() -> None:
             peer.start()
         os.sched_setaffinity(0, {CORES[-1]})
         compare({"payoff": payoff} | {peer.name: peer for peer in peers})
-    if "table" in sys.argv:
-        write_table()
 
 
 def service(stack: ExitStack, wrapper: list[str], **settings: str) -> Replica:
@@ -217,7 +207,6 @@ def service(stack: ExitStack, wrapper: list[str], **settings: str) -> Replica:
 
 
 def write_arrays(payoff: Replica, path: str) -> None:
-    """The arrays of Payoff's model, for the bare route."""
     ports = make_ports(Settings(home=payoff.home, models=payoff.environment()["PAYOFF_MODELS"]))
     linear = ports.registry.load("bench").estimator.model_.linear
     ports.database.close()
@@ -283,7 +272,7 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
     middle = {name: np.median(np.array(rounds[1:]), axis=0) for name, rounds in crowd.items()}
     for name, (per_second, slow) in middle.items():
         print(f"{name:<34}{per_second:9.0f}{slow * 1e3:9.3f}")
-    print("", *shown, sep="\n")
+    print("\n| Payoff, as a multiple of another server, or in ms | measured | goal |\n|---|---|---|")
     goals = {
         "bare": ("<= 1.0", ">= 0.8", ""),
         "usual": ("<= 0.6", ">= 2.5", "<= 0.6"),
@@ -307,15 +296,7 @@ def show(what: str, ratio: float, goal: str) -> None:
     sign, _, bound = goal.partition(" ")
     if goal and (ratio > float(bound) if sign == "<=" else ratio < float(bound)):
         goal += ", missed"
-    shown.append(f"| {what} | {ratio:.3f} | {goal} |")
-    print(shown[-1])
-
-
-def write_table() -> None:
-    """Put the figures between the marks on the page."""
-    begin, end = "<!-- serving -->\n", "<!-- end -->\n"
-    before, _, rest = PAGE.read_text().partition(begin)
-    PAGE.write_text("\n".join([before + begin + shown[0], *shown[1:], end + rest.partition(end)[2]]))
+    print(f"| {what} | {ratio:.3f} | {goal} |")
 
 
 def recording() -> None:

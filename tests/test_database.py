@@ -231,32 +231,6 @@ def test_who_is_in_the_midst_of_a_statement_hears_of_a_silent_database(distant, 
         connection.execute(insert(NUMBERS).values(n=2))
 
 
-@pytest.mark.thorough
-def test_a_silent_database_is_asked_by_few_and_the_others_do_not_wait(distant, proxy, monkeypatch):
-    """Forty callers cost one attempt, or as many as there are seconds in which they ask."""
-    asked = []
-    connect = postgres.connect
-
-    def counted(*words):
-        asked.append(words)
-        return connect(*words)
-
-    monkeypatch.setattr(postgres, "connect", counted)
-    add(distant, 1)
-    proxy.hang()
-    assert distant.problem() == "the database does not answer"
-    with pytest.raises(DatabaseAway):
-        numbers(distant)
-    asked.clear()
-    for _ in range(40):
-        with pytest.raises(DatabaseAway, match="does not answer"):
-            numbers(distant)
-    assert len(asked) <= 5
-    proxy.start()
-    distant.wait(30)
-    assert numbers(distant) == [1]
-
-
 def test_a_server_that_starts_later_is_waited_for(postgres_url, proxy):
     proxy.kill()
     late = Database(make_url(postgres_url).set(port=proxy.port).render_as_string())

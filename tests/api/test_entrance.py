@@ -89,14 +89,6 @@ def test_no_timer_of_an_answer_runs_on_while_the_next_request_of_the_piece_is_in
         assert received(client, on_the_wire() + waiting, answers=2).count(b"HTTP/1.1 200 OK") == 2
 
 
-@pytest.mark.parametrize("line", [b"POST /predict", b"POST /acquire", b"GET /health/live"])
-def test_a_length_with_thousands_of_zeros_is_read(service, line):
-    """On every way that reads it; an `int` refuses more than 4,300 digits."""
-    head = line + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
-    usual, long = [received(service, head + zeros + b"2\r\n\r\n{}") for zeros in (b"", b"0" * 5000)]
-    assert long.split()[1] == usual.split()[1] != b"500"
-
-
 def test_every_answer_has_its_log_line_and_one_over_its_rate_is_not_decided(tmp_path, capfdbinary, monkeypatch):
     with serving(settings_for(tmp_path)) as client:
         trained(client, ORDER)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
-from sklearn.calibration import _SigmoidCalibration
 from sklearn.isotonic import IsotonicRegression
 
 from app.decisions.calibration import Sigmoid
@@ -52,16 +51,6 @@ def test_isotonic_equals_the_best_rising_fit(rows):
     low = 1 / (len(rows) + 2)
     expected = IsotonicRegression().fit(scores, codes, weights).predict(scores).clip(low, 1 - low)
     np.testing.assert_allclose(Q[:, 1], expected, atol=1e-12)
-
-
-def test_sigmoid_equals_scikit_learns():
-    """Two classes: the same curve as scikit-learn's Platt scaling of the log-odds, apart from the bounds."""
-    P, codes, _ = distorted(400, 2, 1)
-    calibrator = fit_sigmoid(P, codes, np.ones(400))
-    odds = logit(np.clip(P[:, 1], calibrator.limit, 1 - calibrator.limit))
-    twin = _SigmoidCalibration().fit(odds, codes)
-    got = calibrator.apply(P)[:, 1]
-    np.testing.assert_allclose(got, np.clip(twin.predict(odds), 1 / 402, 401 / 402), atol=1e-5)
 
 
 def test_a_reversed_model_loses_its_order_not_its_direction():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from app.decisions.benefit import decide, regrets
-from app.decisions.limits import Limits, decide_within, move_first
+from app.decisions.benefit import decide
+from app.decisions.limits import Limits, decide_within
 from app.errors import Invalid
 from tests.reference import decisions as twin
 
@@ -143,24 +143,6 @@ def test_a_batch_too_large_for_proof_still_has_a_bound(monkeypatch):
     assert max(gaps) > 0
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_a_single_limit_takes_the_same_rows_as_the_assignment(seed):
-    """The shorter way for one limit, and the compiled one."""
-    from app.decisions.limit_solvers import assign  # noqa: PLC0415
-
-    rng = np.random.default_rng(seed)
-    D = rng.integers(0, 4, (2, 50)).astype(float)
-    D -= D.min(axis=0)
-    start = D.argmin(axis=0)
-    count = int(start.sum())
-    upper = int(rng.integers(0, 50))
-    lower = int(rng.integers(0, upper + 1)) if upper < count else int(rng.integers(count, 51))
-    one, other = start.copy(), start.copy()
-    move_first(D, one, lower, max(lower, upper))
-    assert assign(D, other, np.array([0, lower]), np.array([50, max(lower, upper)]))
-    assert one.tolist() == other.tolist()
-
-
 def test_of_tied_rows_the_first_keep_their_action():
     P, B = np.full((6, 2), 0.5), np.array([[0.0, 1.0, 0.5], [0.0, 1.0, 0.5]])
     limits = Limits.none(3)
@@ -193,18 +175,6 @@ def test_a_cell_that_forbids_an_action_does_not_blur_the_others():
     expected = decide_within(P, plain, decide(P, plain).choice, few)
     assert found.choice.tolist() == expected.choice.tolist()
     assert found.upper[:3] == pytest.approx(expected.upper)
-
-
-def test_regrets_of_equal_rows_are_equal_wherever_they_are():
-    """Ties would be broken by rounding otherwise."""
-    rng = np.random.default_rng(0)
-    row, B = rng.dirichlet(np.ones(7)), rng.normal(size=(7, 5)) * 1e3
-    for n in range(1, 40):
-        R = regrets(np.repeat(row[None], n, axis=0), B)
-        assert (R[:, :1] == R).all()
-        assert pytest.approx(regrets(np.repeat(row[None], n, axis=0), np.repeat(B[None], n, axis=0))) == R
-        assert (R[:, 0] == regrets(row[None], B)[:, 0]).all()
-    assert R[:, 0] == pytest.approx((B.max(axis=1)[:, None] - B).T @ row)
 
 
 def test_no_rows_have_no_decisions():

@@ -7,10 +7,10 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, insert, select, text
+from sqlalchemy import select
 
 from app.database import Database
-from app.jobs.job import RELEASED, Status
+from app.jobs.job import RELEASED
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
@@ -83,22 +83,3 @@ def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance
 def _clients_that_wait(queue):
     with queue.database.reading() as connection:
         return set(connection.execute(select(JOBS.c.client).where(JOBS.c.status == "queued").distinct()).scalars())
-
-
-def test_a_claim_among_ten_thousand_jobs_is_a_step_in_an_index(queue):
-    rows = [
-        {"id": f"job_{i:020x}", "kind": "train", "spec": {}, "status": Status.QUEUED, "created_at": 0.0, "turn": i // 3}
-        | {"client": f"client {i % 3}"}
-        for i in range(10_000)
-    ]
-    with queue.database.writing() as connection:
-        connection.execute(delete(JOBS))
-        connection.execute(insert(JOBS), rows)
-        if not queue.database.is_sqlite:
-            connection.execute(text("ANALYZE jobs"))
-        explain = "EXPLAIN QUERY PLAN" if queue.database.is_sqlite else "EXPLAIN"
-        claimed = "SELECT seq FROM jobs WHERE status = 'queued' ORDER BY turn, seq LIMIT 1"
-        plan = "\n".join(str(tuple(row)) for row in connection.execute(text(f"{explain} {claimed}")))
-    assert "jobs_status_turn" in plan
-    assert not any(word in plan.upper() for word in ("B-TREE", "SORT"))
-    assert [queue.claim("ann").client for _ in range(3)] == ["client 0", "client 1", "client 2"]

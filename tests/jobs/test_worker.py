@@ -1,15 +1,13 @@
 """A worker with real processes: what a job may do, how each attempt ends, and what goes wrong beside it."""
 
-import math
 import os
 import threading
 
-import psutil
 import pytest
 
 from app.jobs import attempt
 from app.jobs import worker as worker_module
-from app.jobs.attempt import Attempt, JobLimits
+from app.jobs.attempt import JobLimits
 from app.jobs.job import RELEASED, Status
 from app.jobs.queue import Queue
 from tests.jobs import targets
@@ -280,24 +278,3 @@ def test_a_worker_whose_turns_fail_is_not_alive(queue, start, monkeypatch, metho
         eventually(lambda: worker.problem)
         assert worker.turn_age > 0.5
     eventually(lambda: not worker.problem)
-
-
-def test_a_stop_while_the_memory_of_a_job_is_measured_is_not_lost(queue, url, monkeypatch):
-    job = queue.submit("train", {"do": "sleep", "seconds": 20})
-    told = []
-    attempt = Attempt(
-        queue, queue.claim("one"), targets.work, url, JobLimits(memory_bytes=2**31),
-        trusted_until=math.inf, tell=told.append, on_end=lambda: None, rest=0.0,
-    )  # fmt: skip
-
-    def stop_meanwhile(_process, **_options):
-        attempt.stop(RELEASED)
-        return []
-
-    monkeypatch.setattr(psutil.Process, "children", stop_meanwhile)
-    attempt.start()
-    assert attempt.over.wait(60)
-    released = Status.QUEUED, 0, "to be tried again: its worker was stopped"
-    assert [(now.status, now.deaths, now.stage) for now in told] == [released]
-    assert not targets.published(queue)
-    assert queue.get(job.id).attempt == 1

@@ -66,16 +66,6 @@ def test_no_outcome_stays_of_a_decision_that_is_erased_meanwhile(database, archi
     assert count(database, OUTCOMES) == 0
 
 
-def test_a_decision_that_keeps_moving_is_refused_for_now(database, archive, sealer):
-    (id_,) = decided(database, 1, at=MONDAY)
-    located = {id_: (archive.locate([id_])[id_], BAD)}
-    sealer.seal("loan", DATE)
-
-    with pytest.raises(Unavailable):
-        sent(database, located)
-    assert count(database, OUTCOMES) == 0
-
-
 def test_a_case_stays_erased_where_two_replace_a_file_at_once(database, archive, sealer, monkeypatch):
     """The one that comes too late knows an erasure that the other one did not: it is not forgotten."""
     ids = decided(database, 10, at=MONDAY)

@@ -5,12 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from sqlalchemy import text
 
-from app.database import Database, DatabaseAway
+from app.database import Database
 from app.errors import Conflict, NotFound
 from app.migrations import migrate
-from tests.conftest import migrated
 from tests.registry.making import make_card, open_registry
 
 REPLICAS, CHANGES = 4, 15
@@ -79,20 +77,3 @@ def test_changes_from_everywhere_are_lost_nowhere(replicas):
             assert [registry.resolve(f"{name}@{alias}")[1] for alias in page.aliases] == list(page.aliases.values())
         folders = replicas[0].files.numbers(name)
         assert sorted(folders) == sorted(there)
-
-
-def test_a_replica_goes_on_with_what_it_knows_while_another_holds_the_lock(postgres_url, tmp_path):
-    """As one whose store hangs in the midst of a change: answers need no database, changes are told to come again."""
-    with migrated(postgres_url, seconds=1) as database:
-        registry = open_registry(str(tmp_path / "models"), database)
-        registry.refresh()
-        publish(registry, "a")
-        registry.refresh()
-        with database.writing() as connection:
-            connection.execute(text("UPDATE registry_state SET revision = revision + 1"))
-            with pytest.raises(DatabaseAway):
-                registry.set_alias("a", "best", 1, "ann")
-            registry.refresh()
-            assert registry.resolve("a") == ("a", 1)
-        registry.set_alias("a", "best", 1, "ann")
-        assert registry.resolve("a@best") == ("a", 1)

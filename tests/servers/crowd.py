@@ -22,15 +22,6 @@ class Account:
     """Connections to a replica that was killed meanwhile, or had not come back yet."""
     failed: list[str] = field(default_factory=list)
     """Everything else that was not a success."""
-    longest_pause: float = 0.0
-    """Seconds between two answers that followed one another."""
-    _last: float | None = None
-
-    def answer(self) -> None:
-        """Note a success."""
-        now = time.monotonic()
-        self.longest_pause, self._last = max(self.longest_pause, now - (self._last or now)), now
-        self.answered += 1
 
     @property
     def share_failed(self) -> float:
@@ -60,7 +51,7 @@ class Caller:
             finally:
                 self._turn()
             if response.is_success:
-                self.account.answer()
+                self.account.answered += 1
                 return response
             self.account.failed.append(f"{method} {path}: {response.status_code} {response.text[:300]}")
         return None
