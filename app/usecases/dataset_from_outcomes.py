@@ -37,10 +37,10 @@ def make(
 ) -> Dataset:
     """Keep the recorded instances of a model from `since` until before `until` whose truth is known, as a data set.
 
-    Truths of days of which many are still to come count as unknown. Its columns are the features of the model's latest
-    version, without those that no instance has, and its label. The record has, as `lineage`, where the rows come from,
-    how many decisions are left out for what reason, and `warnings` where they are no fair sample. Raises NotFound at
-    /model, Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
+    Truths of days of which many are still to come count as unknown. Its columns are the features and values of the
+    model's latest version, without those that no instance has, and its label. The record has, as `lineage`, where the
+    rows come from, how many decisions are left out for what reason, and `warnings` where they are no fair sample.
+    Raises NotFound at /model, Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(ports, model)
     request = UploadRequest(label=(card.labels[0],), name=name, owner=owner)
@@ -75,8 +75,9 @@ def make(
             "left_out": left_out,
             "warnings": list(reservations(maturity, selective=actions.document()["is"])),
         }
-        absent = (feature.name for feature in card.features if feature.name not in names)
-        types = {part.name: part.form or _TYPES[part.type] for part in card.features} | dict.fromkeys(absent, "ignore")
+        types = {part.name: part.form or _TYPES[part.type] for part in card.features}
+        types |= dict.fromkeys(card.values, "value")
+        types |= dict.fromkeys(types.keys() - names, "ignore")
         if not all(isinstance(name, int) for name in card.classes or ()):
             types[card.labels[0]] = "category"  # the same classes, whatever they look like
         request = request.model_copy(update={"types": types})
@@ -101,8 +102,9 @@ def _latest(ports: Ports, model: str) -> Card:
 
 
 def _schema(card: Card) -> pa.Schema:
-    """The card's features and its label."""
+    """The card's features, values, and its label."""
     kinds = {part.name: pa.float64() if part.type == "numeric" else pa.string() for part in card.features}
+    kinds |= dict.fromkeys(card.values, pa.float64())
     integers = all(isinstance(name, int) for name in card.classes or ())
     return pa.schema((kinds | {card.labels[0]: pa.int64() if integers else pa.string()}).items())
 
@@ -119,11 +121,11 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) -> Iterator[dict[str, Any]]:
-    """A row for each usable case, with what its instance has of the card's features. Count these, and the others by
-    what they lack; add to `versions`.
+    """A row for each usable case, with what its instance has of the card's features and values. Count these, and the
+    others by what they lack; add to `versions`.
     """
     assert cases.instances is not None
-    features = [feature.name for feature in card.features]
+    features = [*(feature.name for feature in card.features), *card.values]
     readers = {feature.name: reader(feature.form) for feature in card.features if feature.form}
     for instance, term, truth in zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True):
         terms = cases.terms[term]

@@ -292,3 +292,11 @@ def test_a_value_is_kept_beside_the_features(service):
     query = {"model": "payments", "benefits": json.dumps(matrix)}
     headers = {"Content-Type": "text/csv", "Accept": "application/json"}
     assert service.post("/predict", params=query, content=table, headers=headers).json() == found
+
+    ids = [f"payment-{i}" for i in range(20)]
+    service.post("/predict", json=asked | beside | {"record": {"ids": ids, "instances": True}})
+    told = [{"id": id_, "truth": ("fine", "fraud")[i % 2]} for i, id_ in enumerate(ids)]
+    assert service.post("/outcomes", json={"outcomes": told}).json()["accepted"] == 20
+    again = service.post("/datasets/from-outcomes", json={"model": "payments"}).json()
+    (kept,) = [one for one in again["columns"] if one["name"] == "amount"]
+    assert (kept["type"], kept["missing"]) == ("value", 0)
