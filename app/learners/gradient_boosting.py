@@ -103,7 +103,8 @@ class GradientBoosting(Learner):
         found = np.maximum(found, _LEAST_SPREAD)
         if _unlikely(found, size) @ weights >= _unlikely(np.average(size, weights=weights), size) @ weights:
             spread, found = None, np.ones(len(X))
-        self.model_ = Residuals(mean, spread, _LEAST_SPREAD, thinned(residuals / found, weights))
+        floor = 0.0 if y.min() >= 0 else -np.inf
+        self.model_ = Residuals(mean, spread, _LEAST_SPREAD, thinned(residuals / found, weights), floor)
 
     def _cross_fitted(self, dealt: Dealt, own: Mapping[str, Any]) -> tuple[Any, np.ndarray, int]:
         """The model of numbers, each row's number (n,) by a model that did not see it, and the rounds of least loss on

@@ -23,6 +23,7 @@ _JUDGED = 5000  # rows that correct the distribution, at most
 _LINE = np.linspace(0.0, 1.0, 401)
 _LEVELS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _PRIOR = 20  # rows whose weight the uncorrected distribution has
+_NO_TIE = 1e-300  # instead of no weight at a number
 _BLOCK = 64
 
 
@@ -50,7 +51,8 @@ class QuantileForest:
         """From training rows X (n, m), numbers (n,), positive weights (n,), and the rows (n, T) that a tree grew from.
 
         The correction is conformal, by the trees that did not grow from a row: where a share s of the rows has less
-        than c of the weight below its number, c becomes s. It is one distribution still. O(n T log n).
+        than c of the weight below its number, c becomes s; of a number that has weight itself each part of this counts
+        alike (Czado et al. 2009), so ties shift nothing. It is one distribution still. O(n T log n).
         """
         order, forest = np.argsort(y, kind="stable"), forest.first(max(1, _MEMBERS // len(y)))
         leaves = forest.leaves(X[order])
@@ -88,12 +90,14 @@ class QuantileForest:
 
     def corrected(self, leaves: I32, rows: I64) -> F64:
         """The curve by training `rows` (r,) in their leaves (r, T), -1 in trees that do not count."""
-        said = np.empty(len(rows))
+        low, high = np.empty((2, len(rows)))
         for some in self._blocks(len(rows)):
             near, reached = self._near(leaves[some], rows[some])
-            said[some] = below(Samples(self.numbers[near], reached), self.numbers[rows[some]])
-        counts, _ = np.histogram(said, [*_LINE, np.inf], weights=self.weights[rows] / self.weights[rows].mean())
-        curve: F64 = (np.cumsum(counts) - counts + _PRIOR * _LINE) / (len(rows) + _PRIOR)
+            samples, own = Samples(self.numbers[near], reached), self.numbers[rows[some]]
+            low[some], high[some] = below(samples, own), below(samples, np.nextafter(own, np.inf))
+        passed = np.clip((_LINE - low[:, None]) / np.maximum(high - low, _NO_TIE)[:, None], 0.0, 1.0)
+        counts = self.weights[rows] / self.weights[rows].mean() @ passed
+        curve: F64 = (counts + _PRIOR * _LINE) / (len(rows) + _PRIOR)
         curve[-1] = 1.0
         return curve
 

@@ -19,28 +19,30 @@ _CELLS = 1 << 20  # of the distributions that are made at once
 class Residuals:
     """A boosted mean, a boosted `spread` (None: the same for all rows), and `scaled` (R,): residuals of unseen rows in
     units of their spread, ascending and equally likely, as in split conformal prediction. The spread is at least
-    `least`.
+    `least`, and no number below `floor`: numbers that are never negative stay so.
     """
 
     mean: Any
     spread: Any
     least: float
     scaled: F64
+    floor: float
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """The mean (n,) of rows X (n, m)."""
-        return np.asarray(self.mean.values(X))
+        return np.asarray(np.maximum(self.mean.values(X), self.floor))
 
     def distribution(self, X: np.ndarray) -> Distribution:
         """Of rows X (n, m): the mean plus each residual, times the row's spread. O(n R)."""
-        values = self.values(X)
+        values = np.asarray(self.mean.values(X))
         spread = np.ones(len(X)) if self.spread is None else np.maximum(self.spread.values(X), self.least)
 
         def parts() -> Iterator[Samples]:
             levels, rows = np.arange(1, len(self.scaled) + 1)[None] / len(self.scaled), _CELLS // len(self.scaled)
             for begin in range(0, len(X), rows):
                 some = slice(begin, begin + rows)
-                yield Samples(values[some, None] + spread[some, None] * self.scaled, levels)
+                samples = values[some, None] + spread[some, None] * self.scaled
+                yield Samples(np.maximum(samples, self.floor), levels)
 
         return Distribution(len(X), parts)
 
