@@ -81,14 +81,6 @@ def test_leaves_of_numbers_are_those_whose_quantiles_cost_least(noise, leaf):
     assert model.refit(X[:200], y[:200]).min_samples_leaf_ == leaf
 
 
-def test_a_given_leaf_is_kept_and_a_refit_keeps_the_chosen_one():
-    X, y = noisy_steps(200, 0.3)
-    assert RandomForest(n_estimators=5, min_samples_leaf=3, random_state=0).fit(X, y).min_samples_leaf_ == 3
-    model = RandomForest(random_state=0).fit(X, y)
-    chosen = model.min_samples_leaf_
-    assert model.refit(X[:100], y[:100]).min_samples_leaf_ == chosen
-
-
 def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     """By scikit-learn's own leaves, after a refit as well; in as many trees as there is room for."""
     X, Y = drawn(200)
