@@ -90,7 +90,7 @@ function one(ref, found, body, stated, columns, changed) {
   draw();
   return card("One case", h("form", { onsubmit: decide, oninput: clear },
     h("div", { class: "fields" }, inputs.map(([feature, input]) => field(feature.name, input,
-      feature.form ? `as ${feature.form.replace(/^[a-z]*:/, "")}` : feature.type === "numeric" ? range(feature) : null))), beside,
+      feature.form ? `as ${feature.form.split("|")[0].replace(/^[a-z]*:/, "")}` : feature.type === "numeric" ? range(feature) : null))), beside,
     h("div", { class: "row" }, h("button", { class: "main" }, "Decide"), h("small", null, "Empty fields are missing values."))),
       result);
 }

@@ -284,10 +284,10 @@ def test_a_value_is_kept_beside_the_features(service):
     beside = {"instances": [[0.5]] * 20, "columns": {"amount": amount[:20].tolist()}}
     assert found == service.post("/predict", json=asked | beside).json()
     assert service.post("/predict", json=asked | {"instances": rows, "benefits": [[1, 0], [0, 1]]}).status_code == 200
-    for column, found_wrong in (("amount", "'amount' is absent; send it"), ("amuont", "did you mean 'amount'")):
+    for column, found_wrong in (("amount", "'amount' is absent; send it"), ("amuont", "did you mean 'amount'?")):
         sent = {"instances": [[0.5]], "benefits": matrix | {"fraud": {"pass": {"column": column}, "check": -40}}}
         refused = service.post("/predict", json=asked | sent).json()["errors"]
-        assert refused == [says("/benefits/fraud/pass/column", found_wrong, "'columns'")]
+        assert refused == [says("/benefits/fraud/pass/column", found_wrong)]
     table = csv({"amount": text[:20], "signal": [0.5] * 20})
     query = {"model": "payments", "benefits": json.dumps(matrix)}
     headers = {"Content-Type": "text/csv", "Accept": "application/json"}
