@@ -145,6 +145,9 @@ def test_acquire_stops_and_decides_each_case_by_its_own(service, forest):
         (own,) = written_out(matrix, [case | {"amount": amount}])
         alone = service.post("/acquire", json=asked | {"known": case, "benefits": own}).json()
         assert {name: alone[name] for name in state} == state
+    wide = {"benefits": [[{"column": "amount"}] * 250] * 2, "actions": [str(i) for i in range(250)]}
+    many = {"instances": [{"age": 50}] * 101, "columns": {"amount": list(range(101))}}  # which would take some seconds
+    assert "takes up to 100:" in service.post("/acquire", json=asked | wide | many).json()["detail"]
     whole = [dict(zip(FEATURES, row, strict=True)) for row in ROWS]  # of which nothing more is asked
     began = time.time()
     for instances in ([], whole):
