@@ -41,14 +41,16 @@ from app.wiring import wire
 from tests.effort import THOROUGH, repeated
 from tests.servers.program import free_port
 
+_STALLED = ["tests.usecases.stalling", "app.postgres"] if THOROUGH else []  # each process would take seconds for them
 # Whichever test is the first to start a process: those of jobs begin at once.
-preload(["app.jobs.single", "app.jobs.attempt", *PRELOADED])
+preload(["app.jobs.single", "app.jobs.attempt", *PRELOADED, *_STALLED])
 
 # The same examples in every usual run, others in each thorough one; no clock decides about an example.
 hypothesis.register_profile("ours", max_examples=repeated(100), derandomize=not THOROUGH, database=None, deadline=None)
 hypothesis.load_profile("ours")
 
 _OF_THE_SYSTEM = ("tests/faults/test_outages.py", "tests/faults/test_recorded.py")  # those that ask for `system`
+_APART = "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 _LONG = (
     "tests/faults/",
     "tests/console/",
@@ -60,6 +62,7 @@ _LONG = (
     "tests/learners/test_no_rows",
     "tests/storage/test_store_calls",
     "tests/usecases/test_datasets",
+    _APART,
 )
 
 pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster
@@ -99,6 +102,8 @@ def pytest_collection_finish():
 class _Schedule(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
+        if file == _APART:
+            return nodeid
         if file.startswith("tests/console/"):
             return "the console"
         return "the system" if file in _OF_THE_SYSTEM else file
