@@ -1,7 +1,5 @@
 """Array types by element type, for signatures where it matters: compiled kernels and what calls them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is done while a store or the database does not answer: few try it, and no caller waits for another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import monotonic
 

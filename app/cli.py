@@ -1,7 +1,5 @@
 """The command line: `payoff serve | worker | demo | check | keys | rebuild`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ numba keeps what it compiles on disk, by the content of the kernel's own file: a
 Kernels are loops over scalars: assigning an array to a slice, sorting or reducing in one costs seconds of compiling.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from numba import njit

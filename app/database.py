@@ -1,7 +1,5 @@
 """One SQL database, SQLite or PostgreSQL, with the transactions this service needs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

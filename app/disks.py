@@ -1,7 +1,5 @@
 """Whether a folder of this machine, or a database file of SQLite in it, can be written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

@@ -6,8 +6,6 @@ all words of a column, they are joined by `|`, and a word that they read otherwi
 requests are read by `reader` alone, so that no value is read in two ways.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The worker of a service, and what the processes of its jobs run. They do not load FastAPI."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -3,8 +3,6 @@
 A loop that is not on disk is compiled by its first call, which takes seconds.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed

@@ -3,8 +3,6 @@
 A pattern such as `heart-*` means the same in memory and in SQL: `*` is any text and `?` any character.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Structured logs: one JSON object per line on standard output; never bodies, keys, or error texts that quote them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -3,8 +3,6 @@
 Dashboards and alerts depend on the names; docs/how-to/operation.md lists them, and a test compares the two.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Iterator
 from functools import cache

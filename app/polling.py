@@ -1,7 +1,5 @@
 """Looking again and again, in a thread, at what other processes may have changed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager

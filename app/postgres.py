@@ -4,8 +4,6 @@ The server ends statements that take too long. That does not help where it is th
 silent: so a connection waits a little longer than that and is then closed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeVar
 

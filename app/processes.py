@@ -3,8 +3,6 @@
 And what glibc's malloc does in a process with large blocks once they are freed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -4,8 +4,6 @@ Long loops call `report`; who runs them may `listen`. Without a listener a repor
 raise to stop the computation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

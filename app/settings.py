@@ -1,7 +1,5 @@
 """All settings, read from environment variables with the prefix PAYOFF_."""
 
-from __future__ import annotations
-
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal

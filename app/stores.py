@@ -3,8 +3,6 @@
 It does not load FastAPI: each process of a job starts here.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Text from callers: which is accepted, by one rule for names, categories and all other strings; and numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from itertools import islice

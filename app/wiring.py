@@ -1,7 +1,5 @@
 """The only place that builds the HTTP service from settings."""
 
-from __future__ import annotations
-
 from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
 from app.api.app import Service

@@ -3,8 +3,6 @@
 Apart from `stopping`, as scikit-learn takes 80 MB that answering can spare.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,7 @@
 /** Models: their versions, aliases and history; the card of a version with its charts; moving an alias. */
 
 import { cardOf, get, list, mayTrain, path } from "./api.js";
-import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
+import { card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
 import { within } from "./problems.js";
 
 export const NAME = "[a-z0-9][a-z0-9_\\-]{0,63}"; // of a model or an alias

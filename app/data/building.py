@@ -2,8 +2,6 @@
 the label columns a learner can predict.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence

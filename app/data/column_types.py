@@ -4,8 +4,6 @@ A column of text holds numbers where every word is one, or where all are written
 fit that give other numbers, nobody knows which are meant: the column is of no use until an order decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """CSV in all its dialects, read in one way wherever it comes from: files, and bodies of requests."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterator

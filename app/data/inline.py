@@ -1,7 +1,5 @@
 """Data that comes as lists in a request, checked and turned into columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Parquet files decide how much their decoder allocates: 4 kB can ask for gigabyte
 memory and its time, and is killed when the request is cancelled. It reads from one file and writes to another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

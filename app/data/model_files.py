@@ -1,7 +1,5 @@
 """Files of models that were sent to be imported, kept until their job has ended."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Parquet files, refused by their metadata before anything is decoded where they are too large."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO

@@ -1,7 +1,5 @@
 """From what was sent to a table on its way to the store, an uploaded file or lists; and from there to arrays."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os

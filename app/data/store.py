@@ -1,7 +1,5 @@
 """Data sets as Parquet over one URL, each a folder that is there whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

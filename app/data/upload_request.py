@@ -1,7 +1,5 @@
 """What an upload asks for, besides its file; and how a CSV file is written."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field

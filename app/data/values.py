@@ -3,8 +3,6 @@
 Files, lists and the tables of requests are read by these functions alone, so that no value is read in two ways.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection
 from typing import Any

@@ -8,8 +8,6 @@ per class, one-vs-rest; a row is divided by its sum. A calibrator fitted on n ro
 How they are fitted: `calibration_fits`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

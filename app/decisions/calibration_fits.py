@@ -6,8 +6,6 @@ the slope. Models without such a `resolution` use the most likely of `_LIMITS`: 
 1/(n+2), logistic regression with heavy tails does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Benefit matrices that depend on the case: a cell is a number, or `plus + times * value` of a column of the case."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Why an answer is as it is: what each feature contributes to a score, and what would change a decision."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Split rows into folds for cross-validation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 UNJUDGED = -1

@@ -1,7 +1,5 @@
 """Hold-out metrics of probabilities, of one class or several labels, or of predicted numbers, for a model's card."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Class priors of the population in use, and posteriors corrected for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

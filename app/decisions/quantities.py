@@ -1,7 +1,5 @@
 """Decisions about quantities: what the distribution of a number says of its quantiles, bands, and costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Quantities that cost least in expectation, limited in their sum."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from app.decisions.quantities import Distribution

@@ -3,8 +3,6 @@
 Source of the last: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple

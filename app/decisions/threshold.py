@@ -1,7 +1,5 @@
 """Two classes and two actions: the cut on the probability of class 1, from the benefits or from hold-out scores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Exact contributions of features to the scores of trees: Shapley values by quadrature, compiled."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The sensible learners compared by what they earn on rows that they did not see; the best of them answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self

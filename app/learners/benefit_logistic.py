@@ -1,7 +1,5 @@
 """Benefit-based logistic regression: training errors are weighted by a benefit matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal

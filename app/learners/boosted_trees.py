@@ -1,7 +1,5 @@
 """scikit-learn's histogram gradient boosting: how it grows and answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

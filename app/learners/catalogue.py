@@ -1,7 +1,5 @@
 """The kinds of learner that requests name, each with its estimator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

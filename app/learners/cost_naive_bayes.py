@@ -1,7 +1,5 @@
 """Naive Bayes on categories and binned numbers, for decisions by expected cost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self

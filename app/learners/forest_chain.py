@@ -1,7 +1,5 @@
 """A chain of forests on nested sets of features, which learns when another feature is not worth its price."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Self

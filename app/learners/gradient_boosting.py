@@ -1,7 +1,5 @@
 """scikit-learn's histogram gradient boosting on raw rows, cost-blind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Two logistic models in sequence: majority or minority class, then which minority class."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar

@@ -4,8 +4,6 @@ Loading a joblib file runs the code that it names. onnxruntime runs ONNX files, 
 scikit-learn.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Multinomial kernel logistic regression with the majority class as reference."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cached_property

@@ -11,8 +11,6 @@ that sum to zero are the shortest. Two classes take scikit-learn's binary penalt
 this is scikit-learn's LogisticRegression for any K, and C means the same.
 """
 
-from __future__ import annotations
-
 from math import log
 from typing import Any
 

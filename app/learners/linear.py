@@ -1,7 +1,5 @@
 """A linear model folded together with its preparation, so that a row costs one product."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

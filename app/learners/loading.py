@@ -1,7 +1,5 @@
 """What takes memory and time, and is not needed to answer: loaded by the first call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

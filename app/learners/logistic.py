@@ -1,7 +1,5 @@
 """Multinomial logistic regression on raw rows, cost-blind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 from typing import ClassVar

@@ -6,8 +6,6 @@ for requests. A parameter whose types are learners is a learner of one of these 
 of the first.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass

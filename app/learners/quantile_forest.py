@@ -3,8 +3,6 @@
 Source: Meinshausen, "Quantile regression forests" (2006).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property

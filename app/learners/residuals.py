@@ -1,7 +1,5 @@
 """The distribution of numbers around a boosted mean: residuals of rows that it did not see."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

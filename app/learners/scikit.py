@@ -3,8 +3,6 @@
 So learners reach this module, and what it imports, through `loading.scikit`, at their first fit.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Probabilities from the scores or probabilities of another system, by a calibration alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Self

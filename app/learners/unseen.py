@@ -1,7 +1,5 @@
 """Choose by the log loss of rows that a fit did not see: among models, preparations, calibrations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -17,8 +17,6 @@ Jensen's inequality L_k >= 1 - mean(E[TPR_k], E[TNR_k]), and those expectations 
 quadrature. Only the k whose bound reaches below the best loss found are evaluated.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Which feature to learn next, for cases of which a part is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What reports and replays of recorded decisions have in common on the wire."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Literal
 

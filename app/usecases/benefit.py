@@ -1,7 +1,5 @@
 """What a benefit matrix would have earned on the rows a version did not see in training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Comparing learners and rules: orders, which are checked and accepted as jobs, and the work itself."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What clients do with data sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO

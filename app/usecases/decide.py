@@ -1,7 +1,5 @@
 """What each rule decides, by probabilities and what the caller says is at stake."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Evaluate a fitted model on a hold-out or on folds of a small table, and write its card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What would change each decision, and what it is made of: as answers describe it, and as documents."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal

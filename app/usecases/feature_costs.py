@@ -1,7 +1,5 @@
 """Prices of features as requests write them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any

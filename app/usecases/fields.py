@@ -1,7 +1,5 @@
 """What requests have in common: their base class, and the types of their fields."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated, Any
 

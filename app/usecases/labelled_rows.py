@@ -1,7 +1,5 @@
 """Rows that come with a request: probabilities in place of a model, and labels that tell the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

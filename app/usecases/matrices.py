@@ -3,8 +3,6 @@
 And those that are saved for a model, by name and version.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What the use cases work with; built once, in `app.stores`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from app.access.audit import AuditLog

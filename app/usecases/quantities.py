@@ -1,7 +1,5 @@
 """Decisions about quantities, by a model of numbers: those that cost least, intervals, and bands that are classes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple

@@ -1,7 +1,5 @@
 """Recording of decisions: what of a request and its answer is stored, and some actions drawn at random."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

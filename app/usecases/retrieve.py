@@ -1,7 +1,5 @@
 """Which items to retrieve, from probabilities or from a model, and what to expect of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

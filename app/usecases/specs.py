@@ -1,7 +1,5 @@
 """What a job is to do, as the queue stores it: typed when it is written and when it is read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

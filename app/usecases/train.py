@@ -1,7 +1,5 @@
 """Training: orders, which are checked and accepted as jobs, and the work itself: fit, evaluate, publish."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial

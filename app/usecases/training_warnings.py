@@ -1,7 +1,5 @@
 """What a training job warns of: rare classes, repeated rows, and what its fit left out."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

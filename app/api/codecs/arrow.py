@@ -1,7 +1,5 @@
 """Files of tables as tables of Arrow: its streams and CSV read and written, Parquet written. pyarrow takes 40 MB."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Columns of tables as rows of features. pyarrow takes 40 MB."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The Open Inference Protocol v2: its documents, and tensors read and written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import chain

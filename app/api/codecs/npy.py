@@ -1,7 +1,5 @@
 """NumPy files: arrays of numbers, read and written."""
 
-from __future__ import annotations
-
 import io
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Outcomes in tables: CSV, Parquet and Arrow streams, a row for each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables in requests and answers: CSV, Parquet and Arrow streams, in one way on all routes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Annotated, Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Reading an uploaded file from a request, as a form or as the bare body."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Collection

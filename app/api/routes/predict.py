@@ -1,7 +1,5 @@
 """`POST /predict`. It is called most, so it reads and writes its bodies itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Its trees have no public form; tests compare `contributions` with `decision_function`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

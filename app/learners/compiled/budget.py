@@ -1,7 +1,5 @@
 """How a budget forest is grown: the path of every rule, and the point on them that validation rows choose."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Grow scikit-learn's random forest, for one label or several, and make it flat."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice

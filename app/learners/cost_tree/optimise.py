@@ -1,7 +1,5 @@
 """Training of a soft tree: node by node from the top, then all nodes in turn until nothing moves."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit

@@ -1,7 +1,5 @@
 """From rows to trees along a path of trade-offs, each with its cost and error on rows held out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """What recorded quantities cost, against what was expected of them, and how many numbers lie in their intervals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
