@@ -1,7 +1,5 @@
 """The Python client of Payoff, a service that decides: actions, sets and questions with the best expected payoff."""
 
-from __future__ import annotations
-
 from payoff_client.client import AsyncPayoff, Payoff
 from payoff_client.deciding import Decisions
 from payoff_client.documents import FileStakes, Report, Stakes

@@ -1,7 +1,5 @@
 """All that needs pyarrow, which is imported with this module: its tables, streams, Parquet files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The service: models, data sets, training, comparisons, sets, outcomes."""
 
-from __future__ import annotations
-
 import builtins
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The command line of the client, a table of commands with their arguments; exit codes are in `_EXIT`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

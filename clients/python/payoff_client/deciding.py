@@ -1,14 +1,12 @@
 """Decisions for rows: sent as JSON, a NumPy array or an Arrow stream, in one request or several to one version."""
 
-from __future__ import annotations
-
 import io
 import json
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import httpx
@@ -174,14 +172,14 @@ class Features:
     values: Mapping[str, str]
 
     @classmethod
-    def of(cls, card: Mapping[str, Any]) -> Features:
+    def of(cls, card: Mapping[str, Any]) -> Self:
         names = tuple(feature["name"] for feature in card["features"])
         kinds = {each["name"]: FORM if each.get("form") else each["type"] for each in card["features"]}
         classes = None if card.get("classes") is None else tuple(card["classes"])
         values = {name: FORM if form else NUMERIC for name, form in card.get("values", {}).items()}
         return cls(f"{card['name']}:{card['version']}", names, kinds, classes, values)
 
-    def beside(self, table: Table, columns: Sequence[str]) -> Features:
+    def beside(self, table: Table, columns: Sequence[str]) -> Self:
         """With those columns of a table that cells of the matrix name, which are sent like features."""
         names = [name for name in columns if name in (table.names or ()) and name not in self.names]
         kinds = {name: self.values.get(name, NUMERIC) for name in names}

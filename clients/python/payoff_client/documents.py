@@ -1,7 +1,5 @@
 """What is sent, and what the client reads of the service's answers, which may have more."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence

@@ -1,11 +1,9 @@
 """Problems of the service as exceptions, with the row and the column of the frame that was sent."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ValidationError
 
@@ -75,7 +73,7 @@ class Invalid(PayoffError):
     """A value, a name or the shape of the request is invalid (422, 400)."""
 
     @classmethod
-    def of(cls, flaws: Sequence[Flaw]) -> Invalid:
+    def of(cls, flaws: Sequence[Flaw]) -> Self:
         """What the client finds before it sends anything."""
         return cls(flaws[0].msg, status=422, title="Invalid request", errors=flaws[:MAX_FLAWS])
 

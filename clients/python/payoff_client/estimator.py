@@ -1,7 +1,5 @@
 """A classifier of scikit-learn that is trained, and decides, through the service."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

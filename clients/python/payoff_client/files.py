@@ -1,7 +1,5 @@
 """Files of any length, read and written in parts: CSV is cut where rows end, Parquet needs pyarrow."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

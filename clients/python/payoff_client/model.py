@@ -1,7 +1,5 @@
 """One model: decisions, explanations, sets, questions, outcomes, and its versions, aliases and saved matrices."""
 
-from __future__ import annotations
-
 import builtins
 import inspect
 import math

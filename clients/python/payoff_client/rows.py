@@ -2,8 +2,6 @@
 unless one of its frames is given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -98,7 +96,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.data)
 
-    def part(self, start: int, stop: int) -> Table:
+    def part(self, start: int, stop: int) -> "Table":
         """Some of the rows."""
         return type(self)(self.data[start:stop], self.names)
 

@@ -1,7 +1,5 @@
 """Values as people read them: in columns in a terminal, and as HTML in a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any

@@ -1,7 +1,5 @@
 """What is printed, and what the command line reads: progress, results, matrices, probabilities, answers."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

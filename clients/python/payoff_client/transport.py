@@ -4,8 +4,6 @@ All methods of the client are coroutines, written once and decorated with `share
 to be awaited. A blocking one runs them to their end: its wire never suspends them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

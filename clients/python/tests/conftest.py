@@ -4,8 +4,6 @@ pandas is installed apart, as scikit-learn imports it wherever it finds it, and 
 pyarrow looks for it once, so it has to be found from the start.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

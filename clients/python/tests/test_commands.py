@@ -1,7 +1,5 @@
 """The command line against the real service."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

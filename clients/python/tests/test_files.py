@@ -1,7 +1,5 @@
 """Files as requests: cut where rows end, once where all rows belong together; outcomes as they are."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -19,10 +17,7 @@ from pyarrow import parquet
 
 FEATURES = [{"name": "x", "type": "numeric"}, {"name": "s", "type": "categorical", "categories": ["u"]}]
 CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "features": FEATURES}
-TOGETHER = [
-    {"limits": {"t": 100}},
-    {"resources": [{"name": "beds", "at_most": 100, "use": {"t": 1}}]},
-]
+TOGETHER = [{"limits": {"t": 100}}, {"resources": [{"name": "beds", "at_most": 100, "use": {"t": 1}}]}]
 
 
 def rows_read(text: bytes, delimiter=",") -> list[list[str]]:
@@ -71,8 +66,7 @@ def write(path: Path, rows: pd.DataFrame) -> Path:
     if path.suffix == ".parquet":
         rows.to_parquet(path, row_group_size=250)
     else:
-        text = rows.to_csv(index=False).encode()
-        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+        rows.to_csv(path, index=False)
     return path
 
 

@@ -1,7 +1,5 @@
 """From a file as people export it to decisions, by the command line and by the client, in a few lines."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd
@@ -21,10 +19,8 @@ def test_an_export_is_trained_on_and_decided(service, client, tmp_path, monkeypa
     monkeypatch.setenv("PAYOFF_URL", str(service.base_url))
     export = EXPORTS[name]
     (tmp_path / "export.csv").write_bytes(export.content)
-    asked = {
-        **export.asked,
-        **{key: json.loads(value) for key, value in export.asked.items() if key in {"types", "drop_unlabelled"}},
-    }
+    read = {key: json.loads(value) for key, value in export.asked.items() if key in {"types", "drop_unlabelled"}}
+    asked = export.asked | read
     if export.refused_without:
         with pytest.raises(Invalid) as refused:
             client.datasets.upload("export.csv", label=export.label)

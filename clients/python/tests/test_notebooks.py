@@ -3,8 +3,6 @@
 PAYOFF_NOTEBOOKS=1 renews their outputs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Commands against a service that answers validly: each option has an effect, and what is said is printed."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import json
@@ -22,7 +20,7 @@ FILES = {
     "benefits.json": json.dumps({"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}),
     "costs.json": json.dumps({"age": 1}),
 }
-READ = "--type a=ignore|--header none|--drop-unlabelled"
+READ = "--type a=ignore|--header none|--drop-unlabelled|--label-type number"
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do

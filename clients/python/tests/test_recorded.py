@@ -1,7 +1,5 @@
 """What is recorded and what comes back for each row, against a service that answers as a mock."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

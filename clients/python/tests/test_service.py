@@ -1,9 +1,6 @@
 """The client and the real service."""
 
-from __future__ import annotations
-
 import asyncio
-import gzip
 import io
 import json
 import pickle
@@ -22,7 +19,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from payoff_client import (
     AsyncPayoff,
@@ -67,6 +63,13 @@ def numbers(service) -> str:
     data = TRAINING | {"features": ["pulse", "age"], "rows": [[row[1], row[0]] for row in TRAINING["rows"]]}
     trained(service, {"model": "figures", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
     return "figures"
+
+
+@pytest.fixture(params=[{}, {"SMALL": 0, "PART_BYTES": 8 * 3 * 7, "PART_VALUES": 8 * 7}], ids=["small", "large"])
+def size(request, monkeypatch):
+    """Rows go as JSON in one request, or in several, as a stream where their library has one."""
+    for name, value in request.param.items():
+        monkeypatch.setattr(deciding, name, value)
 
 
 @pytest.fixture
@@ -156,13 +159,9 @@ def test_a_frame_is_decided_alike_or_refused_whatever_its_size(client, mixed, mo
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_every_library_gets_its_own_frame_with_the_decisions(client, ward, expected, monkeypatch, library, large):
-    if large:
-        monkeypatch.setattr(deciding, "SMALL", 0)
-        monkeypatch.setattr(deciding, "PART_BYTES", 8 * 3 * 7)
-        monkeypatch.setattr(deciding, "PART_VALUES", 8 * 7)
+def test_every_library_gets_its_own_frame_with_the_decisions(client, ward, expected, library):
     sent = LIBRARIES[library](frame())
 
     found = client.model(ward).decide(sent, **STAKES)
@@ -182,13 +181,12 @@ def test_every_library_gets_its_own_frame_with_the_decisions(client, ward, expec
     assert whole.column("pulse") == table_of(sent).column("pulse")
 
 
-def test_an_array_is_in_the_order_of_the_model(client, numbers, monkeypatch):
+@pytest.mark.usefixtures("size")
+def test_an_array_is_in_the_order_of_the_model(client, numbers):
     expected = client.model(numbers).decide(frame().drop(columns="pain"), **STAKES)
-    for size in (2000, 0):
-        monkeypatch.setattr(deciding, "SMALL", size)
-        columns = client.model(numbers).decide(frame()[["pulse", "age"]].to_numpy(), **STAKES)
-        assert columns["decision"].tolist() == expected["decision"].tolist()
-        np.testing.assert_array_equal(columns["p:ill"], expected["p:ill"])
+    columns = client.model(numbers).decide(frame()[["pulse", "age"]].to_numpy(), **STAKES)
+    assert columns["decision"].tolist() == expected["decision"].tolist()
+    np.testing.assert_array_equal(columns["p:ill"], expected["p:ill"])
 
 
 def test_one_object_and_no_rows(client, ward):
@@ -215,22 +213,20 @@ def test_a_matrix_with_actions_a_frame_and_one_for_each_row_are_benefits(client,
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_cells_name_columns_of_the_frame_or_beside_an_array(client, ward, numbers, monkeypatch, library):
+def test_cells_name_columns_of_the_frame_or_beside_an_array(client, ward, numbers, library):
     amounts, cell = list(range(40)), {"column": "ward", "times": -0.5, "plus": 2}
     cells = {"benefits": [[0, cell], [-10, 5]], "actions": ["wait", "treat"]}
     out = cells | {"benefits": [[[0, 2 - 0.5 * amount], [-10, 5]] for amount in amounts]}
     expected = client.model(ward).answer(frame(), **out).expected_benefits
     client.model(ward).matrices.save("by-ward", **cells)
-    for size in (2000, 0):
-        monkeypatch.setattr(deciding, "SMALL", size)
-        monkeypatch.setattr(deciding, "PART_BYTES", 8 * 3 * 7)
-        for stakes in (cells, {"benefits": "by-ward"}):
-            found = client.model(ward).answer(LIBRARIES[library](frame()), **stakes)
-            np.testing.assert_allclose(found.expected_benefits, expected, rtol=1e-12)
-        array = frame()[["pulse", "age"]].to_numpy()
-        found = client.model(numbers).answer(array, **cells, columns={"ward": np.array(amounts)})
-        assert found.expected_benefits.tolist() == client.model(numbers).answer(array, **out).expected_benefits.tolist()
+    for stakes in (cells, {"benefits": "by-ward"}):
+        found = client.model(ward).answer(LIBRARIES[library](frame()), **stakes)
+        np.testing.assert_allclose(found.expected_benefits, expected, rtol=1e-12)
+    array = frame()[["pulse", "age"]].to_numpy()
+    found = client.model(numbers).answer(array, **cells, columns={"ward": np.array(amounts)})
+    assert found.expected_benefits.tolist() == client.model(numbers).answer(array, **out).expected_benefits.tolist()
     client.model(ward).matrices.delete("by-ward")
 
 
@@ -325,14 +321,12 @@ def test_a_lost_answer_to_a_file_without_ids_is_not_asked_for_again(lossy, numbe
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
-def test_a_saved_matrix_decides_by_its_name(client, ward, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("size")
+def test_a_saved_matrix_decides_by_its_name(client, ward, tmp_path):
     model = client.model(ward)
     first = model.matrices.save("autumn-2026", STAKES["benefits"])["version"]
     expected = model.decide(frame(), **STAKES)
-    for size in (2000, 0):
-        monkeypatch.setattr(deciding, "SMALL", size)
-        monkeypatch.setattr(deciding, "PART_BYTES", 8 * 3 * 7)
-        assert model.decide(frame(), benefits="autumn-2026").equals(expected)
+    assert model.decide(frame(), benefits="autumn-2026").equals(expected)
     frame().to_csv(tmp_path / "in.csv", index=False)
     model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv", benefits="autumn-2026")
     assert (pd.read_csv(tmp_path / "out.csv")["decision"] == expected["decision"].to_numpy()).all()
@@ -388,20 +382,19 @@ def test_explanations_are_columns(client, ward):
     assert {"runner_up", "margin", "contribution:age", "contribution:pain"} <= set(found.columns)
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("column", ["age", "pulse"])
-@pytest.mark.parametrize("value", ["old", np.inf])
-def test_a_problem_names_the_row_and_the_column_of_the_frame(client, ward, monkeypatch, large, column, value):
-    if large:
-        monkeypatch.setattr(deciding, "SMALL", 0)
-        monkeypatch.setattr(deciding, "PART_BYTES", 8 * 3 * 7)
+def test_a_problem_names_rows_and_the_column_of_the_frame(client, ward, column):
     sent = frame()
-    sent[column] = sent[column].astype(object) if value == "old" else sent[column]
-    sent.loc["p33", column] = value
-
-    with pytest.raises(Invalid, match=f"row 'p33', column '{column}'") as caught:
+    sent[column] = sent[column].astype(object)
+    sent.loc[["p32", "p34"], column] = ["n/a", np.inf]
+    with pytest.raises(Invalid) as caught:
         client.model(ward).decide(sent, **STAKES)
-    assert [(flaw.row, flaw.column) for flaw in caught.value.errors] == [("p33", column)]
+    assert [(flaw.row, flaw.column) for flaw in caught.value.errors] == [("p32", column), ("p34", column)]
+    assert str(caught.value).splitlines() == [
+        f"row 'p32', column '{column}': '{column}' takes a number or null, not 'n/a'",
+        f"row 'p34', column '{column}': '{column}' takes a number or null, not inf",
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -416,9 +409,8 @@ def moving(service) -> list[str]:
     return [f"moving:{number + 1}" for number in range(len(versions))]
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_an_alias_that_moves_to_other_features_is_followed(client, moving, monkeypatch, large):
-    monkeypatch.setattr(deciding, "SMALL", 0 if large else 2000)
+@pytest.mark.usefixtures("size")
+def test_an_alias_that_moves_to_other_features_is_followed(client, moving):
     model = client.model("moving@live")
     for number, pinned in enumerate(moving):
         model.set_alias("live", number + 1)
@@ -462,7 +454,7 @@ def test_frames_are_uploaded_alike(client, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="'w' has values of several kinds"):
         client.datasets.upload([*exact, {**exact[0], "w": 7}], label="y")
     path = tmp_path / "patients.csv.gz"
-    path.write_bytes(gzip.compress(sick.to_csv(index=False).encode()))
+    write(sick, path)
     stored = client.datasets.upload(path, label="state", types={"code": "category"}, name="patients")
     assert stored["features"] == kinds
     assert client.datasets.get("patients")["id"] == stored["id"]
@@ -502,19 +494,10 @@ def test_questions_are_asked_until_the_case_is_decided(client, forest):
 
 
 def write(rows: pd.DataFrame, path) -> None:
-    text = rows.to_csv(index=False) if ".csv" in path.name else rows.to_json(orient="records", lines=True)
     if path.suffix == ".parquet":
         rows.to_parquet(path)
-    elif path.suffix == ".gz":
-        path.write_bytes(gzip.compress(text.encode()))
     else:
-        path.write_text(text)
-
-
-def read(path) -> pd.DataFrame:
-    if path.suffix == ".parquet":
-        return pq.read_table(path).to_pandas()
-    return pd.read_csv(path)
+        rows.to_csv(path, index=False)
 
 
 @pytest.mark.parametrize("source", ["csv", "csv.gz", "parquet"])
@@ -527,7 +510,7 @@ def test_files_are_decided_in_parts(client, ward, expected, monkeypatch, tmp_pat
     report = client.model(ward).decide_file(tmp_path / f"in.{source}", tmp_path / f"out.{target}", **STAKES)
 
     assert (report["rows"], report["model"]) == (40, f"{ward}:1")
-    found = read(tmp_path / f"out.{target}")
+    found = (pd.read_parquet if target == "parquet" else pd.read_csv)(tmp_path / f"out.{target}")
     assert list(found.columns) == ["ward", "note", "decision", *COLUMNS]
     assert found["note"].tolist() == note
     assert found["ward"].astype(int).tolist() == list(range(40))
@@ -574,17 +557,15 @@ def test_a_file_with_an_error_names_its_row_and_leaves_nothing(client, ward, mon
         client.model(ward).decide_file(tmp_path / "in.csv", tmp_path / "out.csv", **STAKES)
 
 
-def test_the_asynchronous_client_answers_the_same(service, client, ward, monkeypatch):
+@pytest.mark.usefixtures("size")
+def test_the_asynchronous_client_answers_the_same(service, client, ward):
     async def both(rows):
         async with AsyncPayoff(str(service.base_url)) as other:
             model = other.model(ward)
             return await asyncio.gather(*(model.decide(rows, **STAKES) for _ in range(3)))
 
     plain = client.model(ward).decide(frame(), **STAKES)
-    for size in (2000, 0):
-        monkeypatch.setattr(deciding, "SMALL", size)
-        monkeypatch.setattr(deciding, "PART_BYTES", 8 * 3 * 7)
-        assert all(found.equals(plain) for found in asyncio.run(both(frame())))
+    assert all(found.equals(plain) for found in asyncio.run(both(frame())))
     with pytest.raises(Invalid, match="row 'p33', column 'pulse'"):
         asyncio.run(both(frame().replace({"pulse": {frame().loc["p33", "pulse"]: np.inf}})))
 
