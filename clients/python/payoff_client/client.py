@@ -37,19 +37,7 @@ from payoff_client.files import columns_of, kind_of, send_outcomes
 from payoff_client.model import Model, drawn
 from payoff_client.rows import arrow_tools, has_pyarrow, table_of
 from payoff_client.terminal import Bar
-from payoff_client.transport import (
-    PARQUET,
-    Call,
-    Link,
-    Linked,
-    Mode,
-    __version__,
-    delete,
-    post,
-    query,
-    shared,
-    step,
-)
+from payoff_client.transport import PARQUET, Call, Link, Linked, Mode, __version__, delete, post, query, shared, step
 
 PAUSE = 0.2  # seconds between two looks at a job, which the service answers late: a proxy may keep it from waiting
 
@@ -57,8 +45,7 @@ PAUSE = 0.2  # seconds between two looks at a job, which the service answers lat
 class Datasets(Linked[Mode]):
     """Upload, list and delete data sets."""
 
-    @shared
-    async def upload(
+    async def _upload(
         self,
         data: Data,
         /,
@@ -73,7 +60,18 @@ class Datasets(Linked[Mode]):
         `value`, `ignore` or a form such as `date:%d/%m/%Y` by column, `label_type` is that of the label, and
         `drop_unlabelled` leaves rows without one out; `delimiter`, `decimal`, `encoding` and `header` are those of CSV.
         """
-        return await upload(self._link, data, label, name=name, **options)
+        if isinstance(data, str | Path):
+            kind, content = kind_of(Path(data)), Path(data).read_bytes()
+        elif has_pyarrow():
+            kind, content = PARQUET, arrow_tools().parquet_of(table_of(data))
+        else:
+            raise ImportError(
+                "frames and lists of objects are uploaded as Parquet, which needs pyarrow (pip install pyarrow)"
+            )
+        params = {"label": label, **query(stated(name=name, **options))}
+        return await self._link.document(Call("POST", "/datasets", params, content, {"Content-Type": kind}), Stored)
+
+    upload = shared(_upload)
 
     @shared
     async def from_outcomes(self, model: str, /, *, name: str | None = None, **period: Unpack[Period]) -> Stored:
@@ -95,20 +93,6 @@ class Datasets(Linked[Mode]):
     async def delete(self, dataset_id: str) -> None:
         """Delete a data set that no job uses."""
         await self._link.request(delete(f"/datasets/{step(dataset_id)}"))
-
-
-async def upload(link: Link, data: Data, label: str | Sequence[str], **options: Any) -> Stored:
-    """The description of what is stored; `options` are the other query parameters, left out where they are None."""
-    if isinstance(data, str | Path):
-        kind, content = kind_of(Path(data)), Path(data).read_bytes()
-    elif has_pyarrow():
-        kind, content = PARQUET, arrow_tools().parquet_of(table_of(data))
-    else:
-        raise ImportError(
-            "frames and lists of objects are uploaded as Parquet, which needs pyarrow (pip install pyarrow)"
-        )
-    params = {"label": label, **query(stated(**options))}
-    return await link.document(Call("POST", "/datasets", params, content, {"Content-Type": kind}), Stored)
 
 
 class Service(Linked[Mode]):
@@ -215,8 +199,8 @@ class Service(Linked[Mode]):
         if label is None:
             columns = f", one of {', '.join(columns_of(file, options))}" if file else ""
             raise TypeError(f"label is required: the name of the column to predict{columns}")
-        of_file = {key: value for key, value in options.items() if key in UploadOptions.__annotations__}
-        found = await upload(self._link, data, label, name=name, **of_file)
+        of_file: Any = {key: value for key, value in options.items() if key in UploadOptions.__annotations__}
+        found = await self.datasets._upload(data, label=label, name=name, **of_file)
         warn(found.get("warnings"))
         return stated(**{key: value for key, value in options.items() if key not in of_file}), found["id"], found
 

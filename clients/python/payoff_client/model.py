@@ -9,22 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
-from payoff_client.deciding import (
-    Decisions,
-    Features,
-    are_together,
-    call_for,
-    case_columns,
-    decisions_of,
-    form_of,
-    joined,
-    named,
-    notes_of,
-    of_part,
-    recorded,
-    rows_at_once,
-    stated,
-)
+from payoff_client import deciding
+from payoff_client.deciding import Decisions, Features, named, stated
 from payoff_client.documents import (
     AcquireOptions,
     BenefitOptions,
@@ -122,15 +108,18 @@ class Model(Linked[Mode]):
     def _repr_html_(self) -> str:
         return html_of(f"Model {self.reference}", self.dataset or {})
 
-    @shared
-    async def card(self) -> Card:
-        """The card of the version: learner, features, classes, metrics, digests."""
-        return await self._card()
-
-    @shared
-    async def describe(self) -> Description:
+    async def _described(self) -> Description:
         """Versions, aliases and the history of the aliases."""
-        return await self._description()
+        return await self._link.document(Call("GET", self._path), Description)
+
+    async def _card(self) -> Card:
+        """The card of the version: learner, features, classes, metrics, digests."""
+        path = self._version_path
+        if self.reference == self.name:
+            path = f"{path}:{(await self._described())['latest']}"
+        return await self._link.document(Call("GET", path), Card)
+
+    describe, card = shared(_described), shared(_card)
 
     @shared
     async def set_alias(self, alias: str, version: int) -> None:
@@ -224,7 +213,7 @@ class Model(Linked[Mode]):
         rest: Object = {}
         done = 0
         with (
-            opened(source, fields, math.inf if are_together(fields) else PART_SIZE) as (kind, columns, parts),
+            opened(source, fields, math.inf if deciding.are_together(fields) else PART_SIZE) as (kind, columns, parts),
             written(target) as (accept, writer),
             Bar(f"deciding {source.name}", self._link.progress) as bar,
         ):
@@ -242,7 +231,7 @@ class Model(Linked[Mode]):
                 writer.write(rows)
                 bar.show(part.share, f"{done:,} rows")
         figures = {name: rest[name] for name in _FIGURES if name in rest}
-        found = {"rows": done, "model": features.model, "warnings": notes_of(notes), **figures}
+        found = {"rows": done, "model": features.model, "warnings": deciding.notes_of(notes), **figures}
         return cast(FileDecisions, found)
 
     @shared
@@ -264,7 +253,7 @@ class Model(Linked[Mode]):
         features = None if table.names is None else await self._features(fresh=True)
         fields = {"model": self.reference, "setting": setting, **stated(loss=named(loss, "name"), **options)}
         try:
-            return Report(await self._link.document(call_for("/retrieve", table, features, fields), Object))
+            return Report(await self._link.document(deciding.call_for("/retrieve", table, features, fields), Object))
         except PayoffError as error:
             raise located(error, table.label, table.names or ()) from None
 
@@ -284,13 +273,12 @@ class Model(Linked[Mode]):
         `known` is an object of values by feature. `ask(feature)` returns a value, or None where it cannot be had; it is
         called until the case is decided. Without `ask` the answer is the state of the case. The answer's `known` has
         all values. `record` is as in `decide`; `options` are `budget`, `benefits`, `actions`, `feature_costs`.
-        For a list of objects or a frame, whose empty values are not known yet, `results` has the state of
-        each.
+        For a list of objects or a frame, whose empty values are not known yet, `results` has the state of each.
         """
         fields = {"model": self.reference, **stated(unavailable=[*unavailable] or None, **options)}
         table = table_of(known)
         if record is not None:
-            fields["record"] = recorded(table, record)
+            fields["record"] = deciding.recorded(table, record)
         if not isinstance(known, Mapping):
             return await self._acquire_many(table, fields)
         values = {str(name): plain(value) for name, value in known.items()}
@@ -339,17 +327,6 @@ class Model(Linked[Mode]):
         call = Call("GET", f"{self._version_path}/outcomes", stated(by=by, **period))
         return Report(await self._link.document(call, Object))
 
-    async def _card(self) -> Card:
-        """The card of the version."""
-        path = self._version_path
-        if self.reference == self.name:
-            path = f"{path}:{(await self._description())['latest']}"
-        return await self._link.document(Call("GET", path), Card)
-
-    async def _description(self) -> Description:
-        """The model with its versions."""
-        return await self._link.document(Call("GET", self._path), Description)
-
     async def _features(self, *, fresh: bool) -> Features:
         """The features of the version, those that are known already unless they are to be fresh."""
         if fresh or self._known is None:
@@ -369,10 +346,10 @@ class Model(Linked[Mode]):
         if table.names is None:
             return await self._sent(table, None, fields)
         features = await self._features(fresh=False)
-        name, columns = fields.get("benefits"), case_columns(fields)
+        name, columns = fields.get("benefits"), deciding.case_columns(fields)
         if isinstance(name, str) and not set(table.names) <= set(features.names):
             matrix = await self._link.document(Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix)
-            columns = case_columns(matrix)
+            columns = deciding.case_columns(matrix)
         try:
             return await self._sent(table, features, fields, columns)
         except Invalid:
@@ -385,8 +362,8 @@ class Model(Linked[Mode]):
         self, table: Table, features: Features | None, fields: Mapping[str, Any], columns: Sequence[str] = ()
     ) -> Decisions:
         features = features and features.beside(table, columns)
-        form = form_of(table, features, fields)
-        size = rows_at_once(table, len(features.names) if features else table.data.shape[1], fields, form)
+        form = deciding.form_of(table, features, fields)
+        size = deciding.rows_at_once(table, len(features.names) if features else table.data.shape[1], fields, form)
         model = self.reference
         if size < len(table):  # several requests: of one version
             latest = await self._features(fresh=True)
@@ -395,19 +372,19 @@ class Model(Linked[Mode]):
         found = []
         for start in range(0, max(len(table), 1), size):
             rows = table.part(start, start + size)
-            sent = {"model": model, **of_part(fields, start, start + size)}
+            sent = {"model": model, **deciding.of_part(fields, start, start + size)}
             try:
-                call = call_for("/predict", rows, features, sent, form)
-                found.append(await self._link.read(call, partial(decisions_of, rows=len(rows))))
+                call = deciding.call_for("/predict", rows, features, sent, form)
+                found.append(await self._link.read(call, partial(deciding.decisions_of, rows=len(rows))))
             except PayoffError as error:
                 raise located(error, table.label, features.names if features else (), start) from None
-        return joined(found)
+        return deciding.joined(found)
 
 
 def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict[str, Any]:
     """The fields of `/predict` beside the rows."""
     fields = stated(explain=explain or None, **stakes)
-    return fields if record is None else {**fields, "record": recorded(table, record)}
+    return fields if record is None else {**fields, "record": deciding.recorded(table, record)}
 
 
 async def drawn(link: Link, call: Call, report: Report, chart: bool | None) -> Report:

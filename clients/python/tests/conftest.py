@@ -7,10 +7,9 @@ pyarrow looks for it once, so it has to be found from the start.
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 import structlog
-from payoff_client import Payoff, commands
+from payoff_client import Payoff
 
 from tests.conftest import forest, serving, settings_for, ward
 
@@ -36,17 +35,3 @@ def service(tmp_path_factory):
 def client(service):
     with Payoff(str(service.base_url), progress=False) as client:
         yield client
-
-
-@pytest.fixture
-def mocked(monkeypatch, capsys, tmp_path):
-    """Runs a command in a folder of its own against what answers requests; returns its code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(line, answer):
-        transport = httpx.MockTransport(answer)
-        monkeypatch.setattr(commands, "Payoff", lambda url, **given: Payoff(url, **given, transport=transport))
-        code = commands.main(line.split())
-        return code, *capsys.readouterr()
-
-    return run

@@ -144,6 +144,7 @@ WRONG = [
     ("models --url http://127.0.0.1:1", 4, "http://127.0.0.1:1/ cannot be reached"),
     ("models --url localhost:8917", 2, "http://localhost:8917"),
     ("retrieve empty.npy", 2, "empty.npy cannot be read"),
+    ("retrieve cases.csv", 2, "cases.csv cannot be read"),
     ("acquire woods --known age=old", 2, "'old' is not a number"),
 ]
 

@@ -20,19 +20,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from payoff_client import (
-    AsyncPayoff,
-    Invalid,
-    NotFound,
-    Payoff,
-    PayoffWarning,
-    Unavailable,
-    __version__,
-    commands,
-    deciding,
-)
+from payoff_client import AsyncPayoff, Invalid, NotFound, Payoff, PayoffWarning, Unavailable, commands, deciding
 from payoff_client.estimator import BenefitClassifier
 from payoff_client.rows import table_of
+from payoff_client.transport import __version__
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -416,6 +407,7 @@ def test_an_alias_that_moves_to_other_features_is_followed(client, moving):
         model.set_alias("live", number + 1)
         found = model.decide(frame(5), **STAKES)
         assert found.equals(client.model(pinned).decide(frame(5), **STAKES))
+    assert client.model("moving").card()["version"] == 3
     assert model.describe()["aliases"] == {"live": 3}
     model.delete_alias("live")
 
