@@ -1,4 +1,4 @@
-"""Transactions over SQLite and PostgreSQL as this service needs them, also while the database is away."""
+"""Transactions over SQLite and PostgreSQL, also while the database is away; pages, and patterns in SQL."""
 
 import sys
 import threading
@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, insert, make_url, select, text, update
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, insert, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from app import postgres
 from app.database import Database, DatabaseAway
 from app.errors import Invalid
+from app.listing import SEQUENCE_NUMBER, compiled, is_pattern, matches, place_of
 
 TABLES = MetaData()
 NUMBERS = Table("numbers", TABLES, Column("n", Integer, primary_key=True))
@@ -241,3 +244,38 @@ def test_a_server_that_starts_later_is_waited_for(postgres_url, proxy):
         proxy.start()
         waiting.result()
     late.close()
+
+
+@pytest.mark.parametrize("token", ["", "x", "\u0663", "7\n", "1" * 19])
+def test_a_token_that_no_page_gave_is_refused(token):
+    """Of another list, or of more digits than a sequence number has."""
+    with pytest.raises(Invalid) as caught:
+        place_of(token, SEQUENCE_NUMBER)
+
+    assert [flaw.loc for flaw in caught.value.flaws] == ["/page_token"]
+
+
+NAMES = Table("names", MetaData(), Column("name", String(64)))
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = create_engine("sqlite://")
+    NAMES.metadata.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+@settings(deadline=None)
+@given(
+    patterns=st.lists(st.text("ab_-*?", min_size=1, max_size=6), max_size=3),
+    names=st.lists(st.text("ab_-", min_size=1, max_size=6), min_size=1, max_size=8, unique=True),
+)
+def test_memory_and_sql_agree(engine, patterns, names):
+    assert all(map(is_pattern, patterns))
+    with engine.connect() as connection, connection.begin() as transaction:
+        connection.execute(insert(NAMES), [{"name": name} for name in names])
+        found = set(connection.execute(select(NAMES.c.name).where(matches(NAMES.c.name, patterns))).scalars())
+        transaction.rollback()
+
+    assert found == ({name for name in names if compiled(patterns).fullmatch(name)} if patterns else set())

@@ -1,5 +1,5 @@
-"""What a service loads when it starts: serving linear models, forests and trees needs neither scikit-learn nor SciPy's
-larger parts; all but forests and trees of classifiers predict without the compiler, too.
+"""What a service loads when it starts, and how that of the tour ends. Serving linear models, forests and trees needs
+neither scikit-learn nor SciPy's larger parts; all but forests and trees of classifiers predict without the compiler.
 """
 
 import json
@@ -8,11 +8,13 @@ import subprocess
 import sys
 
 import numpy as np
+import psutil
 import pytest
 
 from app.database import Database
 from app.learners.catalogue import resolve
 from app.migrations import migrate
+from tests.conftest import free_port
 from tests.registry.making import open_registry, publish
 
 LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "dask")
@@ -83,3 +85,28 @@ def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scik
     assert before == after == len(names)
     assert [name for name in LARGE if name in modules] == large
     assert "app.learners.cost_naive_bayes" in modules
+
+
+TOUR = """
+from app.commands.demo import service
+with service({port}):
+    print("began", flush=True)
+    import time; time.sleep(60)
+"""
+
+
+def test_a_tour_that_is_ended_ends_its_service(tmp_path):
+    tour = subprocess.Popen(
+        [sys.executable, "-c", TOUR.format(port=free_port())],
+        env=os.environ | {"PAYOFF_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    )
+    assert tour.stdout.readline() == b"began\n"
+    services = psutil.Process(tour.pid).children()
+
+    tour.terminate()
+
+    assert tour.wait(60) == 143
+    tour.stdout.close()
+    assert len(services) == 1
+    assert not services[0].is_running()

@@ -1,9 +1,9 @@
-"""`POST /models/{ref}/benefit` over real HTTP."""
+"""What rules would have earned over real HTTP: of a model's hold-out, and of probabilities of any other system."""
 
 import numpy as np
 import pytest
 
-from tests.conftest import trained
+from tests.conftest import trained, two_class_rows
 
 BENEFITS = [[0, -1], [-10, 5]]
 
@@ -64,3 +64,48 @@ def test_the_best_action_for_all_is_a_contender(service, ward):
     assert constant["benefit"] == pytest.approx(means.max())
     assert constant["figures"] == {"action": int(means.argmax())}
     assert ["does not pay" in str(each["warnings"]) for each in (report, hopeless)] == [False, True]
+
+
+CLASSES = ["healthy", "ill"]
+RULES = [
+    {},
+    {"rule": "most_probable", "benefits": None, "actions": None},
+    {"rule": "threshold"},
+    {"rule": "threshold", "threshold": 0.5},
+    {"rule": "hierarchical", "benefits": None, "actions": None, "costs": {"majority": "healthy", "C_HD": 4, "C_DH": 1}},
+]
+
+
+def test_decisions_are_those_of_a_model_with_these_probabilities(service, ward):
+    rows = two_class_rows(30)["rows"]
+    for rule in RULES:
+        asked = {"benefits": BENEFITS, "actions": ["wait", "treat"]} | rule
+        by_model = service.post("/predict", json={"model": ward, "instances": rows} | asked).json()
+        given = {"probabilities": by_model["probabilities"], "classes": by_model["classes"]}
+        answer = service.post("/predict", json=given | asked)
+        assert answer.status_code == 200, answer.text
+        del by_model["model"]
+        assert answer.json() == by_model
+
+
+def test_the_report_judges_the_rows_that_were_sent(service):
+    rng = np.random.default_rng(2)
+    p = rng.random(400)
+    ill = rng.random(400) < p
+    P, B = np.column_stack([1 - p, p]), np.array(BENEFITS, dtype=float)
+    asked = {"probabilities": P.tolist(), "classes": CLASSES, "labels": np.where(ill, "ill", "healthy").tolist()}
+    asked |= {"benefits": BENEFITS}
+    priors = {"healthy": 0.99, "ill": 0.01}
+    report, swapped, shifted = (
+        service.post("/benefit", json=asked | more).json()
+        for more in ({"actions": ["wait", "treat"]}, {"classes": CLASSES[::-1]}, {"priors": priors})
+    )
+    chart = service.post("/benefit", json=asked, headers={"Accept": "image/svg+xml"}).text
+
+    assert ("model" in report, report["rows"], report["actions"]) == (False, 400, ["wait", "treat"])
+    assert report["expected_benefit"]["benefit"] == pytest.approx(B[ill.astype(int), (P @ B).argmax(axis=1)].mean())
+    told = [any("in the order of 'classes'" in warning for warning in one["warnings"]) for one in (report, swapped)]
+    assert told == [False, True]
+    assert shifted["priors"] == priors
+    assert chart.startswith("<svg")
+    assert "the probabilities sent" in chart

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 
 from app.outcomes.tables import DECISIONS
-from tests.api.test_matrices import requests
+from tests.api.test_case_cells import requests
 from tests.conftest import database_of, trained, two_class_rows
 from tests.messages import says
 

@@ -1,16 +1,26 @@
-"""Tables in requests and answers: ids and columns that come back, and hostile files."""
+"""Tables in requests and answers: CSV as spreadsheets write it, categories of Arrow, what comes back, hostile files."""
 
+import csv
+import io
 import json
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.api import routes
+from app.api.codecs.columns import codes_of
 from app.api.codecs.media_types import ARROW, CSV, JSON, NPY, PARQUET
+from app.api.codecs.tables import Sheet, TableFields
 from app.api.gate import Exchange
 from app.api.memory import VALUE
-from tests.api.column_bodies import WRITERS, arrow, npy, parquet
+from app.data.values import plain
+from app.errors import Invalid
+from app.features import Feature, Schema
+from app.text import MISSING
+from tests.api.column_bodies import WRITERS, arrow, free, npy, parquet
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
@@ -195,3 +205,136 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 def test_moments_come_back_or_are_refused(service, ward, form, values, kind, status):
     sent = arrow(columns().to_pydict() | {"when": pa.array([values] * 6, kind)})
     assert post(service, ARROW, sent, form, model=ward, id="patient", keep="ward,when").status_code == status
+
+
+FEATURES = ["age", "pulse", "pain"]
+
+
+def written(rows, names=FEATURES, delimiter=",", decimal=".", encoding="utf-8") -> bytes:
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=delimiter)
+    writer.writerow(names)
+    writer.writerows([str(cell).replace(".", decimal) if cell is not None else "" for cell in row] for row in rows)
+    return file.getvalue().encode(encoding)
+
+
+def posted(service, body, accept="application/json", **query):
+    headers = {"Content-Type": "text/csv", "Accept": accept}
+    return service.post("/predict", params=STAKES | query, content=body, headers=headers)
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        {},
+        {"delimiter": ";"},
+        {"delimiter": "\t"},
+        {"delimiter": ";", "decimal": ","},
+        {"encoding": "utf-16"},
+        {"encoding": "latin-1"},
+        {"encoding": "utf-8-sig"},
+    ],
+)
+def test_csv_is_answered_as_json_is(service, ward, dialect):
+    rows = two_class_rows(20)["rows"]
+    rows[3][0] = rows[4][2] = None
+    body = {"model": ward, "instances": rows, **{name: json.loads(text) for name, text in STAKES.items()}}
+    plain = service.post("/predict", json=body).json()
+    query = {name: value for name, value in dialect.items() if value != "utf-8-sig"}
+    answer = posted(service, written(rows, **dialect), model=ward, **query)
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == plain
+    turned = written([row[::-1] for row in rows], FEATURES[::-1], **dialect)
+    assert posted(service, turned, model=ward, **query).json() == plain
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "loc", "words"),
+    [
+        (written([[50.5, 70, "mild"]], delimiter=";"), {}, "", "?delimiter=;"),
+        (written([[50.5, 70, "mild"]], delimiter="\t"), {}, "", "?delimiter=%09"),
+        (written([[50.5, 70, "mild"]], delimiter=";", decimal=","), {"delimiter": ";"}, "/age", "?decimal=,"),
+        (written([[50, 70, "mild"], ["old", 70, "mild"]]), {}, "/age", "'old' in column 'age' of line 3"),
+        (written([[50, 70]], ["age", "pulse"]), {}, "", "feature 'pain' is absent"),
+        (written([[50, 70, "mild", 1]], [*FEATURES, "pane"]), {}, "/pane", "did you mean 'pain'"),
+        (written([[50, 70, "mild", 1]], [*FEATURES, "age"]), {}, "/age", "twice"),
+        (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"id": "no"}, "/x", "unknown"),
+        (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"keep": '["no"]'}, "/x", "unknown"),
+        (written([[50, 70, "mild", 1, 2]], [*FEATURES, "no", "no"]), {"id": "no"}, "/id", "twice"),
+        (b"age,pulse,pain\n50,70\n", {}, "", "row 2: the header has 3 values, this row 2"),
+        (b"age,pulse,pain\n", {"delimiter": "x"}, "/delimiter", ""),
+    ],
+)
+def test_mistakes_lead_to_the_fix(service, ward, body, query, loc, words):
+    answer = posted(service, body, model=ward, **query)
+    assert answer.status_code == 422
+    assert any(error["loc"] == loc and words in error["msg"] for error in answer.json()["errors"]), answer.text
+
+
+@pytest.mark.parametrize("word", [word for word in MISSING if word])
+def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
+    schema = Schema([Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))])
+    body = f"a,b\n{word},{word}\nx,x\n{word},\n,y\n".encode()
+    sheet = Sheet("text/csv", body, TableFields(), free)
+
+    (X, warnings, *_), _ = sheet.rows(schema)
+    np.testing.assert_array_equal(X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
+    assert not warnings
+
+
+def test_ids_come_back_as_they_were_sent(service, ward):
+    """Also those that would be a missing value in a feature, and the signs of Windows."""
+    rows = [[name, 50, 70, "mild"] for name in ("NA", "null", "5€x", "")]
+    body = written(rows, ["patient", *FEATURES], encoding="cp1252")
+    answer = posted(service, body, model=ward, id="patient", encoding="latin-1").json()
+    assert answer["ids"] == ["NA", "null", "5€x", None]
+
+
+SCHEMA = Schema([Feature("n", "numeric"), Feature("w", "categorical", ("", "a", "b", "é"))])
+WORD = st.sampled_from([None, "", "a", "b", "é", "c", "never seen", "a\0b", "\x01"])
+
+
+def _plain(column):
+    return plain(pa.table({"w": column}), column.nbytes, free)["w"]
+
+
+def _told(read):
+    """Codes, warnings and the flaws' places."""
+    try:
+        codes, warnings = read()
+    except Invalid as error:
+        return None, None, [(flaw.loc, flaw.msg) for flaw in error.flaws]
+    return codes.tolist(), warnings, []
+
+
+def _encoded(words):
+    X, warnings = SCHEMA.encode([[0.0, word] for word in words])
+    return X[:, 1], warnings
+
+
+@given(
+    st.lists(st.lists(WORD, max_size=6), max_size=4),
+    st.sampled_from([pa.string(), pa.large_string(), pa.string_view()]),
+    st.sampled_from([None, pa.int8(), pa.uint64()]),
+)
+def test_the_same_as_encoded_from_json(chunks, kind, index):
+    arrays = [pa.array(words, kind if index is None else pa.string()) for words in chunks]
+    if index is not None:
+        arrays = [array.dictionary_encode().cast(pa.dictionary(index, pa.string())) for array in arrays]
+        arrays = [pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(kind)) for each in arrays]
+    column = pa.chunked_array(arrays, kind if index is None else pa.dictionary(index, kind))
+    found = _told(lambda: codes_of(_plain(column), SCHEMA, 1))
+    expected = _told(lambda: _encoded([word for words in chunks for word in words]))
+    if expected[2]:  # a chunk is refused as soon as it is read
+        assert found[2] == expected[2][: len(found[2])]
+        assert found[2]
+    else:
+        np.testing.assert_equal(found, expected)
+
+
+def test_nulls_of_a_dictionary_and_of_its_codes_are_missing():
+    words = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 2], pa.int8()), pa.array(["b", None, "z"]))
+    codes, warnings = codes_of(_plain(pa.chunked_array([words])), SCHEMA, 1)
+
+    np.testing.assert_array_equal(codes, [2, np.nan, np.nan, np.nan, np.nan])
+    assert warnings == [SCHEMA.unseen(1, [3, 4], 2, 5, "z")]

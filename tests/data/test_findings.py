@@ -35,6 +35,12 @@ def kinds(found):
     return {feature.name: feature.type for feature in found.features}
 
 
+def refused(store, content, label="y", **options):
+    with pytest.raises(Invalid) as caught:
+        kept(store, io.BytesIO(content), [label], **options)
+    return caught.value
+
+
 def numbers(*odd):
     """Numbers, with something else from row 12 on (the header is row 1)."""
     values = [str(i % 7) for i in range(ROWS)]
@@ -108,9 +114,7 @@ def test_what_may_be_meant_in_two_ways_waits_for_an_order(store, values, types, 
         assert f'{{"a": "{ordered}"}}' in found.ignored["a"]
         table = store.table(kept(store, io.BytesIO(content), ["y"], types={"a": ordered}).id)
         assert (table.X[0, 1], table.schema.features[1].form) == (first, ordered)
-    with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
-    assert refused.value.flaws[0] == says("/file/a", *types)
+    assert refused(store, content, types={"a": "number"}).flaws[0] == says("/file/a", *types)
     if "899" not in values:
         assert isinstance(kept(store, io.BytesIO(content), ["a"]).classes[0], str)  # words of a label are its classes
 
@@ -148,9 +152,7 @@ def test_what_no_feature_can_be_is_left_out_and_comes_back_by_order(store, value
     if len({*values}) > 2 and "1e999" not in values:
         assert "a" in kinds(kept(store, io.BytesIO(csv(a=values)), ["y"], types=orders))
     else:
-        with pytest.raises(Invalid) as refused:
-            kept(store, io.BytesIO(csv(a=values)), ["y"], types=orders)
-        assert refused.value.flaws[0].loc == "/file/a"
+        assert refused(store, csv(a=values), types=orders).flaws[0].loc == "/file/a"
 
 
 def test_integers_that_tell_rows_apart_are_left_out(store):
@@ -194,13 +196,10 @@ def test_truths_are_named_as_json_names_them(store):
 def test_rows_without_a_label_are_left_out_by_order(store):
     """And counted; rows of the file are called what an editor shows."""
     content = csv(b=["", "u", "v", "", "", "v", "u", ""] * 5)
-    with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(content), ["b"])
-    assert refused.value.flaws[0] == says("/file/b", "row 2", "drop_unlabelled")
+    assert refused(store, content, "b").flaws[0] == says("/file/b", "row 2", "drop_unlabelled")
     found = kept(store, io.BytesIO(content), ["b"], drop_unlabelled=True)
     assert (found.rows, found.warnings) == (20, ["rows without a label, which are left out: 20"])
-    with pytest.raises(Invalid, match="no row has a label"):
-        kept(store, io.BytesIO(csv(b=[""] * ROWS)), ["b"], drop_unlabelled=True)
+    assert "no row has a label" in str(refused(store, csv(b=[""] * ROWS), "b", drop_unlabelled=True))
     odd = csv(a=numbers("n/a"), b=["", "u", "v", "", "", "v", "u", ""] * 5, c=[f"p{i}" for i in range(ROWS)])
     (about,) = [
         each.advice
@@ -209,16 +208,13 @@ def test_rows_without_a_label_are_left_out_by_order(store):
     ]
     assert ("row 12" in about, "missing: 1" in about) == (True, True)
     infinite = content.replace(b"2,u", b"1e999,u", 1)
-    with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(infinite), ["b"], drop_unlabelled=True, types={"x": "number"})
-    assert refused.value.flaws[0] == says("/file/x", "row 3")
+    found = refused(store, infinite, "b", drop_unlabelled=True, types={"x": "number"})
+    assert found.flaws[0] == says("/file/x", "row 3")
 
 
 def test_a_file_without_a_header(store):
     content = csv(a=numbers()).split(b"\n", 1)[1]
-    with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(content), ["y"])
-    assert refused.value.flaws[0] == says("/label/0", "header=none")
+    assert refused(store, content).flaws[0] == says("/label/0", "header=none")
     assert "header=none" in kept(store, io.BytesIO(content), ["u"]).warnings[0]
     years = csv(**{str(2019 + k): numbers() for k in range(3)})
     assert kept(store, io.BytesIO(years), ["y"]).warnings == []
@@ -271,11 +267,10 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
     sink = io.BytesIO()
     table = pa.table({"n": [f"{i % 7 + 1},100" for i in range(ROWS)], "d": [f"{i}w" for i in range(ROWS)]})
     pq.write_table(table.append_column("m", [[*range(39), None]]).append_column("y", [[*LABELS[1:], None]]), sink)
-    with pytest.raises(Invalid) as refused:
-        kept(few, sink, ["y"], types={"n": "number", "d": "category"})
+    wrong = refused(few, sink.getvalue(), types={"n": "number", "d": "category"})
     places = ["/file/y", "/file/n", "/file/d"]
-    assert [flaw.loc for flaw in refused.value.flaws] == places
-    report = {each["name"]: each for each in refused.value.columns}
+    assert [flaw.loc for flaw in wrong.flaws] == places
+    report = {each["name"]: each for each in wrong.columns}
     assert {f"/file/{name}" for name, each in report.items() if each["advice"]} == {*places}
     assert [report[name]["missing"] for name in ("n", "d", "m", "y")] == [40, 0, 1, 1]
     assert [report[name]["distinct"] for name in ("n", "d", "m", "y")] == [0, None, 39, 2]
@@ -283,9 +278,7 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
 
 @pytest.mark.parametrize(("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y")])
 def test_types_that_cannot_be_are_refused(store, types, loc):
-    with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(csv(a=numbers("12%"))), ["y"], types=types)
-    assert refused.value.flaws[0].loc == loc
+    assert refused(store, csv(a=numbers("12%")), types=types).flaws[0].loc == loc
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
@@ -297,9 +290,7 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     for sent in (content, *others):  # also without a mark of the order of bytes
         found = kept(store, io.BytesIO(sent), ["y"], encoding=encoding)
         assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
-    with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(b"a,y\n1,0\n2"), ["y"], encoding="utf-16")
-    assert refused.value.flaws == (says("/encoding", "utf-16"),)
+    assert refused(store, b"a,y\n1,0\n2", encoding="utf-16").flaws == (says("/encoding", "utf-16"),)
 
 
 def test_pandas_index_and_booleans_of_parquet(store):
@@ -322,7 +313,6 @@ def test_numbers_of_another_form_are_missing_by_order_and_counted(store):
     assert '{"a": "number"} to leave it out' in advice
     found = kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
     assert (found.columns[1].missing, "'12%' is not a number" in found.warnings[0]) == (2, True)
-    with pytest.raises(Invalid) as refused:
-        kept(store, io.BytesIO(content), ["a"], types={"a": "number"})
-    assert refused.value.flaws[0] == says("/file/a", "row 12", "drop_unlabelled")
-    assert "'12%' is not a number" in refused.value.columns[-1]["advice"]
+    wrong = refused(store, content, "a", types={"a": "number"})
+    assert wrong.flaws[0] == says("/file/a", "row 12", "drop_unlabelled")
+    assert "'12%' is not a number" in wrong.columns[-1]["advice"]

@@ -1,17 +1,25 @@
-"""The queue as two replicas have it, on both databases: what is stored, and who is first where many come at once."""
+"""The queue as two replicas have it, on both databases: what is stored, who is first, and how clients take turns."""
 
 import multiprocessing
+import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sqlalchemy import select
 
 from app.database import Database
 from app.errors import Invalid, NotFound, TooMany
-from app.jobs.job import Status
+from app.jobs.job import RELEASED, Status
 from app.jobs.queue import Queue, id_of_key
+from app.jobs.tables import JOBS
+from app.migrations import migrate
+from tests.conftest import migrated
+from tests.effort import repeated
 from tests.jobs import targets
 
 
@@ -167,3 +175,70 @@ def test_of_cancelling_and_succeeding_at_once_only_one_happens(queue):
         succeeded, cancelled = [future.exception() is None for future in futures]
         assert succeeded != cancelled
         assert queue.get(job.id).cancel_requested == cancelled
+
+
+@pytest.fixture
+def fair(database_url):
+    with migrated(database_url) as database:
+        yield Queue(database)
+
+
+def submit(fair, client, count=1):
+    return [fair.submit("train", {}, client=client) for _ in range(count)]
+
+
+def claim(fair, count):
+    """The clients of the next jobs."""
+    return "".join((job.client or "-") if (job := fair.claim("ann")) else "" for _ in range(count))
+
+
+def test_jobs_that_were_cancelled_cost_a_client_nothing(fair):
+    for job in submit(fair, "a", 30):
+        fair.cancel(job.id)
+    submit(fair, "b", 5)
+    submit(fair, "a")
+    assert "a" in claim(fair, 2)
+
+
+def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advantage(fair):
+    submit(fair, "a", 30)
+    claim(fair, 20)
+    old = fair.page(page_size=30)[0][-1]
+    fair.end(old, RELEASED)
+    submit(fair, "b", 30)
+    assert fair.claim("ann").id == old.id
+    assert Counter(claim(fair, 10)) == {"a": 5, "b": 5}
+
+
+@settings(max_examples=repeated(20), deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance: random.Random):
+    """In any order of submitting, claiming and ending, with 1 to 3 slots."""
+    database = Database("sqlite://")
+    migrate(database)
+    fair, running, slots = Queue(database), [], chance.randint(1, 3)
+    ahead: Counter[tuple[str, str]] = Counter()  # jobs of the first begun since the second one waits
+    for _ in range(120):
+        waiting = _clients_that_wait(fair)
+        match chance.choice(["submit", "burst", "claim", "claim", "end"]):
+            case "submit":
+                submit(fair, chance.choice(["a", "b", "c", None]))
+            case "burst":
+                submit(fair, chance.choice("ab"), 5)
+            case "claim" if len(running) < slots and (job := fair.claim("ann")):
+                running.append(job)
+                for other in waiting - {job.client}:
+                    ahead[job.client, other] += 1
+                    assert ahead[job.client, other] <= 2, "another client waits for longer than its turn"
+                for pair in list(ahead):
+                    if pair[1] == job.client:
+                        ahead[pair] = 0
+            case "end" if running:
+                with suppress(IndexError), database.writing() as connection:
+                    fair.succeed(connection, running.pop(chance.randrange(len(running))), {})
+    database.close()
+
+
+def _clients_that_wait(fair):
+    with fair.database.reading() as connection:
+        return set(connection.execute(select(JOBS.c.client).where(JOBS.c.status == "queued").distinct()).scalars())

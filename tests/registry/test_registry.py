@@ -1,16 +1,22 @@
-"""The registry: publishing, answering, keeping up with other processes, and what it refuses."""
+"""The registry: publishing, answering, rebuilding, references, keeping up with others, and what it refuses."""
 
+import hashlib
 import shutil
 import time
+import warnings
 
 import numpy as np
 import pytest
+import sklearn
 from sqlalchemy import text
 
 from app.database import Database
-from app.errors import Conflict, Invalid, NotFound, NotReady
+from app.errors import Conflict, Damaged, Invalid, NotFound, NotReady
 from app.migrations import migrate
+from app.registry import files as module
 from app.registry.card import Card
+from app.registry.loaded import Holdout
+from app.registry.snapshot import Snapshot
 from tests.registry.making import HOLDOUT, make_card, make_estimator, open_registry, publish
 
 
@@ -118,3 +124,179 @@ def test_a_version_deleted_while_it_is_read_is_not_found(registry, another):
     registry.delete_model("triage", "ann")
     with pytest.raises(NotFound):
         view.load("triage")
+
+
+@pytest.fixture
+def empty(another, tmp_path):
+    """A registry over the same folders whose database is new."""
+    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+    yield another(database=database)
+    database.close()
+
+
+def test_an_older_database_gets_what_was_published_since(registry, empty):
+    """What it knows of aliases stays, and so does what it knows to be deleted or a job's own."""
+    publish(registry)
+    empty.rebuild()
+    empty.set_alias("triage", "champion", 1, "ann")
+    publish(empty)
+    empty.index.delete_version("triage", 2)  # its folder stays, as where the store is away
+    for name in ("triage", "triage", "other"):
+        publish(registry, name)
+
+    assert empty.rebuild() == 3
+
+    assert empty.index.model("triage").aliases == {"champion": 1}
+    assert {line.name: line.versions for line in empty.index.models("", 10)} == {"triage": [4, 3, 1], "other": [1]}
+    assert empty.rebuild() == 0
+
+
+def test_what_is_no_folder_of_a_version_is_passed_over(registry, models, empty, caplog):
+    """Damaged ones are named; numbers are not given again even where nothing is left of a version but its folder."""
+    for _ in range(4):
+        publish(registry)
+    first, second, third = (models / "triage" / number / "card.json" for number in "123")
+    third.write_bytes(first.read_bytes())
+    first.write_bytes(b"{")
+    second.unlink()
+    (models / "triage" / "9").mkdir()
+    (models / "triage" / "README").write_text("")
+    (models / "triage" / "notes").mkdir()
+    (models / "Not-a-name").mkdir()
+    (models / "empty").mkdir()
+
+    assert empty.rebuild() == 1
+
+    assert "triage/1/card.json: this card is not JSON" in caplog.text
+    assert "there is no triage/2" in caplog.text
+    assert "the card in triage/3 is that of triage/1" in caplog.text
+    assert empty.load("triage").version == 4
+    assert [empty.stage(make_card(name), None).version for name in ("triage", "empty")] == [10, 1]
+    assert [line.name for line in empty.index.models("", 10)] == ["triage"]
+
+
+class Trap:
+    """Unpickling it is what must not happen."""
+
+    sprung = False
+
+    def __reduce__(self):
+        return (setattr, (Trap, "sprung", True))
+
+
+HARMS = {
+    "flip": lambda content: content[:9] + bytes([content[9] ^ 1]) + content[10:],
+    "flip the middle": lambda content: content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :],
+    "truncate": lambda content: content[:-1],
+    "empty": lambda _: b"",
+    "append": lambda content: content + b" ",
+    "remove": None,
+}
+
+
+def harmed(path):
+    """Do each harm to a file in turn, naming it, and make it good in the end."""
+    content = path.read_bytes()
+    for name, harm in HARMS.items():
+        if harm is None:
+            path.unlink()
+        else:
+            assert harm(content) != content
+            path.write_bytes(harm(content))
+        yield name
+    path.write_bytes(content)
+
+
+def test_damaged_files_are_never_unpickled_nor_handed_out(registry, models, monkeypatch):
+    """Card, artifact and hold-out, flipped, cut, emptied, lengthened and removed; and mended they load again."""
+    publish(registry)
+    monkeypatch.setattr(module.joblib, "load", lambda *_: pytest.fail("the file was unpickled"))
+    for name in ("model.joblib", "holdout.npz", "card.json"):
+        for _harm in harmed(models / "triage" / "1" / name):
+            with pytest.raises(Damaged, match="triage"):
+                registry.load("triage")
+            if name == "model.joblib":  # which the card in the database is enough to check
+                with pytest.raises(Damaged):
+                    registry.artifact("triage", 1)
+    monkeypatch.undo()
+
+    assert registry.load("triage").version == 1
+    card, content = registry.artifact("triage", 1)
+    assert hashlib.sha256(content).hexdigest() == card.sha256["model.joblib"]
+
+
+def test_a_folder_under_another_name_is_refused(registry, models):
+    """Sealed as it is, an old version does not pass for a new one."""
+    publish(registry)
+    publish(registry)
+    shutil.rmtree(models / "triage" / "2")
+    shutil.copytree(models / "triage" / "1", models / "triage" / "2")
+
+    with pytest.raises(Damaged, match="not the card that was published"):
+        registry.load("triage")
+    assert registry.load("triage:1").version == 1
+
+
+def test_models_of_another_scikit_learn_are_refused_unless_allowed(registry, another, monkeypatch):
+    """Where they are, its own warning is silent; elsewhere warnings are errors, and would fail the load."""
+    monkeypatch.setattr("sklearn.base.__version__", "1.2.3")
+    publish(registry, packages={"scikit-learn": "1.2.3"})
+    monkeypatch.undo()
+
+    with pytest.raises(Conflict, match=rf"scikit-learn 1\.2\.3, and {sklearn.__version__} is installed"):
+        registry.load("triage")
+    with warnings.catch_warnings(record=True) as heard:
+        assert another(allow_version_skew=True).load("triage").estimator.__dict__  # it was unpickled
+    assert heard == []
+
+
+def test_pickles_are_not_accepted_in_the_hold_out(registry):
+    staged = registry.stage(make_card(), make_estimator(), Holdout(HOLDOUT.scores, [Trap()]))
+    with registry.index.database.writing() as connection:
+        registry.index.add(connection, staged)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        registry.load("triage")
+    assert not Trap.sprung
+
+
+LONG = f"0{'_-' * 31}z"
+SNAPSHOT = Snapshot.of(
+    7,
+    {("triage", 1): "x", ("triage", 2): "y", ("triage", 10): "z", ("heart", 3): "h", (LONG, 999_999_999): "l"},
+    {},
+    [("triage", "champion", 2), ("triage", "gone", 5)],
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", " a", "a ", "a\n", "A", "a:", "a:0", "a:01", "a:-1", "a:x", "a@", "a@B", "a:1@b", "a@b:1", "../a", "é"],
+        *["a:1234567890", "a" * 65, "a@" + "b" * 65, "a:\u0663"],
+    ],
+)
+def test_what_is_no_reference_is_refused_with_the_grammar(text):
+    with pytest.raises(Invalid, match="write name, name:3") as refused:
+        SNAPSHOT.resolve(text)
+    assert [flaw.loc for flaw in refused.value.flaws] == ["/model"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("triage", ("triage", 10)),
+        ("triage:1", ("triage", 1)),
+        ("triage@champion", ("triage", 2)),
+        ("heart", ("heart", 3)),
+        (f"{LONG}:999999999", (LONG, 999_999_999)),
+    ],
+)
+def test_references_mean_versions(text, key):
+    """A bare name is the highest version, by number and not by spelling."""
+    assert SNAPSHOT.resolve(text) == key
+
+
+@pytest.mark.parametrize("text", ["stroke", "triage:3", "triage@best", "heart@best", "triage@gone"])
+def test_what_is_unknown_is_not_found(text):
+    with pytest.raises(NotFound, match=f"no model '{text}'"):
+        SNAPSHOT.resolve(text)
