@@ -61,12 +61,11 @@ class Automatic(Learner):
 
     There are three folds. The score is the mean realised benefit of the decisions with `benefits` (K, A), or (n, K, A)
     for the rows that `fit` gets, and without them minus the log loss. A candidate that is not worse than the best by a
-    standard error of their paired difference
-    and has the smaller log loss is preferred: benefits of few rows are noisy. After `max_seconds` of work, estimated
-    from the size of the table and the same on every machine, no further candidate is begun; the first has no limit, nor
-    has the final fit. A candidate that refuses the rows or breaks down on them is left out; where none is left,
-    the first error is raised. Fitted: `chosen_` (a kind), `tried_`
-    (`Tried`, one per candidate), and `model_`, the winner fitted on all rows.
+    standard error of their paired difference and has the smaller log loss is preferred: benefits of few rows are noisy.
+    After `max_seconds` of work, estimated from the size of the table and the same on every machine, no further
+    candidate is begun; the first has no limit, nor has the final fit. A candidate that refuses the rows or breaks down
+    on them is left out; where none is left, the first error is raised. Fitted: `chosen_` (a kind), `tried_` (`Tried`,
+    one per candidate), and `model_`, the winner fitted on all rows.
     """
 
     name: ClassVar = "auto"

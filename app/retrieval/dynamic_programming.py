@@ -30,7 +30,7 @@ def mcc_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     """L_k = 1 - (n Σ_{i<=k} E[y_i w(P)] - k E[P w(P)]) / √(k (n - k)), where w(P) = 1 / √(P (n - P)), or 0.
 
     All terms are sums of products of nonnegative numbers, right to (6 n + 32) u each; the error counts what their
-    difference cancels. O(n²) in time and memory.
+    difference cancels. p: (n,) probabilities of at least one item, most likely first. O(n²) in time and memory.
     """
     n = len(p)
     k = np.arange(1, n)
@@ -40,7 +40,7 @@ def mcc_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     hits, base = n * np.cumsum(shares)[:-1] * w[1:-1], k * float(shares.sum()) * w[1:-1]
     error = (6 * n + 32) * UNIT * float((hits + base).max(initial=1.0))
     nothing = 1.0 - (1 - empty) * float(np.prod(1.0 - p))
-    return Curve(np.concatenate([[nothing], 1.0 - (hits - base), [1.0][: min(n, 1)]]), error)
+    return Curve(np.concatenate([[nothing], 1.0 - (hits - base), [1.0]]), error)
 
 
 @vector

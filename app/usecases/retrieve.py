@@ -177,7 +177,8 @@ def _by_label(sets: Sets, asked: RetrieveFields) -> Sets:
     sizes = sets.sizes
     if len(sizes) and asked.setting == "multiclass":
         _check_rows(sets, sizes)
-    _check_lengths(sizes)
+    else:
+        _check_lengths(sizes)
     return Sets.of_rows(sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0).T)
 
 
