@@ -7,6 +7,7 @@ import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from threading import get_ident
 from time import time
 
 import numpy as np
@@ -62,18 +63,24 @@ class Killed(BaseException):
 
 @contextmanager
 def killing(killed):
-    """End the process before or after the turn-th call of a method of files, or commit of a transaction."""
+    """End the process before or after the turn-th call of a method of files, or commit of a transaction.
+
+    Only this thread's calls count and end: those of servers that other tests left running go on.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if killed is not None:
-            ((step, turn), when), calls = killed, iter(range(10_000))
+            ((step, turn), when), calls, this_thread = killed, iter(range(10_000)), get_ident()
             owner, name = {"commit": (Database, "writing"), "remove": (Storage, "remove")}.get(
                 step, (SealedFiles, step)
             )
             method = getattr(owner, name)
 
+            def is_turn():
+                return get_ident() == this_thread and next(calls) == turn
+
             @contextmanager
             def dying():
-                is_now = next(calls) == turn
+                is_now = is_turn()
                 if is_now and when == "before":
                     raise Killed
                 yield
@@ -82,7 +89,7 @@ def killing(killed):
 
             @contextmanager
             def transaction(*arguments, **options):
-                is_now = next(calls) == turn
+                is_now = is_turn()
                 with method(*arguments, **options) as connection:
                     yield connection
                     if is_now and when == "before":

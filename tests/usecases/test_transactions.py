@@ -67,7 +67,7 @@ def test_no_store_is_called_while_a_job_holds_the_write_lock(ports, monkeypatch)
             try:
                 yield connection
             finally:
-                holding.pop()
+                holding.remove(get_ident())
 
     def watched(name, call):
         def watch(*arguments, **named):
