@@ -107,10 +107,8 @@ def _include_routes(app: FastAPI) -> None:
     modules = list(routes.modules())
     direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
     app.router.routes[:0] = direct
-    app.state.routes = [*app.router.routes]
     for router in (documentation.router, *(module.router for module in modules if hasattr(module, "router"))):
         app.include_router(router)
-        app.state.routes += router.routes
     documents = [document for module in modules for document in getattr(module, "documents", ())]
     documentation.install(app, [*documents, *(route.body_type for route in direct if route.body_type is not None)])
 

@@ -1,6 +1,5 @@
-"""Errors on the wire: RFC 9457 problem documents, from one table and one handler."""
+"""Errors on the wire: RFC 9457 problem documents, from one table and one function."""
 
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -8,6 +7,7 @@ import orjson
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -106,13 +106,46 @@ def _near(loc: str) -> str:
     return loc
 
 
-def respond(error: errors.PayoffError) -> Response:
-    """The response for one of our own errors."""
-    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(error.status)
-    if isinstance(error, errors.TooMany | errors.NotReady):
-        headers = {"Retry-After": str(error.seconds)}
-    more = {"columns": error.columns} if error.columns else {}
-    return problem(error.status, error.title, error.detail, error.flaws, headers, **more)
+def answer_to(scope: Scope, error: Exception) -> Response | None:
+    """The response to an error that the caller can be told about, in the form of the path; None for any other."""
+    if isinstance(error, HTTPException):
+        status = _INVALID if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
+        allow = {"Allow": ", ".join(sorted(_methods(scope)))} if status == 405 else {}
+        phrase, headers = HTTPStatus(error.status_code).phrase, {**(error.headers or {}), **allow}
+        return in_form(scope, problem(status, phrase, str(error.detail), (), headers))
+    told = _told(error)
+    if told is None:
+        return None
+    own = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(told.status)
+    if isinstance(told, errors.TooMany | errors.NotReady):
+        own = {"Retry-After": str(told.seconds)}
+    more = {"columns": told.columns} if told.columns else {}
+    return in_form(scope, problem(told.status, told.title, told.detail, told.flaws, own, **more))
+
+
+def _told(error: Exception) -> errors.PayoffError | None:
+    """One of our own errors; that of the framework, or of the machine at the moment, as one of them."""
+    if isinstance(error, errors.PayoffError):
+        return error
+    if isinstance(error, RequestValidationError):  # about parameters: `routing.read` checks bodies
+        found = error.errors()
+        return errors.Invalid.of(errors.Flaw(errors.pointer(each["loc"][1]), errors.words_of(each)) for each in found)
+    if isinstance(error, RecursionError):
+        return errors.Invalid.at("", "this is nested too deeply")
+    if isinstance(error, OSError) and error.errno in errors.EXHAUSTED:
+        _log.error("the process has no more files or memory", error=str(error.strerror))
+        return errors.Busy("the service has too many files open, or too little memory; try again later")
+    if isinstance(error, OSError) and error.errno in errors.UNWRITABLE:
+        _log.error("the storage failed", error=str(error.strerror))
+        return errors.NotReady("the storage cannot be written at the moment; nothing was changed")
+    return None
+
+
+def _methods(scope: Scope) -> set[str]:
+    """What the path can be asked with; each of its methods may have a route of its own."""
+    routes = (context.original_route for context in iter_route_contexts(scope["app"].routes))
+    matching = (route for route in routes if route.matches(scope)[0] != Match.NONE)
+    return {method for route in matching for method in getattr(route, "methods", None) or ()}
 
 
 def in_form(scope: Scope, response: Response) -> Response:
@@ -128,61 +161,14 @@ def in_form(scope: Scope, response: Response) -> Response:
     return Response(orjson.dumps({"error": "; ".join(texts) or document["detail"]}), status, headers, JSON)
 
 
-def _methods(request: Request) -> set[str]:
-    """What the path can be asked with; each of its methods may have a route of its own."""
-    found: set[str] = set()
-    for route in request.app.state.routes:
-        if route.matches(request.scope)[0] != Match.NONE:
-            found |= getattr(route, "methods", None) or set()
-    return found
-
-
-async def _system(_request: Request, error: Exception) -> Response:
-    """503 for what the machine cannot do at the moment; any other error is one of ours."""
-    assert isinstance(error, OSError)
-    if error.errno in errors.EXHAUSTED:
-        _log.error("the process has no more files or memory", error=str(error.strerror))
-        return respond(errors.Busy("the service has too many files open, or too little memory; try again later"))
-    if error.errno in errors.UNWRITABLE:
-        _log.error("the storage failed", error=str(error.strerror))
-        return respond(errors.NotReady("the storage cannot be written at the moment; nothing was changed"))
-    raise error
-
-
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with a problem document, or as the protocol of the path has it."""
+    """Answer errors of the routes of `app`, also those that the framework would answer in its own words."""
 
-    def add(kind: type[Exception], handle: Callable[[Request, Exception], Awaitable[Response]]) -> None:
-        async def formed(request: Request, error: Exception) -> Response:
-            return in_form(request.scope, await handle(request, error))
+    async def answered(request: Request, error: Exception) -> Response:
+        response = answer_to(request.scope, error)
+        if response is None:
+            raise error
+        return response
 
-        app.add_exception_handler(kind, formed)
-
-    async def own(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, errors.PayoffError)
-        return respond(error)
-
-    async def validation(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        found = error.errors()  # about parameters: `routing.read` checks bodies
-        return respond(
-            errors.Invalid.of(errors.Flaw(errors.pointer(each["loc"][1]), errors.words_of(each)) for each in found)
-        )
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        phrase = HTTPStatus(error.status_code).phrase
-        status = _INVALID if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
-        headers = dict(error.headers) if error.headers else {}
-        if status == 405:
-            headers["Allow"] = ", ".join(sorted(_methods(request)))
-        return problem(status, phrase, str(error.detail), (), headers)
-
-    async def too_deep(_request: Request, _error: Exception) -> Response:
-        return respond(errors.Invalid.at("", "this is nested too deeply"))
-
-    add(errors.PayoffError, own)
-    add(RecursionError, too_deep)
-    add(OSError, _system)
-    add(RequestValidationError, validation)
-    add(HTTPException, http)
+    for kind in (errors.PayoffError, HTTPException, RequestValidationError, RecursionError, OSError):
+        app.add_exception_handler(kind, answered)

@@ -29,9 +29,9 @@ from starlette.types import Scope as ASGIScope
 
 from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, whole
-from app.api.errors import in_form, problem, respond
+from app.api.errors import answer_to, in_form, problem
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
-from app.errors import Busy, Forbidden, Invalid, KeyMissing, PayoffError, TooLarge, TooMany, TooSlow, Unsupported
+from app.errors import Busy, Forbidden, Invalid, KeyMissing, TooLarge, TooMany, TooSlow, Unsupported
 from app.logs import RequestLines
 from app.metrics import RequestMetrics
 from app.text import check_query
@@ -164,22 +164,19 @@ class Gate:
             self._running += takes_place
             try:
                 if takes_place and self._running > MAX_AT_ONCE:
-                    full = Busy(f"{MAX_AT_ONCE:,} requests are in progress; try again later")
-                    await in_form(scope, respond(full))(scope, receive, exchange.send)
-                else:
-                    await app(scope, exchange.receive, exchange.send)
+                    raise Busy(f"{MAX_AT_ONCE:,} requests are in progress; try again later")  # noqa: TRY301
+                await app(scope, exchange.receive, exchange.send)
             except ClientDisconnect:
                 pass
             except Exception as error:
-                if isinstance(error, PayoffError):  # that no layer further in has answered
-                    response = respond(error)
-                else:
+                response = answer_to(scope, error)
+                if response is None:
                     _log.exception("unexpected error")
                     words = f"unexpected error; see the log for request {exchange.request_id}"
-                    response = problem(500, "Internal Server Error", words)
+                    response = in_form(scope, problem(500, "Internal Server Error", words))
                 if exchange.status:
                     raise  # the answer has begun: all that is left is to break the connection off
-                await in_form(scope, response)(scope, receive, exchange.send)
+                await response(scope, receive, exchange.send)
             finally:
                 self._running -= takes_place
                 if exchange.held:
