@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.conftest import trained, two_class_rows
-from tests.messages import says
 
 ROWS = two_class_rows(6, seed=5)["rows"]
 BENEFITS = [[0, -1], [-10, 5]]
@@ -114,32 +113,29 @@ def test_versions_and_aliases(service):
 
 HUGE = 2**62
 TEXT = column(0, datatype="BYTES", data=["1_0"] * 6)
-LARGE = column(0, datatype="FP32", data=[1e300] * 6)
 WRONG = {
     "no inputs": ({"inputs": []}, "inputs"),
     "an unknown feature": ({"inputs": [column(0), column(1), column(2, name="pian")]}, "'pian'"),
     "a missing feature": ({"inputs": [column(0), column(1)]}, "'pain'"),
     "two inputs of one name": ({"inputs": [column(0), column(0), column(2)]}, "same name"),
-    "too few data": ({"inputs": [column(0, data=[1])]}, "1", "[6]"),
+    "too few data": ({"inputs": [column(0, data=[1])]}, "[6]", "/inputs/0/data"),
     "other numbers of rows": ({"inputs": [column(0), column(1), column(2, shape=[1], data=["x"])]}, "'pain'", "[6]"),
-    "deep lists": ({"inputs": [column(0, shape=[1, 3], data=[[[1, 2, 3]]])]}, "'age'"),
-    "huge shapes without data": ({"inputs": [column(0, shape=[0, HUGE], data=[])]}, "[n, 3]"),
-    "huge shapes with data": ({"inputs": [column(0, shape=[HUGE, HUGE])]}, str(HUGE)),
+    "huge shapes": ({"inputs": [column(0, shape=[HUGE, HUGE])]}, str(HUGE)),
+    "huge shapes without data": ({"inputs": [column(0, shape=[0, HUGE], data=[])]}, str(HUGE)),
     "three dimensions": ({"inputs": [column(0, shape=[1, 2, 3])]}, "shape"),
-    "an unknown datatype": ({"inputs": [column(0, datatype="FP8")]}, "FP8"),
-    "booleans": ({"inputs": [column(0, data=[True] * 6)]}, "element 0", "'age'"),
-    "a fraction among integers": ({"inputs": [column(0, datatype="INT64", data=[1, 2, 3.5, 4, 5, 6])]}, "element 2"),
-    "a number beyond its type": ({"inputs": [column(0, datatype="INT8", data=[1000] * 6)]}, "INT8"),
+    "an unknown datatype": ({"inputs": [column(0, datatype="FP8")]}, "FP16", "/inputs/0/datatype"),
+    "booleans": ({"inputs": [column(0, data=[True] * 6), column(1), column(2)]}, "'age'", "/instances/0/age"),
     "control characters": ({"inputs": [column(0), column(1), column(2, data=["a\x00"] * 6)]}, "U+0000"),
-    "a float beyond its type": ({"inputs": [LARGE, column(1), column(2)]}, "/instances/0/0"),
-    "text for numbers": ({"inputs": [TEXT, column(1), column(2)]}, "'age'", "BYTES"),
+    "text for numbers": ({"inputs": [TEXT, column(1), column(2)]}, "'age'", "/instances/0/age"),
+    "too few columns": ({"inputs": [column(0, shape=[6, 1])]}, "1 values", "3 features"),
+    "lists in lists": ({"inputs": [column(0, shape=[2, 3], data=[[1, 2], [3, 4, 5, 6]])]}, "[2, 3]"),
     "an unknown output": ({"outputs": [{"name": "probability"}]}, "'probabilities'"),
     "an output twice": ({"outputs": [{"name": "decisions"}] * 2}, "same name"),
     "an output of a matrix": ({"outputs": [{"name": "expected_benefits"}]}, "'expected_benefits'"),
     "an unknown parameter": ({"parameters": {"benefit": BENEFITS}}, "'benefits'"),
     "text that is not JSON": ({"parameters": {"benefits": "[[0, -1], ["}}, "benefits"),
     "another model": ({"parameters": {"model": "other"}}, "'model'"),
-    "a limit that cannot be met": ({"parameters": STAKES | {"limits": {"treat": {"at_least": 9}}}}, "treat"),
+    "a limit that cannot be met": ({"parameters": STAKES | {"limits": {"treat": {"at_least": 9}}}}, "/limits"),
 }  # fmt: skip
 
 
@@ -150,7 +146,7 @@ def test_what_does_not_fit_is_refused_with_its_place(service, ward, name):
 
     assert response.status_code == 400, response.text
     assert list(response.json()) == ["error"]
-    assert says(response.json()["error"], *words)
+    assert all(word in response.json()["error"] for word in words), response.text
 
 
 @pytest.mark.parametrize(

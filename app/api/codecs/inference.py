@@ -1,9 +1,7 @@
 """The Open Inference Protocol v2: its documents, and tensors read and written."""
 
-import math
 from collections.abc import Sequence
-from itertools import chain
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
@@ -13,25 +11,14 @@ from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 from app.api.codecs.answers import Answered, NamedChoice
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
-from app.api.codecs.npy import finite
 from app.api.routing import checked, parsed_text
-from app.errors import Flaw, Invalid, below, pointer, reject, unknown
-from app.features import OUTSIDE, Schema
-from app.text import some_of
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.usecases.decide import Rule
 from app.usecases.fields import Text, WireModel
-from app.usecases.predict import PredictFields, Rows
+from app.usecases.predict import PredictFields
 
-NUMBERS = {
-    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
-}
 BYTES = "BYTES"
-_MAX_NAMED = 20  # features in a message
 _DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
-_FLOATS, _INTEGERS, _WORDS = {float, int, type(None)}, {int}, {str, type(None)}
-
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
 _MAX_ID = 1000  # characters
@@ -68,107 +55,32 @@ class OutputDocument(WireModel):
     parameters: dict[str, Any] | None = Field(default=None, description="have no effect")
 
 
-class Tensor(NamedTuple):
-    """An input as read: `values` are flat, numbers as float64 or texts."""
+def instances_of(inputs: Sequence[TensorDocument]) -> list[Any]:
+    """The rows as `/predict` takes them: of one matrix [n, m] in feature order, of other inputs by feature name.
 
-    name: str
-    datatype: str
-    shape: list[int]
-    values: np.ndarray | list[str | None]
-
-
-def tensors(inputs: Sequence[TensorDocument]) -> list[Tensor]:
-    """The inputs with their data; Invalid where they are not as their datatype and shape say."""
-    names = [sent.name for sent in inputs]
-    if len(set(names)) < len(names):
-        raise Invalid.at("/inputs", "two inputs have the same name")
-    found = []
-    for number, sent in enumerate(inputs):
-        with below(pointer("inputs", number)):
-            found.append(Tensor(sent.name, sent.datatype, sent.shape, _values(sent)))
-    return found
-
-
-def _values(sent: TensorDocument) -> np.ndarray | list[str | None]:
-    data = sent.data
-    if data and type(data[0]) is list:
-        if not {list}.issuperset(map(type, data)) or [len(data), *set(map(len, data))] != sent.shape:
-            raise Invalid.at("/data", f"the lists in data do not have the shape {sent.shape}")
-        data = list(chain.from_iterable(data))
-    if len(data) != math.prod(sent.shape):
-        raise Invalid.at("/data", f"data has {len(data)} elements, and the shape is {sent.shape}")
-    allowed = _WORDS if sent.datatype == BYTES else _FLOATS if sent.datatype.startswith("FP") else _INTEGERS
-    if not allowed.issuperset(map(type, data)):
-        place = next(i for i, value in enumerate(data) if type(value) not in allowed)
-        needed = "a string or null" if allowed is _WORDS else "an integer" if allowed is _INTEGERS else "a number"
-        raise Invalid.at("/data", f"element {place} of {sent.name!r} is not {needed}, as {sent.datatype} has it")
-    if sent.datatype == BYTES:
-        return data
-    try:
-        with np.errstate(over="ignore"):
-            return np.array(data, NUMBERS[sent.datatype]).astype(np.float64)
-    except OverflowError as error:
-        message = OUTSIDE if sent.datatype == "FP64" else f"a number is outside the range of {sent.datatype}"
-        raise Invalid.at("/data", message) from error
-
-
-def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema) -> Rows:
-    """The inputs as the model's matrix (n, m), NaN where missing, and warnings: one matrix, or one tensor per feature.
-
-    Raises Invalid at `/inputs` where names, datatypes or shapes do not fit, at `/instances/row/column` for values.
+    Raises Invalid below `/inputs` where data and shapes do not fit.
     """
-    inputs = [each for each in inputs if each.name not in schema.ignored] or inputs
-    first, names = inputs[0], schema.names
+    if len({sent.name for sent in inputs}) < len(inputs):
+        raise Invalid.at("/inputs", "two inputs have the same name")
+    arrays = {}
+    for number, sent in enumerate(inputs):
+        try:
+            arrays[sent.name] = np.array(sent.data, dtype=object).reshape(sent.shape)
+        except ValueError as error:
+            message = f"the data of {sent.name!r} do not have the shape {sent.shape}"
+            raise Invalid.at(pointer("inputs", number, "data"), message) from error
+    first = inputs[0]
+    if len(inputs) == 1 and len(first.shape) == 2:
+        matrix = arrays[first.name]
+        return matrix.tolist() if matrix.size else []
     rows = first.shape[0]
-    if len(inputs) > 1 or (first.name in names and first.shape[1:] in ([], [1])):
-        columns = _by_feature(inputs, names)
-    elif first.shape[1:] == [len(names)]:
-        columns = [first._replace(values=first.values[j :: len(names)]) for j in range(len(names))]
-    else:
-        raise Invalid.at(
-            "/inputs/0/shape",
-            f"the shape of {first.name!r} is {first.shape}; it must be [n, {len(names)}], or send an input for each"
-            f" feature: {some_of(list(map(repr, names)), _MAX_NAMED)}",
-        )
-    X = np.empty((rows, len(names)))
-    warnings: list[str] = []
-    for j, column in enumerate(columns):
-        X[:, j], notes = _encoded(column, schema, j)
-        warnings += notes
-    return Rows(finite(X, "/instances"), warnings)
-
-
-def _by_feature(inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
-    """The input of each feature; Invalid where one is unknown or missing, or not of one column with as many rows."""
-    found = {sent.name: sent for sent in inputs}
-    known = frozenset(names)
-    reject(
-        Flaw(pointer("inputs", number, "name"), unknown("feature", sent.name, names))
-        for number, sent in enumerate(inputs)
-        if sent.name not in known
-    )
-    reject(Flaw("/inputs", f"there is no input for the feature {name!r}") for name in names if name not in found)
-    rows = inputs[0].shape[0]
     reject(
         Flaw(pointer("inputs", number, "shape"), f"the shape of {sent.name!r} is {sent.shape}; it must be [{rows}]")
         for number, sent in enumerate(inputs)
         if sent.shape not in ([rows], [rows, 1])
     )
-    return [found[name] for name in names]
-
-
-def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
-    """The values of feature `j` as `Schema.encode` has them."""
-    categorical = j in schema.categorical
-    if isinstance(column.values, list) != categorical and j not in schema.formed:
-        needed = f"an input of {BYTES}, for its categories" if categorical else "an input of numbers"
-        raise Invalid.at("/inputs", f"{column.name!r} is {column.datatype}; send {schema.names[j]!r} as {needed}")
-    if isinstance(column.values, np.ndarray):
-        return column.values, []
-    with below("/instances"):
-        if j in schema.formed:
-            reject(Flaw(flaw.loc + pointer(j), flaw.msg) for flaw in schema.unread(j, column.values))
-        return schema.codes(j, column.values)
+    columns = [array.ravel().tolist() for array in arrays.values()]
+    return [dict(zip(arrays, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def encode(

@@ -4,15 +4,15 @@ https://github.com/kserve/open-inference-protocol
 """
 
 import re
-from collections.abc import Collection
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
 import orjson
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
-from app.api.codecs.answers import NOTHING, Answered, Carried
+from app.api.codecs.answers import NOTHING, Answered
 from app.api.codecs.inference import (
     BYTES,
     InferAnswer,
@@ -23,30 +23,24 @@ from app.api.codecs.inference import (
     TensorMetadata,
     WithoutMatrix,
     encode,
-    rows_of_tensors,
-    tensors,
+    instances_of,
 )
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
 from app.api.routes.health import check_ready
-from app.api.routes.models import ModelName, ModelReference
-from app.api.routes.predict import ReadRequest, answered
+from app.api.routes.models import ModelReference
+from app.api.routes.predict import ReadRequest, answered, encoded
 from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path, media_type_of_body
 from app.errors import Invalid, Unsupported
-from app.registry.card import NAME
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
 from app.usecases.decide import Answer
-from app.usecases.ports import Ports
-from app.usecases.predict import Rows
 
 documents = (InferRequest,)
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
 _NO_MATRIX = "no benefits were sent: the decisions are the most probable classes"
-
-Version = Annotated[str, Path(pattern=f"^{NAME}$", description="a number, or an alias", examples=["1"])]
 
 
 @router.get("/health/live", include_in_schema=False)
@@ -69,27 +63,36 @@ async def v2_server() -> ServerMetadata:
 
 
 @router.get("/models/{ref}", summary="The inputs and outputs of a model", responses=problems(404, 409))
+@router.get("/models/{ref}/versions/{version}", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
 async def v2_model(ref: ModelReference, request: Request, ports: PortsDep) -> ModelMetadata:
-    return await _metadata(request, ports, ref)
-
-
-@router.get("/models/{name}/versions/{version}", include_in_schema=False)
-@needs(PREDICT_OR_TRAIN)
-async def v2_version(name: ModelName, version: Version, request: Request, ports: PortsDep) -> ModelMetadata:
-    return await _metadata(request, ports, _reference(name, version))
+    model = await loaded_by_path(request, _reference(request, ref))
+    described = await run_in_threadpool(ports.registry.index.model, model.name)
+    inputs = [
+        TensorMetadata(name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1])
+        for part in model.card.features
+    ]
+    return ModelMetadata(
+        name=model.name,
+        versions=[str(line.version) for line in reversed(described.versions)],
+        platform=f"payoff_{model.card.learner.kind}",
+        inputs=inputs,
+        outputs=_outputs(model),
+        parameters={"version": str(model.version), "classes": orjson.dumps(model.classes).decode()},
+    )
 
 
 @router.get("/models/{ref}/ready", summary="Can a model answer?", responses=problems(404, 409))
+@router.get("/models/{ref}/versions/{version}/ready", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
 async def v2_model_ready(ref: ModelReference, request: Request) -> ModelReady:
-    return await _model_ready(request, ref)
+    return ModelReady(name=(await loaded_by_path(request, _reference(request, ref))).name, ready=True)
 
 
-@router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
-@needs(PREDICT_OR_TRAIN)
-async def v2_version_ready(name: ModelName, version: Version, request: Request) -> ModelReady:
-    return await _model_ready(request, _reference(name, version))
+def _reference(request: Request, ref: str) -> str:
+    """The model reference of a path: where it goes on with a version, that number, or alias."""
+    version = request.path_params.get("version")
+    return ref if version is None else f"{ref}{':' if re.fullmatch(NUMBER, version) else '@'}{version}"
 
 
 _EXAMPLE = {
@@ -120,6 +123,7 @@ _BODY: dict[str, Any] = {
     openapi_extra={"requestBody": _BODY},
     responses=problems(404, 409, 413, 415, 422, 503),
 )
+@router.post("/models/{ref}/versions/{version}/infer", include_in_schema=False)
 @needs(PREDICT)
 async def v2_infer(ref: ModelReference, request: Request) -> Response:
     """The question of `/predict` as tensors: `inputs` are one matrix [n, features], or one tensor per feature, named
@@ -128,65 +132,26 @@ async def v2_infer(ref: ModelReference, request: Request) -> Response:
     Without `benefits`, `cost_matrix` and `rule` the decisions are the most probable classes. The outputs are
     `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`.
     """
-    return await _infer(request, ref)
-
-
-@router.post("/models/{name}/versions/{version}/infer", include_in_schema=False)
-@needs(PREDICT)
-async def v2_infer_version(name: ModelName, version: Version, request: Request) -> Response:
-    return await _infer(request, _reference(name, version))
-
-
-async def _infer(request: Request, ref: str) -> Response:
     media_type_of_body(request)
     if "Inference-Header-Content-Length" in request.headers:
         raise Unsupported("binary data are not supported; send 'data' as JSON (in Triton's client binary_data=False)")
-    body = await request.body()
-    return await answered(request, len(body), lambda: _read(request, ref, body))
+    body, model = await request.body(), _reference(request, ref)
+    return await answered(request, len(body), lambda: _read(request, model, body))
 
 
-def _read(request: Request, ref: str, body: bytes) -> ReadRequest:
+def _read(request: Request, model: str, body: bytes) -> ReadRequest:
     sent = checked(InferRequest, parsed(body, charge_of(request)))
     fields = sent.question()
-    inputs = tensors(sent.inputs)
     outputs = sent.outputs or []
     if len({wanted.name for wanted in outputs}) < len(outputs):
         raise Invalid.at("/outputs", "two outputs have the same name")
-
-    def rows(model: Loaded, _names: Collection[str]) -> tuple[Rows, Carried]:
-        return rows_of_tensors(inputs, model.schema), NOTHING
 
     def write(_form: str, answer: Answered) -> Response:
         guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)
         return encode(answer, sent.id, outputs, notes=[_NO_MATRIX] if guessed else [])
 
-    return ReadRequest(fields.model_copy(update={"model": ref}), rows, forms=(JSON,), write=write)
-
-
-def _reference(name: str, version: str) -> str:
-    """The model reference of a path with a version: its number, or an alias."""
-    return f"{name}:{version}" if re.fullmatch(NUMBER, version) else f"{name}@{version}"
-
-
-async def _model_ready(request: Request, ref: str) -> ModelReady:
-    return ModelReady(name=(await loaded_by_path(request, ref)).name, ready=True)
-
-
-async def _metadata(request: Request, ports: Ports, ref: str) -> ModelMetadata:
-    model = await loaded_by_path(request, ref)
-    described = await run_in_threadpool(ports.registry.index.model, model.name)
-    inputs = [
-        TensorMetadata(name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1])
-        for part in model.card.features
-    ]
-    return ModelMetadata(
-        name=model.name,
-        versions=[str(line.version) for line in reversed(described.versions)],
-        platform=f"payoff_{model.card.learner.kind}",
-        inputs=inputs,
-        outputs=_outputs(model),
-        parameters={"version": str(model.version), "classes": orjson.dumps(model.classes).decode()},
-    )
+    rows = partial(encoded, instances_of(sent.inputs), True, NOTHING)
+    return ReadRequest(fields.model_copy(update={"model": model}), rows, forms=(JSON,), write=write)
 
 
 def _outputs(model: Loaded) -> list[TensorMetadata]:

@@ -92,7 +92,7 @@ def asked_of_json(found: Any, body: bytes) -> ReadRequest:
         return ReadRequest(sent, given=(Rows(P, []), carried_of_ids(sent.ids, P)))
     carried = NOTHING if sent.ids is None else carried_of_ids(sent.ids, instances)
     booleans = b"true" in body or body.count(b"false") > (sent.record is False)
-    return ReadRequest(sent, partial(_encoded, instances, booleans, carried), key=key)
+    return ReadRequest(sent, partial(encoded, instances, booleans, carried), key=key)
 
 
 @lru_cache(maxsize=256)
@@ -107,9 +107,10 @@ def _checked(found: Any, *, instances: bool) -> PredictRequest:
     return sent
 
 
-def _encoded(
+def encoded(
     instances: Any, booleans: bool, carried: Carried, model: Loaded, names: Collection[str]
 ) -> tuple[Rows, Carried]:
+    """The rows of instances, of which some may be booleans, with those columns of `names` that are no features."""
     if not booleans and (usual := model.once(Usual).rows(instances)) is not None:
         return Rows(usual, [], instances, usual=True, under=_INSTANCES), carried
     there = instances[0] if names and instances and type(instances[0]) is dict else ()
@@ -133,7 +134,7 @@ def _asked_of_long(body: bytes) -> ReadRequest | None:
     def rows(model: Loaded, names: Collection[str]) -> tuple[Rows, Carried]:
         if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
             return Rows(parts.rows, [], under=_INSTANCES), NOTHING
-        return _encoded(parts.rows.tolist(), False, NOTHING, model, names)
+        return encoded(parts.rows.tolist(), False, NOTHING, model, names)
 
     return ReadRequest(sent, rows)
 
