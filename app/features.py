@@ -51,6 +51,7 @@ class Schema:
         self.names = tuple(feature.name for feature in self.features)
         self.categorical = tuple(j for j, feature in enumerate(self.features) if feature.type == "categorical")
         self.formed = {j: reader(each.form) for j, each in enumerate(self.features) if each.form}
+        self._allowed = self.ignored.union(self.names)
         self._position = {name: j for j, name in enumerate(self.names)}
         self._codes = {
             j: {word: float(code) for code, word in enumerate(self.features[j].categories)} for j in self.categorical
@@ -72,13 +73,13 @@ class Schema:
         as missing and is warned about. Raises Invalid with the place, `/row/column` or `/row/name`, of every value
         of a wrong type and of every unknown or absent name. O(n m).
         """
-        instances = self.without_ignored(instances)
         try:
             return self._encoded(instances, booleans_possible=booleans_possible)
         except Invalid:  # of a category
             raise
         except (KeyError, ValueError, OverflowError):
-            raise Invalid("the instances do not fit the model's features", self._flaws(instances)) from None
+            flaws = self._flaws(self.without_ignored(instances))
+            raise Invalid("the instances do not fit the model's features", flaws) from None
 
     def without_ignored(self, instances: Sequence[Any]) -> Sequence[Any]:
         """The instances, those that are objects without the columns that are ignored."""
@@ -98,10 +99,13 @@ class Schema:
 
     def _encoded(self, instances: Sequence[Any], *, booleans_possible: bool) -> tuple[np.ndarray, list[str]]:
         """As `encode`; KeyError, ValueError or OverflowError where an instance does not fit."""
-        kinds = set(map(type, instances))
-        if not (kinds <= {list, tuple} or kinds == {dict}) or not set(map(len, instances)) <= {len(self.names)}:
+        kinds, lengths, rows = set(map(type, instances)), {len(self.names)}, instances
+        if kinds == {dict}:
+            rows = list(map(self._pick, instances))
+            if set(map(len, instances)) != lengths and not self._allowed.issuperset(chain.from_iterable(instances)):
+                raise ValueError
+        elif not kinds <= {list, tuple} or not set(map(len, instances)) <= lengths:
             raise ValueError
-        rows = list(map(self._pick, instances)) if kinds == {dict} else instances
         if self.categorical or self.formed or not rows:
             return self._encode_columns(rows)
         if booleans_possible and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
