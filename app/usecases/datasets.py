@@ -1,31 +1,13 @@
 """What clients do with data sets."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import BinaryIO
 
 from app.access.caller import Caller
 from app.data.dataset import Dataset
-from app.data.upload_request import UploadRequest
 from app.errors import Conflict, NotFound
 from app.usecases.ports import Ports
 
 EXAMPLE_ID = "ds_5768cf4cf3e8a191"  # of the upload that the documentation shows; it follows from that, as a test says
-
-
-def upload(
-    ports: Ports,
-    content: BinaryIO,
-    asked: UploadRequest,
-    caller: Caller,
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> Dataset:
-    """Keep a file as a data set of the caller's; the same content and labels always give the same one.
-
-    Raises Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is
-    read, which ends once `is_cancelled()` is true.
-    """
-    return ports.datasets.upload(content, asked.model_copy(update={"owner": caller.owner}), is_cancelled)
 
 
 def find(ports: Ports, reference: str, caller: Caller) -> Dataset:

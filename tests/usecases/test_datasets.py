@@ -70,7 +70,7 @@ def test_what_expires(expiring, clock):
     clock.now += 1.01 * KEEP
     with tempfile.TemporaryFile() as same:
         same.write(b"a,label\n1,u\n2,v\n3,u\n4,v\n")
-        uploaded = datasets.upload(expiring, same, UploadRequest(label=("label",)), ANYBODY).id
+        uploaded = expiring.datasets.upload(same, UploadRequest(label=("label",))).id
     queued = submit(expiring)
     clock.now += 1.01 * KEEP
     assert datasets.expire(expiring) == 1

@@ -10,12 +10,12 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, TypeVar, cast
 
 from fastapi import Request
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from app.api.codecs.media_types import FORM
 from app.api.routing import limiters
-from app.errors import MAX_ERRORS, Flaw, Invalid, Unsupported, pointer, reject, unknown
+from app.errors import Invalid, Unsupported
 from app.text import MAX_NAME
 
 _Result = TypeVar("_Result")
@@ -34,17 +34,13 @@ class Upload:
 
 @asynccontextmanager
 async def received(
-    request: Request,
-    names: Collection[str],
-    repeated: str,
-    *,
-    bare: Collection[str] = (),
-    field_bytes: int = 4 * MAX_NAME,
+    request: Request, repeated: str, *, bare: Collection[str] = (), field_bytes: int = 4 * MAX_NAME
 ) -> AsyncIterator[Upload]:
     """The upload that `request` carries, removed afterwards; the gate bounds the body. Raises Invalid.
 
-    It is a form that may have fields of these `names`, of which one may be `repeated`, or the file alone in one of the
-    media types `bare`. Fields are text of at most so many bytes; a file of more than a megabyte is kept on disk.
+    It is a form with a part `file`, or the file alone in one of the media types `bare`. Fields of the form are text of
+    at most so many bytes, the last one of a name counts, but for the one that may be `repeated`. A file of more than a
+    megabyte is kept on disk.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != FORM and media_type not in bare:
@@ -55,17 +51,21 @@ async def received(
         except HTTPException as error:
             raise Invalid.at("", f"the form cannot be read: {error.detail}") from error
         try:
-            yield _upload_of(form, names, repeated)
+            file = form.get("file")
+            if not isinstance(file, UploadFile):  # then the only one
+                raise Invalid.at("/file", "'file' is required, as a file: a part with a file name")
+            texts = {name: form.getlist(name) if name == repeated else form[name] for name in form if name != "file"}
+            yield Upload(file.file, texts)
         finally:
             await form.close()
     else:
-        file = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
+        body = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
         try:
             async for chunk in request.stream():
-                await file.write(chunk)
-            yield Upload(file.file)
+                await body.write(chunk)
+            yield Upload(body.file)
         finally:
-            await file.close()
+            await body.close()
 
 
 async def run_while_connected(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:
@@ -85,31 +85,3 @@ async def run_while_connected(request: Request, function: Callable[..., _Result]
     finally:
         cancelled.set()  # also where this request was cancelled; the file is in use until the work has ended
         await asyncio.wait({work})
-
-
-def _upload_of(form: FormData, names: Collection[str], repeated: str) -> Upload:
-    """The file and the texts of a form; Invalid at any part that it may not have, or not twice."""
-    file: UploadFile | None = None
-    fields: dict[str, Any] = {}
-    flaws: list[Flaw] = []
-    for key, value in form.multi_items():
-        if len(flaws) == MAX_ERRORS:  # a comparison with the known names takes time
-            break
-        if isinstance(value, UploadFile):
-            file = value if key == "file" else file
-            if key != "file":
-                flaws.append(Flaw(pointer(key), f"{key!r} is a file; it must be text"))
-        elif key == "file":
-            flaws.append(Flaw(pointer(key), "'file' is text; it must be a file part (with a file name)"))
-        elif key == repeated:
-            fields.setdefault(key, []).append(value)
-        elif key not in names:
-            flaws.append(Flaw(pointer(key), unknown("form field", key, ["file", *names])))
-        elif key in fields:
-            flaws.append(Flaw(pointer(key), f"the form has {key!r} twice; send it once"))
-        else:
-            fields[key] = value
-    reject(flaws)
-    if file is None:
-        raise Invalid.at("/file", "'file' is required")
-    return Upload(file.file, fields)

@@ -1,6 +1,5 @@
 """Data sets over HTTP."""
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -50,8 +49,6 @@ age,pressure,pain,condition
 EXAMPLE_LABEL = "condition"
 EXAMPLE_NAME = "triage"
 
-_CREATED = datetime.fromisoformat("2026-01-01T12:00:00Z")
-
 
 class FeatureDocument(BaseModel):
     """A column to learn from."""
@@ -85,6 +82,8 @@ class Lineage(BaseModel):
 class DatasetDocument(BaseModel):
     """A stored table."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     id: str = Field(description="derived from content and labels: the same upload has the same id")
     name: str | None = Field(description="what the upload called it; `dataset` of other requests may be a name, too")
     rows: int
@@ -106,37 +105,6 @@ class DatasetDocument(BaseModel):
         serialization_alias="from",
         description="where the rows of a table of recorded decisions come from",
     )
-
-    model_config = {
-        "from_attributes": True,
-        "json_schema_extra": {
-            "examples": [
-                {
-                    "id": EXAMPLE_ID,
-                    "name": EXAMPLE_NAME,
-                    "rows": 24,
-                    "features": [
-                        {"name": "age", "type": "numeric"},
-                        {"name": "pressure", "type": "numeric"},
-                        {"name": "pain", "type": "categorical"},
-                    ],
-                    "labels": [EXAMPLE_LABEL],
-                    "classes": ["healthy", "ill"],
-                    "digest": "bea23fd8a18ad247b5160620b8fac3949f89a74e3fe5ec3ea9ec50e454b3c49a",
-                    "created_at": _CREATED.isoformat(),
-                    "columns": [
-                        asdict(ColumnReport("age", "numeric", ("29", "54", "70"), 0, 24)),
-                        asdict(ColumnReport("pressure", "numeric", ("115", "138", "160"), 1, 23)),
-                        asdict(ColumnReport("pain", "categorical", ("typical", "none", "mild"), 0, 3)),
-                        asdict(ColumnReport(EXAMPLE_LABEL, "categorical", ("ill", "healthy"), 0, 2)),
-                    ],
-                    "warnings": [],
-                    "ignored": {},
-                    "from": None,
-                }
-            ]
-        },
-    }
 
 
 class DatasetPage(BaseModel):
@@ -222,14 +190,14 @@ async def upload_dataset(
     sent: dict[str, Any] = {"label": label, "name": name, "label_type": label_type, "types": types}
     sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "header": header}
     sent |= {"drop_unlabelled": drop_unlabelled}
-    async with received(request, sent, "label", bare=_BARE) as upload:
+    async with received(request, "label", bare=_BARE) as upload:
         fields = {field: value for field, value in sent.items() if value is not None} | upload.fields
         if "types" in fields:
             fields["types"] = parsed_text("types", fields["types"])
             if not isinstance(fields["types"], dict):
                 raise Invalid.at("/types", f"send {_TYPES}")
-        asked = checked(UploadRequest, fields)
-        dataset = await run_while_connected(request, usecase.upload, ports, upload.content, asked, caller)
+        asked = checked(UploadRequest, {**fields, "owner": caller.owner})
+        dataset = await run_while_connected(request, ports.datasets.upload, upload.content, asked)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.model_validate(dataset)
 
