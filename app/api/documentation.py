@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import fastapi_offline
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
 from app.api.codecs.media_types import JSON
 from app.api.errors import INFERENCE, MEDIA_TYPE, STATUSES, InferenceError, Problem
@@ -41,7 +40,7 @@ def install(app: FastAPI, documents: Sequence[type[BaseModel]]) -> None:
     """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read them raw); and the
     scripts of its page.
     """
-    app.router.routes.append(GatedMount(_STATIC, _Files(directory=_FILES), name="static-offline-docs"))
+    app.router.routes.append(GatedMount(_STATIC, StaticFiles(directory=_FILES), name="static-offline-docs"))
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -71,11 +70,9 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
     for schema in schemas.values():
         for titled in (schema, *schema.get("properties", {}).values()):
             titled.pop("title", None)  # its name again
-    components["responses"] = {
-        _name_of_error(status, in_inference=in_inference): _error(status, in_inference=in_inference)
-        for status in {400, *STATUSES}
-        for in_inference in (False, True)
-    }
+    components["responses"] = dict(
+        _error(status, in_inference=in_inference) for status in {400, *STATUSES} for in_inference in (False, True)
+    )
     components["securitySchemes"] = {
         SCHEME: {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": _SCHEME_TEXT}
     }
@@ -126,23 +123,16 @@ def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
         errors = errors - {422} | {400}
     answers = {status: answer for status, answer in answers.items() if status < 400}
     for status in sorted(errors):
-        answers[status] = {"$ref": f"#/components/responses/{_name_of_error(status, in_inference=in_inference)}"}
+        name, _ = _error(status, in_inference=in_inference)
+        answers[status] = {"$ref": f"#/components/responses/{name}"}
     operation["responses"] = {str(status): answer for status, answer in answers.items()}
 
 
-def _name_of_error(status: int, *, in_inference: bool) -> str:
-    return f"{_form(in_inference=in_inference)[0].__name__}{status}"
-
-
-def _error(status: int, *, in_inference: bool) -> dict[str, Any]:
-    model, kind = _form(in_inference=in_inference)
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"description": HTTPStatus(status).phrase, "content": {kind: {"schema": schema}}}
-
-
-def _form(*, in_inference: bool) -> tuple[type[BaseModel], str]:
-    """The form of errors, and its media type: the Open Inference Protocol has one of its own."""
-    return (InferenceError, JSON) if in_inference else (Problem, MEDIA_TYPE)
+def _error(status: int, *, in_inference: bool) -> tuple[str, dict[str, Any]]:
+    """The name and the description of an error: the Open Inference Protocol has a form of its own."""
+    form, kind = (InferenceError.__name__, JSON) if in_inference else (Problem.__name__, MEDIA_TYPE)
+    content = {kind: {"schema": {"$ref": f"#/components/schemas/{form}"}}}
+    return f"{form}{status}", {"description": HTTPStatus(status).phrase, "content": content}
 
 
 # The page
@@ -174,15 +164,6 @@ def page(request: Request) -> HTMLResponse:
     )
     html.headers["Content-Security-Policy"] = _policy(bytes(html.body).decode())
     return html
-
-
-class _Files(StaticFiles):
-    """Files that a browser may keep, and asks again whether they have changed."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
 
 
 def _policy(html: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
@@ -56,7 +56,6 @@ class JobState(BaseModel):
                 "requested": job.requested,
                 "stage": job.stage or None,
                 "error": job.error and stored_problem(job.error),
-                **{name: _time(getattr(job, name)) for name in ("created_at", "started_at", "finished_at")},
                 **cls.outcome(job.result),
             }
         )
@@ -143,17 +142,12 @@ async def wait(request: Request, response: Response, job: Job, prefer: str | Non
 
 async def follow(request: Request, job: Job, document: Callable[[Job], JobState]) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
-    seen: Job | None = None
     last: JobState | None = None
     async with aclosing(_states(request, job)) as states:
         async for state in states:
             if not request.app.state.service.keyring.holds(request.state.caller):
                 return
-            now = document(state) if state is not seen else last
+            now = document(state)
             if now != last:
                 yield ServerSentEvent(data=now, event="job")
-            seen, last = state, now
-
-
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+            last = now

@@ -30,7 +30,7 @@ from app.usecases.fields import Text
 from app.usecases.matrices import MatrixFields, needed_matrix, own_matrices
 from app.usecases.ports import Ports
 from app.usecases.quantities import UnitCosts
-from app.usecases.specs import FOLDS, SEED, LearnerSpec, Spec
+from app.usecases.specs import FOLDS, SEED, LearnerSpec, StakesSpec
 from app.usecases.train import (
     Learner,
     built,
@@ -62,25 +62,14 @@ class CompareRequest(MatrixFields):
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
 
-class CompareSpec(Spec):
-    """What to compare: `benefits` (K, A) decide on every learner, or on numbers the costs (over, under) of a unit.
-
-    `case_benefits` as in `TrainSpec`.
-    """
+class CompareSpec(StakesSpec):
+    """What to compare: the benefits decide on every learner, or on numbers the costs (over, under) of a unit."""
 
     dataset: str
     learners: list[LearnerSpec]
-    benefits: list[list[float]] | None = None
-    case_benefits: list[list[Any]] | None = None
     unit_costs: tuple[float, float] | None = None
-    actions: list[str] | None = None
     folds: int = FOLDS
     seed: int = SEED
-
-    @property
-    def benefit_matrix(self) -> np.ndarray | None:
-        """The benefits as float64 (K, A)."""
-        return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
 
 
 def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:

@@ -46,23 +46,19 @@ def set_alias(
     Forbidden where the key is not for it. Without it, a challenger that the alias means from now on is none any more;
     returns these.
     """
-    if shadow:
-        try:
-            check_challengers(ports, name, version, shadow, by)
-        except NotFound as error:
-            raise NotFound.at("/version", error.detail) from error
     entry = ports.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)
     try:
+        if shadow:
+            check_challengers(ports, name, version, shadow, by)
         ports.registry.set_alias(name, alias, version, by.name, also=entry)
     except NotFound as error:
         raise NotFound.at("/version", error.detail) from error
-    before = [] if shadow is not None else ports.shadows.read(name).get(alias, [])
-    kept = (
-        [challenger for challenger in before if challenger != f"{name}:{version}"] if shadow is None else list(shadow)
-    )
-    if shadow is not None or kept != before:
+    before = ports.shadows.read(name).get(alias, [])
+    promoted = [one for one in before if shadow is None and one == f"{name}:{version}"]
+    kept = [one for one in before if one not in promoted] if shadow is None else list(shadow)
+    if kept != before:
         ports.shadows.set(name, alias, kept, ports.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=kept))
-    return [challenger for challenger in before if challenger not in kept]
+    return promoted
 
 
 def delete_alias(ports: Ports, name: str, alias: str, *, by: Caller) -> None:

@@ -32,28 +32,33 @@ class LearnerSpec(Spec):
     parameters: dict[str, Any] = {}
 
 
-class TrainSpec(Spec):
-    """What to train: `benefits` (K, A), the names of their columns, and `feature_costs` in the long form, or None.
+class StakesSpec(Spec):
+    """What is at stake: `benefits` (K, A) and the names of their columns, or None.
 
     `case_benefits` (K, A) have cells that depend on the case; the job puts their means in place of `benefits`.
     """
 
-    model: str
-    learner: LearnerSpec
-    dataset: str
     benefits: list[list[float]] | None = None
     case_benefits: list[list[Any]] | None = None
     actions: list[str] | None = None
-    feature_costs: list[dict[str, Any]] | None = None
-    holdout: float = HOLDOUT
-    refit: bool = True
-    seed: int = SEED
-    unit: str | None = None
 
     @property
     def benefit_matrix(self) -> np.ndarray | None:
         """The benefits as float64 (K, A)."""
         return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
+
+
+class TrainSpec(StakesSpec):
+    """What to train; `feature_costs` in the long form, or None."""
+
+    model: str
+    learner: LearnerSpec
+    dataset: str
+    feature_costs: list[dict[str, Any]] | None = None
+    holdout: float = HOLDOUT
+    refit: bool = True
+    seed: int = SEED
+    unit: str | None = None
 
     def prices(self, features: Sequence[str]) -> Prices | None:
         """The prices of these features; None where the order has none."""

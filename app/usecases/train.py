@@ -255,11 +255,11 @@ def clean_up_leftovers(ports: Ports, seconds: float = DAY) -> None:
     Unavailable where the store or the database does not answer.
     """
     for one in ports.registry.index.unpublished():
-        if _ended(ports, one.job, seconds):
+        if has_ended(ports, one.job, seconds):
             ports.registry.discard(one)
 
 
-def _ended(ports: Ports, job: str | None, seconds: float) -> bool:
+def has_ended(ports: Ports, job: str | None, seconds: float = 0.0) -> bool:
     """Whether a job has ended, so long ago; one that is not known any more has."""
     try:
         view = None if job is None else ports.queue.get(job)

@@ -19,12 +19,13 @@ def test_files_are_kept_as_long_as_their_jobs_may_need_them(tmp_path):
     for job in (RUNNING, ENDED, NEW, OLD):
         files.keep(job, b"model")
     files.keep(RUNNING, b"other")
-    (tmp_path / OLD / "upload.json").write_text(json.dumps({"at": 0}))
+    for job in (RUNNING, ENDED, OLD):
+        (tmp_path / job / "upload.json").write_text(json.dumps({"at": 0}))
 
     def get(job: str) -> SimpleNamespace:
         if job in (NEW, OLD):
             raise NotFound(job)
-        return SimpleNamespace(ended=job == ENDED)
+        return SimpleNamespace(ended=job == ENDED, finished_at=0.0)
 
     clean_up_files(SimpleNamespace(imports=files, queue=SimpleNamespace(get=get)))
 

@@ -12,7 +12,7 @@ from app.api.codecs.answers import Answered, NamedChoice
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
 from app.api.routing import checked, parsed_text
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.usecases.decide import Rule
 from app.usecases.fields import Text, WireModel
 from app.usecases.predict import PredictFields
@@ -23,7 +23,6 @@ _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
 _MAX_ID = 1000  # characters
 _WITHOUT_EFFECT = frozenset({"content_type", "headers", "binary_data_output"})  # of clients of MLServer, Triton
-_TEXT_FIELDS = ("rule",)
 _FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -139,23 +138,16 @@ class InferRequest(WireModel):
 
     def question(self) -> PredictFields:
         """The parameters as fields of `/predict`; Invalid below `/parameters`."""
-        sent = self.parameters or {}
+        sent = {name: value for name, value in (self.parameters or {}).items() if name not in _WITHOUT_EFFECT}
         known = sorted(_FIELDS)
-        reject(
-            Flaw(pointer("parameters", name), unknown("parameter", name, known))
-            for name in sent
-            if name not in _FIELDS and name not in _WITHOUT_EFFECT
-        )
-        try:
+        with below("/parameters"):
+            reject(Flaw(pointer(name), unknown("parameter", name, known)) for name in sent if name not in _FIELDS)
             fields = {
-                name: parsed_text(name, value) if isinstance(value, str) and name not in _TEXT_FIELDS else value
+                name: parsed_text(name, value) if isinstance(value, str) and name != "rule" else value
                 for name, value in sent.items()
-                if name in _FIELDS
             }
             matrix = fields.get("benefits") is not None or fields.get("cost_matrix") is not None
             return checked(PredictFields if matrix or "rule" in fields else WithoutMatrix, fields)
-        except Invalid as error:
-            raise error.under("/parameters") from error
 
 
 class OutputTensor(BaseModel):

@@ -13,7 +13,6 @@ from app.usecases.calibrate import CalibrateRequest
 
 router = APIRouter(prefix="/calibrate", tags=["models"], route_class=StrictRoute)
 
-EXAMPLE_KEY = "docs-calibration"
 _EXAMPLE = {
     "model": "assistant",
     "scores": [-2.1, -1.4, -0.3, 0.2, -0.6, 0.4, 1.1, 2.7],
@@ -30,7 +29,7 @@ _EXAMPLE = {
 @needs(TRAIN)
 async def calibrate(
     body: Annotated[CalibrateRequest, Body(openapi_examples={"eight scores": {"value": _EXAMPLE}})],
-    job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
+    job_of: Annotated[Order, ordering("docs-calibration")],
 ) -> JobDocument:
     """The model's feature is `score`, or one for each class, by its name; its classes keep the order of the request."""
     return JobDocument.of(await job_of(usecase.submit, body))

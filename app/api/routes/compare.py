@@ -75,7 +75,6 @@ class CompareDocument(JobState):
     result: Comparison | None = Field(description="once it has succeeded")
 
 
-EXAMPLE_KEY = "docs-comparison"
 _EXAMPLE = {
     "dataset": EXAMPLE_ID,
     "learners": [{"kind": "logistic"}, {"kind": "cost_naive_bayes"}],
@@ -92,7 +91,7 @@ _EXAMPLE = {
 @needs(TRAIN)
 async def compare(
     body: Annotated[CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
-    job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
+    job_of: Annotated[Order, ordering("docs-comparison")],
 ) -> CompareDocument:
     """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside.
 

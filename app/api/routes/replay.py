@@ -51,7 +51,6 @@ class ReplayDocument(JobState):
     result: Replayed | None = Field(description="once it has succeeded")
 
 
-EXAMPLE_KEY = "docs-replay"
 _EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"rule": "most_probable"}]}
 
 
@@ -64,7 +63,7 @@ _EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"ru
 async def replay(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
     body: Annotated[usecase.ReplayRequest, Body(openapi_examples={"a version, and two rules": {"value": _EXAMPLE}})],
-    job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
+    job_of: Annotated[Order, ordering("docs-replay")],
     caller: CallerDep,
 ) -> ReplayDocument:
     """Other versions decide on the recorded instances, other rules on the recorded probabilities; each is paired with
