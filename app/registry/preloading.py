@@ -11,8 +11,8 @@ from app.registry.snapshot import Key, Snapshot
 log = logging.getLogger(__name__)
 
 
-class Preloader:
-    """Loads each current version once, in a thread, as far as `limit` bytes allow; those of aliases first.
+class Preloader(Poller):
+    """Loads each current version once, in its thread, as far as `limit` bytes allow; those of aliases first.
 
     `load` has a version loaded; Unavailable and NotReady from it mean to try again, other errors that this version
     cannot be loaded: it is logged, and awaited no longer. `done` is called after a look that found something to load.
@@ -25,31 +25,21 @@ class Preloader:
         done: Callable[[], None],
         limit: int,
     ) -> None:
+        super().__init__("models", self.look)
         self._view = view
         self._load, self._done = load, done
         self._limit = limit
         self._seen = Snapshot()
         self.tried: dict[Key, str] = {}
         """Current versions, with the reason where one could not be loaded."""
-        self._poller = Poller("models", self.look)
         self.awaited: Sequence[Key] = ()
         """Current versions that are not loaded yet."""
         self.complete = False
         """Whether every version that was current at one moment since the start was loaded, or could not be."""
 
-    def start(self) -> None:
-        self._poller.start()
-
-    def stop(self) -> None:
-        self._poller.stop()
-
-    def wake(self) -> None:
-        """Look now."""
-        self._poller.wake()
-
     def will_load(self, key: Key) -> bool:
         """Whether a version that has become current is still to be loaded."""
-        return self._poller.alive and key not in self.tried
+        return self.alive and key not in self.tried
 
     def look(self) -> None:
         """Load what has become current since the last look; one comparison where nothing has."""
