@@ -1,8 +1,8 @@
 """One SQL database, SQLite or PostgreSQL, with the transactions this service needs."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
@@ -60,36 +60,35 @@ class Database:
         self.engine = _engine(url, connections, seconds)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self.file = self.engine.url.database if self.is_sqlite else None
-        self._reading: dict[str, Any] = {"payoff_read": True}
-        if not self.is_sqlite:
-            self._reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = self.engine.execution_options(payoff_read=True, **({} if self.is_sqlite else snapshot))
         self.changes = Changes(self.reading)
         self.failures = 0  # statements that it did not answer
         self._breaker = CircuitBreaker()
         self._answered = True  # so that changes are logged once
 
-    @contextmanager
-    def reading(self, *, without_timeout: bool = False) -> Iterator[Connection]:
+    def reading(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
         """A snapshot to read from; never waits for a writer. No time-outs with `without_timeout`."""
-        self._breaker.admit(DatabaseAway)
-        with self.translating(), self.engine.connect().execution_options(**self._reading) as connection:
-            if not self._answered:
-                self._answers_again()
-            if without_timeout and not self.is_sqlite:
-                _postgres().lift_limits(connection)
-            yield connection
+        return self._begun(self._reader.connect, without_timeout=without_timeout)
 
-    @contextmanager
-    def writing(self, *, without_timeout: bool = False) -> Iterator[Connection]:
+    def writing(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
         """A transaction, committed at the end and rolled back on an exception.
 
         On SQLite it holds the write lock from its first moment (BEGIN IMMEDIATE): a deferred transaction that turns
         writer half-way fails with "database is locked", whatever the time-out. No time-outs with `without_timeout`.
         """
+        return self._begun(self.engine.begin, without_timeout=without_timeout)
+
+    @contextmanager
+    def _begun(
+        self, begin: Callable[[], AbstractContextManager[Connection]], *, without_timeout: bool
+    ) -> Iterator[Connection]:
         self._breaker.admit(DatabaseAway)
-        with self.translating(), self.engine.begin() as connection:
+        with self.translating(), begin() as connection:
             if not self._answered:
-                self._answers_again()
+                self._answered = True
+                self._breaker.reset()
+                _log.warning("the database answers again")
             if without_timeout and not self.is_sqlite:
                 _postgres().lift_limits(connection)
             yield connection
@@ -154,7 +153,8 @@ class Database:
         return self.engine.dialect.loaded_dbapi
 
     def close(self) -> None:
-        """Close the connections: idle ones now, those in use when their transactions end."""
+        """End telling of changes, and close connections: idle ones now, those in use when their transactions end."""
+        self.changes.stop()
         event.listen(self.engine, "checkin", lambda _connection, record: record.invalidate())
         self.engine.dispose()
 
@@ -185,11 +185,6 @@ class Database:
             _log.warning("the database does not answer: %s", away.why)
             self._answered = False
         return away
-
-    def _answers_again(self) -> None:
-        self._answered = True
-        self._breaker.reset()
-        _log.warning("the database answers again")
 
 
 def _engine(url: str, connections: int, seconds: float) -> Engine:

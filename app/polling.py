@@ -82,29 +82,24 @@ class Changes:
         """Whether there are followers, and no look has ended for long."""
         return bool(self._followers) and monotonic() - self._looked > _LATE_SECONDS
 
-    def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> Callable[[], None]:
-        """Have `tell` called in a thread with what `ask` finds, again and again; what is returned ends it.
+    def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> None:
+        """Have `tell` called in a thread with what `ask` finds, again and again until `stop`.
 
         `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is not called while the
         database does not answer.
         """
-        follower = (ask, tell)
-        first = not self._followers
-        self._followers += (follower,)
-        if first:
+        self._followers += ((ask, tell),)
+        if not self._poller.alive:
             self._looked = monotonic()
             self._poller.start()
-        return lambda: self._leave(follower)
 
-    def _leave(self, follower: Follower) -> None:
-        self._followers = tuple(other for other in self._followers if other is not follower)
-        if not self._followers:
-            self._poller.stop()
+    def stop(self) -> None:
+        """Tell nobody any more."""
+        self._followers = ()
+        self._poller.stop()
 
     def _look(self) -> None:
         followers = self._followers
-        if not followers:
-            return
         try:
             with self._reading() as connection:
                 found = [ask(connection) for ask, _ in followers]

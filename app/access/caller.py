@@ -10,7 +10,7 @@ import hmac
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -159,7 +159,7 @@ _UNKNOWN = _Entry(_NOBODY, ANYBODY, 0.0)
 
 
 class Keyring:
-    """Who holds which key. `start` reads the table of keys and goes on doing so until `stop`.
+    """Who holds which key. `start` reads the table of keys and goes on doing so until its database is closed.
 
     `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have none of their own;
     where no keys are configured, `rate` holds for each address. Once keys were `made` every request needs one,
@@ -189,7 +189,6 @@ class Keyring:
         self._noted = False
         self._note_again = 0.0
         self._failures = Windows()
-        self._unfollow: Callable[[], None] = lambda: None
 
     def caller(self, presented: bytes | None) -> Caller:
         """Who holds the key that was sent; `anybody` where none are configured.
@@ -243,10 +242,7 @@ class Keyring:
 
     def start(self) -> None:
         self._look()
-        self._unfollow = self._keys.follow(self._told)
-
-    def stop(self) -> None:
-        self._unfollow()
+        self._keys.follow(self._told)
 
     def refresh(self) -> None:
         """See what was made and revoked: one small query where nothing was."""

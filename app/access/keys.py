@@ -143,9 +143,9 @@ class Keys:
         with self._database.reading() as connection:
             return _revision(connection)
 
-    def follow(self, tell: Callable[[Revision], None]) -> Callable[[], None]:
-        """Have `tell` called with the revision again and again, in a thread; what is returned ends it."""
-        return self._database.changes.follow(_revision, tell)
+    def follow(self, tell: Callable[[Revision], None]) -> None:
+        """Have `tell` called with the revision again and again, in a thread, until the database is closed."""
+        self._database.changes.follow(_revision, tell)
 
 
 def _revision(connection: Connection) -> Revision:

@@ -134,10 +134,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if service.worker is not None:
             service.worker.stop()
         app.state.shadow.stop()
-        service.ports.matrices.stop()
         await run_in_threadpool(service.ports.recorder.stop)
         service.ports.registry.stop()
-        service.keyring.stop()
         service.ports.database.close()
         _log.info("stopped")
 

@@ -15,20 +15,16 @@ Challengers = Mapping[str, tuple[str, ...]]
 
 
 class Shadows:
-    """The challengers of each alias, in memory, up to date within a second between `start` and `stop`."""
+    """The challengers of each alias, in memory, up to date within a second from `start` on."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         missed = "Decisions that a challenger did not make: it cannot keep up, or failed"
         self.dropped = Counter("payoff_shadow_dropped", missed, registry=None)
         self._of: Challengers = {}
-        self._unfollow: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        self._unfollow = self._database.changes.follow(_all, self._told)
-
-    def stop(self) -> None:
-        self._unfollow()
+        self._database.changes.follow(_all, self._told)
 
     def of(self, reference: str) -> tuple[str, ...]:
         """The challengers, `name:version`, of `name@alias`; none for other references. No input or output."""

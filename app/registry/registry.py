@@ -1,7 +1,6 @@
 """The model registry as the rest of the service sees it."""
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -27,7 +26,7 @@ class Registry:
     """Published models: their index in a database, their files below a URL, and those that are loaded in memory.
 
     Publishing is `stage`, and `index.add` in the transaction that also ends the job. Answering is `cache.get`, which
-    does no input or output, and where that has nothing, `load`. Between `start` and `stop` the view of what exists is
+    does no input or output, and where that has nothing, `load`. From `start` on the view of what exists is
     never older than a second while the database answers, and a version that was in memory under an alias or a name goes
     on answering until the one that replaces it is loaded, too.
     """
@@ -40,18 +39,16 @@ class Registry:
         self._snapshot = Snapshot()
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
-        self._unfollow: Callable[[], None] = lambda: None
         self.preloader = Preloader(lambda: self._snapshot, self._loaded, self._settle, cache.limit)
 
     def start(self) -> None:
-        """Read what exists, and go on doing so until `stop`; load what is current in a thread."""
+        """Read what exists, and go on doing so until the database is closed; load what is current until `stop`."""
         self._look()
-        self._unfollow = self.index.database.changes.follow(self.index.revision, self._told)
+        self.index.database.changes.follow(self.index.revision, self._told)
         self.preloader.start()
 
     def stop(self) -> None:
         self.preloader.stop()
-        self._unfollow()
 
     @property
     def ready(self) -> bool:

@@ -72,15 +72,11 @@ class SavedMatrices:
         self._database = database
         self._view = _View()
         self._lock = Lock()
-        self._unfollow: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         with suppress(Unavailable, SQLAlchemyError), self._database.reading() as connection:
             self._learn(self._ask(connection))
-        self._unfollow = self._database.changes.follow(self._ask, self._learn)
-
-    def stop(self) -> None:
-        self._unfollow()
+        self._database.changes.follow(self._ask, self._learn)
 
     def of(self, model: str) -> Mapping[str, Saved]:
         """The matrices of a model by reference. No input or output; NotReady where they are not known yet."""

@@ -119,7 +119,6 @@ class ShadowDecider:
 
     def stop(self) -> None:
         """What waits is dropped: the report says how many decisions have a shadow."""
-        self._shadows.stop()
         self._stopped = True
         self._awake.set()
         if self._thread.is_alive():

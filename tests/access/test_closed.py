@@ -104,7 +104,7 @@ class Stack:
 
     def look(self):
         self._keyring.start()
-        self._keyring.stop()
+        self._database.changes.stop()
 
     @property
     def made(self):

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -34,10 +33,8 @@ COMPUTING = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def open_to_all(wired) -> Iterator[None]:
+def open_to_all(wired) -> None:
     wired.keyring.start()
-    yield
-    wired.keyring.stop()
 
 
 def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):

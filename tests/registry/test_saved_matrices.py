@@ -124,11 +124,8 @@ def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(datab
     with monkeypatch.context() as patched:
         patched.setattr(database, "reading", away)
         matrices.start()
-    try:
-        eventually(lambda: is_known(matrices))
-        assert matrices.of(MODEL).keys() == {"autumn", "autumn:1"}
-    finally:
-        matrices.stop()
+    eventually(lambda: is_known(matrices))
+    assert matrices.of(MODEL).keys() == {"autumn", "autumn:1"}
 
 
 def is_known(matrices):
