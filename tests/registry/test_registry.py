@@ -167,7 +167,7 @@ def test_what_is_no_folder_of_a_version_is_passed_over(registry, models, empty, 
 
     assert empty.rebuild() == 1
 
-    assert "triage/1/card.json: this card is not JSON" in caplog.text
+    assert "triage/1/card.json: this card cannot be read as format" in caplog.text
     assert "there is no triage/2" in caplog.text
     assert "the card in triage/3 is that of triage/1" in caplog.text
     assert empty.load("triage").version == 4
