@@ -3,7 +3,6 @@
 import argparse
 import signal
 from threading import Event
-from types import FrameType
 
 from prometheus_client import start_http_server
 
@@ -23,12 +22,8 @@ def run(chosen: argparse.Namespace) -> int:
         if settings.metrics_port is not None:
             start_http_server(settings.metrics_port, chosen.host, of_worker(ports, working))
     stop = Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, lambda _number, _frame: stop.set())
     working.start()
     stop.wait()
     working.stop()

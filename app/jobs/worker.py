@@ -77,10 +77,18 @@ class Worker:
         self._poller.start()
 
     def stop(self) -> None:
-        """End the thread; its jobs are killed and go back to the queue. Takes at most a few seconds."""
+        """End the thread; its jobs are killed and go back to the queue. Takes at most a few seconds.
+
+        Where the database cannot be reached their leases run out instead.
+        """
         self._poller.stop()
         self._turned_at = -math.inf
-        self._leave()
+        for attempt in self._running:
+            attempt.stop(RELEASED)
+        until = monotonic() + _STOP_SECONDS
+        for attempt in self._running:
+            attempt.join(max(until - monotonic(), 0.0))
+        self._running.clear()
 
     def _turn(self) -> None:
         """Do what is due."""
@@ -123,12 +131,3 @@ class Worker:
                 listener(job)
             except Exception:  # it must not stop the work
                 log.exception("a listener failed", job=job.id)
-
-    def _leave(self) -> None:
-        """Kill what runs and give it back; where the database cannot be reached the leases run out instead."""
-        for attempt in self._running:
-            attempt.stop(RELEASED)
-        until = monotonic() + _STOP_SECONDS
-        for attempt in self._running:
-            attempt.join(max(until - monotonic(), 0.0))
-        self._running.clear()
