@@ -25,18 +25,18 @@ from app.decisions.tree_contributions import Trees, tree_contributions
 from app.learners.quantile_forest import QuantileForest
 from app.retrieval.losses import LOSSES, Loss, SetTerms
 from app.retrieval.sampled import select_sampled
-from app.retrieval.selection import DP_LIMIT, MEANS, select, select_many
+from app.retrieval.selection import DP_LIMIT, select
+from app.retrieval.windows import MEANS
 
 _X, _Y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
 
 
 def _sets() -> None:
-    few = np.linspace(0.9, 0.1, 40)
+    few = np.linspace(0.9, 0.1, DP_LIMIT + 8)
     for name in LOSSES:
         select(few, SetTerms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
     select(np.linspace(0.0, 1.0, 5000), SetTerms(Loss("f_beta")))  # many enough for a radix sort
     select(few[:DP_LIMIT], SetTerms(Loss("f_beta")))
-    select_many(few, np.array([0, 20, 40]), SetTerms(Loss("f_beta")), threads=1)
     select_sampled([(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), SetTerms(Loss("jaccard")))
 
 

@@ -14,15 +14,6 @@ from app.compiled import copy, vector
 from app.retrieval.losses import LARGEST_LOSS, Loss, denominator
 from app.retrieval.quadrature import UNIT, Curve
 
-
-def tabled_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
-    """Algorithm 1 of Natarajan et al. (2016) with all laws from one recursion: O(n³/6), for small n."""
-    n = len(p)
-    laws, curve = np.empty((2, n + 1, n + 1, 1)), np.empty((n + 1, 1))
-    tabled_curves(p[:, None], loss_table(loss, n, empty), laws[0], laws[1], curve)
-    return Curve(curve[:, 0], table_error(loss, n))
-
-
 MOST_CORRELATED = 2000  # items of a set with the loss `mcc`: 2 ms and 16 MB
 
 
@@ -107,9 +98,10 @@ MEDIUM = 24  # items from which the laws of 64 sets outgrow the cache: half as m
 def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64) -> None:
     """For several sets of n items, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m of the others) table[k; t, m].
 
-    p: (n, lanes), a set per lane. The table holds its (k + 1) x (n - k + 1) blocks one after the other. O(n³/6) per
-    set. The lane is the last axis of every array, so that inner loops are vector operations, and eight entries of the
-    table are used at a time, which saves loads. prefixes[k] and suffixes[k] become the laws of the first and last k.
+    Algorithm 1 of Natarajan et al. (2016), with all laws from one recursion: O(n³/6) per set. p: (n, lanes), a set per
+    lane. The table holds its (k + 1) x (n - k + 1) blocks one after the other. The lane is the last axis of every
+    array, so that inner loops are vector operations, and eight entries of the table are used at a time, which saves
+    loads. prefixes[k] and suffixes[k] become the laws of the first and last k.
     """
     n, lanes = p.shape
     prefixes[0, 0, :lanes] = 1.0
@@ -218,7 +210,7 @@ def small_sets(
     while at < sets.size:
         n = offsets[sets[at] + 1] - offsets[sets[at]]
         if n > largest:
-            largest, lanes = n, LANES if n <= MEDIUM else LANES // 2
+            largest, lanes = n, min(LANES if n <= MEDIUM else LANES // 2, sets.size - at)
             prefixes, suffixes = np.empty((n + 1, n + 1, lanes)), np.empty((n + 1, n + 1, lanes))
             ranked, position = np.empty((n, lanes)), np.zeros((n, lanes), np.int64)
             losses = np.empty((n + 1, lanes))

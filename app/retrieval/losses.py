@@ -54,6 +54,12 @@ class Loss:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(LOSSES[self.name](self, *counts, float(n), float(empty)))
 
+    def within_range(self, values: np.ndarray) -> np.ndarray:
+        """Expected losses (n,) without what rounding puts outside of the range; the fractional-linear have none."""
+        if self.name == "fractional_linear":
+            return values
+        return np.clip(values, 0.0, LARGEST_LOSS.get(self.name, 1.0))
+
     def as_json(self) -> dict[str, Any]:
         """As requests state it."""
         given = {"name": self.name, "beta": self.beta, "c": self.c, "d": self.d}
@@ -209,19 +215,16 @@ def denominator(loss: Loss, n: int) -> Denominator:
     if max(exact) <= 0:
         c, d, values = -c, -d, -values
     zero = np.array([value == 0 for value in exact])
-    if zero.all():
-        raise _refused(loss, n, counts[0], "is zero everywhere")
     lost = ~zero & ~(values > NEARLY_ZERO * (counts @ np.abs(d)))
     if lost.any():
         least = exact[int(lost.argmax())] / scale
         why = f"is {least:.3g}, which floats cannot tell from zero beside its terms"
         raise _refused(loss, n, counts[lost.argmax()], why)
-    broken = zero & np.array([value != 0 for value in exact_sums(loss.c or (), counts)[0]])
-    if broken.any():
-        raise _refused(loss, n, counts[broken.argmax()], "is zero where the numerator is not")
-    inner = zero & (counts[:, 2] > 0) & (counts[:, 2] < n) & (counts[:, 3] > 0) & (counts[:, 3] < n)
-    if inner.any():
-        raise _refused(loss, n, counts[inner.argmax()], "is zero")
+    numerator = np.array([value != 0 for value in exact_sums(loss.c or (), counts)[0]])
+    inner = ((counts[:, 2:] > 0) & (counts[:, 2:] < n)).all(axis=1)
+    undefined = zero & (numerator | inner | zero.all())
+    if undefined.any():
+        raise _refused(loss, n, counts[undefined.argmax()], "is zero")
     above = counts @ np.abs(c)
     low, high = float(values[~zero].min()), float(values.max())
     if high > WIDEST * low:

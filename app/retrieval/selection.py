@@ -24,37 +24,24 @@ from app.retrieval.dynamic_programming import (
     recall_table,
     small_sets,
     table_error,
-    tabled_curve,
 )
-from app.retrieval.losses import LARGEST_LOSS, Loss, SetTerms, check_monotone, denominator
+from app.retrieval.losses import Loss, SetTerms, check_monotone, denominator
 from app.retrieval.quadrature import BY_QUADRATURE, Curve
-from app.retrieval.windows import Best, MeanOfRates
+from app.retrieval.windows import MEANS, Best, MeanOfRates, mean_curve
 
-# Up to this many items dynamic programming, O(n³/6) on tabled losses, beats the quadrature's O(nodes n), for one set:
-# both take some 30 microseconds here, most of it outside the kernels.
-DP_LIMIT = 32
-
-MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
-CURVES = {**BY_QUADRATURE, "mcc": mcc_curve}
-"""The whole curve of each loss but MEANS, for sets of any size."""
+CURVES = {**BY_QUADRATURE, **dict.fromkeys(MEANS, mean_curve), "mcc": mcc_curve}
+"""The whole curve of each loss, for sets of any size but 0."""
 
 
 def expected_losses(p: np.ndarray, loss: Loss, empty: int = 0) -> Curve:
-    """L_0 … L_n: the expected loss of retrieving the first k of n independent items, in the order given.
+    """L_0 … L_n: the expected loss of retrieving the first k of n >= 1 independent items, in the order given.
 
     p: (n,) probabilities of being relevant, for a usable loss. The curve has n + 1 entries, `error` bounds the
-    error of each. Up to DP_LIMIT items O(n³), then O(n) with 50 to 100 nodes (G-Mean and H-Mean O(n), some
-    microseconds per k; MCC O(n²)). The methods: `quadrature`, `windows`, `dynamic_programming`.
+    error of each. O(n) with 50 to 100 nodes (G-Mean and H-Mean O(n), some microseconds per k; MCC O(n²)). The methods:
+    `quadrature`, `windows`, and of MCC `dynamic_programming`.
     """
-    if len(p) <= DP_LIMIT:
-        curve = tabled_curve(p, loss, empty)
-    elif loss.name in MEANS:
-        curve = MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
-    else:
-        curve = CURVES[loss.name](p, loss, empty)
-    if loss.name == "fractional_linear":
-        return curve
-    return replace(curve, values=np.clip(curve.values, 0.0, LARGEST_LOSS.get(loss.name, 1.0)))
+    curve = CURVES[loss.name](p, loss, empty)
+    return replace(curve, values=loss.within_range(curve.values))
 
 
 def check_usable(loss: Loss, n: int) -> None:
@@ -98,18 +85,7 @@ def select(p: np.ndarray, terms: SetTerms) -> Selections:
     taken. O(n log n) for the order, then O(n); a million items take 0.1 to 2 s. The probabilities are not checked.
     Invalid at the name of the argument (`/loss/d`, `/k_min`).
     """
-    p = np.require(p, np.float64, ["C", "A", "W"])  # a read-only array would compile the kernels anew
-    check_usable(terms.loss, len(p))
-    order, ranked = descending(p)
-    best, curve, *rates = _best(ranked, *terms.sizes(len(p)), terms)
-    return Selections(
-        order[: best.k], np.array([best.k]), np.array([[best.loss, *rates, best.error]]).T, np.array([len(p) + 1]),
-        curve if terms.curve else None, _warnings(terms, len(p), proven=best.proven),
-    )  # fmt: skip
-
-
-def _warnings(terms: SetTerms, n: int, *, proven: bool) -> tuple[str, ...]:
-    return terms.warnings(n) if proven else (*terms.warnings(n), UNPROVEN_WARNING)
+    return select_many(p, np.array([0, len(p)]), terms)
 
 
 def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,9 +105,9 @@ def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.asarray(np.repeat(shift, lengths) + np.arange(int(lengths.sum())))
 
 
-# Sets up to this size are computed many at a time by dynamic programming: 10 microseconds per set of 64, where one call
-# for one set costs 100, whatever its method.
-BATCH_DP_LIMIT = 64
+# Sets up to this size are computed by dynamic programming, O(n³/6) on tabled losses, many at a time: 10 microseconds
+# per set of 64, where one call of any other method costs 100.
+DP_LIMIT = 64
 
 ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to start
 _MOST_THREADS = 4  # of one call, of several at once: a container is told of all the machine's cores
@@ -146,6 +122,7 @@ def select_many(p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, threads:
     """
     if threads is None:
         threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(p) >= ITEMS_WORTH_A_THREAD else 1
+    # read-only arrays would compile the kernels anew
     p, offsets = (np.require(given, kind, ["C", "A", "W"]) for given, kind in ((p, np.float64), (offsets, np.int64)))
     return _Batch(p, offsets, terms).run(threads)
 
@@ -155,7 +132,7 @@ def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
 
     Measured on two cores. TooLarge or Invalid where the loss suits no such group.
     """
-    n = sizes[sizes > BATCH_DP_LIMIT].astype(np.float64)
+    n = sizes[sizes > DP_LIMIT].astype(np.float64)
     largest = int(sizes.max(initial=0))
     check_usable(terms.loss, largest)
     if terms.loss.name == "fractional_linear" and len(n):
@@ -168,7 +145,7 @@ def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
     else:  # each k of a curve costs what its laws are long, up to where Gauss's rule takes their place
         of_best, of_curve = np.minimum(1.7 * n, 3000 + 0.25 * n), np.minimum(0.05 * n**2, 45_000 + 3 * n)
         large = 200 + (of_curve if terms.curve else of_best)
-    return float(0.4 * sizes[sizes <= BATCH_DP_LIMIT].sum() + large.sum()) / 1e6
+    return float(0.4 * sizes[sizes <= DP_LIMIT].sum() + large.sum()) / 1e6
 
 
 class _Batch:
@@ -177,24 +154,23 @@ class _Batch:
     def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: SetTerms) -> None:
         self.p, self.offsets, self.terms, self.proven = p, offsets, terms, True
         self.sizes = np.diff(offsets)
-        groups, present = len(self.sizes), np.unique(self.sizes)
-        allowed = np.zeros((int(present.max(initial=0)) + 1, 2), dtype=np.int64)
-        errors = np.zeros(len(allowed))
-        for n in present.tolist():
+        groups, (present, which) = len(self.sizes), np.unique(self.sizes, return_inverse=True)
+        allowed, errors = np.empty((2, len(present)), dtype=np.int64), np.zeros(len(present))
+        for i, n in enumerate(present.tolist()):
             check_usable(terms.loss, n)
-            allowed[n] = terms.sizes(n)
-            errors[n] = table_error(terms.loss, n) if n <= BATCH_DP_LIMIT else 0.0
-        self.low, self.high = np.ascontiguousarray(allowed[self.sizes].T)
+            allowed[:, i] = terms.sizes(n)
+            errors[i] = table_error(terms.loss, n) if n <= DP_LIMIT else 0.0
+        self.low, self.high = allowed[:, which]
         self.order = np.empty(len(self.p), dtype=np.int64)
         self.k = np.empty(groups, dtype=np.int64)
         self.numbers = np.empty((groups, 4))
-        self.numbers[:, 3] = errors[self.sizes]
+        self.numbers[:, 3] = errors[which]
         self.curves = np.empty(len(self.p) + groups if terms.curve else 0)
-        self.tables, self.starts = self._tables(present[present <= BATCH_DP_LIMIT])
+        self.tables, self.starts = self._tables(present[present <= DP_LIMIT])
 
     def run(self, threads: int) -> Selections:
         ascending = np.argsort(self.sizes, kind="stable")  # the kernel takes sets of one size together
-        few = int(np.searchsorted(self.sizes[ascending], BATCH_DP_LIMIT, side="right"))
+        few = int(np.searchsorted(self.sizes[ascending], DP_LIMIT, side="right"))
         shares = [(self._small, share) for share in np.array_split(ascending[:few], threads) if len(share)]
         shares += [(self._large, share) for share in np.array_split(np.sort(ascending[few:]), threads)]
         if threads == 1 or len(self.sizes) == 1:
@@ -204,11 +180,13 @@ class _Batch:
             with ThreadPoolExecutor(threads) as pool:
                 for done in [pool.submit(task, share) for task, share in shares]:
                     done.result()
-        warnings = _warnings(self.terms, int(self.sizes.max(initial=0)), proven=self.proven)
-        selected = self.order[stretches(self.offsets[:-1], self.k)]
+        warnings = self.terms.warnings(int(self.sizes.max(initial=0)))
+        selected, loss = self.order[stretches(self.offsets[:-1], self.k)], self.terms.loss
+        self.numbers[:, 0] = loss.within_range(self.numbers[:, 0])
         return Selections(
             selected, self.k, np.ascontiguousarray(self.numbers.T), self.sizes + 1,
-            self.curves if self.terms.curve else None, warnings,
+            loss.within_range(self.curves) if self.terms.curve else None,
+            warnings if self.proven else (*warnings, UNPROVEN_WARNING),
         )  # fmt: skip
 
     def _small(self, share: np.ndarray) -> None:
@@ -234,26 +212,24 @@ class _Batch:
             return np.empty((2, 0)), np.zeros(1, dtype=np.int64)
         losses = [loss_table(self.terms.loss, int(n), self.terms.empty) for n in sizes]
         recalls = [recall_table(int(n)) for n in sizes]
-        lengths = np.zeros(BATCH_DP_LIMIT + 1, dtype=np.int64)
+        lengths = np.zeros(DP_LIMIT + 1, dtype=np.int64)
         lengths[sizes] = [len(table) for table in losses]
         return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _best(ranked: np.ndarray, low: int, high: int, terms: SetTerms) -> tuple[Best, np.ndarray, float, float]:
     """The best k from low to high, the curve if it is wanted, and the expected precision and recall of k items."""
-    if terms.loss.name in MEANS and len(ranked) > DP_LIMIT and not terms.curve:
-        rates = quadrature.rates(ranked)
+    if terms.loss.name in MEANS and not terms.curve:
+        rates, curve = quadrature.rates(ranked), np.empty(0)
         best = MeanOfRates(ranked, harmonic=MEANS[terms.loss.name]).best(rates, low, high)
-        return best, np.empty(0), _precision(ranked, best.k), float(rates.recall[best.k])
-    found = expected_losses(ranked, terms.loss, terms.empty)
-    k = int(low + np.argmin(found.values[low : high + 1]))
-    recall = float(quadrature.recalls(ranked, k)[k]) if len(ranked) else 1.0
-    best = Best(k, float(found.values[k]), found.error, found.proven)
-    return best, found.values, _precision(ranked, k), recall
-
-
-def _precision(ranked: np.ndarray, k: int) -> float:
-    return float(ranked[:k].sum()) / k if k else 1.0
+        recall = rates.recall
+    else:
+        found = expected_losses(ranked, terms.loss, terms.empty)
+        k, curve = int(low + np.argmin(found.values[low : high + 1])), found.values
+        best = Best(k, float(curve[k]), found.error, found.proven)
+        recall = quadrature.recalls(ranked, k)
+    precision = float(ranked[: best.k].sum()) / best.k if best.k else 1.0
+    return best, curve, precision, float(recall[best.k])
 
 
 def select_class_set(P: np.ndarray, terms: SetTerms) -> Selections:

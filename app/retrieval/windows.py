@@ -25,6 +25,7 @@ from numpy.polynomial import Polynomial, hermite_e
 
 from app.arrays import F64, I64
 from app.compiled import copy, vector
+from app.retrieval.losses import Loss
 from app.retrieval.quadrature import UNIT, Curve, Rates
 
 SPAN = 256  # items between stored windows
@@ -50,18 +51,12 @@ class Best:
     proven: bool
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """What every evaluation on the same items shares."""
+MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
 
-    p: np.ndarray
-    q: np.ndarray
-    before: np.ndarray
-    after: np.ndarray
-    stored: np.ndarray
-    firsts: np.ndarray
-    sizes: np.ndarray
-    lost: np.ndarray
+
+def mean_curve(p: np.ndarray, loss: Loss, _empty: int) -> Curve:
+    """Every size in turn: some microseconds each."""
+    return MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
 
 
 class MeanOfRates:
@@ -69,18 +64,23 @@ class MeanOfRates:
 
     def __init__(self, p: np.ndarray, *, harmonic: bool) -> None:
         """Store windows and cumulants: O(n) with up to 640 operations per item, and 20 bytes per item."""
-        self.harmonic = harmonic
-        self.n = len(p)
-        self._sums = _sums(p)
+        self.harmonic, self.n = harmonic, len(p)
+        self._p, self._q = p, 1.0 - p
+        own = np.empty((self.n // SPAN + 1, 2 * POINTS))
+        span_cumulants(p, self._q, _cumulant_polynomials(), own)
+        nothing = np.zeros((1, own.shape[1]))
+        self._before = np.concatenate([nothing, np.cumsum(own, axis=0)])
+        self._after = np.concatenate([np.cumsum(own[::-1], axis=0)[::-1], nothing])
+        windows = int((self._after[:, 2] < GAUSS_FROM).sum())
+        self._windows = np.zeros((windows, WIDTH)), *np.zeros((2, windows), np.int64), np.zeros(windows)
+        suffix_windows(p, self._q, *self._windows)
 
     def losses(self, ks: np.ndarray, *, in_full: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """L_k for ascending ks, and the guaranteed error of each (in_full=False: thinned windows from OBSERVED on)."""
         out = np.empty((2, len(ks)))
         mean_losses(
-            self._sums.p, self._sums.q, np.asarray(ks, dtype=np.int64), self.harmonic,
-            PROVEN if in_full else OBSERVED, _starting_nodes(), _cumulant_polynomials(),
-            self._sums.before, self._sums.after, self._sums.stored, self._sums.firsts, self._sums.sizes,
-            self._sums.lost, out,
+            self._p, self._q, np.asarray(ks, dtype=np.int64), self.harmonic, PROVEN if in_full else OBSERVED,
+            _starting_nodes(), _cumulant_polynomials(), self._before, self._after, *self._windows, out,
         )  # fmt: skip
         return np.maximum(out[0], 0.0), out[1] + self.rounding()
 
@@ -110,7 +110,7 @@ class MeanOfRates:
 
     def _few_unproven(self, ks: np.ndarray) -> bool:
         """Whether few enough of these k have a law that thinning would leave unproven."""
-        front = np.concatenate([[0.0], np.cumsum(self._sums.p * self._sums.q)])
+        front = np.concatenate([[0.0], np.cumsum(self._p * self._q)])
         back = front[-1] - front
         unproven = ((front >= OBSERVED) & (front < PROVEN)) | ((back >= OBSERVED) & (back < PROVEN))
         return int(np.count_nonzero(unproven[ks])) <= FULL_AT_MOST
@@ -120,22 +120,6 @@ class MeanOfRates:
             return np.asarray(np.sqrt(tpr * tnr))
         both = tpr + tnr
         return np.where(both > 0, 2 * tpr * tnr / np.where(both > 0, both, 1.0), 0.0)
-
-
-def _sums(p: np.ndarray) -> _Sums:
-    q = 1.0 - p
-    spans = len(p) // SPAN + 1
-    own = np.empty((spans, 2 * POINTS))
-    span_cumulants(p, q, _cumulant_polynomials(), own)
-    nothing = np.zeros((1, own.shape[1]))
-    before = np.concatenate([nothing, np.cumsum(own, axis=0)])
-    after = np.concatenate([np.cumsum(own[::-1], axis=0)[::-1], nothing])
-    windows = int((after[:, 2] < GAUSS_FROM).sum())
-    stored = np.zeros((windows, WIDTH))
-    firsts, sizes = np.zeros(windows, np.int64), np.zeros(windows, np.int64)
-    lost = np.zeros(windows)
-    suffix_windows(p, q, stored, firsts, sizes, lost)
-    return _Sums(p, q, before, after, stored, firsts, sizes, lost)
 
 
 @lru_cache

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid, TooLarge
 from app.retrieval import quadrature, windows
-from app.retrieval.quadrature import LANES, exponential_sum, rates
-from app.retrieval.selection import CURVES, DP_LIMIT, MEANS, check_usable, expected_losses
-from app.retrieval.windows import MeanOfRates
+from app.retrieval.losses import SetTerms
+from app.retrieval.quadrature import LANES, Curve, exponential_sum, rates
+from app.retrieval.selection import CURVES, DP_LIMIT, check_usable, expected_losses, select
+from app.retrieval.windows import MEANS, MeanOfRates
 from tests.reference import losses
 from tests.reference.losses import HOSTILE, LOSSES
 from tests.reference.retrieval import one_loss
@@ -43,11 +44,10 @@ def ranked(kind, n):
     return np.sort(PROBABILITIES[kind](n, np.random.default_rng(n)))[::-1].copy()
 
 
-def by_formula(p, loss, empty):
-    """The method for large n, whatever n."""
-    if loss.name in MEANS:
-        return MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
-    return CURVES[loss.name](p, loss, empty)
+def by_tables(p, loss, empty):
+    """The method for small n."""
+    found = select(p, SetTerms(loss, empty, curve=True))
+    return Curve(found.curves, found.figures[3, 0])
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -71,7 +71,7 @@ def test_the_error_of_every_entry_is_within_its_bound(name, n):
         p = ranked(kind, n)
         exact = exact_curve(p.tolist(), loss, empty)
         largest = max(1, *map(abs, exact))
-        for found in (expected_losses(p, loss, empty), *([by_formula(p, loss, empty)] if n else [])):
+        for found in (by_tables(p, loss, empty), *([CURVES[loss.name](p, loss, empty)] if n else [])):
             off = max(abs(Fraction(value) - true) for value, true in zip(found.values.tolist(), exact, strict=True))
 
             assert off <= found.error, (kind, empty)
@@ -87,7 +87,7 @@ BLOCKS = (quadrature.CHUNK, windows.SPAN, 2 * windows.SPAN, quadrature.BLOCK, 2 
 @pytest.mark.sampled
 def test_entries_around_block_boundaries_are_right(name, kind, n):
     p = ranked(kind, n)
-    found = by_formula(p, LOSSES[name], 0)
+    found = CURVES[LOSSES[name].name](p, LOSSES[name], 0)
     places = {0, 1, n // 2, n - 1, n} | {b + i for b in BLOCKS for i in (-1, 0, 1) if b + i <= n}
     places = sorted(places)[:: 1 + n // 800 if n >= 600 else 1]
 

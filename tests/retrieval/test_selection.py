@@ -11,7 +11,6 @@ from app.errors import Invalid
 from app.retrieval.dynamic_programming import LANES
 from app.retrieval.losses import AUC_WARNING, SetTerms
 from app.retrieval.selection import (
-    BATCH_DP_LIMIT,
     DP_LIMIT,
     UNPROVEN_WARNING,
     descending,
@@ -200,12 +199,7 @@ def test_groups_get_the_same_sets_as_alone(sizes, loss, seed, curve, empty, k_ma
 @pytest.mark.parametrize("loss", OF_MANY, ids=lambda loss: loss.name)
 def test_groups_around_the_limits_of_size_and_lanes(threads, loss):
     rng = np.random.default_rng(3)
-    sizes = (
-        [5] * (LANES + 1)
-        + [BATCH_DP_LIMIT, BATCH_DP_LIMIT + 1, 200, 1, BATCH_DP_LIMIT - 1]
-        + [6] * (LANES - 1)
-        + [8] * LANES
-    )
+    sizes = [5] * (LANES + 1) + [DP_LIMIT, DP_LIMIT + 1, 200, 1, DP_LIMIT - 1] + [6] * (LANES - 1) + [8] * LANES
     agree(rng.random(sum(sizes)) ** 2, sizes, loss, threads=threads, curve=True)
 
 
