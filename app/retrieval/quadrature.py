@@ -116,10 +116,9 @@ def rounding(n: int, nodes: int = 0) -> float:
 
 def rates(p: np.ndarray) -> Rates:
     """E[TPR_k] and E[TNR_k] for the items in the order given; O(nodes n)."""
-    q = 1.0 - p
-    recall = recalls(p)
-    specificity = recalls(q[::-1].copy())[::-1]
-    return Rates(recall, specificity, rate_error(len(p)))
+    n, q = len(p), 1.0 - p
+    rule = exponential_sum(1.0, 1.0, float(max(n, 1)))
+    return Rates(recalls(p), recalls(q[::-1].copy())[::-1], rule.error + 2 * rounding(n, len(rule.t)))
 
 
 def recalls(p: np.ndarray, first: int | None = None) -> np.ndarray:
@@ -130,12 +129,6 @@ def recalls(p: np.ndarray, first: int | None = None) -> np.ndarray:
     complete = int(possible[-1]) + 1 if len(possible) else 0
     values[complete:] = 1.0
     return np.minimum(values, 1.0)
-
-
-def rate_error(n: int) -> float:
-    """The guaranteed error of every expected rate over n items."""
-    rule = exponential_sum(1.0, 1.0, float(max(n, 1)))
-    return rule.error + 2 * rounding(n, len(rule.t))
 
 
 def none_relevant(p: np.ndarray) -> float:
