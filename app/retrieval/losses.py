@@ -58,7 +58,7 @@ class Loss:
         """Expected losses (n,) without what rounding puts outside of the range; the fractional-linear have none."""
         if self.name == "fractional_linear":
             return values
-        return np.clip(values, 0.0, LARGEST_LOSS.get(self.name, 1.0))
+        return np.asarray(np.clip(values, 0.0, LARGEST_LOSS.get(self.name, 1.0)))
 
     def as_json(self) -> dict[str, Any]:
         """As requests state it."""

@@ -72,7 +72,8 @@ class MeanOfRates:
         self._before = np.concatenate([nothing, np.cumsum(own, axis=0)])
         self._after = np.concatenate([np.cumsum(own[::-1], axis=0)[::-1], nothing])
         windows = int((self._after[:, 2] < GAUSS_FROM).sum())
-        self._windows = np.zeros((windows, WIDTH)), *np.zeros((2, windows), np.int64), np.zeros(windows)
+        firsts, sizes = np.zeros((2, windows), np.int64)
+        self._windows = np.zeros((windows, WIDTH)), firsts, sizes, np.zeros(windows)
         suffix_windows(p, self._q, *self._windows)
 
     def losses(self, ks: np.ndarray, *, in_full: bool = True) -> tuple[np.ndarray, np.ndarray]:
