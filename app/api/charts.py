@@ -151,20 +151,16 @@ def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, cls=cls)
 
 
-def document(width: float, height: float, body: str, title: str, description: str) -> str:
-    """A whole picture; `title` and `description` are what screen readers say: all that it shows."""
-    heads = tag("title", escaped(title)) + tag("desc", escaped(description)) + tag("style", _STYLE)
-    paper = tag("rect", width="100%", height="100%", cls="paper")
-    size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
-    return tag("svg", heads + paper + body, xmlns="http://www.w3.org/2000/svg", role="img", **size)
-
-
 def _stacked(panels: Sequence[Panel], title: str, description: str) -> str:
-    parts, top = [], 0.0
+    """A whole picture; `title` and `description` are what screen readers say: all that it shows."""
+    parts = [tag("title", escaped(title)), tag("desc", escaped(description)), tag("style", _STYLE)]
+    parts.append(tag("rect", width="100%", height="100%", cls="paper"))
+    top = 0.0
     for height, body in panels:
         parts.append(tag("g", body, transform=f"translate(0 {top:g})"))
         top += height
-    return document(_WIDTH, top, "".join(parts), title, description)
+    size = {"width": f"{_WIDTH:g}", "height": f"{top:g}", "viewBox": f"0 0 {_WIDTH:g} {top:g}"}
+    return tag("svg", "".join(parts), xmlns="http://www.w3.org/2000/svg", role="img", **size)
 
 
 def frame(x: Axis, y: Axis, across: str, up: str) -> str:

@@ -90,20 +90,13 @@ def _document(status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ..
         "detail": _cut(detail),
     }
     if flaws:
-        body["errors"] = [{"loc": _near(flaw.loc), "msg": _cut(flaw.msg)} for flaw in flaws]
+        body["errors"] = [{"loc": _cut(flaw.loc), "msg": _cut(flaw.msg)} for flaw in flaws]
     return body
 
 
 def _cut(text: str) -> str:
-    """Words about what was sent may quote it, whatever its length."""
+    """Words about what was sent may quote it, whatever its length, and pointers do."""
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
-
-
-def _near(loc: str) -> str:
-    """The pointer, or where that is very long one to the nearest place around it whose pointer is not."""
-    while len(loc) > _MAX_CHARACTERS:
-        loc = loc.rpartition("/")[0]
-    return loc
 
 
 def answer_to(scope: Scope, error: Exception) -> Response | None:

@@ -109,15 +109,10 @@ class RuleResult(ContenderResult):
     )
 
 
-class NamedRule(BaseModel):
-    """A rule."""
-
-    rule: RuleName
-
-
-class RuleLead(Lead, NamedRule):
+class RuleLead(Lead):
     """The rule that earned most."""
 
+    rule: RuleName
     same: list[RuleName] = Field(description="rules that earned the same on every row")
     runner_up: RuleName | None
 

@@ -1,7 +1,6 @@
 """Comparing learners and rules: orders, which are checked and accepted as jobs, and the work itself."""
 
 import json
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -205,8 +204,7 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray
     """
     width = len(table.classes or _OF_NUMBERS)
     trials = [_Trial(name, np.zeros((len(fold), width))) for name in names(spec.learners)]
-    parts = [part for part in range(spec.folds) if (fold == part).any()]
-    order: deque[tuple[int, int, float]] = deque()
+    every = list(product(range(len(trials)), (part for part in range(spec.folds) if (fold == part).any())))
     building = {
         "categorical_features": list(table.schema.categorical),
         "benefits": spec.benefit_matrix,
@@ -215,18 +213,15 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray
     }
 
     def pieces() -> Iterator[Any]:
-        for place, (number, part) in enumerate(product(range(len(trials)), parts)):
+        for place, (number, part) in enumerate(every):
             if trials[number].failure is None:
-                begin, end = place / (len(trials) * len(parts)), (place + 1) / (len(trials) * len(parts))
-                order.append((number, part, end))
-                where = (begin, end, f"{trials[number].name}, fold {part + 1}")
+                where = place / len(every), (place + 1) / len(every), f"{trials[number].name}, fold {part + 1}"
                 at = pointer("learners", number), table.schema.names
-                yield delayed(_tried)(spec, number, building, table.X, table.y, own, fold == part, where, at)
+                yield delayed(_tried)(spec, number, part, building, table.X, table.y, own, fold, where, at)
 
-    for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
-        number, part, done = order.popleft()
+    for done, (number, part, tried) in enumerate(Parallel(prefer="threads", return_as="generator")(pieces()), 1):
         trial = trials[number]
-        progress.report(done, f"{trial.name}, fold {part + 1}")
+        progress.report(done / len(every), f"{trial.name}, fold {part + 1}")
         if isinstance(tried, Invalid):
             trial.failure = trial.failure or tried
             continue
@@ -239,18 +234,19 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray
 def _tried(
     spec: CompareSpec,
     number: int,
+    part: int,
     building: Mapping[str, Any],
     X: np.ndarray,
     y: np.ndarray,
     own: np.ndarray | None,
-    held: np.ndarray,
+    fold: np.ndarray,
     where: tuple[float, float, str],
     place: tuple[str, Sequence[str]],
-) -> tuple[np.ndarray, float, list[bool]] | Invalid:
-    """Probabilities of the rows `held` out, or quantities and numbers, by a fit on the others, its seconds, and whether
-    it converged, where that is a question; or the reason why there are none.
+) -> tuple[int, int, tuple[np.ndarray, float, list[bool]] | Invalid]:
+    """Of which learner and fold, and the probabilities of its rows, or quantities and numbers, by a fit on the others,
+    its seconds, and whether it converged, where that is a question; or the reason why there are none.
     """
-    learner = spec.learners[number]
+    learner, held = spec.learners[number], fold == part
     try:
         with progress.part(*where), placed(*place):
             estimator = built_for(~held, own, catalogue.stored(learner.kind, learner.parameters), **building)
@@ -262,8 +258,8 @@ def _tried(
             else:
                 scores = _quantities(estimator, X[held], *spec.unit_costs)
     except Invalid as error:
-        return error
-    return scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []
+        return number, part, error
+    return number, part, (scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else [])
 
 
 def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.ndarray:
