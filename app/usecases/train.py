@@ -240,7 +240,9 @@ def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout
     with progress.part(0.95, 1.0, "publishing"):
         alive = partial(ports.queue.held, job=job)
         card = ports.registry.stage(card, estimator, holdout, also=alive)
-        warnings = [*card.warnings, *_odd_matrix(card), *said]
+        # those about the matrix of training are not kept with the card, as decisions may take another one
+        odd = oddities(np.array(card.benefits), card.actions, card.classes) if card.benefits and card.classes else []
+        warnings = [*card.warnings, *odd, *said]
         model = {"name": card.name, "version": card.version}
         result = {"model": model, "metrics": card.metrics, "warnings": warnings}
         with ports.database.writing() as connection:
@@ -266,13 +268,6 @@ def has_ended(ports: Ports, job: str | None, seconds: float = 0.0) -> bool:
     except NotFound:
         return True
     return view is None or (view.ended and (view.finished_at or 0.0) <= time() - seconds)
-
-
-def _odd_matrix(card: Card) -> list[str]:
-    """Warnings about the matrix of training; the card does not keep them, as decisions may take another matrix."""
-    if card.benefits is None or card.classes is None:
-        return []
-    return oddities(np.array(card.benefits), card.actions, card.classes)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, only_own_models
 from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, Move, VersionLine
-from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER
 from app.usecases import matrices
 from app.usecases import models as usecase
@@ -98,8 +97,8 @@ class MatrixList(BaseModel):
     matrices: list[MatrixLine]
 
 
-class MatrixVersion(BaseModel):
-    """A version of a matrix."""
+class MatrixDocument(BaseModel):
+    """A version of a matrix, and which others there are."""
 
     model: str
     matrix: str
@@ -108,17 +107,7 @@ class MatrixVersion(BaseModel):
     actions: list[str] | None = Field(description="their order, where the matrix was saved with one")
     created_at: datetime
     who: str = Field(description="the name of the API key")
-
-
-class MatrixDocument(MatrixVersion):
-    """A version of a matrix, and which others there are."""
-
     versions: list[int]
-
-
-def _fields(saved: Saved) -> dict[str, Any]:
-    benefits, actions = saved.stated
-    return {**asdict(saved), "benefits": benefits, "actions": actions}
 
 
 _MATRIX = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
@@ -210,11 +199,11 @@ def save_matrix(
     body: Annotated[MatrixFields, Body(openapi_examples={"two actions": {"value": _MATRIX}})],
     ports: PortsDep,
     caller: CallerDep,
-) -> MatrixVersion:
+) -> MatrixDocument:
     """`"benefits": "autumn-2026"` in a request to the model means its newest version, `"autumn-2026:2"` version 2,
     within a second in every process. Each other content is a new version; versions do not change.
     """
-    return MatrixVersion(**_fields(matrices.save(ports, name, matrix, body, by=caller)))
+    return get_matrix(name, matrices.save(ports, name, matrix, body, by=caller).reference, ports)
 
 
 @router.get("/{name}/matrices", summary="List a model's saved matrices by name", responses=problems(404, 422))
@@ -228,7 +217,8 @@ def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
 @needs(PREDICT_OR_TRAIN)
 def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> MatrixDocument:
     saved, versions = matrices.describe(ports, name, matrix)
-    return MatrixDocument(**_fields(saved), versions=versions)
+    benefits, actions = saved.stated
+    return MatrixDocument(**asdict(saved), benefits=benefits, actions=actions, versions=versions)
 
 
 @router.delete(
