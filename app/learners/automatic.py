@@ -138,10 +138,10 @@ class Automatic(Learner):
     def _unseen(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Each row's probabilities (n, K) from a candidate that did not see it."""
 
-        def answered(number: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def answered(number: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
             with part(number / _FOLDS, (number + 1) / _FOLDS):
                 model = self._fitted(name, X[inside], codes[inside], weights[inside])
-            return model.classes_, model.posterior(np.ascontiguousarray(X[outside]))
+            return model.posterior(np.ascontiguousarray(X[outside]))
 
         return unseen(fold, len(self.classes_), answered)
 

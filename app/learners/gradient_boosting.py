@@ -1,8 +1,7 @@
 """scikit-learn's histogram gradient boosting on raw rows, cost-blind."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -63,13 +62,8 @@ class GradientBoosting(Learner):
     l2_regularization: Annotated[float, Field(ge=0, le=1e10), "L2 penalty on the values of leaves."] = 1.0
     calibration: Calibration = "auto"
 
-    @property
-    def n_iter_(self) -> int:
-        """The rounds that the last fit took."""
-        return int((self.model_.mean if self.regresses else self.model_).model.n_iter_)
-
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.rounds_ = int(self.max_iter)
+        self.n_iter_ = int(self.max_iter)
         self.max_leaf_nodes_ = self.max_leaf_nodes
         if self.max_leaf_nodes == "auto":
             self.max_leaf_nodes_ = next((leaves for rows, leaves in _LEAVES if len(X) <= rows), _LARGE_LEAVES)
@@ -79,7 +73,7 @@ class GradientBoosting(Learner):
             super()._fit_calibrated(X, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        grown = next(self.grown(X, codes, weights, [self.rounds_]))
+        grown = next(self.grown(X, codes, weights, [self.n_iter_]))
         return replace(self.model_, mean=grown) if self.regresses else grown  # a refit keeps what residuals said
 
     def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
@@ -91,56 +85,55 @@ class GradientBoosting(Learner):
         folds = min(len(X), _FOLDS if len(X) > _FEW else 2 * _FOLDS)
         fold = stratified_folds(np.zeros(len(X), dtype=np.intp), folds, self._seed()).astype(np.int8)
         with part(0.0, 0.6, "mean"):
-            mean, unseen, self.rounds_ = self._cross_fitted(Dealt(X, y, weights, fold), {})
+            mean, unseen, self.n_iter_ = self._cross_fitted(Dealt(X, y, weights, fold), folds, _squared)
         residuals = y - unseen
         typical = float(np.average(np.abs(residuals), weights=weights)) or 1.0
         size = np.maximum(np.abs(residuals) / typical, _LEAST_SPREAD)
         with part(0.6, 1.0, "spread"):
             own = _SPREAD | {"min_samples_leaf": 2 * int(self.min_samples_leaf)}
-            spread, found, _ = self._cross_fitted(Dealt(X, size, weights, fold), own)
+            sizes = Dealt(X, size, weights, fold)
+            spread, found, _ = self._cross_fitted(sizes, folds, _unlikely, **own)
         found = np.maximum(found, _LEAST_SPREAD)
-        if _unlikely(found, size) @ weights >= _unlikely(np.average(size, weights=weights), size) @ weights:
+        if _unlikely(found, sizes) >= _unlikely(float(np.average(size, weights=weights)), sizes):
             spread, found = None, np.ones(len(X))
         floor = 0.0 if y.min() >= 0 else -np.inf
         self.model_ = Residuals(mean, spread, _LEAST_SPREAD, thinned(residuals / found, weights), floor)
 
-    def _cross_fitted(self, dealt: Dealt, own: Mapping[str, Any]) -> tuple[Any, np.ndarray, int]:
-        """The model of numbers, each row's number (n,) by a model that did not see it, and the rounds of least loss on
-        these: the squared error, or of sizes (with parameters of their `own`) that of the gamma distribution.
-        """
-        folds, stages = int(dealt.fold.max()) + 1, self._stages()
-        values = np.empty((len(stages), len(dealt.X)))
-        fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self._seeded().fold_stages)(*dealt, number, folds, stages, own) for number in range(folds)
-        )
-        for number, found in enumerate(fits):
-            values[:, dealt.fold == number] = found
-        loss = _unlikely(values, dealt.codes) if own else np.square(values - dealt.codes)
-        best = int(np.argmin(loss @ dealt.weights))
-        return next(self.grown(*dealt.without(ALL), [stages[best]], own)), values[best], stages[best]
-
-    def _stages(self) -> list[int]:
-        found: list[int] = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
-        return found
-
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
-        stages = self._stages()
-        P: np.ndarray = np.empty((len(stages), len(dealt.X), len(self.classes_)), dtype=np.float32)
+        self.model_, P, self.n_iter_ = self._cross_fitted(dealt, folds, self._loss)
+        return P.astype(np.float64)
+
+    def _loss(self, P: np.ndarray, dealt: Dealt) -> float:
+        """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many rounds leave."""
+        judged = dealt.fold != UNJUDGED
+        P, codes, weights = P[judged].astype(np.float64), dealt.codes[judged], dealt.weights[judged]
+        calibrator = scikit().fit_calibrator(self.calibration_, P, codes, weights)
+        return float(weights @ log_losses(calibrator.apply(P), codes))
+
+    def _cross_fitted(
+        self, dealt: Dealt, folds: int, judge: Callable[[np.ndarray, Dealt], float], **own: Any
+    ) -> tuple[Any, np.ndarray, int]:
+        """The model of all rows, each row's answer by a model that did not see it, and their rounds: those with which
+        these answers, as the `judge` has it, lose least. With parameters of their `own`.
+        """
+        stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self._seeded().fold_stages)(*dealt, number, folds, stages) for number in range(folds)
+            delayed(self._seeded().fold_stages)(*dealt, number, folds, stages, **own) for number in range(folds)
         )
-        for number, scores in enumerate(fits):
-            P[:, dealt.fold == number] = scores
+        answers = np.zeros(0)
+        for number, found in enumerate(fits):
+            if number == 0:
+                answers = np.zeros((len(stages), len(dealt.X), *found.shape[2:]), dtype=found.dtype)
+            answers[:, dealt.fold == number] = found
             report((number + 1) / (folds + 1), stage_name(number, folds))
-        best = int(np.argmin([self._loss(scores, dealt) for scores in P]))
-        self.rounds_ = stages[best]
+        best = int(np.argmin([judge(each, dealt) for each in answers]))
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
-            self.model_ = self._fit_raw(*dealt.without(ALL))
-        return np.asarray(P[best], dtype=np.float64)
+            model = next(self.grown(*dealt.without(ALL), [stages[best]], **own))
+        return model, answers[best], stages[best]
 
     def fold_stages(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int,
-        stages: Sequence[int], own: Mapping[str, Any] = MappingProxyType({}),
+        stages: Sequence[int], **own: Any,
     ) -> np.ndarray:  # fmt: skip
         """Probabilities (stages, rows, K), or numbers (stages, rows), of the rows of a fold by a model without them,
         after each of `stages` rounds.
@@ -151,23 +144,14 @@ class GradientBoosting(Learner):
         dealt = Dealt(X, codes, weights, fold)
         rows = np.ascontiguousarray(dealt.only(number))
         with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
-            grown = self.grown(*dealt.without(number), stages, own)
+            grown = self.grown(*dealt.without(number), stages, **own)
             if self.regresses:
                 return np.stack([boosted.values(rows) for boosted in grown])
-            scores: np.ndarray = np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
-            return scores
-
-    def _loss(self, P: np.ndarray, dealt: Dealt) -> float:
-        """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many rounds leave."""
-        judged = dealt.fold != UNJUDGED
-        P, codes, weights = P[judged].astype(np.float64), dealt.codes[judged], dealt.weights[judged]
-        calibrator = scikit().fit_calibrator(self.calibration_, P, codes, weights)
-        return float(weights @ log_losses(calibrator.apply(P), codes))
+            return np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
 
     def grown(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: Sequence[int],
-        own: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Iterator[Any]:  # fmt: skip
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: Sequence[int], **own: Any
+    ) -> Iterator[Any]:
         """The same model (`Boosted`) after each of so many rounds, with parameters of its `own`; arguments as for
         `_fit_raw`.
         """
@@ -177,6 +161,11 @@ class GradientBoosting(Learner):
         return found
 
 
-def _unlikely(found: np.ndarray | float, sizes: np.ndarray) -> np.ndarray:
-    """Minus the log-likelihood of each of some sizes, by an exponential law of the mean `found`; but for constants."""
-    return np.asarray(np.log(found) + sizes / found)
+def _squared(found: np.ndarray, dealt: Dealt) -> float:
+    """The sum of squared errors."""
+    return float(np.square(found - dealt.codes) @ dealt.weights)
+
+
+def _unlikely(found: np.ndarray | float, sizes: Dealt) -> float:
+    """Minus the log-likelihood of some sizes, by exponential laws of the means `found`; but for constants."""
+    return float((np.log(found) + sizes.codes / found) @ sizes.weights)

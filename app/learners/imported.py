@@ -20,7 +20,7 @@ from app.errors import Conflict, Invalid, PayoffError
 from app.features import Schema
 from app.learners.base import Learner, Scorer
 from app.learners.loading import scikit
-from app.learners.unseen import unseen
+from app.learners.unseen import calibrated_unseen
 
 FOLDS = 5
 _WORDS = 300  # characters of a foreign error
@@ -109,14 +109,10 @@ class Imported(Learner):
         counts, weights = np.bincount(codes, minlength=self.n_classes), np.ones(len(P))
         if counts.min() < 2:
             raise Invalid.at("/calibration", "a calibration needs two rows of each class; send calibration none")
-
-        def fitted(_: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            calibrator = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside])
-            return self.classes_, calibrator.apply(P[outside])
-
         self.calibrator_ = scikit().fit_calibrator(method, P, codes, weights)
         self.calibration_ = method
-        return unseen(stratified_folds(codes, min(FOLDS, int(counts.min())), seed), self.n_classes, fitted)
+        fold = stratified_folds(codes, min(FOLDS, int(counts.min())), seed)
+        return calibrated_unseen(method, P, codes, weights, fold)
 
 
 def class_order(names: Sequence[Any], classes: Sequence[int | str], place: str = "/dataset") -> np.ndarray | None:

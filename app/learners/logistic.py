@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from app.decisions.folds import UNJUDGED, stratified_folds
+from app.decisions.folds import stratified_folds
 from app.learners.base import Learner
 from app.learners.design import SHAPES, Design
 from app.learners.linear import LinearScorer
@@ -81,18 +81,14 @@ def chosen_transform(
 def _losses(
     shape: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, categorical: Sequence[int], C: float
 ) -> np.ndarray:
-    """Each row's log loss (n,) by a model that did not see it; 0 where there is none."""
+    """Each row's log loss (n,) by a model that did not see it; where there is none it is the same for every shape."""
     classes, codes = np.unique(codes, return_inverse=True)
-    fold = stratified_folds(codes, 3, 0)
-    judged = fold != UNJUDGED
-    losses = np.zeros(len(X))
-    if len(classes) < 2 or not judged.any():
-        return losses
+    if len(classes) < 2:
+        return np.zeros(len(X))
 
-    def fitted(_: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
         design = Design.fit(X[inside], weights[inside], categorical, shape)
         model, _ = scikit().fit_linear(design.matrix(X[inside]), codes[inside], weights[inside], C)
-        return model.classes_, model.predict_proba(design.matrix(X[outside]))
+        return np.asarray(model.predict_proba(design.matrix(X[outside])))
 
-    losses[judged] = log_losses(unseen(fold, len(classes), fitted)[judged], codes[judged])
-    return losses
+    return log_losses(unseen(stratified_folds(codes, 3, 0), len(classes), answered), codes)

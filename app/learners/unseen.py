@@ -15,19 +15,35 @@ _FLOOR = 1e-6  # probability below which an error counts as no worse: one row mu
 
 
 def unseen(
-    fold: np.ndarray, n_classes: int, fitted: Callable[[int, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    fold: np.ndarray, n_classes: int, answered: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Probabilities (n, K) of each row in a fold, by a model without that fold; rows in no fold have zeros.
 
-    `fold` (n,) holds 0, 1, …, or `UNJUDGED`. `fitted` takes a fold's number and the masks (n,) of the rows to learn
-    from and to answer; it returns the classes that the model knows and its probabilities for the rows to answer.
+    `fold` (n,) is of `stratified_folds`, so that every model knows every class. `answered` takes a fold's number and
+    the masks (n,) of the rows to learn from and to answer; it returns the probabilities of the rows to answer.
     """
     P = np.zeros((len(fold), n_classes))
     for number in range(int(fold.max()) + 1):
         inside, outside = fold != number, fold == number
-        classes, found = fitted(number, inside, outside)
-        P[np.ix_(outside, classes)] = found
+        P[outside] = answered(number, inside, outside)
     return P
+
+
+def calibrated_unseen(
+    method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, resolution: float = 0.0
+) -> np.ndarray:
+    """P (n, K), of each row by a calibration that was fitted without its fold (n,); arguments as of `fit_calibrator`,
+    or the method `none`.
+    """
+
+    def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        found: np.ndarray = P[outside]
+        if method != "none":
+            fitted = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside], resolution)
+            found = fitted.apply(found)
+        return found
+
+    return unseen(fold, P.shape[1], answered)
 
 
 def log_losses(P: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -71,16 +87,8 @@ def best_calibration(
     P, codes, weights = P[some], codes[some], weights[some]
     fold = stratified_folds(codes, _FOLDS, 0)
 
-    def losses(method: str) -> np.ndarray:
-        found = np.zeros(len(some))  # rows in no fold tell nothing
-        for number in np.unique(fold[fold >= 0]):
-            inside, outside = fold != number, fold == number
-            answers = P[outside]
-            if method != "none":
-                fitted = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside], resolution)
-                answers = fitted.apply(answers)
-            found[outside] = log_losses(answers, codes[outside])
-        return found
+    def losses(method: str) -> np.ndarray:  # of rows in no fold all the same
+        return log_losses(calibrated_unseen(method, P, codes, weights, fold, resolution), codes)
 
     least = losses(best)
     for other in others:
