@@ -26,10 +26,10 @@ def grow(problem: Objective, depth: int, *, greedy: bool) -> SoftTree:
     tree = SoftTree(problem, depth)
     for k in range(2**depth - 1):
         report(k / 2**depth)
-        if greedy:
-            _greedy(tree, k)
-        else:
-            _shrink(tree, k)
+        W = np.zeros(tree.weights.shape[1:])
+        W[:, : problem.loss.outputs], b = _greedy(tree, k) if greedy else _from_all(tree, k)
+        tree.put(k, W, b, 0.0)
+        update(tree, k, _LEAF_ROUNDS)
         if 2 * k + 1 < 2**depth - 1:
             branch(tree, k)
     return tree
@@ -48,10 +48,10 @@ def improve(tree: SoftTree, cycles: int) -> list[float]:
     return path
 
 
-def update(tree: SoftTree, k: int, rounds: int, steps: int = _LEAF_STEPS) -> None:
+def update(tree: SoftTree, k: int, rounds: int) -> None:
     """Minimise over node k and over the auxiliary variables in turn."""
     for _ in range(rounds):
-        if not NodeProblem(tree, k).solve(steps):
+        if not NodeProblem(tree, k).solve(_LEAF_STEPS):
             break
 
 
@@ -81,23 +81,17 @@ def halving(score: np.ndarray, weights: np.ndarray) -> float:
     return float(score[min(int(np.searchsorted(share, 0.5)), len(score) - 1)])
 
 
-def _shrink(tree: SoftTree, k: int) -> None:
+def _from_all(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (T, L) and offsets (L,) of a new node, with which costs have nothing to do yet."""
     problem = tree.problem
     T, L = problem.columns.shape[1], problem.loss.outputs
     weights = problem.shares * tree.reach(k)
     start = (np.zeros((T, L)), np.zeros(L))
-    W, b = fit_columns(problem.columns, problem.targets, weights, problem.loss, 1e-4 * weights.sum(), start, 30)
-    _put(tree, k, W, b)
-    update(tree, k, _LEAF_ROUNDS)
+    return fit_columns(problem.columns, problem.targets, weights, problem.loss, 1e-4 * weights.sum(), start, 30)
 
 
-def _put(tree: SoftTree, k: int, W: np.ndarray, b: np.ndarray) -> None:
-    full = np.zeros(tree.weights.shape[1:])
-    full[:, : W.shape[1]] = W
-    tree.put(k, full, b, 0.0)
-
-
-def _greedy(tree: SoftTree, k: int) -> None:
+def _greedy(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same of one column after the other."""
     problem = tree.problem
     Phi, y, loss = problem.columns, problem.targets, problem.loss
     weights = problem.shares * tree.reach(k)
@@ -115,11 +109,9 @@ def _greedy(tree: SoftTree, k: int) -> None:
         worth = np.where(chosen, -np.inf, gain - price - problem.rho)
         best = int(worth.argmax())
         if chosen.all() or worth[best] <= 1e-9:
-            break
+            return W, b
         chosen[best] = True
         paid |= problem.charges.mix(np.arange(T) == best) > 0
-    _put(tree, k, W, b)
-    update(tree, k, _LEAF_ROUNDS)
 
 
 class NodeProblem:

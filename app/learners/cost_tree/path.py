@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.utils import check_random_state
 
-from app.acquisition.prices import Prices, limit_of
+from app.acquisition.prices import limit_of
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import shuffled_groups
@@ -16,7 +16,7 @@ from app.learners.cost_tree.columns import Boosted, Plain, outputs
 from app.learners.cost_tree.estimator import CostTree, Point
 from app.learners.cost_tree.hard import HardTree, LeafRows
 from app.learners.cost_tree.optimise import grow, improve
-from app.learners.cost_tree.soft import Charges, Objective, ScoreLoss, SoftTree, loss_of
+from app.learners.cost_tree.soft import Charges, Objective, SoftTree, loss_of
 from app.learners.stepwise import VALIDATION
 from app.progress import part, report
 
@@ -40,33 +40,28 @@ target of ten features the share of variance left was .42 with 1, .31 with 3, .1
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a path of trees is trained with. `center` and `unit` turn scores into targets' units.
-
-    `benefits` (K, A) are in the currency of the prices.
+    """What a path of trees is trained with, beside the parameters of the learner. `center` and `unit` turn scores into
+    targets' units. `benefits` (K, A) are in the currency of the prices.
     """
 
+    learner: CostTree
     phi: Plain | Boosted
-    loss: ScoreLoss
     n_classes: int
-    prices: Prices
-    depth: int
-    rho: float
-    tolerance: float
-    steepness: float = 1.0
-    center: float = 0.0
-    unit: float = 1.0
-    benefits: np.ndarray | None = None
+    center: float
+    unit: float
+    benefits: np.ndarray | None
 
     def problem(self, rows: LeafRows, lambda_: float) -> Objective:
-        charges = Charges.of(self.prices, self.phi.uses)
+        charges, loss = Charges.of(self.learner.prices_, self.phi.uses), loss_of(self.n_classes)
         shares = rows.weights / rows.weights.sum()
-        return Objective(rows.columns, rows.targets, shares, self.loss, charges, lambda_, self.rho, self.steepness)
+        steepness = STEEPNESS if self.n_classes and self.learner.standardise else 1.0
+        return Objective(rows.columns, rows.targets, shares, loss, charges, lambda_, self.learner.rho, steepness)
 
     def lambdas(self, rows: LeafRows) -> list[float]:
         """Rising trade-offs, up to that at which a single node would use nothing that costs."""
         problem = self.problem(rows, 0.0)
         S = np.tile(self.prior(rows), (len(rows.columns), 1))
-        slopes = problem.shares[:, None] * self.loss(S, rows.targets)[1]
+        slopes = problem.shares[:, None] * problem.loss(S, rows.targets)[1]
         pull = np.sqrt(np.square(rows.columns.T @ slopes).sum(axis=1))
         most = float((np.sqrt(problem.charges.mix(np.square(pull))) / problem.charges.price).max(initial=0.0))
         return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
@@ -80,18 +75,34 @@ class Setting:
                 problem = self.problem(inside, lambda_)
                 with part(0.0, 0.4, "starting nodes"):
                     again = None if number % len(lambdas) == 0 else soft
-                    soft = again.posed(problem) if again else grow(problem, self.depth, greedy=greedy)
+                    soft = again.posed(problem) if again else grow(problem, self.learner.depth, greedy=greedy)
                 with part(0.4, 1.0):
                     improve(soft, _CYCLES)
-                hard = HardTree(soft, self.tolerance)
+                hard = HardTree(soft, self.learner.zero_tolerance)
                 hard.prune(inside, outside)
                 yield self.point(self.assemble(hard, self.prior(outside)), outside, lambda_), hard
+
+    def chosen(self, inside: LeafRows, outside: LeafRows) -> tuple[list[Point], tuple[Point, HardTree]]:
+        """The points of the path, and the best of them within the budget with its tree; of an infinite trade-off where
+        none is.
+        """
+        learner = self.learner
+        lambdas = self.lambdas(inside) if learner.trade_off is None else [float(learner.trade_off)]
+        path = list(self.path(inside, outside, lambdas))
+        empty = self.empty(inside)
+        nothing = self.point(self.assemble(empty, self.prior(inside)), outside, np.inf), empty
+        within = [step for step in path if step[0].cost <= limit_of(learner.budget)]
+        if self.benefits is None:
+            best = min(within, key=lambda step: (step[0].error, step[0].cost), default=nothing)
+        else:
+            best = max([nothing, *within], key=lambda step: (step[0].net_benefit, -step[0].cost))
+        return sorted(point for point, _ in path), best
 
     def point(self, tree: TreeOfClassifiers, sample: LeafRows, lambda_: float) -> Point:
         """Mean cost, error and net benefit of rows whose features are acquired one by one."""
         parts = []
         for start in range(0, len(sample.X), BLOCK):
-            rows = tree.travel(sample.X[start : start + BLOCK], self.prices)
+            rows = tree.travel(sample.X[start : start + BLOCK], self.learner.prices_)
             ends = np.arange(len(rows)), rows.length
             parts.append((rows.spent[ends], rows.vote[ends], rows.P[ends]))
         cost, predicted, P = map(np.concatenate, zip(*parts, strict=True))
@@ -119,7 +130,7 @@ class Setting:
         nodes = np.flatnonzero(hard.alive).tolist()
         place = {k: i for i, k in enumerate(nodes)}
         support = np.array([hard.support(k) for k in nodes])
-        (N, T), L = support.shape, self.loss.outputs
+        (N, T), L = support.shape, hard.loss.outputs
         leaf = np.array([hard.leaf(k) for k in nodes])
         routes = np.where(leaf[:, None], 0.0, hard.routes[nodes])
         predictors = hard.predictors[nodes].transpose(1, 0, 2).reshape(T, N * L)
@@ -168,35 +179,15 @@ def train(
     rows = LeafRows(X, phi.columns(X), targets, weights)
     # Without prices in their currency, or with a trade-off, benefits choose nothing.
     staked = K and not (learner.benefits is None or learner.feature_costs is None or learner.trade_off is not None)
-    setting = Setting(
-        phi=phi, loss=loss_of(K), n_classes=K, prices=learner.prices_, depth=int(learner.depth), rho=float(learner.rho),
-        tolerance=float(learner.zero_tolerance),
-        steepness=STEEPNESS if K and learner.standardise else 1.0, center=center, unit=unit,
-        benefits=np.asarray(learner.benefits, dtype=np.float64) if staked else None,
-    )  # fmt: skip
+    benefits = np.asarray(learner.benefits, dtype=np.float64) if staked else None
+    setting = Setting(learner, phi, K, center, unit, benefits)
     with part(0.2, 0.98, "training trees"):
-        path, (point, hard) = _chosen(learner, setting, rows.take(inside), rows.take(outside))
+        path, (point, hard) = setting.chosen(rows.take(inside), rows.take(outside))
     if np.isfinite(point.lambda_):
         hard.tune(rows)
     else:
         hard = setting.empty(rows)
     return setting.assemble(hard, setting.prior(rows)), point, path
-
-
-def _chosen(
-    learner: CostTree, setting: Setting, inside: LeafRows, outside: LeafRows
-) -> tuple[list[Point], tuple[Point, HardTree]]:
-    """The points of the path, and the best of them within the budget with its tree; an infinite trade-off is none."""
-    lambdas = setting.lambdas(inside) if learner.trade_off is None else [float(learner.trade_off)]
-    path = list(setting.path(inside, outside, lambdas))
-    empty = setting.empty(inside)
-    nothing = setting.point(setting.assemble(empty, setting.prior(inside)), outside, np.inf), empty
-    within = [step for step in path if step[0].cost <= limit_of(learner.budget)]
-    if setting.benefits is None:
-        best = min(within, key=lambda step: (step[0].error, step[0].cost), default=nothing)
-    else:
-        best = max([nothing, *within], key=lambda step: (step[0].net_benefit, -step[0].cost))
-    return sorted(point for point, _ in path), best
 
 
 def boosted(

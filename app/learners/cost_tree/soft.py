@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,20 +21,6 @@ from app.acquisition.prices import Prices
 
 SMOOTH = 1e-5
 """`sqrt(g)` is `sqrt(g + SMOOTH^2) - SMOOTH`, so that a weight of zero has an auxiliary variable above zero."""
-
-
-class ScoreLoss(Protocol):
-    """A convex loss of scores (n, `outputs`) against targets (n,); `curvature` bounds its second derivative."""
-
-    @property
-    def outputs(self) -> int: ...
-
-    @property
-    def curvature(self) -> float: ...
-
-    def __call__(self, S: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The loss of each row (n,) and its derivative by each score (n, outputs)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -80,6 +66,12 @@ class Classes:
         P /= total[:, None]
         P[rows, y] -= 1.0
         return np.log(total) - own, P
+
+
+ScoreLoss = Squared | TwoClasses | Classes
+"""A convex loss of scores (n, `outputs`) against targets (n,): that of each row (n,), and its derivative by each score
+(n, outputs). `curvature` bounds its second derivative.
+"""
 
 
 def loss_of(n_classes: int) -> ScoreLoss:
