@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from app.errors import Invalid, sent
+from app.errors import Invalid, unknown
 from app.learners.base import Learner
 from app.learners.design import Design
 from app.learners.linear import LARGEST, LinearScorer, softmax
@@ -134,27 +134,16 @@ class KernelLogistic(Learner):
         others = np.delete(np.arange(K), reference)
         Y = (codes[:, None] == others).astype(np.float64)
         if self.kernel == "linear":
-            return self._fit_linear(design, X, Z, Y, weights, others)
+            self.n_components_ = 0
+            W = self._solved(np.hstack([dense(Z), np.ones((len(Y), 1))]), Y, weights, others)
+            return LinearScorer(design.fold(W[:-1].T, W[-1]).recorded(X, weights), self.converged_)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
         landmarks = self._landmarks(Z)
         factor = solver.landmark_factor(kernel, landmarks)
         with part(0.0, 0.2, "kernel"):
             Phi = solver.landmark_features(kernel, landmarks, factor, Z)
-        W = self._solved(Phi, Y, weights)
-        alpha = np.zeros((len(landmarks), K))
-        alpha[:, others] = solver.landmark_weights(factor, W[:-1])
-        intercept = np.zeros(K)
-        intercept[others] = W[-1]
-        return KernelScorer(design, kernel, landmarks, alpha, intercept)
-
-    def _fit_linear(
-        self, design: Design, X: np.ndarray, Z: Any, Y: np.ndarray, weights: np.ndarray, others: np.ndarray
-    ) -> LinearScorer:
-        W = self._solved(np.hstack([dense(Z), np.ones((len(Y), 1))]), Y, weights)
-        self.n_components_ = 0
-        full = np.zeros((len(others) + 1, len(W)))
-        full[others] = W.T
-        return LinearScorer(design.fold(full[:, :-1], full[:, -1]).recorded(X, weights), self.converged_)
+        W = self._solved(Phi, Y, weights, others)
+        return KernelScorer(design, kernel, landmarks, solver.landmark_weights(factor, W[:-1]), W[-1])
 
     def _landmarks(self, Z: Any) -> np.ndarray:
         """Prepared rows (m, width), dense: all, or a draw without replacement."""
@@ -166,12 +155,15 @@ class KernelLogistic(Learner):
             Z = Z[np.sort(random.choice(n, self.n_components_, replace=False))]
         return dense(Z)
 
-    def _solved(self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _solved(self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Coefficients (r, K) of features (n, r), zero for the class that is not among the `others`."""
+        W = np.zeros((Phi.shape[1], len(others) + 1))
         with part(0.3, 1.0, "solver"):
             solver = scikit().kernel_solver
             objective = solver.Objective(Phi, Y, weights, self.C)
-            W: np.ndarray
-            W, self.n_iter_, self.gradient_norm_ = solver.solve(objective, max_iter=self.max_iter, tol=self.tol)
+            W[:, others], self.n_iter_, self.gradient_norm_ = solver.solve(
+                objective, max_iter=self.max_iter, tol=self.tol
+            )
         self.converged_ = self.gradient_norm_ <= self.tol
         if not self.converged_:
             text = f"kernel_logistic stopped after {self.n_iter_} steps at gradient {self.gradient_norm_:.1e}"
@@ -179,18 +171,16 @@ class KernelLogistic(Learner):
         return W
 
 
-def majority_code(classes: np.ndarray, majority: Any) -> int:
-    """The position of the class that equals `majority`, or is written like it; raises Invalid at `/majority`."""
-    for code, label in enumerate(classes):
-        if label == majority or str(label) == str(majority):
-            return code
-    shown = ", ".join(str(label)[:40] for label in classes[:20])
-    raise Invalid.at("/majority", f"unknown class {sent(majority)}; the classes are {shown}")
-
-
 def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: np.ndarray) -> int:
-    """The position of the majority class: as given, or of the largest weight (ties to the first)."""
-    return int(np.bincount(codes, weights).argmax()) if majority is None else majority_code(classes, majority)
+    """The position of the majority class: as given, however it is written, or of the largest weight (ties to the
+    first). Raises Invalid at `/majority`.
+    """
+    if majority is None:
+        return int(np.bincount(codes, weights).argmax())
+    names = [str(label) for label in classes]
+    if str(majority) not in names:
+        raise Invalid.at("/majority", unknown("class", majority, names))
+    return names.index(str(majority))
 
 
 def dense(Z: Any) -> np.ndarray:

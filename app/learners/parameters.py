@@ -108,7 +108,7 @@ class LearnerRequest(BaseModel):
             elif name == "majority" and value is not None:
                 names = [str(known) for known in classes]
                 if str(value) not in names:
-                    raise Invalid.at(pointer(name), f"{name} is one of the classes: {', '.join(names[:20])}")
+                    raise Invalid.at(pointer(name), unknown("class", value, names))
                 changed[name] = names.index(str(value)) if by_position else classes[names.index(str(value))]
         return self.model_copy(update=changed)
 
