@@ -24,24 +24,16 @@ _OVER = "max_seconds were over"
 _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learner cannot do with some rows
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A learner, and the seconds of work for each number of the table and fit: an estimate, so that a busy machine
-    tries what an idle one does.
-    """
-
-    learner: type[Learner]
-    seconds: float
-
-
-CANDIDATES = {
-    "cost_naive_bayes": Candidate(CostNaiveBayes, 1e-6),
-    "logistic": Candidate(Logistic, 2e-6),
-    "random_forest": Candidate(RandomForest, 2e-5),
-    "gradient_boosting": Candidate(GradientBoosting, 2e-5),
-    "kernel_logistic": Candidate(KernelLogistic, 3e-5),
+CANDIDATES: dict[type[Learner], float] = {
+    CostNaiveBayes: 1e-6,
+    Logistic: 2e-6,
+    RandomForest: 2e-5,
+    GradientBoosting: 2e-5,
+    KernelLogistic: 3e-5,
 }
-"""In the order in which they are tried: the quick ones first."""
+"""In the order in which they are tried, the quick ones first: the seconds of work for each number of the table and fit,
+an estimate, so that a busy machine tries what an idle one does.
+"""
 _KERNEL_ROWS = 3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
 
 
@@ -102,21 +94,21 @@ class Automatic(Learner):
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
         fold = stratified_folds(codes, _FOLDS, 0)
         judged = fold != UNJUDGED
-        names = [name for name in CANDIDATES if name != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
+        able = {kind.name: kind for kind in CANDIDATES if kind is not KernelLogistic or len(X) <= _KERNEL_ROWS}
         work, fits = 0.0, len(np.unique(fold[judged]))
         values: dict[str, np.ndarray] = {}
         losses: dict[str, np.ndarray] = {}
         errors: list[Exception] = []
         self.tried_ = []
-        for number, name in enumerate(names):
+        for number, (name, kind) in enumerate(able.items()):
             if not judged.any() or (values and work > self.max_seconds):
                 reason = _OVER if judged.any() else "no class has two rows"
                 self.tried_.append(Tried(name, None, None, reason))
                 continue
-            work += CANDIDATES[name].seconds * X.size * fits
+            work += CANDIDATES[kind] * X.size * fits
             try:
-                with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
-                    P = self._unseen(name, X, codes, weights, fold)[judged]
+                with part(0.8 * number / len(able), 0.8 * (number + 1) / len(able), f"trying {name}"):
+                    P = self._unseen(kind, X, codes, weights, fold)[judged]
             except _BREAKDOWNS as error:
                 errors.append(error)
                 self.tried_.append(Tried(name, None, None, str(error)))
@@ -128,19 +120,20 @@ class Automatic(Learner):
             raise errors[0]
         self.chosen_ = best_of(values, losses, weights[judged]) if values else "logistic"
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
-            return self._fitted(self.chosen_, X, codes, weights)
+            return self._fitted(able[self.chosen_], X, codes, weights)
 
-    def _fitted(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
-        candidate = CANDIDATES[name].learner
-        own = candidate(categorical_features=self.categorical_features, random_state=self.random_state)
+    def _fitted(self, kind: type[Learner], X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
+        own = kind(categorical_features=self.categorical_features, random_state=self.random_state)
         return own.fit(X, codes, weights)
 
-    def _unseen(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    def _unseen(
+        self, kind: type[Learner], X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray
+    ) -> np.ndarray:
         """Each row's probabilities (n, K) from a candidate that did not see it."""
 
         def answered(number: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
             with part(number / _FOLDS, (number + 1) / _FOLDS):
-                model = self._fitted(name, X[inside], codes[inside], weights[inside])
+                model = self._fitted(kind, X[inside], codes[inside], weights[inside])
             return model.posterior(np.ascontiguousarray(X[outside]))
 
         return unseen(fold, len(self.classes_), answered)

@@ -299,17 +299,23 @@ class Learner(Dataclass):
         fold = stratified_folds(codes, folds, self._seed()).astype(np.int8)
         P = self._fit_folds(Dealt(X, codes, weights, fold), folds)
         judged = fold != UNJUDGED
-        self._calibrate(P[judged], codes[judged], weights[judged])
+        self.calibration_, self.calibrator_ = self._calibrated(
+            self.calibration_, P[judged], codes[judged], weights[judged]
+        )
 
-    def _calibrate(self, P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
-        self.calibrator_ = None
-        if self.calibration == "auto" and self.calibration_ != "none":
+    def _calibrated(
+        self, method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> tuple[str, Calibrator | None]:
+        """The method used, of `auto` the best, and the calibrator, of probabilities (n, K) of rows that their model did
+        not see.
+        """
+        if self.calibration == "auto" and method != "none":
             # As of boosting on 20 rows, folds that learned nothing do not judge all rows.
             learned = not are_constant(P, _FOLDS)
-            self.calibration_ = best_calibration(P, codes, weights, self._resolution) if learned else "none"
-        if self.calibration_ != "none":
-            self.calibrator_ = scikit().fit_calibrator(self.calibration_, P, codes, weights, self._resolution)
+            method = best_calibration(P, codes, weights, self._resolution) if learned else "none"
+        if method == "none":
+            return method, None
+        return method, scikit().fit_calibrator(method, P, codes, weights, self._resolution)
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.
@@ -319,7 +325,7 @@ class Learner(Dataclass):
         """
         P = np.empty((len(dealt.X), len(self.classes_)))
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self._seeded().fit_one)(*dealt, number, folds) for number in (*range(folds), ALL)
+            delayed(self.seeded().fit_one)(*dealt, number, folds) for number in (*range(folds), ALL)
         )
         for number, found in enumerate(fits):
             report((number + 1) / (folds + 1), stage_name(number, folds))
@@ -343,7 +349,7 @@ class Learner(Dataclass):
         """A number drawn from `random_state`."""
         return int(scikit().check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _seeded(self) -> Self:
+    def seeded(self) -> Self:
         """A copy that shares no state that a fit changes."""
         learner = copy.copy(self)
         if isinstance(self.random_state, np.random.RandomState):

@@ -102,11 +102,10 @@ class BudgetForest(Stepwise):
         )
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
-        weights = np.ones(len(codes))
-        self.calibration_ = self._automatic(np.bincount(codes))
-        if self.calibration_ != "none":
-            self.calibration_ = best_calibration(P, codes, weights, self._resolution)
-        self._calibrate(P, codes, weights)
+        method, weights = self._automatic(np.bincount(codes)), np.ones(len(codes))
+        if method != "none":
+            method = best_calibration(P, codes, weights, self._resolution)
+        self.calibration_, self.calibrator_ = self._calibrated(method, P, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         check_sizes(X, range(X.shape[1]))

@@ -118,9 +118,9 @@ class GradientBoosting(Learner):
         """
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self._seeded().fold_stages)(*dealt, number, folds, stages, **own) for number in range(folds)
+            delayed(self.seeded().fold_stages)(*dealt, number, folds, stages, **own) for number in range(folds)
         )
-        answers = np.zeros(0)
+        answers: np.ndarray = np.zeros(0)
         for number, found in enumerate(fits):
             if number == 0:
                 answers = np.zeros((len(stages), len(dealt.X), *found.shape[2:]), dtype=found.dtype)

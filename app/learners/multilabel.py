@@ -364,9 +364,7 @@ class MultilabelForest(Multilabel):
         counts = np.bincount(y, minlength=2)
         if not counts.all():
             return "none", Sigmoid(np.zeros(1), np.array([logit(constant_share(y))]), 0.0)
-        self.calibration_ = self._method(counts)
-        self._calibrate(np.column_stack((1.0 - p, p)), y[judged], weights[judged])
-        return self.calibration_, self.calibrator_
+        return self._calibrated(self._method(counts), np.column_stack((1.0 - p, p)), y[judged], weights[judged])
 
 
 def _marginals(forest: Any, X: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 
-from app.decisions.calibration import FEW
 from app.decisions.metrics import rank_area
 from app.learners.base import Learner
 from app.learners.linear import probabilities
@@ -74,9 +73,8 @@ class ScoreCalibrator(Learner):
         return self
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        counts = np.bincount(codes)
-        self.calibration_ = self._method(counts)
-        if self.calibration == "auto" and counts.min() >= FEW:
+        self.calibration_ = self._method(np.bincount(codes))
+        if self.calibration == "auto" and self.calibration_ != "none":
             self.calibration_ = best_calibration(self._model(X).posterior(X), codes, weights, may_leave=False)
         self._calibrate_on(X, codes, weights)
 

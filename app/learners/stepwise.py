@@ -19,7 +19,7 @@ from app.progress import part
 
 VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
 _FOLDS = 5
-_ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
+ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
 LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
 
 
@@ -43,7 +43,7 @@ class Stepwise(Learner):
         codes = np.searchsorted(self.classes_, y)
         smallest = int(np.bincount(codes).min())
         self.experience_ = None
-        room = min(_ENOUGH, LARGEST // ((len(self.model_.columns) + 1) * len(self.classes_)))
+        room = room_for(len(self.model_.columns), len(self.classes_))
         if smallest < 2 or not len(self.model_.columns) or room < len(self.classes_):
             return self
         rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)
@@ -82,6 +82,11 @@ class Stepwise(Learner):
                 some = drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
                 found.append((model.travel(X[some], prices), codes[some]))
         return found
+
+
+def room_for(steps: int, n_classes: int) -> int:
+    """How many rows of experience are kept, of so many features and classes."""
+    return min(ENOUGH, LARGEST // ((steps + 1) * n_classes))
 
 
 def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:

@@ -113,16 +113,12 @@ def _rules(learner: BudgetForest) -> list[Rule]:
 
 
 def _forest(tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
-    return tree_grower.forest(_grown(tree_grower, point.rule, seeds[: point.trees]))
-
-
-def _grown(tree_grower: TreeGrower, rule: Rule, seeds: np.ndarray) -> Iterator[Nodes]:
-    """The trees of one rule, in batches; reports progress."""
-    done = 0
-    for (trees,) in batches([tree_grower], rule, seeds):
-        done += len(trees.roots)
-        report(done / len(seeds), "growing trees")
-        yield trees
+    """The trees of the point, in batches; reports progress."""
+    grown: list[Nodes] = []
+    for (trees,) in batches([tree_grower], point.rule, seeds[: point.trees]):
+        grown.append(trees)
+        report(sum(len(some.roots) for some in grown) / point.trees, "growing trees")
+    return tree_grower.forest(grown)
 
 
 def _folds(codes: np.ndarray, random: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -21,15 +21,13 @@ from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.learners.base import ALL
 from app.learners.compiled.chain_order import ROUGH, ranked
-from app.learners.stepwise import drawn
+from app.learners.stepwise import ENOUGH, drawn, room_for
 from app.progress import report
 
 if TYPE_CHECKING:
     from app.learners.forest_chain import ForestChain
 
 _FOLDS = 5
-_ENOUGH = 2000  # rows of experience, and at least as many are held out
-_LARGEST = 5_000_000  # probabilities kept
 _BLENDED = 2  # forests: of a state and of the one before it
 _UNSEEN = 0.5  # of the trees are in forests that judge rows which they did not see
 _REDUCED, _FEW = (0.25, 0.5), 5000  # of the trees are in forests that lack a feature; the other: up to so many rows
@@ -64,10 +62,10 @@ class Growth:
     def learned(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[Chain, ChainExperience | None]:
         """The chain on all rows, calibrated, and the experience that says when to stop."""
         smallest, K, S = int(np.bincount(codes).min()), self._K, len(self._order)
-        room = min(_ENOUGH, _LARGEST // ((S + 1) * K))
+        room = room_for(S, K)
         folds = min(_FOLDS, smallest) if room >= K else 0
         fold = stratified_folds(codes, folds, self._seed) if folds > 1 else np.full(len(X), ALL)
-        needed = range(min(folds, math.ceil(_ENOUGH * folds / len(X)))) if folds > 1 else range(0)
+        needed = range(min(folds, math.ceil(ENOUGH * folds / len(X)))) if folds > 1 else range(0)
         rows = {k: self._rows(X, codes, weights, fold, k) for k in (*needed, ALL)}
         found: list[tuple[np.ndarray, ...]] = []
         for k, chain in self._chains(rows, lacking(len(self._order), _gaps(rows[ALL].X))):

@@ -23,17 +23,16 @@ _JUDGES = 100  # trees that choose the size of leaves, at most
 
 
 def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
-    """scikit-learn's forest, not fitted, with the parameters of a learner; Invalid where they do not fit its data."""
+    """scikit-learn's forest, not fitted, with the parameters of a learner, in one thread; Invalid where they do not fit
+    its data.
+    """
     most, m = learner.max_features, learner.n_features_in_
     if isinstance(most, int | np.integer) and most > m:
         raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
     if most == "auto":
         most = None if learner.regresses else "sqrt"
     kind = RandomForestRegressor if learner.regresses else RandomForestClassifier
-    return kind(
-        learner.n_estimators, max_features=most, min_samples_leaf=learner.min_samples_leaf,
-        random_state=learner.random_state, warm_start=True,
-    )  # fmt: skip
+    return kind(learner.n_estimators, max_features=most, random_state=learner.random_state, warm_start=True, n_jobs=1)
 
 
 def grown_forests(
@@ -45,13 +44,12 @@ def grown_forests(
     `dealt.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the forest's distribution
     has L + 1 entries: the probability of each label, and what is left to L, all divided by L; of numbers it has 1.
     """
-    model = forest_like(learner).set_params(min_samples_leaf=min_samples_leaf)
     n_classes, categorical = 1 if learner.regresses else len(learner.classes_), learner.categorical()
     rows = dealt._replace(X=_narrow(dealt.X))
-    size = model.n_estimators
+    size = learner.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
     starts = range(0, size, batch)
-    models = {fold: _seeded(model) for fold in folds}
+    models = {fold: forest_like(learner.seeded()).set_params(min_samples_leaf=min_samples_leaf) for fold in folds}
     grown = Parallel(prefer="threads", return_as="generator")(
         delayed(_grow_some)(models[fold], n_classes, categorical, *rows, fold, start, min(batch, size - start))
         for fold in folds
@@ -76,9 +74,9 @@ def best_leaf(learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndar
 
     A share of 0 counts as one row in n + 2 would. Time: a forest each, of 100 trees at most.
     """
-    rows, model = _narrow(X), forest_like(learner)
+    rows, model = _narrow(X), forest_like(learner.seeded())
     X = order_categories(rows, codes, weights, len(learner.classes_), learner.categorical()).apply(rows)
-    like = _seeded(model).set_params(n_estimators=min(model.n_estimators, _JUDGES), oob_score=True, warm_start=False)
+    like = model.set_params(n_estimators=min(model.n_estimators, _JUDGES), oob_score=True, warm_start=False)
     losses = Parallel(prefer="threads")(delayed(_out_of_bag)(like, leaf, X, codes, weights) for leaf in leaves)
     return leaves[int(np.argmin(losses))]
 
@@ -103,14 +101,6 @@ def _narrow(X: np.ndarray) -> np.ndarray:
 def _counted(weights: np.ndarray) -> np.ndarray | None:
     """Equal weights are none: scikit-learn draws its rows in another way once there are weights."""
     return None if (weights == weights[0]).all() else weights
-
-
-def _seeded(model: RandomForestClassifier) -> RandomForestClassifier:
-    """A copy that runs in one thread, and shares no random state."""
-    seed = model.random_state
-    if isinstance(seed, np.random.RandomState):
-        seed = int(seed.randint(np.iinfo(np.int32).max))
-    return clone(model).set_params(random_state=seed, n_jobs=1)
 
 
 def _grow_some(
