@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from app.decisions.benefit import LARGEST, Prepared
-from app.errors import Flaw, pointer, reject, unknown
+from app.errors import Flaw, TooLarge, pointer, reject, unknown
 from app.features import Schema
 
 Columns = Mapping[str, np.ndarray]
 """Values (n,) of cases by the names of columns that are no features, NaN where they are missing."""
 NO_COLUMNS: Columns = {}
+_MOST_CELLS = 50_000_000  # of matrices of cases: 400 MB
 
 
 class Term(NamedTuple):
@@ -52,8 +53,10 @@ class CaseBenefits:
         """The matrices (n, K, A) of n cases, by the values (n, J) of their columns; to the last bit as written out.
 
         Raises Invalid at the `place` of each case and column, where a value is missing or a benefit too large; without
-        one, at the cells, and no value is told. O(n K A).
+        one, at the cells, and no value is told. TooLarge for too many cells. O(n K A).
         """
+        if len(values) * self.base.size > _MOST_CELLS:
+            raise TooLarge(f"{len(values):,} matrices of {self.base.size:,} cells; at most {_MOST_CELLS:,} in all")
         by_name = dict(zip(self.columns, values.T, strict=True))
         B = np.empty((*self.base.shape, len(values)))  # cases last: what is computed of them goes along memory
         B[:] = self.base[..., None]
@@ -99,7 +102,11 @@ def _unusable(name: str, schema: Schema, known: Iterable[str]) -> str:
 
 
 def by_case(
-    matrix: Prepared, schema: Schema, X: np.ndarray, others: Columns, place: Callable[[int, str], str] = pointer
+    matrix: Prepared,
+    schema: Schema,
+    X: np.ndarray,
+    others: Columns,
+    place: Callable[[int, str], str] | None = pointer,
 ) -> Prepared:
     """The same with a matrix for each of n cases; itself where no cell depends on them. Raises what `values` and `at`
     raise.

@@ -200,7 +200,7 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: C
     About 15 microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
     ready = model.once(asker)
-    stakes, prices = ready.stakes(asked, cases=True), ready.priced(asked.feature_costs)
+    stakes, prices = ready.stakes(asked), ready.priced(asked.feature_costs)
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, place, asked.unavailable)
     beside = columns_beside(asked.columns or {}, len(cases), asked.case_columns, model.schema.names)
@@ -280,7 +280,6 @@ def _gain(
         raise TooLarge(f"{len(matrices):,} matrices of cases; one call takes up to {most:,}: send fewer cases")
     for number, B in enumerate(matrices):
         worth, rows = ready.worth(B, prices, budget), open_[which == number]
-        assert worth is not None
         feature, stake = states.following[rows], at_stake(P[rows], B)
         gain[rows] = worth.gain(feature, stake)
         stopped = worth.stops(feature, states.price[rows, feature], stake)

@@ -81,14 +81,12 @@ class AcquisitionModel:
         changed = f"since training the price of {one!r} has changed more than threefold against that of {other!r}"
         return [f"{changed}; the order of the features is still that of training: train with these prices"]
 
-    def stakes(self, sent: MatrixFields, *, cases: bool = False) -> Prepared | None:
-        """The request's matrix, whose cells may depend on `cases`; without names for the actions its columns are the
-        classes.
-        """
+    def stakes(self, sent: MatrixFields) -> Prepared | None:
+        """The request's matrix, whose cells may depend on the case; without names its actions are the classes."""
         classes = self.classes
         if not classes and sent.stated:
             raise Invalid.at(sent.place, "a benefit matrix is for classes, and this model predicts a number")
-        stakes = read_matrix(sent, classes, named=True, cases=cases)
+        stakes = read_matrix(sent, classes, named=True, cases=True)
         if stakes is None:
             refuse_actions(sent)
             return None
@@ -105,10 +103,9 @@ class AcquisitionModel:
             return final
         return np.where(finished[:, None], final, self.experience.curve.apply(P, known))
 
-    def worth(self, B: np.ndarray, prices: Prices, budget: float | None) -> Worth | None:
-        """What asking on is worth with these benefits and prices; None where the model has learnt nothing about it."""
-        if self.experience is None:
-            return None
+    def worth(self, B: np.ndarray, prices: Prices, budget: float | None) -> Worth:
+        """What asking on is worth with these benefits and prices, for a model with `experience` of it."""
+        assert self.experience is not None
         key = sha256(f"{B.shape} {budget}".encode())
         for array in (B, *prices.arrays):
             key.update(array.tobytes())

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from app.access.caller import Caller
 from app.decisions.benefit import as_benefits, like_costs, refused_benefit
 from app.decisions.case_benefits import CaseBenefits, Columns, Term
-from app.errors import Conflict, Flaw, Invalid, NotFound, TooLarge, below, flaws_of, pointer, reject, unknown
+from app.errors import Conflict, Flaw, Invalid, NotFound, below, flaws_of, pointer, reject, unknown
 from app.features import NUMBERS, Schema
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
@@ -26,7 +26,6 @@ from app.usecases.ports import Ports
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names
-_MOST_CELLS = 50_000_000  # of matrices of cases: 400 MB
 _NESTED = (dict, list)
 
 
@@ -219,8 +218,6 @@ def own_matrices(
     stakes = cells and read_matrix(MatrixFields.model_construct(benefits=cells), range(len(cells)), cases=True)
     if not stakes or (cases := stakes.cases) is None:
         return None
-    if len(X) * stakes.benefits.size > _MOST_CELLS:
-        raise TooLarge(f"{len(X):,} matrices of {stakes.benefits.size:,} cells; at most {_MOST_CELLS:,} in all")
     values = cases.values(schema, X, others)
     B = np.ascontiguousarray(cases.at(values, lambda i, name: pointer("data", i, name)))
     return B, dict(zip(cases.columns, values.T, strict=True))

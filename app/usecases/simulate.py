@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,20 +17,23 @@ from app.acquisition.states import Trajectories
 from app.acquisition.stopping import at_stake
 from app.data.dataset import Table
 from app.decisions.benefit import LARGEST, Prepared, row_benefits
+from app.decisions.case_benefits import NO_COLUMNS, Columns, by_case
 from app.errors import Flaw, Invalid, below, pointer, reject
 from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.datasets import find_named
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import INSTANCES, ModelVersion, Text
+from app.usecases.fields import COLUMNS, INSTANCES, CaseColumns, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
-from app.usecases.matrices import NamedMatrixFields
+from app.usecases.matrices import NamedMatrixFields, columns_beside
 from app.usecases.ports import Ports
+from app.usecases.record import distinct
 
 MAX_ROWS = 10_000
 _CHUNK = 1000  # rows whose states are in memory together, and
 _CELLS = 5_000_000  # their numbers for classes and actions
+_MAX_WORTHS = 500  # matrices of cases times budgets: what asking is worth takes some milliseconds for each
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
 
 _Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
@@ -47,6 +52,7 @@ class SimulateRequest(NamedMatrixFields):
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
+    columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:
@@ -106,21 +112,33 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     """
     ready = model.once(asker)
     prices, stakes = ready.priced(asked.feature_costs), ready.stakes(asked)
-    rows, warnings = _labelled(ports, model, asked, caller)
+    rows, values, warnings = _labelled(ports, model, asked, caller)
+    names = {*model.schema.names, *values}
+    columns = {**values, **columns_beside(asked.columns or {}, len(rows.X), asked.case_columns, names)}
     warnings += ready.stale(prices)
-    if stakes is not None:
-        warnings += stakes.warnings
-    if len(rows.X) > MAX_ROWS:
+    chosen = evenly(len(rows.X))
+    if len(chosen) < len(rows.X):
         warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
-        rows = _Rows(*(part[evenly(len(rows.X))] for part in rows))
+        rows = _Rows(*(part[chosen] for part in rows))
+    if stakes is not None:
+        columns = {name: column[chosen] for name, column in columns.items()}
+        place = None if asked.rows is None else partial(_place, chosen, columns)
+        stakes = by_case(stakes, model.schema, rows.X, columns, place)
+        warnings += stakes.warnings
     found = report(ready, rows.X, rows.y, prices, stakes, asked.budgets, rows.missing)
     if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
         raise Invalid.at("", "the squared errors of these rows are too large for a 64-bit float; use smaller units")
+    if stakes is not None and ready.experience is not None and "worth_stopping" not in found["budgets"][0]:
+        warnings.append(f"`worth_stopping` is left out: it takes up to {_MAX_WORTHS} matrices of cases times budgets")
     return {**found, "warnings": warnings}
 
 
-def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller) -> tuple[_Rows, list[str]]:
-    """Complete rows (n, m) and class codes or numbers (n,) of the model, what is missing (n, m), and warnings."""
+def _place(chosen: np.ndarray, columns: Columns, i: int, name: str) -> str:
+    return pointer("columns", name, chosen[i]) if name in columns else pointer("rows", chosen[i], name)
+
+
+def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller) -> tuple[_Rows, Columns, list[str]]:
+    """Complete rows of the model, the values of a data set that are no features, and warnings."""
     if asked.dataset is not None:
         found = find_named(ports, asked.dataset, "/dataset", caller).id
         return _from_dataset(ports.datasets.table(found), model)
@@ -136,10 +154,10 @@ def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Calle
     for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
         row = asked.rows[i]
         missing[i, j] = (row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]) is None
-    return _Rows(X, y, missing), list(warnings)
+    return _Rows(X, y, missing), NO_COLUMNS, list(warnings)
 
 
-def _from_dataset(table: Table, model: Loaded) -> tuple[_Rows, list[str]]:
+def _from_dataset(table: Table, model: Loaded) -> tuple[_Rows, Columns, list[str]]:
     there = {feature.name: (j, feature) for j, feature in enumerate(table.schema.features)}
     X = np.empty((len(table.X), len(model.schema.names)))
     missing = np.ones(X.shape, dtype=bool)
@@ -159,7 +177,8 @@ def _from_dataset(table: Table, model: Loaded) -> tuple[_Rows, list[str]]:
     flaws += [] if flaw is None else [flaw]
     reject(flaws)
     seen = model.card.data.digest == table.digest  # whoever uploaded it, or sent it with the order
-    return _Rows(X, y, missing), ["most of these rows were fitted: on new ones it will do worse"] if seen else []
+    warnings = ["most of these rows were fitted: on new ones it will do worse"] if seen else []
+    return _Rows(X, y, missing), table.values, warnings
 
 
 def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
@@ -199,15 +218,17 @@ def report(
     Labels are class codes, and the error is the share of wrong classes; or numbers, and it is the mean squared error.
     `everything` buys all features of the model, and pays for a tree's nodes on the way, `nothing` none; `budgets` lists
     for each budget, the last one none, the model asked to the end (`plain`), a forest until the vote is settled
-    (`vote_stopping`), and with stakes while it is worth the price (`worth_stopping`). `missing` (n, m): what cannot be
-    had and costs nothing; by default every NaN.
+    (`vote_stopping`), and with stakes while it is worth the price (`worth_stopping`; of few different matrices, where
+    the stakes have one for each row). `missing` (n, m): what cannot be had and costs nothing; by default every NaN.
     n is at least 1.
     """
     rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
-    unlimited, dearest = _run(ready, rows, prices, stakes, None)
+    count = 1 + len(_SHARES if budgets is None else budgets)
+    few = stakes is None or len(distinct(stakes.benefits, len(X))[0]) * count <= _MAX_WORTHS
+    unlimited, dearest = _run(ready, rows, prices, stakes, None, stops=few)
     if budgets is None:
         budgets = sorted({min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0})
-    runs = [{"budget": b, **_run(ready, rows, prices, stakes, b)[0]} for b in budgets]
+    runs = [{"budget": b, **_run(ready, rows, prices, stakes, b, stops=few)[0]} for b in budgets]
     return {
         "rows": len(X),
         "measure": "error_rate" if ready.classes else "mean_squared_error",
@@ -218,24 +239,26 @@ def report(
 
 
 def _run(
-    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, budget: float | None
+    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, budget: float | None, *, stops: bool
 ) -> tuple[dict[str, Any], float]:
     """Every way to ask within a budget, and what the dearest row has cost."""
     sums: dict[str, dict[str, float]] = {}
-    dearest = 0.0
+    dearest, own = 0.0, stakes
     width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
     chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
     for start in range(0, len(data.X), chunk):
         rows = slice(start, start + chunk)
+        if stakes is not None and stakes.benefits.ndim > 2:
+            own = replace(stakes, benefits=stakes.benefits[rows])
         trajectories = ready.model.travel(data.X[rows], prices, budget, data.missing[rows])
         dearest = max(dearest, float(trajectories.spent.max(initial=0.0)))
-        for name, ends in _ends(ready, trajectories, prices, stakes, budget).items():
+        for name, ends in _ends(ready, trajectories, prices, own if stops else None, budget).items():
             finished = trajectories.resolved & (ends == trajectories.length)
             everyone = np.arange(len(ends))
             P = ready.probabilities(trajectories.P[everyone, ends], ends, finished)
             spent, vote = trajectories.spent[everyone, ends], trajectories.vote[everyone, ends]
             way = sums.setdefault(name, {})
-            for figure, column in _columns(data.y[rows], vote, P, spent, ends, stakes).items():
+            for figure, column in _columns(data.y[rows], vote, P, spent, ends, own).items():
                 way[figure] = way.get(figure, 0.0) + float(column.sum())
     n = len(data.X)
     return {name: {figure: total / n for figure, total in way.items()} for name, way in sums.items()}, dearest
@@ -252,16 +275,17 @@ def _ends(
     ends = {"plain": trajectories.length}
     if ready.votes:
         ends["vote_stopping"] = np.where(trajectories.settled >= 0, trajectories.settled, trajectories.length)
-    worth = None if stakes is None else ready.worth(stakes.benefits, prices, budget)
-    if stakes is None or worth is None:
+    if stakes is None or ready.experience is None:
         return ends
     n, S = trajectories.asked.shape
     states = np.broadcast_to(np.arange(S), (n, S))
-    asked = states < trajectories.length[:, None]
-    P = ready.probabilities(trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
-    stake = at_stake(P, stakes.benefits)
     stops = np.ones((n, S + 1), dtype=bool)
-    stops[:, :S][asked] = worth.stops(trajectories.asked[asked], trajectories.price[asked], stake)
+    matrices, which = distinct(stakes.benefits, n)
+    for number, B in enumerate(matrices):
+        asked = (states < trajectories.length[:, None]) & (which == number)[:, None]
+        P = ready.probabilities(trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
+        worth = ready.worth(B, prices, budget)
+        stops[:, :S][asked] = worth.stops(trajectories.asked[asked], trajectories.price[asked], at_stake(P, B))
     return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), trajectories.length)}
 
 

@@ -106,6 +106,7 @@ def test_a_saved_matrix_keeps_its_cells(service, ward, expected):
 
 
 CELL = "/benefits/healthy/treat/column"
+MANY = {"amount": list(range(280))}
 BAD = [  # what is sent, and what is wrong with it
     ({"instances": ROWS}, says(CELL, "'amount'", "allowed", "'age'", "'columns'")),
     ({"instances": [one | {"amount": None} for one in OBJECTS]}, says("/instances/0/amount", "missing")),
@@ -131,6 +132,27 @@ def test_what_cannot_be_used_is_named_in_its_place(service, ward, sent, flaw):
     answer = ask(service, **{"benefits": MATRIX} | sent)
     assert answer.status_code == 422
     assert flaw in answer.json()["errors"], answer.text
+
+
+def test_a_simulation_judges_and_stops_each_row_by_its_own(service, forest):
+    """Of rows twice, each time with another amount, the means are those between the two."""
+    matrix = MATRIX | {"ill": {"wait": {"column": "amount", "times": -2}, "treat": 5}}
+    table = two_class_rows(40)
+    order = {"model": forest, "actions": ACTIONS, "feature_costs": {"pulse": 0.2, "pain": 0.1}, "budgets": [0.2]}
+
+    def told(n, **sent):
+        sent |= {"rows": table["rows"] * n, "labels": table["labels"] * n}
+        answer = service.post("/acquire/simulate", json=order | sent)
+        return answer.json()["budgets"][0] if answer.status_code == 200 else answer.json()["errors"]
+
+    small, large = (told(1, benefits=own) for own in written_out(matrix, [{"amount": 1}, {"amount": 20}]))
+    found = told(2, benefits=matrix, columns={"amount": [1] * 40 + [20] * 40})
+    assert small["worth_stopping"] != large["worth_stopping"]
+    for way in ("plain", "worth_stopping"):
+        between = {name: (value + large[way][name]) / 2 for name, value in small[way].items()}
+        assert found[way] == pytest.approx(between, abs=1e-12)
+    assert "worth_stopping" not in {name for name, way in told(7, benefits=matrix, columns=MANY).items() if way}
+    assert says("/columns/amount/3", "missing") in told(1, benefits=matrix, columns={"amount": [1, 2, 3, None] * 10})
 
 
 def test_acquire_stops_and_decides_each_case_by_its_own(service, forest):
