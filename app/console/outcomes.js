@@ -106,7 +106,6 @@ function summary(report) {
     report.advice?.length ? h("div", null, h("h3", null, "What to do"),
       h("ul", null, ...report.advice.map((/** @type {any} */ one) => h("li", null, String(one))))) : null,
     facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
-      report.without_terms > 0 && ["without terms, in no figure", short(report.without_terms, 9)],
       ["version", report.model?.version ?? "all"],
       ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]),
     amounts("All decisions", [["promised", report.expected]]));

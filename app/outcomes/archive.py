@@ -85,7 +85,8 @@ class Archive:
 
         A day may come in several parts; memory for one part at a time, and for the outcomes of the day. With
         `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and `received_at` are empty. Unavailable
-        where the store is, or the day changes all the time; Damaged where a file is missing or is not what was written.
+        where the store is, or the day changes all the time; Damaged where terms or a file are missing, or a file is not
+        what was written.
         """
         names = [*(_ARRIVALS if arrivals_only else COLUMNS), *["id"] * with_ids, *["instance"] * with_instances]
         asked = CasesQuery(model, since, until, versions, names)
@@ -125,8 +126,8 @@ class Archive:
 
         `also` writes in the same transaction. Nobody reads it any more at once; upkeep replaces the files that have it.
         """
-        place = self._place(id_)
-        if place is None or not allowed(place[0]):
+        located = self.locate([id_]).get(id_)
+        if located is None or not allowed(located.model):
             return False
         with self.database.writing() as connection:
             rows.lock(connection)
@@ -135,19 +136,10 @@ class Archive:
                 return False
             for table in BY_ID:
                 connection.execute(delete(table).where(table.c.id == id_))
-            erased = {"id_digest": id_digest(id_), "at": time(), "model": place[0], "day": place[1], "id": id_}
-            connection.execute(insert(ERASED).values(erased))
+            place = {"id": id_, "model": located.model, "day": located.day}
+            connection.execute(insert(ERASED).values(id_digest=id_digest(id_), at=time(), **place))
             also(connection)
         return True
-
-    def _place(self, id_: str) -> Day | None:
-        """Model and day of a decision, also of one that cannot be located since its terms are missing."""
-        with self.database.reading() as connection:
-            row = connection.execute(select(DECISIONS.c.model, DECISIONS.c.at).where(DECISIONS.c.id == id_)).first()
-        if row is not None:
-            return row.model, day_of(row.at)
-        located = self.locate([id_]).get(id_)
-        return None if located is None else (located.model, located.day)
 
     def _locate(
         self, connection: Connection, ids: Collection[str], allows: Allows, most_days: float
@@ -225,12 +217,8 @@ def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]
     for some in chunks(ids):  # so that not all probabilities are in memory at once
         query = select(*columns).where(DECISIONS.c.id.in_(some))
         found = [dict(row) for row in connection.execute(query).mappings()]
-        contents = rows.contents(connection, {row["terms"] for row in found})
+        contents = rows.contents(connection, (row["terms"] for row in found))
         for row in found:
-            if row["terms"] not in contents:
-                raise Damaged(
-                    f"the terms of the decision {row['id']!r} are missing: restore the database from a backup"
-                )
             terms = read_terms(contents[row["terms"]])
             located[row["id"]] = _located(row["model"], day_of(row["at"]), terms, row)
     return located

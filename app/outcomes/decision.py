@@ -261,7 +261,6 @@ class Cases:
     `ids` and `instances` (JSON, None where absent) are there where they were asked for.
     `shadows` has, by challenger (`name:version`), what it would have chosen, (n,) indices into the same actions,
     `UNKNOWN` where it was not asked.
-    `lost` counts decisions beside these that no reader understands, as their terms are missing.
     """
 
     day: int
@@ -283,7 +282,6 @@ class Cases:
     ids: Sequence[str] | None = None
     instances: Sequence[str | None] | None = None
     shadows: Mapping[str, np.ndarray] = field(default_factory=dict)
-    lost: int = 0
 
     def __len__(self) -> int:
         return len(self.at)

@@ -1,10 +1,9 @@
 """Recorded decisions in the database: where they are, batches of them as columns, and which files hold the others."""
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress, islice
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, collate, func, select
@@ -19,7 +18,6 @@ _CHUNK = 5_000  # values in one statement
 SEALING_LOCK, RECORDING_LOCK = 5_417_916_016_017, 5_417_916_016_018  # the numbers of locks
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 OUTCOME = ("truth", "number", "action", "benefit", "outcome_at", "received_at", "revision")
 OF_DECISIONS: Mapping[str, Column[Any]] = {
@@ -139,8 +137,9 @@ def columns(
     query = select(*(of[name] for name in names)).where(*where)
     if sort:
         query = query.order_by(of["id"] if connection.dialect.name == "sqlite" else collate(of["id"], "C"))
-    for part in connection.execute(query.execution_options(yield_per=BATCH)).partitions():
-        yield dict(zip(names, zip(*part, strict=True), strict=True))
+    with connection.execute(query.execution_options(yield_per=BATCH)) as found:
+        for part in found.partitions():
+            yield dict(zip(names, zip(*part, strict=True), strict=True))
 
 
 def fetched(connection: Connection, select_of: Callable[[list[T]], Select[Any]], values: Iterable[T]) -> Iterator[Any]:
@@ -150,24 +149,13 @@ def fetched(connection: Connection, select_of: Callable[[list[T]], Select[Any]],
 
 
 def contents(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
-    """Terms as JSON, by their digests."""
-    table = DECISION_TERMS.c
-    found = fetched(connection, lambda some: select(table.digest, table.content).where(table.digest.in_(some)), digests)
-    return {row[0]: row[1] for row in found}
-
-
-def with_terms(connection: Connection, batch: ColumnBatch) -> tuple[ColumnBatch, dict[str, str]]:
-    """Those rows of a batch whose terms are there, with these as JSON, by digest.
-
-    The others, which no reader understands, are left out with a line in the log.
-    """
-    found = contents(connection, set(batch["terms"]))
-    has_terms = [digest in found for digest in batch["terms"]]
-    if all(has_terms):
-        return batch, found
-    lost = list(compress(batch["id"], (not there for there in has_terms)))
-    _log.error("%d decisions without terms are left out: %s", len(lost), ", ".join(lost[:20]))
-    return {name: list(compress(column, has_terms)) for name, column in batch.items()}, found
+    """Terms as JSON, by their digests; Damaged where some are missing."""
+    table, wanted = DECISION_TERMS.c, set(digests)
+    rows = fetched(connection, lambda some: select(table.digest, table.content).where(table.digest.in_(some)), wanted)
+    found = {row[0]: row[1] for row in rows}
+    if len(found) < len(wanted):
+        raise Damaged("terms of recorded decisions are missing: restore the table decision_terms from a backup")
+    return found
 
 
 def challengers(connection: Connection, model: str, day: int) -> list[str]:

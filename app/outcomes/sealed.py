@@ -8,7 +8,6 @@ import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from time import time
 from typing import Any
 
@@ -75,10 +74,9 @@ def decision_table(
         **batch,
         **{f"{SHADOW}{name}": [chosen.get(id_) for id_ in batch["id"]] for name, chosen in shadows.items()},
     }
-    if "terms" in batch:
-        digests = pa.array(batch["terms"], pa.string()).dictionary_encode()
-        named = pa.array([contents[digest] for digest in digests.dictionary.to_pylist()], pa.string())
-        filled["terms"] = pa.DictionaryArray.from_arrays(digests.indices, named)
+    digests = pa.array(batch["terms"], pa.string()).dictionary_encode()
+    named = pa.array([contents[digest] for digest in digests.dictionary.to_pylist()], pa.string())
+    filled["terms"] = pa.DictionaryArray.from_arrays(digests.indices, named)
     if "probabilities" in batch:
         width = columns.field("probabilities").type.byte_width
         filled["probabilities"] = [blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]]
@@ -256,13 +254,11 @@ class SealedDay:
             if sealed is None:
                 ids = [part["id"].combine_chunks() for file in self.files for part in file.parts(["id"])]
                 sealed = pa.chunked_array(ids, pa.string()).combine_chunks()
-            whole, contents = rows.with_terms(connection, batch)
-            shadows = rows.shadows(connection, whole["id"]) if has_shadows else {}
-            table = decision_table(whole, contents, shadows)
-            lost = len(batch["id"]) - len(table)
+            shadows = rows.shadows(connection, batch["id"]) if has_shadows else {}
+            table = decision_table(batch, rows.contents(connection, batch["terms"]), shadows)
             found = self.cases(table.filter(pc.invert(pc.is_in(table["id"], value_set=sealed))))
-            if len(found) or lost:
-                yield replace(found, lost=lost)
+            if len(found):
+                yield found
 
     def cases(self, table: Any) -> Cases:
         """Rows of decisions as cases, with what was told of them."""

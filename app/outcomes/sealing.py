@@ -187,8 +187,8 @@ def _decisions(connection: Connection, model: str, day: int) -> SealedWriter:
     challengers = rows.challengers(connection, model, day)
     draft = SealedWriter(decision_schema(connection.execute(width).scalar() or 0, challengers))
     for batch in rows.columns(connection, OF_DECISIONS, of_day(DECISIONS, model, day), sort=True):
-        whole, contents = rows.with_terms(connection, batch)
-        draft.add(decision_table(whole, contents, rows.shadows(connection, whole["id"]), draft.columns))
+        contents, shadows = rows.contents(connection, batch["terms"]), rows.shadows(connection, batch["id"])
+        draft.add(decision_table(batch, contents, shadows, draft.columns))
     return draft
 
 

@@ -264,17 +264,15 @@ class Replay:
         width = max((len(terms.actions) for terms in cases.terms), default=0) + 1
         place = np.full((len(found), width), UNKNOWN, dtype=np.int32)  # of each action; the last one stands for none
         counts = np.bincount(cases.term, minlength=len(found)).tolist()
-        left_out = Counter({"without_terms": cases.lost})
         terms = []
         for t, (before, after) in enumerate(zip(cases.terms, found, strict=True)):
             if isinstance(after, str):
-                left_out[after] += counts[t]
+                self._left_out[after] += counts[t]
                 terms.append(replace(before, benefits=None))
             else:
                 names = list(map(str, after.actions))
                 place[t, : len(names)] = [names.index(str(name)) for name in before.actions]
                 terms.append(after)
-        self._left_out += left_out
         cases = replace(
             cases,
             terms=terms,

@@ -96,42 +96,17 @@ def test_a_damaged_file_is_named_changes_nothing_and_holds_up_no_other_day(store
     store.path.write_bytes(store.content)
 
 
-@pytest.fixture
-def partly(database):
-    """Ids of decisions with their terms and of such without."""
-    whole, lost = (
-        decided(database, 3, at=DATE * DAY),
-        decided(database, 2, terms=OTHER_LOAN, at=DATE * DAY, ids=["x", "y"]),
-    )
+def test_a_day_of_which_terms_are_missing_is_damaged_and_stays_where_it_is(database, archive):
+    whole = decided(database, 3, at=DATE * DAY)
+    decided(database, 2, terms=OTHER_LOAN, at=DATE * DAY, ids=["x", "y"])
     with database.writing() as connection:
         connection.execute(DECISION_TERMS.delete().where(DECISION_TERMS.c.digest == OTHER_LOAN.digest))
-    return whole, lost
 
-
-def test_decisions_without_terms_are_left_out_of_reading_and_sealing(database, archive, partly, caplog):
-    whole, _ = partly
-    sealer = archive.sealer
-    with pytest.raises(Damaged, match="'x'"):
-        archive.locate([*whole, "x"])
-    assert ids_of(archive) == sorted(whole)
-    assert [len(part) for part in archive.cases("loan", arrivals_only=True)] == [3]
-
-    assert sealer.seal("loan", DATE)
-    late = decided(database, 1, at=DATE * DAY)
-    assert sealer.seal("loan", DATE)
-    assert not sealer.seal("loan", DATE)  # nothing has come
-
-    assert ids_of(archive) == sorted([*whole, *late])
+    assert len(archive.locate(whole)) == 3
+    for read in (lambda: archive.locate([*whole, "x"]), lambda: ids_of(archive), lambda: archive.erase("x")):
+        with pytest.raises(Damaged, match="decision_terms"):
+            read()
+    with pytest.raises(Damaged):
+        archive.sealer.seal("loan", DATE)
     with database.reading() as connection:
-        assert sorted(connection.execute(select(DECISIONS.c.id)).scalars()) == ["x", "y"]
-    assert "x, y" in caplog.text
-    assert archive.erase("x")
-
-
-def test_a_day_of_which_all_terms_are_missing_is_empty(database, archive):
-    decided(database, 2, at=DATE * DAY)
-    with database.writing() as connection:
-        connection.execute(DECISION_TERMS.delete())
-
-    assert [(len(cases), cases.lost) for cases in archive.cases("loan")] == [(0, 2)]
-    assert not archive.sealer.seal("loan", DATE)
+        assert len(connection.execute(select(DECISIONS.c.id)).all()) == 5

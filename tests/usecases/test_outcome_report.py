@@ -114,16 +114,15 @@ def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
     assert report["overrides"]["low"] is not None
 
 
-def test_decisions_without_a_matrix_or_terms_are_counted_and_said():
-    cases = replace(day_of_cases(np.random.default_rng(2), 100), lost=3)
+def test_decisions_without_a_matrix_are_counted_and_said():
+    cases = day_of_cases(np.random.default_rng(2), 100)
     none = Terms("predict", "triage", 1, "most_probable", ("healthy", "ill"), ("healthy", "ill"))
-    bare = replace(cases, day=DAY + 1, lost=0, terms=[none], expected=np.full(100, np.nan))
+    bare = replace(cases, day=DAY + 1, terms=[none], expected=np.full(100, np.nan))
     report, alone = reported([cases, bare]), reported([cases])
 
-    assert (report["decisions"], report["realised"]["cases"], report["without_terms"]) == (200, 100, 3)
+    assert (report["decisions"], report["realised"]["cases"]) == (200, 100)
     assert report["realised"]["total"] == pytest.approx(alone["realised"]["total"])
     assert "100 decisions have no benefit matrix; they are counted, and no amount is about them" in report["warnings"]
-    assert any("3 decisions are in no figure" in warning for warning in report["warnings"])
     assert reported([bare])["verdict"] == "undecided"
 
 

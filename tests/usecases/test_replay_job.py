@@ -5,11 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sqlalchemy import delete
 
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY
-from app.outcomes.tables import DECISION_TERMS
 from app.usecases import replay as replaying
 from app.usecases.outcome_report import slices
 from app.usecases.specs import ReplaySpec
@@ -132,14 +130,3 @@ def test_selective_outcomes_are_marked_and_bounded(replayed, archive):
     assert "more often after some actions" in found["warnings"][0]
     for path, node in money(found):
         assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith("all decisions"), path
-
-
-def test_decisions_without_terms_are_left_out_and_counted(replayed, archive):
-    decided(archive.database, 2, at=DATE * DAY)
-    decided(archive.database, 3, terms=SWAPPED, at=DATE * DAY)
-    with archive.database.writing() as connection:
-        connection.execute(delete(DECISION_TERMS).where(DECISION_TERMS.c.digest == SWAPPED.digest))
-
-    found = replayed().document()
-
-    assert (found["decisions"], found["left_out"]) == (2, {"without_terms": 3})

@@ -106,7 +106,6 @@ class QuantityReport(BaseModel):
 class OutcomeReport(QuantityReport, Earnings):
     """What recorded decisions earned, against what was expected of them."""
 
-    without_terms: int = Field(description="decisions that are in no figure, as their terms are missing")
     advice: list[str] = Field(description="what to do about what the report found")
     by: By | None
     selective: Selective

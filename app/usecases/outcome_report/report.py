@@ -100,7 +100,6 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     first = total.document(about, maturity.reason or missing)
     return {
         **first,
-        "without_terms": read.without_terms,
         "advice": list(_advice(first["verdict"], details)),
         "warnings": list(_warnings(read, selective)),
         "by": read.by,
@@ -175,11 +174,6 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
         yield "truth is not known for all decisions: what is unknown may differ; see bounds"
     if len(total.promise.days) == 1:
         yield "all known truths are of one day: the verdict is about that day, as the next one may differ"
-    if read.without_terms:
-        yield (
-            f"{read.without_terms} decisions are in no figure, as their terms are missing in the database: restore"
-            " decision_terms from a backup"
-        )
     unpriced = total.decisions - total.expecting
     if unpriced:
         yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"
@@ -225,11 +219,9 @@ class Read:
     scores: Scores = field(default_factory=Scores)
     groups: dict[Any, Account] = field(default_factory=dict)
     classes: dict[int, tuple[Label, ...]] = field(default_factory=dict)
-    without_terms: int = 0
 
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
-        self.without_terms += cases.lost
         sections = (self.total, self.actions, self.ways, self.exploration, self.scores)
         for part in slices(cases, self.maturity.since):
             if part.stack.terms[0].rule == UNIT_COSTS:
