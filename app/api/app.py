@@ -109,8 +109,7 @@ def _include_routes(app: FastAPI) -> None:
     app.router.routes[:0] = direct
     for router in (documentation.router, *(module.router for module in modules if hasattr(module, "router"))):
         app.include_router(router)
-    documents = [document for module in modules for document in getattr(module, "documents", ())]
-    documentation.install(app, [*documents, *(route.body_type for route in direct if route.body_type is not None)])
+    documentation.install(app, [route.body_type for route in direct if route.body_type is not None])
 
 
 @asynccontextmanager

@@ -25,6 +25,8 @@ _INDENT, _GAP = 14.0, 20.0
 _APART = 10.0  # pixels between labels
 _LONGEST = 34  # characters of a contender's name
 _FAR = 2.0  # a line farther off than this many ranges would leave the dots no room
+_ROOM = 0.05  # of a range, on both sides of it
+_DOTS = {"cut": "best", "posterior": "posterior-dot"}  # by the style of a mark
 _MOST = 12  # sets of one chart
 _POINTS = 500  # of a curve over sizes: a step each is finer than paper shows
 _NARROWEST = 1e-9  # relative; a range below it is widened: its ticks could not be told apart
@@ -52,7 +54,7 @@ Panel = tuple[float, str]
 
 
 class Mark(NamedTuple):
-    """A value to compare with, or a threshold with what it earns; `place` None: only told in words."""
+    """A value to compare with, or a threshold with what it earns; without both it is only told in words."""
 
     words: str
     style: str
@@ -86,13 +88,13 @@ class Axis(NamedTuple):
     end: float
 
     @classmethod
-    def around(cls, values: Iterable[float], start: float, end: float, room: float = 0.05) -> Self:
-        """A range that holds all finite `values` (at least one) and a little `room` on both sides."""
+    def around(cls, values: Iterable[float], start: float, end: float) -> Self:
+        """A range that holds all finite `values` (at least one) and a little room on both sides."""
         listed = list(values)
         low, high = min(listed), max(listed)
         size = max(abs(low), abs(high))
         alike = high - low <= max(_NARROWEST * size, _LEAST)
-        margin = (size * room if size > _LEAST else 1.0) if alike else (high - low) * room
+        margin = (size * _ROOM if size > _LEAST else 1.0) if alike else (high - low) * _ROOM
         return cls(low - margin, high + margin, start, end)
 
     def at(self, value: float) -> float:
@@ -183,16 +185,10 @@ def _scale(x: Axis, bottom: float, title: str) -> str:
     return "".join(parts)
 
 
-def through(x: Axis, y: Axis, points: Points, cls: str, *, steps: bool = False) -> str:
-    """A line through points from left to right; with `steps` each value holds up to the next point."""
-    parts: list[str] = []
-    height = ""
-    for place, (across, up) in enumerate(points):
-        at, before, height = f"{x.at(across):.1f}", height, f"{y.at(up):.1f}"
-        if not place or not steps:
-            parts.append(f"{'L' if place else 'M'}{at} {height}")
-        elif height != before or place == len(points) - 1:
-            parts.append(f"H{at}V{height}")
+def through(x: Axis, y: Axis, points: Points, cls: str) -> str:
+    """A line through points from left to right, in steps: each value holds up to the next point."""
+    first, *others = ((x.at(across), y.at(up)) for across, up in points)
+    parts = [f"M{first[0]:.1f} {first[1]:.1f}", *(f"H{across:.1f}V{up:.1f}" for across, up in others)]
     return tag("path", d="".join(parts), cls=cls)
 
 
@@ -204,30 +200,24 @@ def _key(entries: Sequence[Mark], top: float) -> str:
     )
 
 
-def _plot(
-    title: str, points: Points, entries: Sequence[Mark], titles: tuple[str, str], bound: float | None = None
-) -> Panel:
-    """A panel: a line through points (x, y), x from 0, a bound across, and the entries of its key with a place.
-
-    With a bound the line is in steps, which pass through the place of the best cut, too.
+def _plot(title: str, points: Points, entries: Sequence[Mark], titles: tuple[str, str]) -> Panel:
+    """A panel: a line through points (x, y), x from 0, which passes through the best cut, too; and the entries of its
+    key with a height, those without a place as lines across.
     """
     top = 52 + _ROW * len(entries) + 18
-    marks = [mark for mark in entries if mark.place is not None]
-    y = Axis.around([*(value for _, value in points), *([] if bound is None else [bound])], top + _PLOT, top)
+    marks = [(mark.place, mark.height, mark.style) for mark in entries if mark.height is not None]
+    y = Axis.around([*(value for _, value in points), *(height for _, height, _ in marks)], top + _PLOT, top)
     left = _MARGIN + max(len(label) for _, label in y.ticks(5)) * CHARACTER + 8
     x = Axis(0.0, max(points[-1][0], 1.0), left, _WIDTH - _MARGIN)
-    cuts = [(m.place, m.height) for m in marks if m.style == "cut" and m.place is not None and m.height is not None]
-    drawn = points if bound is None else sorted([*points, *cuts])
+    cuts = [(place, height) for place, height, style in marks if place is not None and style == "cut"]
     parts = [text(_MARGIN, 24, title, cls="heading"), _key(entries, 52), frame(x, y, *titles)]
-    parts += [] if bound is None else [line(x.start, y.at(bound), x.end, y.at(bound), "bound")]
-    parts += [line(x.at(m.place or 0.0), y.end, x.at(m.place or 0.0), y.start, m.style) for m in marks]
-    parts += [through(x, y, drawn, "line", steps=bound is not None)]
-    dots = {"cut": "best", "posterior": "posterior-dot"}
-    parts += [
-        tag("circle", cx=x.at(m.place or 0.0), cy=y.at(m.height), r=4.5, cls=dots[m.style])
-        for m in marks
-        if m.height is not None
-    ]
+    parts.append(through(x, y, sorted([*points, *cuts]), "line"))
+    for place, height, style in marks:
+        if place is None:
+            parts.append(line(x.start, y.at(height), x.end, y.at(height), style))
+        else:
+            parts.append(line(x.at(place), y.end, x.at(place), y.start, style))
+            parts.append(tag("circle", cx=x.at(place), cy=y.at(height), r=4.5, cls=_DOTS[style]))
     return y.start + _BELOW, "".join(parts)
 
 
@@ -301,9 +291,10 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     if report["curve"] is not None:
         points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
         marks = _thresholds(report, corrected=corrected)
-        entries = [Mark("mean benefit B(t) on rows not seen", "line"), Mark(f"upper bound {short(bound)}", "bound")]
+        line_of_bound = Mark(f"upper bound {short(bound)}", "bound", height=bound)
+        entries = [Mark("mean benefit B(t) on rows not seen", "line"), line_of_bound, *marks]
         titles = "threshold t on the score", "mean benefit per row"
-        panels.insert(0, _plot(f"What a cut would earn: {name}", points, [*entries, *marks], titles, bound))
+        panels.insert(0, _plot(f"What a cut would earn: {name}", points, entries, titles))
         ends = (f"{short(benefit)} at threshold {short(threshold)}" for threshold, benefit in (points[0], points[-1]))
         told.append("; ".join([f"B(t) is {' and '.join(ends)}", *(mark.words for mark in marks)]) + ".")
     return _stacked(panels, f"Benefit of {name}", " ".join(told))

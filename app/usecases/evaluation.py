@@ -226,16 +226,7 @@ def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
         column = table.X[rows, j]
         known = column[np.isfinite(column)] if feature.type == "numeric" else column[:0]
         low, high = (float(known.min()), float(known.max())) if known.size else (None, None)
-        cards.append(
-            FeatureCard(
-                name=feature.name,
-                type=feature.type,
-                categories=list(feature.categories),
-                form=feature.form,
-                low=low,
-                high=high,
-            )
-        )
+        cards.append(FeatureCard(**vars(feature), low=low, high=high))
     return cards
 
 

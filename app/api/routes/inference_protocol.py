@@ -3,12 +3,13 @@
 https://github.com/kserve/open-inference-protocol
 """
 
+import math
 import re
 from functools import partial
-from typing import Any
+from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
@@ -25,21 +26,20 @@ from app.api.codecs.inference import (
     encode,
     instances_of,
 )
-from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
-from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
+from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference
 from app.api.routes.predict import ReadRequest, answered, encoded
-from app.api.routing import PortsDep, StrictRoute, checked, limiters, loaded_by_path, media_type_of_body
-from app.errors import Invalid, Unsupported
+from app.api.routing import PortsDep, StrictRoute, limiters, loaded_by_path
+from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
 from app.usecases.decide import Answer
 
-documents = (InferRequest,)
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
+_NUMBER_BYTES = 10  # about, of JSON
 _NO_MATRIX = "no benefits were sent: the decisions are the most probable classes"
 
 
@@ -105,42 +105,33 @@ _EXAMPLE = {
     "parameters": {"benefits": "[[0, -1], [-10, 5]]", "actions": '["wait", "treat"]'},
     "outputs": [{"name": "decisions"}, {"name": "expected_benefits"}],
 }
-_BODY: dict[str, Any] = {
-    "required": True,
-    "content": {
-        JSON: {
-            "schema": {"$ref": f"#/components/schemas/{InferRequest.__name__}"},
-            "examples": {"the model above": {"value": _EXAMPLE}},
-        },
-    },
-}
 
 
 @router.post(
     "/models/{ref}/infer",
     summary="Decide for each row (Open Inference Protocol)",
     response_model=InferAnswer,
-    openapi_extra={"requestBody": _BODY},
     responses=problems(404, 409, 413, 415, 422, 503),
 )
 @router.post("/models/{ref}/versions/{version}/infer", include_in_schema=False)
 @needs(PREDICT)
-async def v2_infer(ref: ModelReference, request: Request) -> Response:
+async def v2_infer(
+    ref: ModelReference,
+    body: Annotated[InferRequest, Body(openapi_examples={"the model above": {"value": _EXAMPLE}})],
+    request: Request,
+) -> Response:
     """The question of `/predict` as tensors: `inputs` are one matrix [n, features], or one tensor per feature, named
     after it. `parameters` has the other fields, structures as JSON or as text that holds JSON.
 
     Without `benefits`, `cost_matrix` and `rule` the decisions are the most probable classes. The outputs are
     `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`.
     """
-    media_type_of_body(request)
-    if "Inference-Header-Content-Length" in request.headers:
-        raise Unsupported("binary data are not supported; send 'data' as JSON (in Triton's client binary_data=False)")
-    body, model = await request.body(), _reference(request, ref)
-    return await answered(request, len(body), lambda: _read(request, model, body))
+    size = _NUMBER_BYTES * sum(math.prod(each.shape) for each in body.inputs)
+    model = _reference(request, ref)
+    return await answered(request, size, lambda: _asked(body, model))
 
 
-def _read(request: Request, model: str, body: bytes) -> ReadRequest:
-    sent = checked(InferRequest, parsed(body, charge_of(request)))
+def _asked(sent: InferRequest, model: str) -> ReadRequest:
     fields = sent.question()
     outputs = sent.outputs or []
     if len({wanted.name for wanted in outputs}) < len(outputs):
