@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, repeat
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -17,7 +16,7 @@ from app.acquisition.stopping import at_stake
 from app.decisions.benefit import LARGEST, Decision, Prepared
 from app.decisions.case_benefits import by_case
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
-from app.features import NUMBERS, Schema
+from app.features import Schema
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
@@ -34,6 +33,8 @@ MAX_CELLS = 500_000  # cases times features: the answer may name every feature f
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
+_UNUSABLE = "the cases cannot be used"
+_NO_CASE = "a case is an object of known values by feature name"
 UNAVAILABLE = -1
 _FIGURES = ("budget", "feature_costs", "unavailable")  # of the request, that are recorded
 
@@ -238,7 +239,7 @@ def _check_finite(states: States, place: Callable[[int], str]) -> None:
     rows = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
     if rows.size:
         raise Invalid(
-            "the cases cannot be used",
+            _UNUSABLE,
             [Flaw(place(i), "the model gives no answer for this case") for i in rows.tolist()],
         )
 
@@ -328,24 +329,23 @@ def encode_known(
     Raises Invalid with the place, below `place(i)` of a case or `/unavailable/i`, of unknown names, values of a wrong
     type, and features that are said to be known and unavailable, or unavailable twice. O(values + n m).
     """
-    position = {name: j for j, name in enumerate(schema.names)}
-    refused = partial(_refused, schema, cases, place)
-    if not {dict}.issuperset(map(type, cases)):
-        raise refused()
+    flaws = (Flaw(place(i), _NO_CASE) for i, case in enumerate(cases) if type(case) is not dict)
+    reject(flaws, _UNUSABLE)
     cases = schema.without_ignored(cases)
-    column = list(map(position.get, chain.from_iterable(cases)))
-    values = list(chain.from_iterable(case.values() for case in cases))
-    if None in column:
-        raise refused()
-    columns = np.array(column, dtype=np.intp)
+    absent = {name: None if j in schema.categorical else np.nan for j, name in enumerate(schema.names)}
+    try:
+        X, warnings = schema.encode([absent | case for case in cases])
+    except Invalid:
+        each = (schema.flaws_of(place(i), case, complete=False) for i, case in enumerate(cases))
+        raise Invalid(_UNUSABLE, chain.from_iterable(each)) from None
+    position = {name: j for j, name in enumerate(schema.names)}
+    columns = [position[name] for name in chain.from_iterable(cases)]
     lengths = np.fromiter(map(len, cases), dtype=np.intp, count=len(cases))
     rows = np.repeat(np.arange(len(cases)), lengths)
-    numbers, warnings = _numbers(schema, len(cases), rows, columns, values, refused)
-    rank = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
-    X = np.full((len(cases), len(position)), np.nan)
+    rank = np.arange(len(columns)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    had = [value is not None for value in chain.from_iterable(case.values() for case in cases)]
     status = np.zeros(X.shape, dtype=np.int32)
-    X[rows, columns] = numbers
-    status[rows, columns] = np.where([value is None for value in values], UNAVAILABLE, rank) if values else 0
+    status[rows, columns] = np.where(had, rank, UNAVAILABLE)
     reject(_mark_unavailable(status, unavailable, position))
     return Known(X, status, warnings)
 
@@ -363,52 +363,6 @@ def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: 
         else:
             status[:, position[name]] = UNAVAILABLE
         seen.add(name)
-
-
-def _numbers(
-    schema: Schema, n: int, rows: np.ndarray, columns: np.ndarray, values: list[Any], refused: Callable[[], Invalid]
-) -> tuple[np.ndarray, list[str]]:
-    """The values, of the cases `rows` and the features `columns`, as float64, categories as codes."""
-    words = np.isin(columns, [*schema.categorical, *schema.formed])
-    if not words.any():
-        return _floats(values, refused), []
-    numbers, warnings = np.empty(len(values)), []
-    numbers[~words] = _floats([values[i] for i in np.flatnonzero(~words)], refused)
-    for j in np.unique(columns[words]).tolist():
-        places = np.flatnonzero(columns == j)
-        chosen = [values[i] for i in places]
-        if not schema.cells(j).issuperset(map(type, chosen)):
-            raise refused()
-        try:
-            numbers[places] = schema.codes(j, chosen)[0]
-        except ValueError:  # Invalid, too, whose place is not that of the case
-            raise refused() from None
-        unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
-        if unseen:
-            warnings.append(schema.unseen(j, rows[unseen], len(unseen), n, values[unseen[0]]))
-    return numbers, warnings
-
-
-def _floats(values: list[Any], refused: Callable[[], Invalid]) -> np.ndarray:
-    if not NUMBERS.issuperset(map(type, values)):
-        raise refused()
-    try:
-        return np.array(values, dtype=np.float64)
-    except OverflowError:
-        raise refused() from None
-
-
-def _refused(schema: Schema, cases: Sequence[Any], place: Callable[[int], str]) -> Invalid:
-    """Slow path: build detailed errors."""
-
-    def flaws() -> Iterator[Flaw]:
-        for i, case in enumerate(cases):
-            if type(case) is dict:
-                yield from schema.flaws_of(place(i), case, complete=False)
-            else:
-                yield Flaw(place(i), "a case is an object of known values by feature name")
-
-    return Invalid("the cases cannot be used", flaws())
 
 
 # What is recorded: what was asked, what it cost, and what was decided
