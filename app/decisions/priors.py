@@ -8,8 +8,6 @@ from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.text import positions
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
-_EXACT = 1e-280  # rows whose products sum to less have lost precision: floats are coarse below 1e-308
-_LEAST = -2000.0  # the logarithm of a product of two floats above 0 is greater
 
 
 def as_priors(shares: Mapping[str, float], classes: Sequence[str]) -> np.ndarray:
@@ -53,13 +51,6 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
     shifted = P * ratio
     total = shifted.sum(axis=1, keepdims=True)
-    if total.min(initial=1.0) >= _EXACT:
-        return shifted / total, []
-    tiny = total[:, 0] < _EXACT
-    with np.errstate(divide="ignore"):
-        logs = np.log(P[tiny]) + np.log(ratio)
-    shifted[tiny] = np.exp(logs - np.maximum(logs.max(axis=1, keepdims=True), _LEAST))
-    total[tiny] = shifted[tiny].sum(axis=1, keepdims=True)
     lost = total[:, 0] <= 0
     if not lost.any():
         return shifted / total, []

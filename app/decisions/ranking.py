@@ -26,7 +26,6 @@ FEWEST = 30  # rows; an event with no case in 30 rows may still have probability
 _TAIL = 0.025  # outside a 95 % interval on either side
 _RIVAL = 0.01  # of resamples in which a contender leads the best one, to count as one that could have been chosen
 _AT_ONCE = 2_000_000  # weights per draw: 16 MB
-_LARGEST_CODE = 2**62
 _EQUAL = 1e-12  # relative; below it, means differ by the order of their sums only
 
 
@@ -228,16 +227,9 @@ def _tails(drawn: np.ndarray, best: int) -> np.ndarray:
 
 def _kinds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first of each set of equal rows in a table (n, c), and the size of each set."""
-    codes, size = np.zeros(len(table), dtype=np.int64), 1
-    for column in table.T:
-        found, code = np.unique(column, return_inverse=True)
-        if size * len(found) > _LARGEST_CODE:
-            kept, codes = np.unique(codes, return_inverse=True)
-            size = len(kept)
-        codes = codes * len(found) + code
-        size *= len(found)
-    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
-    return first, counts
+    order = np.lexsort(table.T[::-1])
+    starts = np.flatnonzero(np.append(True, (np.diff(table[order], axis=0) != 0).any(axis=1)))
+    return order[starts], np.diff(starts, append=len(table))
 
 
 def _first_of_largest(means: np.ndarray) -> int:

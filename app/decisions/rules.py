@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import TIE, decide, least
+from app.decisions.benefit import TIE, decide
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
 RuleName = Literal[
@@ -125,32 +125,18 @@ def beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: flo
     """The class of least expected cost (`equivalent_benefits`), for posteriors P (n, classes), two or more.
 
     For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD - C_DD) / C_DD` and
-    `delta = (C_DH - C_DD) / C_DD`. It is computed by the expected costs, without division or cancellation: as `decide`
-    does on `equivalent_benefits`, so ties go to the lowest class index. For C_DD = 0 all minority classes cost the
-    same; then the rule is `hierarchical`, which takes the most probable of them, and its threshold is a figure, too.
-    O(n classes).
+    `delta = (C_DH - C_DD) / C_DD`. It is decided by the expected costs, without division or cancellation, and ties go
+    to the lowest class index. For C_DD = 0 all minority classes cost the same; then the rule is `hierarchical`, which
+    takes the most probable of them, and its threshold is a figure, too. O(n classes^2).
     """
     if C_DD == 0:
         choice, figures, warnings = hierarchical(P, majority, C_HD, C_DH)
         known = {name: threshold for name, threshold in figures.items() if threshold is not None}
         return ByCosts(choice, {"beta": None, "delta": None, **known}, [_NO_BETA, *warnings])
-    choice = least(_expected_costs(P, majority, C_DD, C_HD, C_DH).T, P.shape[1])
+    choice = decide(P, equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)).choice
     constants = {"beta": (C_DH + C_HD - C_DD) / float(C_DD), "delta": (C_DH - C_DD) / float(C_DD)}
     figures = {name: value if math.isfinite(value) else None for name, value in constants.items()}
     return ByCosts(choice, figures, [_NEVER_RARE] if C_DH == 0 else [])
-
-
-def _expected_costs(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
-    """The expected cost (n, classes) of predicting each class, without a matrix of classes x classes."""
-    rows, rare = np.arange(len(P)), P.copy()
-    rare[:, majority] = 0.0
-    most, total = rare.argmax(axis=1), rare.sum(axis=1)
-    others = total[:, None] - rare  # of all but the most probable it contains a larger term, so nothing cancels
-    rare[rows, most] = 0.0
-    others[rows, most] = rare.sum(axis=1)
-    costs: np.ndarray = C_HD * P[:, [majority]] + C_DD * others
-    costs[:, majority] = C_DH * total
-    return costs
 
 
 def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCosts:

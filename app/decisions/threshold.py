@@ -11,14 +11,13 @@ from app.errors import Invalid
 _TIE = 16 * float(np.finfo(np.float64).eps)  # relative; sums of four nonnegative products differ by rounding below it
 _JUST_ABOVE_0 = math.nextafter(0.0, 1.0)
 _JUST_BELOW_1 = math.nextafter(1.0, 0.0)
-_JUST_ABOVE_1 = math.nextafter(1.0, 2.0)
 
 
 @dataclass(frozen=True)
 class Cut:
     """Take action `above` where the score of class 1 exceeds `value`, else `below`; at `value` itself the lower index.
 
-    `value` None: always take `above`, which then equals `below`.
+    Without a `value` and where one action is better for both classes, `above` and `below` are that action.
     """
 
     value: float | None
@@ -36,10 +35,11 @@ def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cu
     """
     first, second = _gains(B)
     d = first + second
-    if d == 0:
-        constant = int(first < 0)
-        return Cut(None, constant, constant, (_one_dominates(actions, constant),))
-    value = _ratio(first, second, d)
+    if d == 0 or first < 0 < second or second < 0 < first:
+        better = int(first < second)
+        return Cut(first / d if d else None, better, better, (_one_dominates(actions, better),))
+    # not 0 or 1 because of rounding alone
+    value = min(max(_JUST_ABOVE_0 if first else 0.0, first / d), _JUST_BELOW_1 if second else 1.0)
     above = int(d > 0)
     if not 0 < value < 1:
         return Cut(value, above, 1 - above, (_one_dominates(actions, above if value <= 0 else 1 - above),))
@@ -50,16 +50,6 @@ def _gains(B: np.ndarray) -> tuple[float, float]:
     """The gain of action 0 over the other on class 0, and of action 1 on class 1."""
     (b00, b01), (b10, b11) = B.tolist()
     return b00 - b01, b11 - b10
-
-
-def _ratio(first: float, second: float, d: float) -> float:
-    """`first / d` for `d = first + second`, not 0 or 1 because of rounding alone."""
-    if first == 0 or second == 0:
-        return float(second == 0)
-    value = first / d
-    if (first > 0) == (second > 0):
-        return min(max(value, _JUST_ABOVE_0), _JUST_BELOW_1)
-    return min(value, -_JUST_ABOVE_0) if (first > 0) != (d > 0) else max(value, _JUST_ABOVE_1)
 
 
 _TURNED = (
@@ -131,26 +121,22 @@ class HoldoutScores:
             warnings = posterior.warnings
             if posterior.value is None or not 0 < posterior.value < 1:
                 better = posterior.below if (posterior.value or 0) >= 1 else posterior.above
-                constant = Cut(None, better, better, warnings)
-                return constant, self.benefit(constant, B, priors)
+                return Cut(None, better, better, warnings), float(self._priors(priors) @ B[:, better])
         missed = self._means(B.max(axis=-1, keepdims=True) - B, above, priors)  # nonnegative sums: rounding is relative
         equal = np.flatnonzero(missed <= missed.min() * (1 + _TIE))
         j = int(equal[-1] if above else equal[0])
         return Cut(self._value(j, above), above, 1 - above, warnings), float(self._means(B, above, priors)[j])
 
-    def benefit(self, cut: Cut, B: np.ndarray, priors: np.ndarray | None = None) -> float:
-        """The mean benefit on the hold-out of any cut, for B (2, 2): the paper's B(t)."""
-        if cut.value is None or cut.above == cut.below:
-            return float(self._priors(priors) @ B[:, cut.above])
-        return float(self._means(B, cut.above, priors)[self._below(np.array([cut.value]), cut.above)[0]])
-
     def curve(
         self, B: np.ndarray, points: int = 200, priors: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """B(t) at evenly spaced t from 0 to 1, two or more: thresholds and benefits (points,), turned as in `best`."""
-        thresholds = np.linspace(0.0, 1.0, points)
-        above = self._above(B)
-        return thresholds, self._means(B, above, priors)[self._below(thresholds, above)]
+        """The paper's B(t) at evenly spaced t from 0 to 1, two or more: thresholds and benefits (points,), turned as in
+        `best`.
+        """
+        thresholds, above = np.linspace(0.0, 1.0, points), self._above(B)
+        # a score at the threshold gets action 0, whichever that is
+        below = np.searchsorted(self._scores, thresholds, side="right" if above else "left")
+        return thresholds, self._means(B, above, priors)[below]
 
     def _above(self, B: np.ndarray) -> int:
         """The action beyond the cut."""
@@ -168,10 +154,6 @@ class HoldoutScores:
 
     def _priors(self, priors: np.ndarray | None) -> np.ndarray:
         return self.frequencies if priors is None else priors
-
-    def _below(self, thresholds: np.ndarray, above: int) -> np.ndarray:
-        """How many distinct scores get action `below`: a score at the threshold gets action 0, whichever that is."""
-        return np.searchsorted(self._scores, thresholds, side="right" if above else "left")
 
     def _value(self, j: int, above: int) -> float:
         """A threshold that has exactly j distinct scores before it."""
