@@ -78,12 +78,6 @@ class BudgetForest(Stepwise):
     max_depth: Annotated[int | None, Field(ge=0), "Maximum depth of a tree; null is no limit."] = None
     feature_costs: Prices | Sequence[float] | None = None
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """The class that most trees vote for, for each row (n, m); ties to the first class."""
-        rows = self._validated(X)
-        chosen: np.ndarray = self.classes_[self.model_.predict(rows)]
-        return chosen
-
     @property
     def _resolution(self) -> float:
         return float(1.0 / max(self.n_estimators_, 1))

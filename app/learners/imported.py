@@ -102,16 +102,13 @@ class Imported(Learner):
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
-        """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,).
+        """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,), two of each class.
 
         Returns probabilities (n, K) of the same rows, each by a calibration that was fitted without it.
         """
-        counts, weights = np.bincount(codes, minlength=self.n_classes), np.ones(len(P))
-        if counts.min() < 2:
-            raise Invalid.at("/calibration", "a calibration needs two rows of each class; send calibration none")
-        self.calibrator_ = scikit().fit_calibrator(method, P, codes, weights)
-        self.calibration_ = method
-        fold = stratified_folds(codes, min(FOLDS, int(counts.min())), seed)
+        weights = np.ones(len(P))
+        self.calibration_, self.calibrator_ = method, scikit().fit_calibrator(method, P, codes, weights)
+        fold = stratified_folds(codes, min(FOLDS, int(np.bincount(codes).min())), seed)
         return calibrated_unseen(method, P, codes, weights, fold)
 
 

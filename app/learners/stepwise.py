@@ -12,12 +12,13 @@ import numpy as np
 from app.acquisition.prices import Prices
 from app.acquisition.states import Trajectories
 from app.acquisition.stopping import Experience
+from app.decisions.folds import shuffled_groups
 from app.errors import Invalid, below
 from app.learners.base import Learner
 from app.learners.loading import scikit
 from app.progress import part
 
-VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
+_VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
 _FOLDS = 5
 ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
 LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
@@ -47,11 +48,9 @@ class Stepwise(Learner):
         if smallest < 2 or not len(self.model_.columns) or room < len(self.classes_):
             return self
         rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)
-        if not rows:
-            return self
         trajectories = Trajectories.join([trajectory for trajectory, _ in rows])
         seen = np.concatenate([truth for _, truth in rows])
-        if not trajectories.length.any() or len(np.unique(seen)) < len(self.classes_):
+        if not trajectories.length.any():
             return self
         ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
         self._learn_calibration(ends, seen)
@@ -69,14 +68,14 @@ class Stepwise(Learner):
     def _elsewhere(
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
     ) -> list[tuple[Trajectories, np.ndarray]]:
-        """Trajectories of some `room` rows through models trained without them, and their classes."""
+        """Trajectories of some `room` rows through models trained without them, and their classes: every fold has all
+        classes.
+        """
         found: list[tuple[Trajectories, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
         random = scikit().check_random_state(self.random_state)
         splits = scikit().StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
         for number, (inside, outside) in zip(range(needed), splits, strict=False):
-            if len(np.unique(codes[inside])) < len(self.classes_):
-                continue
             with part(number / needed, (number + 1) / needed, f"learning when to stop, {number + 1} of {needed}"):
                 model = self._again().fit(X[inside], codes[inside]).model_
                 some = drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
@@ -87,6 +86,23 @@ class Stepwise(Learner):
 def room_for(steps: int, n_classes: int) -> int:
     """How many rows of experience are kept, of so many features and classes."""
     return min(ENOUGH, LARGEST // ((steps + 1) * n_classes))
+
+
+def validation_folds(
+    groups: np.ndarray, random: np.random.RandomState, enough: int = 1
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Row numbers to train on and to validate on: the same share of each group, no row held out twice.
+
+    As many folds as hold out `enough` rows together, or all that there are. With too few rows to hold one out,
+    both are all rows.
+    """
+    shuffled, everything = shuffled_groups(groups, _VALIDATION, random), np.arange(len(groups))
+    total = sum(size for _, size in shuffled)
+    if not total:
+        return [(everything, everything)]
+    number = min(math.ceil(enough / total), int(1 / _VALIDATION))
+    held = (np.concatenate([rows[f * size : (f + 1) * size] for rows, size in shuffled]) for f in range(number))
+    return [(np.setdiff1d(everything, outside), np.sort(outside)) for outside in held if len(outside)]
 
 
 def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:

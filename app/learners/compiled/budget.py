@@ -1,6 +1,5 @@
 """How a budget forest is grown: the path of every rule, and the point on them that validation rows choose."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,9 +9,8 @@ from app.acquisition.forest import FlatForest
 from app.acquisition.nodes import Nodes
 from app.acquisition.prices import limit_of
 from app.acquisition.tree_grower import PathCosts, Rule, Sample, TreeGrower, batches
-from app.decisions.folds import shuffled_groups
 from app.learners.budget_forest import BudgetForest, Point
-from app.learners.stepwise import VALIDATION
+from app.learners.stepwise import validation_folds
 from app.progress import part, report
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -39,7 +37,7 @@ def grown(
     """
     rows, rules, budget = Sample(X, codes, weights), _rules(learner), limit_of(learner.budget)
     random = check_random_state(learner.random_state)
-    folds = _folds(codes, random)
+    folds = validation_folds(codes, random, _ENOUGH)
     most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
     seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
 
@@ -119,23 +117,3 @@ def _forest(tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatFor
         grown.append(trees)
         report(sum(len(some.roots) for some in grown) / point.trees, "growing trees")
     return tree_grower.forest(grown)
-
-
-def _folds(codes: np.ndarray, random: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Row numbers to grow from and to validate on: the same share of each class, no row held out twice.
-
-    As many folds as hold out `_ENOUGH` rows together, or all that there are. With too few rows to hold one out,
-    both are all rows.
-    """
-    groups, everything = shuffled_groups(codes, VALIDATION, random), np.arange(len(codes))
-    total = sum(size for _, size in groups)
-    if not total:
-        return [(everything, everything)]
-    number = min(math.ceil(_ENOUGH / total), int(1 / VALIDATION))
-    folds = []
-    for f in range(number):
-        held = [rows[f * size : (f + 1) * size] for rows, size in groups]
-        outside = np.sort(np.concatenate(held))
-        if len(outside):
-            folds.append((np.setdiff1d(everything, outside), outside))
-    return folds

@@ -77,11 +77,9 @@ class Growth:
 
     def _calibrated(
         self, chain: Chain, found: Sequence[tuple[np.ndarray, ...]], room: int
-    ) -> tuple[Chain, ChainExperience | None]:
-        """With blends of the states and the curve of the masked forest, and experience, if every class is in it."""
+    ) -> tuple[Chain, ChainExperience]:
+        """With blends of the states and the curve of the masked forest, and experience; every fold has all classes."""
         P, masked, known, missing, y, w, judged, others = map(np.concatenate, zip(*found, strict=True))
-        if len(np.unique(y)) < self._K:
-            return chain, None
         S = P.shape[1] - 1
         parts = [[P[:, s - back] for back in range(min(max(s - ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
         blends = [Blend.fit(part, y, w) for part in parts]

@@ -11,13 +11,12 @@ from sklearn.utils import check_random_state
 from app.acquisition.prices import limit_of
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
-from app.decisions.folds import shuffled_groups
 from app.learners.cost_tree.columns import Boosted, Plain, outputs
 from app.learners.cost_tree.estimator import CostTree, Point
 from app.learners.cost_tree.hard import HardTree, LeafRows
 from app.learners.cost_tree.optimise import grow, improve
 from app.learners.cost_tree.soft import Charges, Objective, SoftTree, loss_of
-from app.learners.stepwise import VALIDATION
+from app.learners.stepwise import validation_folds
 from app.progress import part, report
 
 STEEPNESS = 5.0
@@ -153,13 +152,6 @@ def scale_of(y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     return mean, spread / SPREAD or 1.0
 
 
-def split(groups: np.ndarray, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers to train on and to hold out, the same share of each group; the same rows where there are too few."""
-    held = [rows[:size] for rows, size in shuffled_groups(groups, VALIDATION, random)]
-    outside, everything = np.sort(np.concatenate(held)), np.arange(len(groups))
-    return (np.setdiff1d(everything, outside), outside) if len(outside) else (everything, everything)
-
-
 def train(
     learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int
 ) -> tuple[TreeOfClassifiers, Point, list[Point]]:
@@ -168,7 +160,7 @@ def train(
     Returns the tree that answers, its Point, and all Points of the path.
     """
     random = check_random_state(learner.random_state)
-    inside, outside = split(y if K else np.zeros(len(y), dtype=np.intp), random)
+    inside, outside = validation_folds(y if K else np.zeros(len(y), dtype=np.intp), random)[0]
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
     targets = y if K else (y - center) / unit
     with part(0.0, 0.2, "preparing columns"):
