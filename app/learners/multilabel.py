@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 from scipy.special import expit, logit
 
-from app.arrays import F32, F64, I32, U8
+from app.arrays import F64, I32, U8
 from app.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from app.decisions.folds import UNJUDGED, multilabel_folds
 from app.errors import Invalid
@@ -24,13 +24,12 @@ from app.progress import part
 
 if TYPE_CHECKING:  # see `base`
     from app.acquisition.forest import FlatForest
+    from app.learners.members import Members
 
 _FOLDS = 5
 _TRANSFORMS = ("clip", "none")
-MEMBERS = 4_000_000  # label vectors in leaves, of all trees together: 8 bytes each
-BLOCK = 250_000  # leaves of rows that are found at once
-_DUST = 1e-6  # shares are rounded to 32 bits
-MAX_VECTORS = 256  # of a leaf, and of a row
+ROWS = 8_000_000  # in leaves, of all trees together: 4 bytes each
+MAX_VECTORS = 256  # of a row
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
 
@@ -231,38 +230,23 @@ class MultilabelLogistic(Multilabel):
 class Neighbours:
     """Which label vectors the training rows in each leaf have, in the first trees of a forest.
 
-    `vectors` (D, L): the distinct ones. Leaf at node j holds `codes[starts[j]:starts[j + 1]]`, positions in `vectors`,
-    in the proportions `shares`: the `MAX_VECTORS` heaviest, whose shares sum to 1 where the leaf has no more. All
-    training rows count, not only those that grew the tree, as in Meinshausen's quantile regression forests (2006).
-    Memory: D L bytes, 4 bytes a node, and 8 bytes for each row and tree at most: as many trees as stay below 32 MB, at
-    least one.
+    `vectors` (D, L): the distinct ones, `codes` (N,): which of them each training row has. As many trees as keep
+    `ROWS` in their leaves, at least one.
     """
 
     trees: int
+    members: Members
     vectors: U8
-    starts: I32
     codes: I32
-    shares: F32
 
     @classmethod
     def of(cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> Self:
         """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
-        trees = min(forest.n_trees, max(1, MEMBERS // len(X)))
+        trees = min(forest.n_trees, max(1, ROWS // len(X)))
         part = forest.first(trees)
-        vectors, code = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
-        place = part.leaves(X).astype(np.int64) * len(vectors) + code.reshape(-1, 1)
-        places, which = np.unique(place, return_inverse=True)
-        total = np.bincount(which.ravel(), np.repeat(weights, trees))
-        leaf, codes = np.divmod(places, len(vectors))
-        shares = total / np.bincount(leaf, total)[leaf]
-        order = np.lexsort((-shares, leaf))
-        nodes = np.arange(len(part.nodes.right) + 1)
-        rank = np.arange(len(leaf)) - np.searchsorted(leaf, nodes)[leaf]
-        kept = order[rank < MAX_VECTORS]
-        starts = np.searchsorted(leaf[kept], nodes)
-        return cls(
-            trees, vectors, starts.astype(np.int32), codes[kept].astype(np.int32), shares[kept].astype(np.float32)
-        )
+        members = compiled().members.Members.of(part.leaves(X), len(part.nodes.right), weights)
+        vectors, codes = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
+        return cls(trees, members, vectors, codes.ravel().astype(np.int32))
 
     def find(self, forest: FlatForest, X: np.ndarray) -> Iterator[tuple[U8, F64, float]]:
         """For each row of X (n, m): distinct label vectors (S, L), their weights (S,), and the weight of those cut.
@@ -270,28 +254,23 @@ class Neighbours:
         The weight is the mean share over the trees. The heaviest `MAX_VECTORS` are kept, in the order of `vectors`.
         """
         for leaves in self._leaves(forest, X):
-            for row in leaves:
-                total = np.zeros(len(self.vectors))
-                for leaf in row:
-                    part = slice(self.starts[leaf], self.starts[leaf + 1])
-                    total[self.codes[part]] += self.shares[part]  # the vectors of a leaf are distinct
+            for rows, reached in zip(*self.members.near(leaves), strict=True):
+                total = np.bincount(self.codes[rows], np.diff(reached, prepend=0.0))
                 codes = np.flatnonzero(total)
-                weights = total[codes] / self.trees
+                weights = total[codes]
                 kept = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
-                held, read = float(weights[kept].sum()), float(weights.sum())
-                whole = read if read > 1.0 - _DUST else 1.0  # less where a leaf has more vectors than it keeps
-                yield self.vectors[codes[kept]], weights[kept] / held, max(0.0, 1.0 - held / whole)
+                held = weights[kept].sum()
+                yield self.vectors[codes[kept]], weights[kept] / held, float(1.0 - held / weights.sum())
 
     def work(self, forest: FlatForest, X: np.ndarray) -> int:
         """How many label vectors `find` reads for rows X (n, m): those of all their leaves. O(n trees depth)."""
-        sizes = np.diff(self.starts)
+        sizes = np.diff(self.members.starts)
         return sum(int(sizes[leaves].sum()) for leaves in self._leaves(forest, X))
 
     def _leaves(self, forest: FlatForest, X: np.ndarray) -> Iterator[I32]:
         """The leaves (rows, trees) of some rows of X after the other."""
-        part, rows = forest.first(self.trees), max(1, BLOCK // self.trees)
-        for start in range(0, len(X), rows):
-            yield part.leaves(X[start : start + rows])
+        part = forest.first(self.trees)
+        return (part.leaves(X[rows]) for rows in self.members.blocks(len(X)))
 
 
 class MultilabelForest(Multilabel):

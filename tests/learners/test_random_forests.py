@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from app.learners import multilabel, quantile_forest
+from app.learners import members, multilabel, quantile_forest
 from app.learners.multilabel import MultilabelForest, Neighbours
 from app.learners.random_forest import RandomForest
 from tests.reference.decisions import band_shares
@@ -88,7 +88,7 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     model = MultilabelForest(n_estimators=7, calibration="none", random_state=3).fit(X[:100], Y[:100]).refit(X, Y)
     theirs = RandomForestClassifier(7, min_samples_leaf=2, random_state=3).fit(X, Y)
     weights = np.ones(200)
-    monkeypatch.setattr(multilabel, "MEMBERS", 200 * 4 + 1)
+    monkeypatch.setattr(multilabel, "ROWS", 200 * 4 + 1)
     few = Neighbours.of(model.model_, X, Y, weights)
 
     assert (model.neighbours_.trees, few.trees) == (7, 4)
@@ -101,6 +101,7 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
             assert shares == pytest.approx(expected, abs=1e-6)
             assert shares.sum() == pytest.approx(1, abs=1e-12)
             assert cut == pytest.approx(0, abs=1e-6)
+    assert model.label_vector_work(new[:1]) == (theirs.apply(X) == theirs.apply(new[:1])).sum()
     whole = list(model.label_vectors(new))
     monkeypatch.setattr(multilabel, "MAX_VECTORS", 2)
     for (_, shares, _), (vectors, kept, cut) in zip(whole, model.label_vectors(new), strict=True):
@@ -108,31 +109,6 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
         assert len(vectors) == len(heaviest)
         assert np.sort(kept) == pytest.approx(heaviest / heaviest.sum(), abs=1e-12)
         assert cut == pytest.approx(1 - heaviest.sum(), abs=1e-12)
-
-
-def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
-    """However many rows it has; what is left out of the leaves counts as cut, and no row reads more."""
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(600, 2)), rng.integers(0, 2, (600, 8))
-    kind = MultilabelForest(n_estimators=5, min_samples_leaf=200, calibration="none", random_state=0)
-    whole = kind.fit(X, Y)
-    monkeypatch.setattr(multilabel, "MAX_VECTORS", 20)
-    few = clone(kind).fit(X, Y)
-    assert whole.label_vector_work(X[:7]) > 7 * 5 * 20 == few.label_vector_work(X[:7])
-    monkeypatch.setattr(multilabel, "BLOCK", 1)
-    assert few.label_vector_work(X[:7]) == 7 * 5 * 20
-    leaf = np.diff(few.neighbours_.starts)
-    assert leaf.max() == 20
-    shares = [few.neighbours_.shares[start : start + 20].sum() for start in few.neighbours_.starts[:-1][leaf > 0]]
-    for _, weights, cut in few.label_vectors(X[:7]):
-        assert weights.sum() == pytest.approx(1)
-        assert cut >= 1 - max(shares) - 1e-6
-        assert 0.5 < cut < 1
-    everything = whole.neighbours_
-    for node in np.flatnonzero(leaf):
-        kept = slice(few.neighbours_.starts[node], few.neighbours_.starts[node + 1])
-        best = np.sort(everything.shares[everything.starts[node] : everything.starts[node + 1]])[-20:]
-        assert np.sort(few.neighbours_.shares[kept]) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -148,7 +124,7 @@ def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(weight
         bags[drawn_rows, t] = True
     kind, cuts = RandomForest(task="regression", **given), np.unique(y)
     plain, model = clone(kind).set_params(calibration="none").fit(X, y, weights), kind.fit(X, y, weights)
-    monkeypatch.setattr(quantile_forest, "_CELLS", 300)
+    monkeypatch.setattr(members, "CELLS", 300)
 
     near = [near_numbers(own, y, weights, leaves) for leaves in theirs.apply(new)]
     means = [sum(y * weight for y, weight in samples) / sum(weight for _, weight in samples) for samples in near]

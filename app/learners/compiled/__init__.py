@@ -1,7 +1,7 @@
 """What loads the compiler, at 60 MB and half a second: how forests and cost trees are grown, and boosting explained."""
 
-from app.learners import quantile_forest
+from app.learners import members, quantile_forest
 from app.learners.compiled import boosted, budget, chain, chain_order, forests
 from app.learners.cost_tree import path
 
-__all__ = ["boosted", "budget", "chain", "chain_order", "forests", "path", "quantile_forest"]
+__all__ = ["boosted", "budget", "chain", "chain_order", "forests", "members", "path", "quantile_forest"]
