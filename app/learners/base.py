@@ -59,8 +59,7 @@ class Dealt(NamedTuple):
 
     def only(self, fold: int) -> np.ndarray:
         """The rows of a fold."""
-        rows: np.ndarray = self.X[self.fold == fold]
-        return rows
+        return self.X[self.fold == fold]
 
 
 def check_sizes(X: np.ndarray, columns: Iterable[int], largest: float = SINGLE) -> None:
@@ -146,8 +145,7 @@ class Learner(Dataclass):
         return float(score(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
-        found: Tags = scikit().tags(several=self.labels == "several", numbers=self.regresses)
-        return found
+        return scikit().tags(several=self.labels == "several", numbers=self.regresses)
 
     @property
     def regresses(self) -> bool:
@@ -258,8 +256,7 @@ class Learner(Dataclass):
         return not is_flat(getattr(self, "calibrator_", None))
 
     def _validated(self, X: np.ndarray) -> np.ndarray:
-        rows: np.ndarray = scikit().checked_rows(self, X)
-        return rows
+        return scikit().checked_rows(self, X)
 
     def categorical(self) -> list[int]:
         """The columns that hold category codes."""

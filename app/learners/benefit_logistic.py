@@ -118,8 +118,7 @@ class BenefitLogistic(Logistic):
     @property
     def eta_(self) -> np.ndarray:
         """The weights (K,) that the last fit gave to the rest of each class; class 1's alone for two classes."""
-        eta: np.ndarray = np.exp(self.model_.shifts)
-        return eta
+        return np.exp(self.model_.shifts)
 
     def weighted_scores(self, X: np.ndarray) -> np.ndarray:
         """The trained models' own scores (n, K), before calibration, each with its own cut at 1/2.

@@ -57,8 +57,7 @@ class Boosted:
             return np.ascontiguousarray(answer(rows), dtype=np.float64)
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-        found: Contributions = compiled().boosted.contributions(self.model, self.rows(X), chosen)
-        return found
+        return compiled().boosted.contributions(self.model, self.rows(X), chosen)
 
 
 def grown(

@@ -157,8 +157,7 @@ class GradientBoosting(Learner):
         """
         names = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
         parameters = {name: getattr(self, name) for name in names} | {"max_leaf_nodes": self.max_leaf_nodes_, **own}
-        found: Iterator[Any] = scikit().boosted_trees.grown(parameters, self.categorical(), X, codes, weights, rounds)
-        return found
+        return scikit().boosted_trees.grown(parameters, self.categorical(), X, codes, weights, rounds)
 
 
 def _squared(found: np.ndarray, dealt: Dealt) -> float:

@@ -74,8 +74,7 @@ class HierarchicalLogistic(Learner):
         P = self.posterior(rows)
         if self.benefits is not None and isinstance(self.model_.first, BenefitLogistic):
             P[:, self.model_.majority] = np.where(self.model_.first.predict(rows) == 1, -1.0, 2.0)
-        chosen: np.ndarray = self.classes_[P.argmax(axis=1)]
-        return chosen
+        return self.classes_[P.argmax(axis=1)]
 
     def _check(self) -> None:
         for name, stage in (("first", self.first), ("second", self.second)):

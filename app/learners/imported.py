@@ -274,5 +274,4 @@ def _probabilities(session: Any) -> str:
     found = found or [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]
     if not found:
         raise Invalid.at("/file", "the model has no output of probabilities, only labels: export it with probabilities")
-    name: str = next((one for one in found if "prob" in one.name.lower()), found[-1]).name
-    return name
+    return next((one for one in found if "prob" in one.name.lower()), found[-1]).name

@@ -40,14 +40,12 @@ def landmark_factor(kernel: Kernel, landmarks: np.ndarray) -> np.ndarray:
     """Lower triangular L (m, m) with L L' = k(landmarks, landmarks), lifted by `JITTER`; O(m^3)."""
     K = kernel(landmarks, landmarks)
     K[np.diag_indices_from(K)] += JITTER * float(K.diagonal().max())
-    factor: np.ndarray = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
-    return factor
+    return cholesky(K, lower=True, overwrite_a=True, check_finite=False)
 
 
 def landmark_weights(factor: np.ndarray, W: np.ndarray) -> np.ndarray:
     """The weights (m, L) of the landmarks' kernel functions that have the coefficients W (m, L) of their features."""
-    found: np.ndarray = solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
-    return found
+    return solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
 
 
 def landmark_features(kernel: Kernel, landmarks: np.ndarray, factor: np.ndarray, Z: Any) -> np.ndarray:
@@ -113,8 +111,7 @@ class Objective:
     def coefficients(self, v: np.ndarray) -> np.ndarray:
         """W (r, K-1) of the flat preconditioned coefficients `v`."""
         V = solve_triangular(self.R, v.reshape(len(self.R), -1), check_finite=False)
-        W: np.ndarray = solve_triangular(self.T, V.T, lower=True, trans="T", check_finite=False).T
-        return W
+        return solve_triangular(self.T, V.T, lower=True, trans="T", check_finite=False).T
 
     def __call__(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and flat gradient in the preconditioned coefficients."""

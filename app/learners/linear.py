@@ -20,8 +20,7 @@ _ZERO = np.zeros(())
 def summed(table: np.ndarray, places: np.ndarray) -> np.ndarray:
     """For each row of `places` (n, c) the sum (n, L) of those rows of `table` (T, L). O(n c L), O(n L) space."""
     if len(places) <= FEW:
-        total: np.ndarray = table.take(places, axis=0).sum(axis=1)
-        return total
+        return table.take(places, axis=0).sum(axis=1)
     total = np.zeros((len(places), table.shape[1]))
     for column in places.T:
         total += table.take(column, axis=0)
@@ -180,8 +179,7 @@ def probabilities(Z: np.ndarray) -> np.ndarray:
     """Probabilities of two classes from the log-odds (n, 1) of the second, or of K classes from K scores (n, K)."""
     if Z.shape[1] > 1:
         return softmax(Z)
-    P: np.ndarray = expit(np.concatenate((-Z, Z), axis=1))
-    return P
+    return expit(np.concatenate((-Z, Z), axis=1))
 
 
 @dataclass(frozen=True)

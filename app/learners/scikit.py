@@ -38,10 +38,7 @@ def checked(
 def checked_rows(estimator: Any, X: Any) -> np.ndarray:
     """Rows (n, m) for a fitted estimator, NaN where missing."""
     check_is_fitted(estimator)
-    rows: np.ndarray = validate_data(
-        estimator, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=False
-    )
-    return rows
+    return validate_data(estimator, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=False)
 
 
 def tags(*, several: bool = False, numbers: bool = False) -> Tags:

@@ -48,8 +48,7 @@ def calibrated_unseen(
 
 def log_losses(P: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """The log loss (n,) of each row with probabilities P (n, K) and true classes (n,)."""
-    losses: np.ndarray = -np.log(np.maximum(P[np.arange(len(P)), codes], _FLOOR))
-    return losses
+    return -np.log(np.maximum(P[np.arange(len(P)), codes], _FLOOR))
 
 
 def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

@@ -134,8 +134,7 @@ class Growth:
 
 def _gaps(X: F32) -> np.ndarray:
     """Which columns of X (S, n) have so many missing values that a forest learns what these mean."""
-    gaps: np.ndarray = np.isnan(X).sum(axis=1) >= max(10, 0.01 * X.shape[1])
-    return gaps
+    return np.isnan(X).sum(axis=1) >= max(10, 0.01 * X.shape[1])
 
 
 def _work(seeds: Sequence[np.ndarray], cells: Sequence[int]) -> list[tuple[int, list[int]]]:

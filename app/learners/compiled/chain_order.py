@@ -178,8 +178,7 @@ def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray
     if not len(truth):  # every class has one row: nothing can be held out
         return np.zeros(1)
     chosen = P[np.arange(len(truth)) if len(P) > 1 else 0, truth]
-    losses: F64 = -np.log(chosen) * weights[judged] / weights[judged].mean()
-    return losses
+    return -np.log(chosen) * weights[judged] / weights[judged].mean()
 
 
 def _uses(codes: np.ndarray, seed: int) -> list[np.ndarray]:

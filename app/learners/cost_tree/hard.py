@@ -54,8 +54,7 @@ class HardTree:
 
     def support(self, k: int) -> np.ndarray:
         """The columns (T,) that node k has weight on."""
-        support: np.ndarray = self.predicting[k] if self.leaf(k) else self.predicting[k] | self.routing[k]
-        return support
+        return self.predicting[k] if self.leaf(k) else self.predicting[k] | self.routing[k]
 
     def leave(self, columns: np.ndarray) -> np.ndarray:
         """The node (n,) at which rows leave the tree. O(n T nodes)."""
@@ -147,5 +146,4 @@ def _passes(left: np.ndarray, k: int) -> np.ndarray:
     node = left.copy()
     while (above := node > k).any():
         node[above] = (node[above] - 1) // 2
-    passes: np.ndarray = node == k
-    return passes
+    return node == k

@@ -115,8 +115,7 @@ class Setting:
         if not self.n_classes:
             return np.array([rows.weights @ rows.targets / rows.weights.sum()])
         counts = np.log(np.bincount(rows.targets, rows.weights, minlength=self.n_classes) + 1.0)
-        scores: np.ndarray = counts[1:] - counts[0] if self.n_classes == 2 else counts - counts.mean()
-        return scores
+        return counts[1:] - counts[0] if self.n_classes == 2 else counts - counts.mean()
 
     def empty(self, rows: LeafRows) -> HardTree:
         """A node that asks for nothing and answers the prior."""

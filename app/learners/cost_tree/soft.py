@@ -110,13 +110,11 @@ class Charges:
 
     def mix(self, squares: np.ndarray) -> np.ndarray:
         """The members' squared weights (T,), summed by charge (S,)."""
-        summed: np.ndarray = self.members @ squares
-        return summed
+        return self.members @ squares
 
     def spread(self, by_charge: np.ndarray) -> np.ndarray:
         """A number for each charge (S,), summed by column (T,)."""
-        summed: np.ndarray = self.members.T @ by_charge
-        return summed
+        return self.members.T @ by_charge
 
 
 @dataclass(frozen=True, eq=False)
