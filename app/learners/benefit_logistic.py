@@ -86,7 +86,10 @@ class Weighted(LinearScorer):
         return Contributions(values, base, chosen, "log_odds")
 
     def weighted(self, X: np.ndarray) -> np.ndarray:
-        """The weighted models' own scores (n, K)."""
+        """The weighted models' own scores (n, K), before calibration, each with its own cut at 1/2.
+
+        Two classes: columns 1 - s and s. More: each class's score against the rest; rows do not sum to 1.
+        """
         Z = self.linear.scores(X) - self.shifts
         return probabilities(Z) if Z.shape[1] == 1 else np.asarray(expit(Z))
 
@@ -98,9 +101,9 @@ class BenefitLogistic(Logistic):
     `one_vs_rest`: how the rest's benefits are combined (`rest_weights`). Other parameters as for `Logistic`.
 
     Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`, cut at 1/2:
-    `weighted_scores`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other
-    matrix can be decided on later without counting benefits twice. Fitted, besides `Learner`'s: `eta_` (K,),
-    `converged_`. Raises Invalid at `/benefits/…` where the matrix gives no positive eta.
+    `Weighted.weighted`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other
+    matrix can be decided on later without counting benefits twice. Fitted, besides `Learner`'s: `converged_`. Raises
+    Invalid at `/benefits/…` where the matrix gives no positive eta.
     """
 
     name: ClassVar = "benefit_logistic"
@@ -115,24 +118,11 @@ class BenefitLogistic(Logistic):
 
     model_: Weighted = field(init=False, repr=False)
 
-    @property
-    def eta_(self) -> np.ndarray:
-        """The weights (K,) that the last fit gave to the rest of each class; class 1's alone for two classes."""
-        return np.exp(self.model_.shifts)
-
-    def weighted_scores(self, X: np.ndarray) -> np.ndarray:
-        """The trained models' own scores (n, K), before calibration, each with its own cut at 1/2.
-
-        Two classes: columns 1 - s and s. More: each class's score against the rest; rows do not sum to 1.
-        """
-        return self.model_.weighted(self._validated(X))
-
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The class of the largest weighted score (ties to the first); without benefits the most probable class."""
         if self.benefits is None:
             return super().predict(X)
-        chosen = self.weighted_scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
+        return self.classes_[self.model_.weighted(self._validated(X)).argmax(axis=1)]
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Weighted:
         K = len(self.classes_)

@@ -129,31 +129,30 @@ class KernelLogistic(Learner):
         reference = most_common(self.classes_, self.majority, codes, weights)
         self.majority_ = self.classes_[reference]
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
-        Z = design.matrix(X)
-        self.gamma_ = float(self.gamma) if self.gamma is not None else solver.default_gamma(Z, weights)
+        self.gamma_ = self.gamma or solver.default_gamma(design.matrix(X), weights)
         others = np.delete(np.arange(K), reference)
         Y = (codes[:, None] == others).astype(np.float64)
         if self.kernel == "linear":
             self.n_components_ = 0
-            W = self._solved(np.hstack([dense(Z), np.ones((len(Y), 1))]), Y, weights, others)
+            W = self._solved(np.hstack([design.dense(X), np.ones((len(Y), 1))]), Y, weights, others)
             return LinearScorer(design.fold(W[:-1].T, W[-1]).recorded(X, weights), self.converged_)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
-        landmarks = self._landmarks(Z)
+        landmarks = design.dense(self._landmarks(X))
         factor = solver.landmark_factor(kernel, landmarks)
         with part(0.0, 0.2, "kernel"):
-            Phi = solver.landmark_features(kernel, landmarks, factor, Z)
+            Phi = solver.landmark_features(kernel, landmarks, factor, design, X)
         W = self._solved(Phi, Y, weights, others)
         return KernelScorer(design, kernel, landmarks, solver.landmark_weights(factor, W[:-1]), W[-1])
 
-    def _landmarks(self, Z: Any) -> np.ndarray:
-        """Prepared rows (m, width), dense: all, or a draw without replacement."""
-        n = Z.shape[0]
+    def _landmarks(self, X: np.ndarray) -> np.ndarray:
+        """Rows (m, features): all, or a draw without replacement."""
+        n = len(X)
         automatic = n if n <= EXACT_ROWS else max(LANDMARKS // 10, min(LANDMARKS, CELLS // n))
         self.n_components_ = min(int(self.n_components or automatic), n)
         if self.n_components_ < n:
             random = scikit().check_random_state(self.random_state)
-            Z = Z[np.sort(random.choice(n, self.n_components_, replace=False))]
-        return dense(Z)
+            X = X[np.sort(random.choice(n, self.n_components_, replace=False))]
+        return X
 
     def _solved(self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Coefficients (r, K) of features (n, r), zero for the class that is not among the `others`."""
@@ -181,8 +180,3 @@ def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: 
     if str(majority) not in names:
         raise Invalid.at("/majority", unknown("class", majority, names))
     return names.index(str(majority))
-
-
-def dense(Z: Any) -> np.ndarray:
-    """A dense or sparse matrix, dense."""
-    return np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)

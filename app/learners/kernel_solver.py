@@ -19,7 +19,8 @@ from scipy import sparse
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from app.learners.kernel_logistic import BLOCK, Kernel, dense
+from app.learners.design import Design
+from app.learners.kernel_logistic import BLOCK, Kernel
 from app.progress import report
 
 # Added to the diagonal of the landmarks' kernel matrix, relative to its largest entry: rows that repeat make the
@@ -48,17 +49,19 @@ def landmark_weights(factor: np.ndarray, W: np.ndarray) -> np.ndarray:
     return solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
 
 
-def landmark_features(kernel: Kernel, landmarks: np.ndarray, factor: np.ndarray, Z: Any) -> np.ndarray:
-    """Phi (n, m + 1), a last column of ones: inner products of its rows are the Nystroem kernel.
+def landmark_features(
+    kernel: Kernel, landmarks: np.ndarray, factor: np.ndarray, design: Design, X: np.ndarray
+) -> np.ndarray:
+    """Phi (n, m + 1) of rows X (n, features), a last column of ones: inner products of its rows are the Nystroem
+    kernel.
 
-    `Z` (n, d) may be sparse. Where the landmarks are all rows that is the kernel itself. O(n m^2) time, one array of
-    the result's size.
+    Where the landmarks are all rows that is the kernel itself. O(n m^2) time, one array of the result's size.
     """
-    n, m = Z.shape[0], len(landmarks)
+    n, m = len(X), len(landmarks)
     Phi = np.ones((n, m + 1))
     for start in range(0, n, BLOCK):
         rows = slice(start, start + BLOCK)
-        K = kernel(dense(Z[rows]), landmarks)
+        K = kernel(design.dense(X[rows]), landmarks)
         Phi[rows, :m] = solve_triangular(factor, K.T, lower=True, overwrite_b=True, check_finite=False).T
         report(min(start + BLOCK, n) / n)
     return Phi

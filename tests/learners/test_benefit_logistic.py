@@ -68,13 +68,13 @@ def test_scores_minimise_the_papers_objective(B, one_vs_rest):
     K = len(B)
     X, y = table(K)
     model = BenefitLogistic(benefits=B, C=0.5, calibration="none", one_vs_rest=one_vs_rest, numeric_transform="none")
-    scores = model.fit(X, y).weighted_scores(X)
+    scores = model.fit(X, y).model_.weighted(X)
     shares = np.bincount(y) / len(y)
     etas = [1 / 5] if K == 2 else slow_rest_weights(B, shares.tolist(), normalised=one_vs_rest == "normalised")
     for k, eta in zip(range(K)[-len(etas) :], etas, strict=True):
         theta = weighted_logistic(X, y == k, eta, 0.5)
         np.testing.assert_allclose(scores[:, k], 1 / (1 + np.exp(-(X @ theta[:-1] + theta[-1]))), atol=1e-5)
-    np.testing.assert_allclose(model.eta_, etas, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(model.model_.shifts), etas, rtol=1e-12)
     np.testing.assert_array_equal(model.predict(X), scores.argmax(axis=1))
 
 
@@ -83,8 +83,9 @@ def test_the_weighting_is_undone(K, B):
     """With s = q/(q + eta (1 - q)), q renormalised over the classes is what `predict_proba` gives, row by row."""
     X, y = table(K)
     model = BenefitLogistic(benefits=B, calibration="none", numeric_transform="none").fit(X, y)
-    eta = model.eta_ if K > 2 else np.array([1 / model.eta_[0], model.eta_[0]])
-    s = model.weighted_scores(X)
+    eta = np.exp(model.model_.shifts)
+    eta = eta if K > 2 else np.array([1 / eta[0], eta[0]])
+    s = model.model_.weighted(X)
     q = s * eta / (s * eta + 1 - s)
     np.testing.assert_allclose(model.predict_proba(X), q / q.sum(axis=1, keepdims=True), rtol=1e-9)
 

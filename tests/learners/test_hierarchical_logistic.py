@@ -68,10 +68,11 @@ def test_benefits_decide_as_in_the_paper():
     shares = np.bincount(y)[[0, 1, 3]] / np.sum(y != 2)
     spared = B[2, 2] - B[2, [0, 1, 3]] @ shares
     gained = np.diag(B)[[0, 1, 3]] @ shares - B[[0, 1, 3], 2] @ shares
-    assert model.model_.first.eta_[0] == pytest.approx(spared / gained)
+    first = model.model_.first.model_
+    assert np.exp(first.shifts[0]) == pytest.approx(spared / gained)
     assert spared / gained == pytest.approx(1 / rest_weights(B, np.bincount(y) / len(y))[2])
     P, decided = model.predict_proba(X), model.predict(X)
-    minority = model.model_.first.weighted_scores(X)[:, 1] > 0.5
+    minority = first.weighted(X)[:, 1] > 0.5
     expected = np.where(minority, np.array([0, 1, 3])[P[:, [0, 1, 3]].argmax(axis=1)], 2)
     np.testing.assert_array_equal(decided, expected)
     assert (decided == 2).sum() < (P.argmax(axis=1) == 2).sum()

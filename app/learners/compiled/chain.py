@@ -46,10 +46,10 @@ class _Rows(NamedTuple):
 
 
 class Growth:
-    """The growth of a ForestChain's forests, for a given order of features."""
+    """The growth of a ForestChain's forests, once it has its order of features."""
 
-    def __init__(self, learner: ForestChain, order: Sequence[int], rules: Sequence[Rule], seed: int) -> None:
-        self._learner, self._order, self._rules, self._seed = learner, list(order), rules, seed
+    def __init__(self, learner: ForestChain) -> None:
+        self._learner, self._order, self._rules, self._seed = learner, learner.order_, learner.rules_, learner.seed_
         self._K = len(learner.classes_)
 
     def again(self, X: np.ndarray, codes: np.ndarray, before: Chain) -> Chain:
