@@ -15,13 +15,19 @@ from app.learners.loading import scikit
 from app.learners.logistic import Logistic
 
 
-def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
+def rest_weights(
+    benefits: np.ndarray | Sequence[Sequence[float]],
+    shares: np.ndarray,
+    one_vs_rest: str = "normalised",
+    needed: Sequence[int] | None = None,
+) -> np.ndarray:
     """The weight eta (K,) that the rest carries against each class k, for benefits (K, K) and class shares (K,).
 
     `eta = (b00 - b01) / (b11 - b10)`, where b00, b01 and b10 combine the rest's entries of the matrix: as means by
     the rest's shares (`normalised`; with two classes eta[1] is the binary eta), or as printed, as sums by all
-    classes' shares. Raises Invalid (relative to the matrix) where one is not positive and finite, with the row to
-    fix: then being right about a class pays no more than being wrong, and no weight expresses that.
+    classes' shares. Raises Invalid (relative to the matrix) where one of those `needed`, by default all, is not
+    positive and finite, with the row to fix: then being right about a class pays no more than being wrong, and no
+    weight expresses that.
     Benefit-based classification, sections on the benefit objective and on the multiclass case. O(K^2).
     """
     B = np.asarray(benefits, dtype=np.float64)
@@ -40,7 +46,7 @@ def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "n
     with np.errstate(all="ignore"):
         eta: np.ndarray = spared / gained
     usable = (spared > 0) & (gained > 0) & (eta > 0) & np.isfinite(eta)
-    needed = range(1, 2) if K == 2 else range(K)
+    needed = needed or (range(1, 2) if K == 2 else range(K))
     flaws = [flaw for k in needed if not usable[k] for flaw in _flaws(B, k, float(spared[k]), float(gained[k]))]
     if flaws:
         raise Invalid("the benefit matrix gives no positive training weights", flaws)
@@ -145,4 +151,4 @@ class BenefitLogistic(Logistic):
             return np.ones(len(self.classes_))
         sums = np.bincount(codes, weights)
         with below("/benefits"):
-            return rest_weights(np.asarray(self.benefits, dtype=np.float64), sums / sums.sum(), self.one_vs_rest)
+            return rest_weights(self.benefits, sums / sums.sum(), self.one_vs_rest)

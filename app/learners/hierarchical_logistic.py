@@ -8,7 +8,7 @@ import numpy as np
 
 from app.errors import Invalid, below, pointer
 from app.learners.base import Learner
-from app.learners.benefit_logistic import BenefitLogistic
+from app.learners.benefit_logistic import BenefitLogistic, rest_weights
 from app.learners.kernel_logistic import KernelLogistic, most_common
 from app.learners.logistic import Logistic
 from app.learners.parameters import Majority
@@ -40,8 +40,8 @@ class HierarchicalLogistic(Learner):
     `first` (a KernelLogistic or BenefitLogistic) separates the majority class H from all others; `second` (a
     KernelLogistic or Logistic) is trained on the minority classes only and is cost-blind; None is a KernelLogistic with
     its defaults. Both take `categorical_features` and `random_state` from here. `majority`: the class H, None is the
-    one that weighs most. `benefits` (K, K), in the order of the sorted classes, reach a BenefitLogistic as `grouped`
-    combines them (instead of its own); None weighs all alike.
+    one that weighs most. `benefits` (K, K), in the order of the sorted classes, reach a BenefitLogistic as those of two
+    groups (instead of its own); None weighs all alike.
 
     `predict_proba` is the product of the stages, without the weights of the first stage (`BenefitLogistic`). With
     benefits and a BenefitLogistic, `predict` decides as the paper does: minority where the weighted first stage says
@@ -86,8 +86,8 @@ class HierarchicalLogistic(Learner):
         minority = codes != H
         first = self._stage(self.first)
         if isinstance(first, BenefitLogistic):
-            sums = np.bincount(codes, weights)
-            first.benefits = None if self.benefits is None else grouped(self.benefits, sums, H)
+            grouped = self._grouped(np.bincount(codes, weights), H)
+            first = replace(first, benefits=grouped, one_vs_rest="normalised")
         single = len(self.classes_) == 2
         with below("/first"), part(0.0, 1.0 if single else 0.5, "majority or minority"):
             first.fit(X, minority.astype(np.intp), weights)
@@ -97,30 +97,16 @@ class HierarchicalLogistic(Learner):
             second = self._stage(self.second).fit(X[minority], codes[minority], weights[minority])
         return Stages(first, second, H)
 
+    def _grouped(self, sums: np.ndarray, majority: int) -> np.ndarray | None:
+        """Benefits (2, 2) of majority and minority with the weight of the majority against the rest, for classes of
+        these weights (K,): the second stage's errors are not the first's. Raises Invalid at `/benefits/…`.
+        """
+        if self.benefits is None:
+            return None
+        with below("/benefits"):
+            eta = rest_weights(self.benefits, sums / sums.sum(), needed=[majority])[majority]
+        return np.diag([1.0, eta])
+
     def _stage(self, stage: Learner | None) -> Learner:
         shared: dict[str, Any] = {"categorical_features": self.categorical_features, "random_state": self.random_state}
         return replace(KernelLogistic() if stage is None else stage, **shared)
-
-
-def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, majority: int) -> np.ndarray:
-    """Benefits (2, 2) of majority and minority, from those of K classes (K, K) and the classes' weights (K,).
-
-    Minority classes count by their share among themselves, as in the normalised one-against-rest: b_HH; b_HD, the
-    mean over minority actions for a true H; b_DH, the mean over minority truths called H; b_DD, the mean of being
-    right about them (the second stage's errors are not the first's). Raises Invalid at `/benefits/…` where being
-    right about either group does not pay more than being wrong. O(K^2).
-    """
-    B = np.asarray(benefits, dtype=np.float64)
-    K, H = len(sums), majority
-    if B.shape != (K, K) or not np.isfinite(B).all():
-        raise Invalid.at("/benefits", f"training needs a {K} x {K} benefit matrix of finite numbers")
-    shares = np.where(np.arange(K) == H, 0.0, sums)
-    shares /= shares.sum()
-    G = np.array([[B[H, H], B[H] @ shares], [B[:, H] @ shares, np.diag(B) @ shares]])
-    if G[0, 0] <= G[0, 1]:
-        text = f"being right about the majority class pays {G[0, 0]:.6g}, calling it another {G[0, 1]:.6g} on average"
-        raise Invalid.at(pointer("benefits", H, H), f"{text}; it must pay more")
-    if G[1, 1] <= G[1, 0]:
-        text = f"being right about a minority class pays {G[1, 1]:.6g} on average, calling it class {H} {G[1, 0]:.6g}"
-        raise Invalid.at("/benefits", f"{text}; it must pay more")
-    return G

@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from app.errors import Invalid
 from app.learners.benefit_logistic import BenefitLogistic, rest_weights
-from app.learners.hierarchical_logistic import HierarchicalLogistic, grouped
+from app.learners.hierarchical_logistic import HierarchicalLogistic
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
 
@@ -79,13 +79,17 @@ def test_benefits_decide_as_in_the_paper():
 
 
 def test_benefits_that_give_no_weight_are_refused():
-    sums = np.array([10.0, 20.0, 70.0])
-    for B, loc in (
-        (np.eye(2), "/benefits"),
-        (np.full((3, 3), np.nan), "/benefits"),
-        (np.diag([1.0, 1.0, -1.0]), "/benefits/2/2"),
-        (np.diag([-1.0, -1.0, 1.0]), "/benefits"),
+    """At the entries of the majority that are to blame; what other classes would need alone does not matter."""
+    X, y, _ = table(K=3)
+    model = HierarchicalLogistic(first=BenefitLogistic(), categorical_features=[2])
+    for B, places in (
+        (np.eye(2), ["/benefits"]),
+        (np.full((3, 3), np.nan), ["/benefits"]),
+        (np.diag([1.0, 1.0, -1.0]), ["/benefits/2/2"]),
+        (np.diag([-1.0, -1.0, 1.0]), ["/benefits/0/2", "/benefits/1/2"]),
     ):
         with pytest.raises(Invalid) as refusal:
-            grouped(B, sums, 2)
-        assert [flaw.loc for flaw in refusal.value.flaws] == [loc]
+            clone(model).set_params(benefits=B).fit(X, y)
+        assert [flaw.loc for flaw in refusal.value.flaws] == places
+    own = clone(model).set_params(benefits=np.diag([1.0, -0.1, 1.0])).fit(X, y)
+    assert np.exp(own.model_.first.model_.shifts[0]) > 0
