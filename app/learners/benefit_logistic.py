@@ -132,7 +132,10 @@ class BenefitLogistic(Logistic):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Weighted:
         K = len(self.classes_)
-        eta = self._eta(codes, weights)
+        eta, sums = np.ones(K), np.bincount(codes, weights)
+        if self.benefits is not None:
+            with below("/benefits"):
+                eta = rest_weights(self.benefits, sums / sums.sum(), self.one_vs_rest)
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         columns = design.matrix(X)
         classes = [1] if K == 2 else list(range(K))
@@ -145,10 +148,3 @@ class BenefitLogistic(Logistic):
         intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts
         linear = design.fold(coef, intercept).recorded(X, weights)
         return Weighted(linear, all(converged for _, converged in fits), shifts)
-
-    def _eta(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        if self.benefits is None:
-            return np.ones(len(self.classes_))
-        sums = np.bincount(codes, weights)
-        with below("/benefits"):
-            return rest_weights(self.benefits, sums / sums.sum(), self.one_vs_rest)

@@ -121,7 +121,7 @@ class KernelLogistic(Learner):
     tol: float = 1e-6
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(self.numeric_transform, X, codes, weights, self.categorical(), 1.0)
+        self.numeric_transform_ = chosen_transform(self, X, codes, weights, 1.0)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> KernelScorer | LinearScorer:
         solver = scikit().kernel_solver

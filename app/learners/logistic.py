@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,9 +40,7 @@ class Logistic(Learner):
         return self.model_.converged
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(
-            self.numeric_transform, X, codes, weights, self.categorical(), self.C
-        )
+        self.numeric_transform_ = chosen_transform(self, X, codes, weights, self.C)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
@@ -51,20 +49,17 @@ class Logistic(Learner):
 
 
 def chosen_transform(
-    transform: str,
-    X: np.ndarray,
-    codes: np.ndarray,
-    weights: np.ndarray,
-    categorical: Sequence[int],
-    C: float,
+    learner: Any, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float,
     candidates: Sequence[str] = _CANDIDATES,
-) -> str:
-    """What `auto` stands for on these rows: the shape of the smallest cross-validated log loss, else `transform`.
+) -> str:  # fmt: skip
+    """What a learner's `numeric_transform` is on these rows: of `auto` the shape of the smallest cross-validated log
+    loss.
 
     `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the candidates that is not worse
     than the best by a standard error of the paired difference; `clip` on fewer than `_MIN_ROWS` rows. Three fits for
     each candidate and label on two thirds of at most `_JUDGED` rows.
     """
+    transform, categorical = learner.numeric_transform, learner.categorical()
     if transform != "auto":
         return transform
     if len(categorical) == X.shape[1]:

@@ -178,9 +178,7 @@ class MultilabelLogistic(Multilabel):
         return self.scorer_.scores(X)
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(
-            self.numeric_transform, X, Y, weights, self.categorical(), self.C, _TRANSFORMS
-        )
+        self.numeric_transform_ = chosen_transform(self, X, Y, weights, self.C, _TRANSFORMS)
         linears: list[Linear] = []
         curves: list[Calibrator | None] = []
         fixed: list[float | None] = []

@@ -111,7 +111,7 @@ def bent(seed, n=3000):
 
 
 def chosen(X, y):
-    return chosen_transform("auto", X, y, np.ones(len(X)), (), 1.0)
+    return chosen_transform(Logistic(), X, y, np.ones(len(X)), 1.0)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -39,7 +39,7 @@ def improve(tree: SoftTree, cycles: int) -> list[float]:
     """Optimise one node after the other, at most so many cycles; the objective after each, never rising."""
     path = [tree.objective()]
     for cycle in range(cycles):
-        for k in tree.nodes():
+        for k in np.flatnonzero(tree.alive).tolist():
             update(tree, k, _ROUNDS)
         path.append(tree.objective())
         report((cycle + 1) / cycles)
@@ -105,13 +105,13 @@ def _greedy(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
         W[chosen], b = fit_columns(Phi[:, chosen], y, weights, loss, 1e-4 * total, (W[chosen], b), 10)
         slopes = Phi.T @ (weights[:, None] * loss(Phi @ W + b, y)[1])
         gain = np.square(slopes).sum(axis=1) / (2 * curvature)
-        price = problem.lambda_ * total * problem.charges.spread(np.where(paid, 0.0, problem.charges.price))
+        price = problem.lambda_ * total * (np.where(paid, 0.0, problem.charges.price) @ problem.charges.members)
         worth = np.where(chosen, -np.inf, gain - price - problem.rho)
         best = int(worth.argmax())
         if chosen.all() or worth[best] <= 1e-9:
             return W, b
         chosen[best] = True
-        paid |= problem.charges.mix(np.arange(T) == best) > 0
+        paid |= problem.charges.members @ (np.arange(T) == best) > 0
 
 
 class NodeProblem:
@@ -151,7 +151,7 @@ class NodeProblem:
         for way in ways:
             gap = tree.gap(way.path)
             z = np.sqrt(gap)
-            slope, (squares, still) = charges.spread(charges.price / z), self.still
+            slope, (squares, still) = (charges.price / z) @ charges.members, self.still
             slopes.append(slope[self.active])
             constants.append(
                 0.5 * float(charges.price @ ((gap - tree.mixed[self.k]) / z + z))

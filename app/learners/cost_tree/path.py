@@ -62,7 +62,7 @@ class Setting:
         S = np.tile(self.prior(rows), (len(rows.columns), 1))
         slopes = problem.shares[:, None] * problem.loss(S, rows.targets)[1]
         pull = np.sqrt(np.square(rows.columns.T @ slopes).sum(axis=1))
-        most = float((np.sqrt(problem.charges.mix(np.square(pull))) / problem.charges.price).max(initial=0.0))
+        most = float((np.sqrt(problem.charges.members @ np.square(pull)) / problem.charges.price).max(initial=0.0))
         return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
 
     def path(self, inside: LeafRows, outside: LeafRows, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:

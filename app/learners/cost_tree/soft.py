@@ -9,7 +9,6 @@ so that all classes share one traversal and one cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -108,14 +107,6 @@ class Charges:
         members = sparse.vstack((sparse.csr_matrix(uses), sparse.csr_matrix(by_group)), format="csr")
         return cls(members[paid].astype(np.float64), price[paid])
 
-    def mix(self, squares: np.ndarray) -> np.ndarray:
-        """The members' squared weights (T,), summed by charge (S,)."""
-        return self.members @ squares
-
-    def spread(self, by_charge: np.ndarray) -> np.ndarray:
-        """A number for each charge (S,), summed by column (T,)."""
-        return self.members.T @ by_charge
-
 
 @dataclass(frozen=True, eq=False)
 class Objective:
@@ -169,7 +160,7 @@ class SoftTree:
         S = problem.columns @ weights
         self.up[k] = expit(problem.steepness * (S[:, problem.route] - threshold))
         self.losses[k] = problem.loss(S[:, : problem.loss.outputs] + offsets, problem.targets)[0]
-        self.mixed[k] = problem.charges.mix(np.square(weights).sum(axis=1))
+        self.mixed[k] = problem.charges.members @ np.square(weights).sum(axis=1)
 
     def posed(self, problem: Objective) -> SoftTree:
         """The same nodes with other trade-offs (`lambda_`, `rho`), or on other rows."""
@@ -227,7 +218,3 @@ class SoftTree:
         cost = sum(float(problem.shares @ way.reach) * self.cost(way.path) for way in exits)
         size = float((np.sqrt(np.square(self.weights[self.alive]) + SMOOTH**2) - SMOOTH).sum())
         return float(problem.shares @ risk) + problem.rho * size + problem.lambda_ * cost
-
-    def nodes(self) -> Iterator[int]:
-        """The nodes there are, parents first."""
-        return (int(k) for k in np.flatnonzero(self.alive))
