@@ -97,7 +97,7 @@ def create_app(service: Service) -> FastAPI:
         access_log=service.access_log,
     )
     install(app, gate)
-    app.state.entrance = Entrance(gate, service.ports, app.state.shadow, metrics.requests)
+    app.state.entrance = Entrance(gate, service.ports, metrics.requests)
     app.add_middleware(Door, entrance=app.state.entrance)
     return app
 

@@ -24,8 +24,6 @@ from app.api.routing import MATRIX_HEADER
 from app.errors import PayoffError
 from app.metrics import RequestMetrics
 from app.usecases.ports import Ports
-from app.usecases.predict import By
-from app.usecases.shadow import ShadowDecider
 
 HELD_SECONDS = 1.0  # that the rest of a short body may take
 _PATH = "/predict"
@@ -57,10 +55,9 @@ class Hot(NamedTuple):
 class Entrance:
     """Answers short requests: those that the server hands over (`HotProtocol`) before it starts a task for them."""
 
-    def __init__(self, gate: Gate, ports: Ports, shadow: ShadowDecider, metrics: RequestMetrics) -> None:
+    def __init__(self, gate: Gate, ports: Ports, metrics: RequestMetrics) -> None:
         self._gate = gate
         self._ports = ports
-        self._shadow = shadow
         self._metrics = metrics
         self._most = min(INLINE_BYTES, gate.limits.default)
 
@@ -107,7 +104,7 @@ class Entrance:
         if content is None:
             if whole.pace != "now" or whole.numbers * _NUMBER_BYTES > SMALL:
                 return None
-            answer, _ = answer_to(By(self._ports, self._shadow.watched, caller), whole, JSON)
+            answer, _ = answer_to(self._ports, caller, whole, JSON)
             content = json_of(answer)
         if len(content) > SMALL:
             return None

@@ -25,7 +25,7 @@ from app.usecases.fields import COLUMNS, CaseColumns, ModelVersion, Names, OwnId
 from app.usecases.matrices import NamedMatrixFields, columns_beside
 from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
-from app.usecases.record import RecordField, batch, distinct, ids_of, order_of
+from app.usecases.record import RecordField, batch, distinct, ids_of
 
 _MAX_MATRICES = 500  # of cases that are asked about: what asking is worth takes some milliseconds for each,
 _MAX_WORTH = 50_000  # and for each of their cells a tenth of one
@@ -377,9 +377,9 @@ def recorded(
     One case is asked about several times, and recorded once, when nothing more is asked. `own_ids` as `ids_of` has
     them. Raises Invalid and Forbidden at the field that does not fit.
     """
-    if not asked.record:
+    order = asked.record
+    if order is None:
         return None, None
-    order = order_of(asked.record)
     ids = ids_of(ports, caller, order, len(cases), own_ids)
     if not states.asker.classes:
         raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")

@@ -19,7 +19,7 @@ from app.errors import Invalid, below
 from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
-from app.usecases.matrices import MatrixFields, check_few_actions, read_matrix, refuse_actions
+from app.usecases.matrices import MatrixFields, check_few_actions, named_matrix, refuse_actions
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
@@ -86,13 +86,12 @@ class AcquisitionModel:
         classes = self.classes
         if not classes and sent.stated:
             raise Invalid.at(sent.place, "a benefit matrix is for classes, and this model predicts a number")
-        stakes = read_matrix(sent, classes, named=True, cases=True)
+        stakes = named_matrix(sent, classes)
         if stakes is None:
             refuse_actions(sent)
-            return None
-        B, actions, doubts, by_case = stakes
-        check_few_actions(sent, B.shape[1])
-        return Prepared(B, actions or classes, actions is not None, classes, like_costs=doubts, cases=by_case)
+        else:
+            check_few_actions(sent, len(stakes.actions))
+        return stakes
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,

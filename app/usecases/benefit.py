@@ -185,7 +185,7 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
     of the matrix depend on the case each row has its own. Raises Invalid with the place for a matrix or priors that do
     not fit. O(n log n + n K A), and the bootstrap.
     """
-    B, actions, like_costs, cases = needed_matrix(sent, rows.classes, cases=True)
+    B, actions, like_costs, cases = needed_matrix(sent, rows.classes)
     if cases is not None:
         values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns)
         ours = rows.evaluation == "request"  # of a hold-out, callers are not told what a row has

@@ -88,7 +88,7 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
     B, classes = None, dataset.classes or ()
     if not numbers:
         square = any(learner.needs_square for learner in resolved)
-        B, actions, _, cases = needed_matrix(asked, classes, square=square, cases=True)
+        B, actions, _, cases = needed_matrix(asked, classes, square=square)
         stakes = {"benefits": B.tolist(), "actions": actions}
         if cases is not None:
             check_columns(cases, dataset)

@@ -1,23 +1,24 @@
 """What each rule decides, by probabilities and what the caller says is at stake."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
-from app.decisions.benefit import LARGEST, Decision, Prepared
+from app.decisions.benefit import LARGEST, Prepared
 from app.decisions.priors import under_priors
-from app.decisions.rules import beta_delta, hierarchical
-from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
+from app.decisions.rules import ByCosts, beta_delta, hierarchical
+from app.decisions.threshold import Cut, HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
 from app.errors import Conflict, Flaw, Invalid, below, pointer, reject
 from app.registry.loaded import Loaded
 from app.text import some_of
 from app.usecases.explain import explanations
 from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
 from app.usecases.limit_fields import LimitedFields, decide_within_limits
-from app.usecases.matrices import MatrixFields, best_in_training, check_distinct, read_matrix
+from app.usecases.matrices import MatrixFields, check_distinct
 from app.usecases.quantities import QuantityFields
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -106,30 +107,23 @@ class Answer(NamedTuple):
     propensities: np.ndarray | None = None
 
 
-class _Case(NamedTuple):
-    """What a rule decides by: `scores` are the probabilities as they come, `P` those under the `priors` in use.
-
-    `model` is None where the probabilities came with the request; `decision` is the best one by the matrix.
+def check_fields(asked: RuleFields, model: Loaded | None) -> None:
+    """Refuse what the rule would pass over, and miss what it needs: silence would be a guess. Without a `model`
+    probabilities came with the request; one of numbers makes bands the classes.
     """
-
-    model: Loaded | None
-    classes: Sequence[int | str]
-    asked: RuleFields
-    scores: np.ndarray
-    priors: np.ndarray | None
-    P: np.ndarray
-    matrix: Prepared | None
-    actions: Sequence[int | str]
-    decision: Decision | None
-
-
-_Chosen = tuple[np.ndarray, list[str], dict[str, Any]]
-
-
-def check_fields(asked: RuleFields) -> None:
-    """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
     if not (asked.stated and asked.is_plain):
-        reject(_flaws(asked))
+        reject(chain(_foreign(asked, () if model is None else model.classes, bands=model is not None), _flaws(asked)))
+
+
+def _foreign(asked: RuleFields, classes: Sequence[int | str], *, bands: bool) -> Iterator[Flaw]:
+    """What only a model of numbers answers, or only one of `classes`."""
+    for name in asked.of_numbers:
+        if name != "bands" or classes or not bands:
+            yield Flaw(pointer(name), f"{name} is about numbers, and this is about classes; leave it out")
+    if asked.priors is not None and not classes:
+        yield Flaw("/priors", "priors correct the probabilities of a model, which knows the priors in training")
+    if asked.threshold == "holdout" and not classes:
+        yield Flaw("/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number")
 
 
 def _flaws(asked: RuleFields) -> Iterator[Flaw]:
@@ -152,45 +146,44 @@ def _flaws(asked: RuleFields) -> Iterator[Flaw]:
 
 def decide_by(
     asked: RuleFields,
-    model: Loaded | None,
     classes: Sequence[int | str],
     scores: np.ndarray,
     warnings: Sequence[str],
     matrix: Prepared | None,
+    model: Loaded | None = None,
 ) -> Answer:
     """The decisions for probabilities (n, K) of a model, or of no model, by the matrix that the fields state, and the
     warnings so far. O(n K A).
 
     Raises Invalid with the place in the request where what is asked fits neither the rule nor the classes.
     """
-    P, priors, notes = scores, None, list[str]()
+    P, priors, notes, rule = scores, None, list[str](), asked.rule
     if asked.priors is not None and model is not None:
         priors, P, notes = under_priors(scores, classes, model.priors, asked.priors)
-    if matrix is not None and matrix.is_named and asked.rule not in _DECIDES_ACTIONS:
+    if matrix is not None and matrix.is_named and rule not in _DECIDES_ACTIONS:
         named = some_of([str(name) for name in matrix.actions], _SHOWN)
-        what = f"rule {asked.rule} decides among the classes, and the matrix has the actions {named}"
+        what = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
         raise Invalid.at(asked.place, f"{what}; leave out the matrix, or decide by the rule expected_benefit")
     actions = matrix.actions if matrix is not None else _two_actions(asked.actions) or classes
     decision = None if matrix is None else matrix.decide(P)
-    case = _Case(model, classes, asked, scores, priors, P, matrix, actions, decision)
-    choice, more, figures = _RULES[asked.rule](case)
-    explained = None
-    if asked.explain and matrix is not None and decision is not None:
-        explained = explanations(P, matrix.benefits, decision, classes, actions)
+    figures: Mapping[str, Any] = {}
+    explained, more = None, list[str]()
+    if rule == "threshold":
+        cut, of = _cut(asked, scores, P, priors, matrix, actions, model)
+        choice, figures, more = decide_by_threshold(of[:, 1], cut), {"threshold": cut.value}, [*cut.warnings]
+    elif rule in _BELONGS["costs"]:
+        choice, figures, more = _by_costs(asked, classes, P)
+    elif rule == "most_probable" or matrix is None or decision is None:
+        choice = P.argmax(axis=1)
+    else:
+        choice, more = decision.choice, matrix.warnings
+        if asked.limited:
+            choice, figures = decide_within_limits(asked, P, matrix.benefits, decision, actions)
+        if asked.explain:
+            explained = explanations(P, matrix.benefits, decision, classes, actions)
     expected = None if decision is None else decision.expected_benefits
     told = [*warnings, *notes, *more]
-    return Answer(asked.rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
-
-
-def matrix_of(asked: RuleFields, classes: Sequence[int | str], n: int, model: Loaded | None) -> Prepared | None:
-    """The matrix of a request about n instances; None without one."""
-    stakes = read_matrix(asked, classes, n_instances=n, named=True, cases=True)
-    if stakes is None:
-        return None
-    B, actions, doubts, cases = stakes
-    before = () if model is None else model.once(best_in_training)
-    names = classes if actions is None else tuple(actions)
-    return Prepared(B, names, actions is not None, classes, before, doubts, cases)
+    return Answer(rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
 
 
 def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:
@@ -212,64 +205,34 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
         return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
 
 
-def _by_expected_benefit(case: _Case) -> _Chosen:
-    assert case.matrix is not None
-    assert case.decision is not None
-    choice, figures = case.decision.choice, dict[str, Any]()
-    if case.asked.limited:
-        choice, figures = decide_within_limits(case.asked, case.P, case.matrix.benefits, case.decision, case.actions)
-    return choice, case.matrix.warnings, figures
-
-
-def _by_threshold(case: _Case) -> _Chosen:
-    """Cut the probability of the second class; the hold-out's cut is one on the model's own scores, priors or not."""
-    if len(case.classes) != 2 or len(case.actions) != 2:
+def _cut(
+    asked: RuleFields, scores: np.ndarray, P: np.ndarray, priors: np.ndarray | None, matrix: Prepared | None,
+    actions: Sequence[int | str], model: Loaded | None,
+) -> tuple[Cut, np.ndarray]:  # fmt: skip
+    """The cut of the second class's probability, and the probabilities (n, 2) that it is for: of the hold-out it is one
+    on the model's own scores, priors or not.
+    """
+    if P.shape[1] != 2 or len(actions) != 2:
         raise Invalid.at("/rule", "a threshold needs two classes and two actions; use expected_benefit")
-    wanted = case.asked.threshold
-    B = case.matrix.benefits if case.matrix is not None and case.matrix.benefits.ndim == 2 else None
+    wanted, B = asked.threshold, None if matrix is None or matrix.benefits.ndim > 2 else matrix.benefits
     if isinstance(wanted, int | float):
-        scores, cut = case.P, given_cut(float(wanted), B, case.actions)
-    elif B is None:
+        return given_cut(float(wanted), B, actions), P
+    if B is None:
         needed = "this threshold comes from one benefit matrix for all; send it, or a number as threshold"
-        raise Invalid.at(case.asked.place, f"{needed}; expected_benefit decides each case by its own")
-    elif wanted == "holdout" and case.model is not None:
-        scores, (cut, _) = case.scores, case.model.once(sorted_holdout).best(B, case.priors, case.actions)
-    else:
-        scores, cut = case.P, posterior_threshold(B, case.actions)
-    return decide_by_threshold(scores[:, 1], cut), list(cut.warnings), {"threshold": cut.value}
+        raise Invalid.at(asked.place, f"{needed}; expected_benefit decides each case by its own")
+    if wanted == "holdout" and model is not None:
+        return model.once(sorted_holdout).best(B, priors, actions)[0], scores
+    return posterior_threshold(B, actions), P
 
 
-def _by_beta_delta(case: _Case) -> _Chosen:
-    costs, majority = _costs(case)
-    if costs.C_DD is None:
-        raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
-    ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH)
-    return ruled.choice, ruled.warnings, ruled.figures
-
-
-def _by_hierarchy(case: _Case) -> _Chosen:
-    costs, majority = _costs(case)
-    ruled = hierarchical(case.P, majority, costs.C_HD, costs.C_DH)
-    return ruled.choice, ruled.warnings, ruled.figures
-
-
-def _by_probability(case: _Case) -> _Chosen:
-    return case.P.argmax(axis=1), [], {}
-
-
-_RULES: dict[Rule, Callable[[_Case], _Chosen]] = {
-    "expected_benefit": _by_expected_benefit,
-    "threshold": _by_threshold,
-    "beta_delta": _by_beta_delta,
-    "hierarchical": _by_hierarchy,
-    "most_probable": _by_probability,
-}
-
-
-def _costs(case: _Case) -> tuple[Costs, int]:
-    costs = case.asked.costs
+def _by_costs(asked: RuleFields, classes: Sequence[int | str], P: np.ndarray) -> ByCosts:
+    costs, names = asked.costs, [str(name) for name in classes]
     assert costs is not None
-    names = [str(name) for name in case.classes]
     if str(costs.majority) not in names or len(names) < 2:
         raise Invalid.at("/costs/majority", f"majority is one of two classes or more: {', '.join(names)}")
-    return costs, names.index(str(costs.majority))
+    majority = names.index(str(costs.majority))
+    if asked.rule == "hierarchical":
+        return hierarchical(P, majority, costs.C_HD, costs.C_DH)
+    if costs.C_DD is None:
+        raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
+    return beta_delta(P, majority, costs.C_DD, costs.C_HD, costs.C_DH)

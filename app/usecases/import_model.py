@@ -98,7 +98,7 @@ def submit(
     if dataset.multilabel or dataset.classes is None:
         there = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
         raise Invalid.at("/dataset", f"an imported model predicts one label of classes, and this data set has {there}")
-    stakes = read_matrix(asked, dataset.classes)
+    stakes = read_matrix(asked, dataset.classes, cases=False)
     if stakes is None:
         refuse_actions(asked)
     content.seek(0)

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.decisions.benefit import as_benefits, like_costs, refused_benefit
+from app.decisions.benefit import Prepared, as_benefits, like_costs, refused_benefit
 from app.decisions.case_benefits import CaseBenefits, Columns, Term
 from app.errors import Conflict, Flaw, Invalid, NotFound, below, flaws_of, pointer, reject, unknown
 from app.features import NUMBERS, Schema
@@ -27,6 +27,7 @@ from app.usecases.ports import Ports
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names
 _NESTED = (dict, list)
+_NEEDED = "send the matrix as 'benefits' or 'cost_matrix'"
 
 
 class MatrixFields(WireModel):
@@ -53,7 +54,10 @@ class MatrixFields(WireModel):
     @cached_property
     def case_columns(self) -> frozenset[str]:
         """The columns that cells of the matrix name, before it is checked."""
-        cells = _objects(self.benefits if self.cost_matrix is None else self.cost_matrix).values()
+        level = self.benefits if self.cost_matrix is None else self.cost_matrix
+        if isinstance(_first(_first(level)), list):  # one matrix per instance
+            return frozenset()
+        cells = (cell for row in _entries(level) for cell in _entries(row) if type(cell) is dict)
         return frozenset(name for cell in cells if isinstance(name := cell.get("column"), str))
 
     @property
@@ -93,13 +97,13 @@ def columns_beside(sent: Mapping[str, Any], n: int, used: Collection[str], known
     return {name: np.array(values, dtype=np.float64) for name, values in sent.items()}
 
 
-def _entries(level: Any) -> Iterable[tuple[Any, Any]]:
-    """Those of a list or an object, after their position or name."""
-    return level.items() if isinstance(level, dict) else enumerate(level if isinstance(level, list) else ())
+def _entries(level: Any) -> Iterable[Any]:
+    """Those of a list or an object."""
+    return level.values() if isinstance(level, dict) else level if isinstance(level, list) else ()
 
 
 def _first(level: Any) -> Any:
-    return next((entry for _, entry in _entries(level)), None)
+    return next(iter(_entries(level)), None)
 
 
 class NamedMatrixFields(MatrixFields):
@@ -129,21 +133,18 @@ def read_matrix(
     *,
     n_instances: int | None = None,
     square: bool = False,
-    named: bool = False,
-    cases: bool = False,
+    cases: bool = True,
 ) -> Stakes | None:
     """The matrix that a request states in one of the fields `benefits` and `cost_matrix`; None where it has neither.
 
     It has a row per class and a column per action: lists in the order of `classes` and of the actions, or an object
     `{class: {action: number}}`, complete and in any order. Costs are negated. `n_instances` allows a list of matrices
-    instead, one per instance. With `square` the columns are the classes; with `named` they are the classes unless the
-    matrix or `actions` names them. `cases` allows cells `{"column": …}`. Raises Invalid with the place of each flaw.
-    O(size).
+    instead, one per instance. With `square` the columns are the classes; without `cases` no cell is `{"column": …}`.
+    Raises Invalid with the place of each flaw. O(size).
     """
     if sent.benefits is not None and sent.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
     costs = sent.cost_matrix is not None
-    actions: Sequence[str] | None = sent.actions
     value = sent.cost_matrix if costs else sent.benefits
     if value is None:
         return None
@@ -152,61 +153,68 @@ def read_matrix(
             sent.place,
             f"{value[:MAX_NAME]!r} is no matrix; send the matrix itself: only requests to a model can name a saved one",
         )
-    check_distinct(actions or ())
-    names = [str(name) for name in classes]
+    check_distinct(sent.actions or ())
+    names, words = [str(name) for name in classes], None
+    actions: Sequence[str] | None = sent.actions
     with below(sent.place):
-        value, cells = _lifted(value)
-        if cells and not cases:
-            raise Invalid.at(pointer(*next(iter(cells))), "here a benefit is a number, as there are no cases")
-        if _in_words(value):
-            B, actions = _from_words(value, names, names if square else actions, n_instances)
-            if named and actions == names and sent.actions is None:
-                actions = None
-        elif actions is not None:
-            B = as_benefits(value, len(names), n_instances, len(actions))
-        else:
-            B = _unnamed(value, len(names), n_instances, square=square, named=named)
-    doubts = [] if costs or cells or actions in (None, names) else like_costs(B)  # else names tell
+        if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
+            value, actions = _from_words(value, names, names if square else actions)
+            words = names, actions
+        numbers, terms = _lifted(value, words)
+        if terms and not cases:
+            raise Invalid.at(terms[0].place, "here a benefit is a number, as there are no cases")
+        n_actions = len(actions or names) if square or actions is not None else None
+        B = as_benefits(numbers, len(names), n_instances, n_actions)
+    doubts = [] if costs or terms or actions in (None, names) else like_costs(B)  # else names tell
     B = 0.0 - B if costs else B
+    order = list(range(B.shape[-1]))
     if actions not in (None, names, sent.actions):
-        B, actions = _ordered(B, actions)
-    terms = _terms(cells, names, actions or names, -1.0 if costs else 1.0, sent.place)
-    return Stakes(B, actions, doubts, CaseBenefits(B, terms) if terms else None)
+        order = _order(B)
+        B, actions = np.ascontiguousarray(B[..., order]), [actions[a] for a in order]
+    if not terms:
+        return Stakes(B, actions, doubts)
+    sign, under = -1.0 if costs else 1.0, sent.place
+    own = [Term(k, order.index(a), name, sign * times + 0.0, under + place) for k, a, name, times, place in terms]
+    return Stakes(B, actions, doubts, CaseBenefits(B, own))
 
 
-def _objects(value: Any) -> dict[tuple[Any, Any], dict[str, Any]]:
-    """The cells of a matrix that are objects, by their place in it."""
-    if isinstance(_first(_first(value)), list):  # one matrix per instance
-        return {}
-    rows = [(i, row) for i, row in _entries(value) if type(row) is type(value)]
-    return {(i, a): cell for i, row in rows for a, cell in _entries(row) if type(cell) is dict}
+def named_matrix(
+    sent: MatrixFields,
+    classes: Sequence[int | str],
+    n_instances: int | None = None,
+    before: Sequence[object] = (),
+) -> Prepared | None:
+    """`read_matrix` with a name for each column: the classes unless the matrix or `actions` names them; `before` are
+    the actions that were best in training.
+    """
+    stakes = read_matrix(sent, classes, n_instances=n_instances)
+    if stakes is None:
+        return None
+    B, actions, doubts, by_case = stakes
+    if actions is None and B.shape[-1] != len(classes):
+        raise Invalid.at(sent.place, "the columns are not the classes; name them in 'actions'")
+    is_named = sent.actions is not None or actions not in (None, [str(name) for name in classes])
+    return Prepared(B, tuple(actions or ()) if is_named else classes, is_named, classes, before, doubts, by_case)
 
 
-def _lifted(value: Any) -> tuple[Any, dict[tuple[Any, Any], CaseCell]]:
-    """A matrix with `plus` in place of its cells that are objects, and these by their place in it."""
-    if not (found := _objects(value)):
-        return value, {}
-    cells, numbers = {}, value.copy()
-    for i in {i for i, _ in found}:
-        numbers[i] = value[i].copy()
-    for (i, a), sent in found.items():
+def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, list[Term]]:
+    """A matrix with `plus` in place of its cells that are objects, and what these add for a case; its rows and columns
+    are called by `words`, or by number.
+    """
+    rows = value if isinstance(value, list) else []
+    at = [(k, a) for k, row in enumerate(rows) if type(row) is list for a, cell in enumerate(row) if type(cell) is dict]
+    if not at:
+        return value, []
+    numbers, terms = [row.copy() if type(row) is list else row for row in rows], []
+    for k, a in at:
+        place, sent = pointer(k, a) if words is None else pointer(words[0][k], words[1][a]), rows[k][a]
         try:
-            cells[i, a] = CaseCell.model_validate(sent)
+            cell = CaseCell.model_validate(sent)
         except ValidationError as error:
-            raise Invalid.of(flaws_of(error.errors(), sent)).under(pointer(i, a)) from error
-        numbers[i][a] = cells[i, a].plus
-    return numbers, cells
-
-
-def _terms(
-    cells: Mapping[tuple[Any, Any], CaseCell], names: Sequence[str], actions: Sequence[str], sign: float, under: str
-) -> list[Term]:
-    """The terms of cells that are in words or by position."""
-    rows, columns = ({name: j for j, name in enumerate(each)} for each in (names, actions))
-    return [
-        Term(rows.get(i, i), columns.get(a, a), cell.column, sign * cell.times + 0.0, under + pointer(i, a))
-        for (i, a), cell in cells.items()
-    ]
+            raise Invalid.of(flaws_of(error.errors(), sent)).under(place) from error
+        numbers[k][a] = cell.plus
+        terms.append(Term(k, a, cell.column, cell.times, place))
+    return numbers, terms
 
 
 def own_matrices(
@@ -215,7 +223,7 @@ def own_matrices(
     """The benefits (n, K, A) of rows X (n, m) with `others`, of a matrix with `cells` by position, and the columns that
     these name; None without cells. Invalid where a value is missing or a benefit too large, TooLarge for too many.
     """
-    stakes = cells and read_matrix(MatrixFields.model_construct(benefits=cells), range(len(cells)), cases=True)
+    stakes = cells and read_matrix(MatrixFields.model_construct(benefits=cells), range(len(cells)))
     if not stakes or (cases := stakes.cases) is None:
         return None
     values = cases.values(schema, X, others)
@@ -223,12 +231,12 @@ def own_matrices(
     return B, dict(zip(cases.columns, values.T, strict=True))
 
 
-def _ordered(B: np.ndarray, actions: Sequence[str]) -> tuple[np.ndarray, Sequence[str]]:
-    """Actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
+def _order(B: np.ndarray) -> list[int]:
+    """The actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
     first = B if B.ndim == 2 else B[0]
     best = first == first.max(axis=1, keepdims=True)
-    order = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable")
-    return np.ascontiguousarray(B[..., order]), [actions[a] for a in order]
+    found: list[int] = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable").tolist()
+    return found
 
 
 def refuse_actions(sent: MatrixFields) -> None:
@@ -237,13 +245,11 @@ def refuse_actions(sent: MatrixFields) -> None:
         raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
 
 
-def needed_matrix(
-    sent: MatrixFields, classes: Sequence[object], *, square: bool = False, named: bool = False, cases: bool = False
-) -> Stakes:
+def needed_matrix(sent: MatrixFields, classes: Sequence[object], *, square: bool = False) -> Stakes:
     """`read_matrix`, where a request without a matrix is Invalid."""
-    stakes = read_matrix(sent, classes, square=square, named=named, cases=cases)
+    stakes = read_matrix(sent, classes, square=square)
     if stakes is None:
-        raise Invalid.at("/benefits", "send the matrix as 'benefits' or 'cost_matrix'")
+        raise Invalid.at("/benefits", _NEEDED)
     return stakes
 
 
@@ -260,26 +266,10 @@ def check_few_actions(sent: MatrixFields, count: int) -> None:
         raise Invalid.at(place, f"there are {count:,} actions; at most {_MAX_ACTIONS:,} are supported")
 
 
-def _unnamed(value: Any, n_classes: int, n_instances: int | None, *, square: bool, named: bool) -> np.ndarray:
-    if not (square or named):
-        return as_benefits(value, n_classes, n_instances)
-    try:
-        return as_benefits(value, n_classes, n_instances, n_classes)
-    except Invalid:
-        as_benefits(value, n_classes, n_instances)  # says what else is wrong
-        if square:
-            raise
-        raise Invalid.at("", "the columns are not the classes; name them in 'actions'") from None
-
-
-def _in_words(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
-
-
-def _from_words(
-    value: Any, classes: Sequence[str], actions: Sequence[str] | None, n_instances: int | None
-) -> tuple[np.ndarray, Sequence[str] | None]:
-    """Benefits, and the names of the columns: `actions`, else the classes, else as the longest row has them."""
+def _from_words(value: Any, classes: Sequence[str], actions: Sequence[str] | None) -> tuple[list[Any], Sequence[str]]:
+    """The matrix, or matrices, in lists, and the names of the columns: `actions`, else the classes, else as the longest
+    row has them.
+    """
     matrices = [value] if isinstance(value, dict) else value
     rows = [row for row in matrices[0].values() if isinstance(row, dict)]
     found = list(max(rows, key=len, default=()))
@@ -292,13 +282,13 @@ def _from_words(
     if actions is None and (longest := max(map(len, columns))) > MAX_NAME:
         raise Invalid.at("", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported")
     numbers = [[[matrix[name][action] for action in columns] for name in classes] for matrix in matrices]
-    given = numbers[0] if isinstance(value, dict) else numbers
-    return as_benefits(given, len(classes), n_instances, len(columns)), columns
+    return numbers[0] if isinstance(value, dict) else numbers, columns
 
 
 def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterator[Flaw]:
     known = frozenset(classes), frozenset(actions)
-    matrices = [("", value)] if isinstance(value, dict) else [(pointer(i), each) for i, each in enumerate(value)]
+    lone = isinstance(value, dict)  # whose cells may be objects, too
+    matrices = [("", value)] if lone else [(pointer(i), each) for i, each in enumerate(value)]
     for at, matrix in matrices:
         if not isinstance(matrix, dict):
             yield Flaw(at, "all matrices have one form: objects by class and action, or lists")
@@ -309,7 +299,8 @@ def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterat
                 yield Flaw(at + pointer(name), "a row is an object with a number for each action")
             elif name in known[0]:
                 yield from _misnamed(at + pointer(name), "action", row, actions, known[1])
-                cells = ((action, refused_benefit(cell)) for action, cell in row.items() if action in known[1])
+                numbers = {a: cell for a, cell in row.items() if a in known[1] and not (lone and type(cell) is dict)}
+                cells = ((action, refused_benefit(cell)) for action, cell in numbers.items())
                 yield from (Flaw(at + pointer(name, action), message) for action, message in cells if message)
 
 
@@ -412,9 +403,10 @@ def _stated(sent: MatrixFields, classes: Sequence[object]) -> tuple[dict[str, di
 
     Without them the columns of words have an order only for a version's classes.
     """
-    stakes = needed_matrix(sent, classes, named=True, cases=True)
     names = [str(name) for name in classes]
-    columns = list(stakes.actions or names)
+    if (stakes := named_matrix(sent, names)) is None:
+        raise Invalid.at("/benefits", _NEEDED)
+    columns = list(map(str, stakes.actions))
     cells = stakes.benefits.tolist() if stakes.cases is None else stakes.cases.cells()
     value = sent.benefits if sent.cost_matrix is None else sent.cost_matrix
     order = list(next(iter(value.values()))) if isinstance(value, dict) and sent.actions is None else columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from operator import gt, lt
 from threading import Lock
@@ -22,21 +22,14 @@ from app.features import NO_FEATURES, Schema
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.text import positions
-from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by, matrix_of
+from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by
 from app.usecases.explain import Explanation, contributions
 from app.usecases.fields import COLUMNS, INSTANCES, PROBABILITIES, CaseColumns, ClassNames, ModelVersion, OwnIds, Text
 from app.usecases.limit_fields import LimitAnswer
+from app.usecases.matrices import best_in_training, named_matrix
 from app.usecases.ports import Ports
-from app.usecases.quantities import Quantities, banded, quantities, refuse_for_classes
-from app.usecases.record import (
-    RecordField,
-    explored,
-    ids_of,
-    order_of,
-    predicted_batch,
-    texts_of_json,
-    texts_of_rows,
-)
+from app.usecases.quantities import Quantities, banded, quantities
+from app.usecases.record import RecordField, explored, ids_of, predicted_batch, texts_of_json, texts_of_rows
 
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
@@ -156,120 +149,68 @@ class Rows(NamedTuple):
         return texts_of_json(self.sent, schema, self.columns)
 
 
-class By(NamedTuple):
-    """Who asks, with the stores; what makes challengers decide as well (`ShadowDecider.watched`), and what charges
-    for so many values where they need more memory than a short request's.
-    """
-
-    ports: Ports
-    watched: Callable[..., Batch]
-    caller: Caller
-    charge: Callable[[int], None] | None = None
-
-
-class Predicted(NamedTuple):
-    """Decisions, or the numbers of a model of numbers; the ids of decisions that are recorded, and what has to be
-    stored of them before they are answered.
-    """
-
-    answer: Answer | Quantities
-    warnings: Sequence[str]
-    ids: Sequence[str] | None = None
-    batch: Batch | None = None
-
-
 def predict(
-    by: By,
-    model: Loaded | None,
-    asked: PredictFields,
-    rows: Rows,
-    own_ids: tuple[str, list[Any]] | None = None,
-    key: bytes | None = None,
-) -> Predicted:
-    """Answer a request by a model, or by the probabilities in it; `own_ids` are those that the request has already.
+    ports: Ports, caller: Caller, model: Loaded | None, asked: PredictFields, rows: Rows,
+    own_ids: tuple[str, list[Any]] | None = None, key: bytes | None = None,
+) -> tuple[Answer | Quantities, Batch | None]:  # fmt: skip
+    """What a model says, or the probabilities in its place, and the decisions that are to be stored before it is
+    answered; `own_ids` are those that the request has already, and the same `key` stands for the same fields.
 
-    Raises Invalid with the place of what does not fit, and what `By.charge` raises.
+    Raises Invalid with the place of what does not fit.
     """
-    if by.charge is not None:
-        by.charge(_values(model, asked, rows, records=bool(asked.record)))
-    if model is None:
-        if asked.record or asked.explore is not None:
-            place = "/record" if asked.record is not None else "/explore"
-            raise Invalid.at(place, "decisions are recorded by model, and this request has none")
-        refuse_for_classes(asked)
-        given = decide_given(asked.classes or (), rows, asked)
-        return Predicted(given, given.warnings)
-    answer = of_numbers(model, asked, rows) if model.regression else decide(model, asked, rows, key)
-    if not asked.record:
+    answer: Answer | Quantities
+    if model is not None and not model.regression:
+        answer = decide(model, asked, rows, key)
+    elif model is not None and asked.bands is None:
+        answer = quantities(model, asked, rows.X, rows.warnings)
+    else:
+        check_fields(asked, model)
+        classes, P = (asked.classes or (), rows.X) if model is None else banded(model, asked.bands or [], rows.X)
+        answer = decide_given(classes, P, asked, rows, NO_FEATURES if model is None else model.schema)
+    if asked.record is None:
         if asked.explore is not None:
             raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
-        return Predicted(answer, answer.warnings)
-    order = order_of(asked.record)
-    ids = ids_of(by.ports, by.caller, order, len(rows.X), own_ids)
+        return answer, None
+    if model is None:
+        raise Invalid.at("/record", "decisions are recorded by model, and this request has none")
+    ids = ids_of(ports, caller, asked.record, len(rows.X), own_ids)
     if asked.explore is not None and isinstance(answer, Answer):
         answer = explored(answer, model.name, ids.ids, asked.explore)
-    texts = rows.texts(model.schema) if order.instances else None
-    batch = predicted_batch(model, asked, answer, ids, by.caller, texts)
-    if not model.regression:  # no challengers decide about numbers
-        batch = by.watched(batch, asked.model or "", model, asked, rows.X, rows.columns)
-    return Predicted(answer, answer.warnings, ids.ids, batch)
-
-
-def _values(model: Loaded | None, asked: PredictFields, rows: Rows, *, records: bool) -> int:
-    """About how many values the work and its answer take, by what is declared."""
-    numbers = extent(asked.classes or () if model is None else model.classes, asked, len(rows.X))
-    return numbers + rows.X.size * _KEPT * (asked.explain or records) + len(rows.X) * _RECORDED * records
+    texts = rows.texts(model.schema) if asked.record.instances else None
+    return answer, predicted_batch(model, asked, answer, ids, caller, texts)
 
 
 def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:
-    """Decide for rows, with all that is asked for; the same `key` stands for the same fields.
+    """Decide for rows by a model of classes, with all that is asked for.
 
     Raises Invalid with the place in the request where what is asked does not fit the model or its rule. O(n K A)
     beyond the model's own work.
     """
     usual = model.once(Usual)
-    known = usual.matrices.get(key)
-    if known is None:
+    matrix = usual.matrices.get(key)
+    if matrix is None:
         check_classes(model)
-        refuse_for_classes(asked)
-        check_fields(asked)
-    _check_size(model.classes, asked, len(rows.X))
+        check_fields(asked, model)
+        matrix = named_matrix(asked, model.classes, len(rows.X), model.once(best_in_training))
+        usual.keep(key, matrix)
     scores = usual.posterior(rows.X) if rows.usual else model.estimator.posterior(rows.X)
     check_finite(scores)
-    matrix = known or matrix_of(asked, model.classes, len(scores), model)
     told = [*model.card.warnings, *rows.warnings]
-    answer = decide_by(asked, model, model.classes, scores, told, _of_rows(matrix, rows, model.schema))
-    if known is None and key is not None and matrix is not None:
-        usual.keep(key, matrix)
+    answer = decide_by(asked, model.classes, scores, told, _of_rows(matrix, rows, model.schema), model)
     return answer if answer.explanations is None else _with_contributions(model, rows.X, answer)
 
 
 def decide_given(
-    classes: Sequence[int | str],
-    rows: Rows,
-    asked: RuleFields,
-    P: np.ndarray | None = None,
-    schema: Schema = NO_FEATURES,
+    classes: Sequence[int | str], P: np.ndarray, asked: RuleFields, rows: Rows, schema: Schema = NO_FEATURES
 ) -> Answer:
-    """Decide with probabilities (n, K) that came as rows, or with P for rows of a schema; Invalid also for what only a
-    model of classes can answer.
-    """
-    P = rows.X if P is None else P
-    check_fields(asked)
-    _check_size(classes, asked, len(P))
-    if asked.priors is not None:
-        raise Invalid.at("/priors", "priors correct the probabilities of a model, which knows the priors in training")
-    if asked.threshold == "holdout":
-        raise Invalid.at("/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number")
-    matrix = matrix_of(asked, classes, len(P), None)
-    return decide_by(asked, None, classes, P, (), _of_rows(matrix, rows, schema))
+    """Decide with probabilities (n, K) for rows of a schema; the fields are checked."""
+    matrix = named_matrix(asked, classes, len(P))
+    return decide_by(asked, classes, P, rows.warnings, _of_rows(matrix, rows, schema))
 
 
 def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | None:
     """The matrix, one for each row where it depends on the case."""
-    if matrix is None or matrix.cases is None:
-        return matrix
-    return by_case(matrix, schema, rows.X, rows.columns, partial(rows.place, schema))
+    return matrix and by_case(matrix, schema, rows.X, rows.columns, partial(rows.place, schema))
 
 
 def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
@@ -285,20 +226,6 @@ def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
         raise Invalid.at("/classes", "this goes with 'probabilities'; a model knows its classes")
     if not (given or instances):
         raise Invalid.at("/instances", "'instances' is required")
-
-
-def of_numbers(model: Loaded, asked: RuleFields, rows: Rows) -> Answer | Quantities:
-    """What a model of numbers answers: these, quantities, or decisions whose classes are the bands of the request.
-
-    Raises Invalid with the place of whatever is asked that does not fit.
-    """
-    if asked.of_numbers:
-        _check_size((), asked, len(rows.X) * _SPREAD)
-    if asked.bands is None:
-        return quantities(model, asked, rows.X, rows.warnings)
-    names, P = banded(model, asked, rows.X)
-    answer = decide_given(names, rows, asked, P, model.schema)
-    return answer._replace(warnings=[*rows.warnings, *answer.warnings])
 
 
 def key_of(found: dict[str, Any]) -> bytes | None:
@@ -330,18 +257,22 @@ def check_classes(model: Loaded) -> None:
 def extent(classes: Sequence[object], asked: RuleFields, n_instances: int) -> int:
     """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance.
 
-    An explanation counts as the work it takes.
+    An explanation counts as the work it takes. TooLarge for more than `LARGEST_ANSWER`.
     """
     n_classes = len(classes) or len(asked.bands or ()) + 1
     n_actions = asked.width(n_classes)
     each = bool(asked.case_columns) + _EXPLAINED * asked.explain  # its matrix, and all changes of it
-    return n_instances * (n_classes + n_actions + each * n_classes * n_actions)
+    numbers = n_instances * (n_classes + n_actions + each * n_classes * n_actions)
+    if (work := numbers * (1 if classes or not asked.of_numbers else _SPREAD)) > LARGEST_ANSWER:
+        raise TooLarge(f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances")
+    return numbers
 
 
-def _check_size(classes: Sequence[object], asked: RuleFields, n_instances: int) -> None:
-    cells = extent(classes, asked, n_instances)
-    if cells > LARGEST_ANSWER:
-        raise TooLarge(f"the answer would hold {cells:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances")
+def extent_in_memory(model: Loaded | None, asked: PredictFields, rows: Rows) -> int:
+    """About how many values the work and its answer take, by what is declared; TooLarge as `extent`."""
+    numbers = extent(asked.classes or () if model is None else model.classes, asked, len(rows.X))
+    records = asked.record is not None
+    return numbers + rows.X.size * _KEPT * (asked.explain or records) + len(rows.X) * _RECORDED * records
 
 
 def check_finite(P: np.ndarray) -> None:
@@ -390,9 +321,9 @@ class Usual:
                 return None
         return np.ndarray((len(instances), len(least)), buffer=packed)
 
-    def keep(self, key: bytes, matrix: Prepared) -> None:
+    def keep(self, key: bytes | None, matrix: Prepared | None) -> None:
         """Have it in `matrices`, unless it is large."""
-        if matrix.benefits.ndim > 2 or matrix.benefits.size > _MAX_KEPT_CELLS:
+        if key is None or matrix is None or matrix.benefits.ndim > 2 or matrix.benefits.size > _MAX_KEPT_CELLS:
             return
         with self._lock:
             if len(self.matrices) >= _MAX_MATRICES:

@@ -76,12 +76,6 @@ class Quantities(NamedTuple):
     figures: Mapping[str, Any] = {}
 
 
-def refuse_for_classes(asked: QuantityFields) -> None:
-    """Invalid at each of the fields, for a request that decides among classes."""
-    what = "is for models of numbers, and this is about classes; leave it out"
-    reject(Flaw(pointer(name), f"{name} {what}") for name in asked.of_numbers)
-
-
 def quantities(model: Loaded, asked: QuantityFields, X: np.ndarray, warnings: Sequence[str]) -> Quantities:
     """The numbers for rows X (n, m) as the model's schema encodes them, and which quantities cost least.
 
@@ -134,14 +128,8 @@ def _distribution(model: Loaded, X: np.ndarray) -> Distribution:
     return found
 
 
-def banded(model: Loaded, asked: QuantityFields, X: np.ndarray) -> tuple[list[str], np.ndarray]:
+def banded(model: Loaded, cuts: Sequence[float], X: np.ndarray) -> tuple[list[str], np.ndarray]:
     """The names of the bands, and their probabilities (n, bands) for rows X (n, m)."""
-    reject(
-        Flaw(pointer(name), f"{name} is about quantities, and 'bands' are about classes; leave one out")
-        for name in asked.of_numbers
-        if name != "bands"
-    )
-    cuts = asked.bands or []
     words = [str(int(cut)) if cut.is_integer() and abs(cut) < 1e15 else str(cut) for cut in cuts]
     names = [f"below {words[0]}", *(f"from {a} to below {b}" for a, b in pairwise(words)), f"from {words[-1]}"]
     return names, _distribution(model, X).shares(np.array(cuts))

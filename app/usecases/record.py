@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
+from pydantic import BeforeValidator, Field, StrictBool, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
 from app.decisions.case_benefits import NO_COLUMNS, Columns
@@ -45,36 +45,20 @@ class Recording(WireModel):
     )
 
 
-def _form(value: Any) -> str:
-    return "object" if isinstance(value, dict | Recording) else "boolean"
+def _in_full(sent: Any) -> Any:
+    """`true` is an order without wishes, and `false` none."""
+    return ({} if sent else None) if isinstance(sent, bool) else sent
 
 
 class RecordField(WireModel):
     """The field `record`."""
 
-    record: (
-        Annotated[Annotated[StrictBool, Tag("boolean")] | Annotated[Recording, Tag("object")], Discriminator(_form)]
-        | None
-    ) = Field(
+    record: Annotated[
+        Recording | None, BeforeValidator(_in_full, json_schema_input_type=StrictBool | Recording | None)
+    ] = Field(
         default=None,
         description="store the decisions before they are answered; `ids` of the answer name them for `POST /outcomes`",
     )
-
-
-class RecordOrder(NamedTuple):
-    """What is to be recorded: under which ids (None: ours), and with or without instances.
-
-    `at`, in seconds since 1970, is when the decisions were made; None for now.
-    """
-
-    ids: Any = None
-    instances: bool = False
-    at: float | None = None
-
-
-def order_of(sent: bool | Recording) -> RecordOrder:
-    """What the field `record` says, where it is not empty."""
-    return RecordOrder(sent.ids, sent.instances, sent.at) if isinstance(sent, Recording) else RecordOrder()
 
 
 class Ids(NamedTuple):
@@ -86,7 +70,7 @@ class Ids(NamedTuple):
     at: float
 
 
-def ids_of(ports: Ports, caller: Caller, order: RecordOrder, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
+def ids_of(ports: Ports, caller: Caller, order: Recording, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
     """One id for each of n decisions; `own` are those of the request itself, after their field.
 
     Invalid where those that were sent are no ids, or both places have some, or where the moment is still to come; see
@@ -121,7 +105,7 @@ def ids_of(ports: Ports, caller: Caller, order: RecordOrder, n: int, own: tuple[
     return Ids(ids, given=True, place=place, at=at)
 
 
-def check_moment(ports: Ports, caller: Caller, order: RecordOrder) -> None:
+def check_moment(ports: Ports, caller: Caller, order: Recording) -> None:
     """Forbidden where a key without the scope `train` dates decisions back: each day costs every report.
 
     Invalid at a moment that is to be deleted already.

@@ -31,7 +31,7 @@ from app.registry.snapshot import Reference
 from app.usecases import jobs
 from app.usecases.decide import Costs, Rule, RuleFields, check_fields
 from app.usecases.fields import ByClass, Number, Period, Text, WireModel
-from app.usecases.matrices import MatrixFields, NamedMatrixFields, read_matrix, with_saved
+from app.usecases.matrices import MatrixFields, NamedMatrixFields, named_matrix, read_matrix, with_saved
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import trained
 from app.usecases.outcome_report.earned import UNEQUAL, WHATEVER, ActionCounts, basis, total
@@ -80,7 +80,7 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
     card = card_of(ports, reference)
     if card.classes is None or card.classes == card.labels:
         raise Invalid(f"{wanted.name!r} predicts numbers, or several labels; decisions among classes are replayed")
-    stakes = read_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes, named=True, cases=True)
+    stakes = named_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes)
     by_case = None if stakes is None else stakes.cases
     if stakes is not None and np.abs(stakes.benefits).max() > LARGEST_EARNED:
         raise Invalid.at("/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed")
@@ -88,7 +88,7 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
     rules = rules or list(_USUAL if not asked.models else _USUAL[:1])
     for i, rule in enumerate(rules):
         with below(pointer("rules", i)):
-            check_fields(_question(rule))
+            check_fields(_question(rule), None)
             if rule.get("priors") is not None:
                 with below("/priors"):
                     as_priors(rule["priors"], [str(name) for name in card.classes])
@@ -99,7 +99,7 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
         models=_versions(ports, asked.models, card, caller),
         rules=rules,
         benefits=None if stakes is None else stakes.benefits.tolist() if by_case is None else by_case.cells(),
-        actions=None if stakes is None or stakes.actions is None else list(stakes.actions),
+        actions=None if stakes is None or not stakes.is_named else list(map(str, stakes.actions)),
         forms={feature.name: feature.form for feature in card.features if feature.form},
         since=asked.since,
         until=asked.until,
@@ -212,7 +212,7 @@ class Replay:
         self._archive = ports.archive
         self._spec = spec
         self._models = {name: ports.registry.load(name) for name in spec.models}
-        stakes = read_matrix(MatrixFields.model_construct(benefits=spec.benefits), spec.classes, cases=True)
+        stakes = read_matrix(MatrixFields.model_construct(benefits=spec.benefits), spec.classes)
         self._by_case = None if stakes is None else stakes.cases
         self._trained = cache(partial(trained, ports, spec.model))
         self._left_out: Counter[str] = Counter()
@@ -377,4 +377,4 @@ def _choice(rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarra
     by_costs = question.costs is not None
     if by_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
         raise Invalid(f"{rule['rule']} decides among the classes, and these decisions are about other actions")
-    return decide_given(stack.classes, Rows(P, []), _question(rule, None if by_costs else B.tolist())).choice
+    return decide_given(stack.classes, P, _question(rule, None if by_costs else B.tolist()), Rows(P, [])).choice

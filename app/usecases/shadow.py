@@ -3,18 +3,15 @@
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Thread
 from time import sleep
-from typing import Any
 
-import numpy as np
 import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import Caller
-from app.decisions.case_benefits import NO_COLUMNS, Columns
 from app.errors import Flaw, Invalid, NotFound, PayoffError, pointer, reject
 from app.outcomes.decision import Batch, day_of
 from app.outcomes.shadows import Shadows
@@ -24,7 +21,7 @@ from app.registry.registry import Registry
 from app.registry.snapshot import Reference
 from app.usecases.decide import RuleFields
 from app.usecases.ports import Ports
-from app.usecases.predict import Rows, decide
+from app.usecases.predict import PredictFields, Rows, decide
 from app.usecases.record import explored, texts_of_rows
 
 MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests
@@ -72,32 +69,25 @@ def _unfit(ports: Ports, card: Card, reference: str) -> str:
 
 @dataclass(frozen=True)
 class Offered:
-    """A recorded request to a model: its question, its instances as JSON had them or as rows (n, m), its ids, and the
-    columns of the instances that are no features.
-
-    `day` is that of the decisions.
-    """
+    """A recorded request to a model: its question, its rows and ids, and the day of the decisions."""
 
     challengers: Sequence[str]
     model: Loaded
     day: int
     question: RuleFields
-    instances: Sequence[Any] | np.ndarray
+    rows: Rows
     ids: Sequence[str]
-    columns: Columns = field(default_factory=dict)
 
     @property
     def numbers(self) -> int:
         return len(self.ids) * len(self.model.schema.names)
 
-    def rows_for(self, challenger: Loaded) -> np.ndarray:
-        """The instances as rows (n, m) of the challenger, which may know other categories."""
-        own = self.model.schema
-        rows = self.instances
-        X = rows if isinstance(rows, np.ndarray) else own.encode(rows)[0]
-        if challenger.schema.features == own.features:
-            return X
-        return challenger.schema.encode([orjson.loads(text) for text in texts_of_rows(X, own)])[0]
+    def rows_for(self, challenger: Loaded) -> Rows:
+        """The rows of the challenger, which may know other categories."""
+        own, X = self.model.schema, self.rows.X
+        if challenger.schema.features != own.features:
+            X, _ = challenger.schema.encode([orjson.loads(text) for text in texts_of_rows(X, own)])
+        return Rows(X, [], columns=self.rows.columns)
 
 
 class ShadowDecider:
@@ -124,17 +114,14 @@ class ShadowDecider:
         if self._thread.is_alive():
             self._thread.join()
 
-    def watched(
-        self, batch: Batch, reference: str, model: Loaded, question: RuleFields, instances: Sequence[Any] | np.ndarray,
-        columns: Columns = NO_COLUMNS,
-    ) -> Batch:  # fmt: skip
-        """The batch, whose decisions the challengers of `reference` make as well, as soon as it is stored."""
-        challengers = self._shadows.of(reference)
+    def watched(self, batch: Batch, model: Loaded, asked: PredictFields, rows: Rows) -> Batch:
+        """The batch, whose decisions the challengers of the reference make as well, as soon as it is stored."""
+        challengers = self._shadows.of(asked.model or "")
         if not challengers or not batch.rows:
             return batch
         ids = [row.id for row in batch.rows]
-        question = question.model_copy(update={"explain": False})
-        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, instances, ids, columns)
+        question = asked.model_copy(update={"explain": False})
+        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, rows, ids)
         return replace(batch, stored=partial(self.offer, offered))
 
     def offer(self, offered: Offered) -> None:
@@ -162,7 +149,7 @@ class ShadowDecider:
     def _decide(self, challenger: str, offered: Offered) -> None:
         try:
             model = self._registry.load(challenger)
-            answer = decide(model, offered.question, Rows(offered.rows_for(model), [], columns=offered.columns))
+            answer = decide(model, offered.question, offered.rows_for(model))
             if (share := offered.question.explore) is not None:  # the same draw, or the challenger would explore less
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist())

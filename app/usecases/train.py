@@ -202,7 +202,7 @@ def _stakes(sent: TrainRequest, classes: Sequence[object], learner: LearnerReque
         )
     if learner.estimator.labels == "several":
         raise Invalid.at(sent.place, "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
-    return read_matrix(sent, classes, square=learner.needs_square, cases=True)
+    return read_matrix(sent, classes, square=learner.needs_square)
 
 
 def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:

@@ -17,7 +17,7 @@ from app.outcomes.decision import DAY, Terms, day_of, day_of_id
 from app.outcomes.recorder import Recorder
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
-from app.usecases.record import RecordOrder, check_moment
+from app.usecases.record import Recording, check_moment
 from tests.api.column_bodies import npy
 from tests.messages import says
 
@@ -272,9 +272,9 @@ def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
     recorder = Recorder(database, lambda *_: {}, keep_seconds=30 * DAY)
     ports = SimpleNamespace(recorder=recorder)
 
-    check_moment(ports, ANYBODY, RecordOrder(at=time.time() - 29 * DAY))
+    check_moment(ports, ANYBODY, Recording(at=time.time() - 29 * DAY))
     with pytest.raises(Invalid) as refused:
-        check_moment(ports, ANYBODY, RecordOrder(at=time.time() - 31 * DAY))
+        check_moment(ports, ANYBODY, Recording(at=time.time() - 31 * DAY))
 
     assert list(refused.value.flaws) == [says("/record/at", "30 days")]
 

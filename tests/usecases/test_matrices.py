@@ -11,7 +11,7 @@ from app.access.caller import ANYBODY
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.registry.saved_matrices import Saved
-from app.usecases.matrices import MatrixFields, Stakes, read_matrix, save, with_saved
+from app.usecases.matrices import MatrixFields, named_matrix, read_matrix, save, with_saved
 from tests.messages import says
 from tests.reference.decisions import written_out
 
@@ -25,9 +25,9 @@ def matrix_of(benefits=None, cost_matrix=None, actions=None):
     return MatrixFields(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
 
 
-def read(**sent) -> Stakes:
-    options = {name: sent.pop(name) for name in ("n_instances", "square", "named", "cases") if name in sent}
-    stakes = read_matrix(matrix_of(**sent), CLASSES, **options)
+def read(reading=read_matrix, **sent):
+    options = {name: sent.pop(name) for name in ("n_instances", "square", "cases") if name in sent}
+    stakes = reading(matrix_of(**sent), CLASSES, **options)
     assert stakes is not None
     return stakes
 
@@ -82,7 +82,7 @@ def test_cells_are_the_matrices_of_the_cases_written_out(words, field):
         matrix = case_matrix(rng, K, A, words=words)
         cases = [dict(zip(("amount", "size"), row, strict=True)) for row in values.tolist()]
         out = matrix_of(**{field: written_out(matrix, cases)})
-        sent = read_matrix(matrix_of(**{field: matrix}), range(K), cases=True)
+        sent = read_matrix(matrix_of(**{field: matrix}), range(K))
         if sent.cases is None:
             continue
         expected = read_matrix(out, range(K), n_instances=50)
@@ -91,7 +91,7 @@ def test_cells_are_the_matrices_of_the_cases_written_out(words, field):
         )
         order = [expected.actions.index(name) for name in sent.actions] if words else range(A)
         assert np.array_equal(found, expected.benefits[..., order])
-        again = read_matrix(matrix_of(sent.cases.cells()), range(K), cases=True).cases
+        again = read_matrix(matrix_of(sent.cases.cells()), range(K)).cases
         assert again.base.tolist() == sent.cases.base.tolist()
         assert {term[:4] for term in again.terms} == {term[:4] for term in sent.cases.terms}
 
@@ -127,20 +127,20 @@ def in_cell(**member):
         ({"benefits": [WORDS], "n_instances": 2}, "/benefits", "1 benefit matrices"),
         ({"benefits": [WORDS, WORDS]}, "/benefits", "one benefit matrix"),
         ({"benefits": [WORDS, WORDS | {"ill": {"wait": 0, "treat": None}}], "n_instances": 2}, LAST, "a number"),
-        ({"benefits": NUMBERS, "named": True}, "/benefits", "name them in 'actions'"),
+        ({"benefits": NUMBERS, "reading": named_matrix}, "/benefits", "name them in 'actions'"),
         ({"benefits": NUMBERS, "square": True}, "/benefits/0", "2 benefits where 3"),
         ({"benefits": NUMBERS, "cost_matrix": NUMBERS}, "/cost_matrix", "not both"),
         ({"benefits": NUMBERS, "actions": ["a", "a"]}, "/actions", "same name"),
-        ({"benefits": [[0, CELL], [1, 2], [1, 2]]}, "/benefits/0/1", "here a benefit is a number"),
-        ({"benefits": [[0, CELL], [1, 2]], "cases": True}, "/benefits", "2 rows where 3 are needed"),
-        ({"benefits": [[0, CELL], [1, 2], [1]], "cases": True}, "/benefits/2", "1 benefits where 2"),
-        ({"benefits": [[[0, CELL], [1, 2], [1, 2]]], "cases": True, "n_instances": 1}, "/benefits/0/0/1", "an object"),
-        ({"benefits": [[0, {"times": 1}], [1, 2], [1, 2]], "cases": True}, "/benefits/0/1/column", "required"),
-        ({"benefits": in_cell(plus="2"), "cases": True}, "/benefits/ill/treat/plus", "a number, not '2'"),
-        ({"cost_matrix": in_cell(times=1e300), "cases": True}, "/cost_matrix/ill/treat/times", "at most 1e+150"),
-        ({"benefits": in_cell(times=True), "cases": True}, "/benefits/ill/treat/times", "not true"),
-        ({"benefits": in_cell(add=2), "cases": True}, "/benefits/ill/treat/add", "not permitted"),
-        ({"benefits": WORDS | {"il": {"wait": 0, "treat": CELL}}, "cases": True}, "/benefits/il", "did you mean 'ill'"),
+        ({"benefits": [[0, CELL], [1, 2], [1, 2]], "cases": False}, "/benefits/0/1", "here a benefit is a number"),
+        ({"benefits": [[0, CELL], [1, 2]]}, "/benefits", "2 rows where 3 are needed"),
+        ({"benefits": [[0, CELL], [1, 2], [1]]}, "/benefits/2", "1 benefits where 2"),
+        ({"benefits": [[[0, CELL], [1, 2], [1, 2]]], "n_instances": 1}, "/benefits/0/0/1", "an object"),
+        ({"benefits": [[0, {"times": 1}], [1, 2], [1, 2]]}, "/benefits/0/1/column", "required"),
+        ({"benefits": in_cell(plus="2")}, "/benefits/ill/treat/plus", "a number, not '2'"),
+        ({"cost_matrix": in_cell(times=1e300)}, "/cost_matrix/ill/treat/times", "at most 1e+150"),
+        ({"benefits": in_cell(times=True)}, "/benefits/ill/treat/times", "not true"),
+        ({"benefits": in_cell(add=2)}, "/benefits/ill/treat/add", "not permitted"),
+        ({"benefits": WORDS | {"il": {"wait": 0, "treat": CELL}}}, "/benefits/il", "did you mean 'ill'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_in_its_place(sent, loc, message):
@@ -185,13 +185,13 @@ def saved(sent, classes=CLASSES):
 @pytest.mark.parametrize("classes", ORDERS)
 @pytest.mark.parametrize("actions", [None, ["wait", "treat"], ["treat", "wait"]])
 @pytest.mark.parametrize("field", ["benefits", "cost_matrix"])
-@pytest.mark.parametrize("named", [True, False])
-def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, field, named):
+@pytest.mark.parametrize("reading", [read_matrix, named_matrix])
+def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, field, reading):
     sent = matrix_of(**{field: WORDS}, actions=actions)
     stated = with_saved(saved(sent), matrix_of("autumn"), "triage", classes)
     assert stated.saved == "autumn:1"
     assert stated.width() == 2
-    itself, by_name = (read_matrix(each, classes, named=named) for each in (sent, stated))
+    itself, by_name = (reading(each, classes) for each in (sent, stated))
     assert by_name.actions == itself.actions
     assert by_name.benefits.tolist() == itself.benefits.tolist()
 
@@ -200,7 +200,7 @@ def test_another_version_may_have_other_classes():
     """A challenger decides by the matrix of the request, which was named for the version that was asked."""
     stated = with_saved(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", CLASSES)
     with pytest.raises(Invalid, match="'3'"):
-        read_matrix(stated, ["healthy", "ill"], named=True)
+        read_matrix(stated, ["healthy", "ill"])
 
 
 MANY = {f"a{i}": 0 for i in range(1_001)}

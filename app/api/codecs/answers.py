@@ -119,7 +119,6 @@ class Answered(NamedTuple):
 
     answer: Answer | Quantities
     model: Loaded | None
-    warnings: Sequence[str]
     carried: Carried = NOTHING
 
     def columns(self) -> list[AnswerColumn]:
@@ -169,7 +168,7 @@ def encode(form: str, answered: Answered) -> Response:
     """
     if form == JSON:
         return Response(json_of(answered), media_type=JSON)
-    columns, rest = answered.columns(), {**answered.rest(), "warnings": answered.warnings}
+    columns, rest = answered.columns(), {**answered.rest(), "warnings": answered.answer.warnings}
     if form == NPY:
         answered.carried.refuse_numbers_only()
         return npy_response(_array(columns), rest)
@@ -184,7 +183,7 @@ def json_of(answered: Answered) -> bytes:
     columns = {
         name: values.listed() if isinstance(values, NamedChoice) else values for name, values, *_ in answered.columns()
     }
-    more = {**answered.explained(), "warnings": answered.warnings}
+    more = {**answered.explained(), "warnings": answered.answer.warnings}
     return json_bytes({**answered.rest(), **carried, **columns, **more})
 
 

@@ -96,7 +96,7 @@ def encode(
     names = [wanted.name for wanted in outputs] or list(found)
     rest = {**answered.carried.document(), **answered.rest(), **drawn, **answered.explained()}
     model = rest.pop("model")
-    parameters = {**rest, "warnings": [*answered.warnings, *notes]}
+    parameters = {**rest, "warnings": [*answered.answer.warnings, *notes]}
     head = {
         "model_name": model["name"],
         "model_version": str(model["version"]),

@@ -4,9 +4,11 @@ from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 from fastapi import Request, Response
 
+from app.access.caller import Caller
 from app.api.codecs.answers import NOTHING, WRITTEN, Answered, Carried, carried_of_ids, encode
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Frame, document_of, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR
@@ -37,7 +39,6 @@ from app.usecases.labelled_rows import as_probabilities
 from app.usecases.matrices import columns_beside, with_saved
 from app.usecases.ports import Ports
 from app.usecases.predict import (
-    By,
     PredictAnswer,
     PredictFields,
     PredictRequest,
@@ -46,6 +47,7 @@ from app.usecases.predict import (
     check_finite,
     check_source,
     extent,
+    extent_in_memory,
     key_of,
     strange_values,
 )
@@ -66,17 +68,18 @@ class PredictTable(PredictFields, TableFields):
 # What is asked
 
 
+_RowsOf = Callable[[Any, Collection[str]], tuple[Rows, Carried]]
+
+
 class ReadRequest(NamedTuple):
     """A request, read as far as possible without the model. `rows` makes its rows once that is there, with those
-    columns that the matrix names; `given` are the probabilities of `fields.classes` in their place; both with what
-    comes back. One of the two is set.
+    columns that the matrix names, or has the probabilities of `fields.classes` without one; both with what comes back.
 
     The same `key` stands for the same fields. `write` makes the response in one of the media types `forms`.
     """
 
     fields: PredictFields
-    rows: Callable[[Loaded, Collection[str]], tuple[Rows, Carried]] | None = None
-    given: tuple[Rows, Carried] | None = None
+    rows: _RowsOf
     key: bytes | None = None
     forms: Collection[str] = WRITTEN
     write: Callable[[str, Answered], Response] = encode
@@ -89,10 +92,14 @@ def asked_of_json(found: Any, body: bytes) -> ReadRequest:
     sent = _checked(found, instances=instances is not None) if key is None else fields_of(key)
     if sent.probabilities is not None:
         P = as_probabilities(sent.probabilities, sent.classes or ())
-        return ReadRequest(sent, given=(Rows(P, []), carried_of_ids(sent.ids, P)))
+        return ReadRequest(sent, _given(P, carried_of_ids(sent.ids, P)))
     carried = NOTHING if sent.ids is None else carried_of_ids(sent.ids, instances)
-    booleans = b"true" in body or body.count(b"false") > (sent.record is False)
-    return ReadRequest(sent, partial(encoded, instances, booleans, carried), key=key)
+    booleans = b"true" in body or b"false" in body
+    return ReadRequest(sent, partial(encoded, instances, booleans, carried), key)
+
+
+def _given(P: np.ndarray, carried: Carried) -> _RowsOf:
+    return lambda *_: (Rows(P, []), carried)
 
 
 @lru_cache(maxsize=256)
@@ -151,7 +158,7 @@ def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
     check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
     if sent.classes is not None:
         P = as_probabilities(array_of_npy(body, charge), sent.classes)
-        return ReadRequest(sent, given=(Rows(P, []), NOTHING))
+        return ReadRequest(sent, _given(P, NOTHING))
     return ReadRequest(sent, lambda model, _: (rows_of_npy(body, model.schema, charge), NOTHING))
 
 
@@ -195,9 +202,7 @@ def ready(asked: ReadRequest, model: Loaded | None, stores: Ports, form: str = J
         fields = with_saved(stores, fields, model.name, model.classes)
         if key is not None and fields.saved is not None:
             key += fields.saved.encode()  # a version of a matrix never changes
-    made = asked.given if model is None or asked.rows is None else asked.rows(model, fields.case_columns)
-    assert made is not None
-    rows, carried = made
+    rows, carried = asked.rows(model, fields.case_columns)
     if fields.columns is not None:
         known = {*rows.columns, *(() if model is None else model.schema.names)}
         own = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
@@ -207,18 +212,18 @@ def ready(asked: ReadRequest, model: Loaded | None, stores: Ports, form: str = J
     return Ready(fields, model, rows, carried, key)
 
 
-def answer_to(by: By, found: Ready, form: str) -> tuple[Answered, Batch | None]:
+def answer_to(ports: Ports, caller: Caller, found: Ready, form: str) -> tuple[Answered, Batch | None]:
     """The answer, for a media type; and what is to be recorded of it before it is sent."""
     fields, model, rows, carried, *_ = found
     if fields.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
     own_ids = carried.own_ids if carried.columns else None
-    answer, warnings, ids, batch = usecase.predict(by, model, fields, rows, own_ids, found.key)
-    if ids is not None:
+    answer, batch = usecase.predict(ports, caller, model, fields, rows, own_ids, found.key)
+    if batch is not None:
         if form == NPY and carried.id is None:
             raise Invalid.at("/record", "an array of numbers has no place for the ids; ask for JSON or a table")
-        carried = carried.with_ids(ids)
-    return Answered(answer, model, warnings, carried), batch
+        carried = carried.with_ids([row.id for row in batch.rows])
+    return Answered(answer, model, carried), batch
 
 
 def usual_answer(model: Loaded, found: Ready) -> bytes | None:
@@ -241,11 +246,11 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
     model = None if fields.model is None else await loaded(request, fields.model)
-    by = By(ports_of(request), request.app.state.shadow.watched, caller_of(request), charge_of(request))
+    ports, charge = ports_of(request), charge_of(request)
     form = media_type_of_answer(request, asked.forms)
     found, pace = None, pace_of(size)
     if pace == "now" and (model is None or model.inline):
-        found = ready(asked, model, by.ports, form)
+        found = ready(asked, model, ports, form)
         pace = found.pace
     elif fields.limited or fields.explain:  # their work is not bounded by the body
         pace = "long"
@@ -253,13 +258,16 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
         pace = "in a thread"
 
     def work() -> tuple[Response, Batch | None, int]:
-        whole = found or ready(asked, model, by.ports, form)
-        answer, batch = answer_to(by, whole, form)
+        whole = found or ready(asked, model, ports, form)
+        charge(extent_in_memory(model, whole.fields, whole.rows))
+        answer, batch = answer_to(ports, caller_of(request), whole, form)
+        if batch is not None and model is not None and not model.regression:  # no challengers decide about numbers
+            batch = request.app.state.shadow.watched(batch, model, whole.fields, whole.rows)
         return with_matrix(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
 
     response, batch, count = await run(request, pace, work)
     if batch is not None:
-        await by.ports.recorder.record(batch)
+        await ports.recorder.record(batch)
     if model is not None:
         request.app.state.metrics.requests.decided(model.name, model.version, count)
     return response
