@@ -20,12 +20,17 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """The distribution of a number for each of n rows; `parts` gives those of some rows after the other, in order, so
-    that they are never in memory together. Each answer goes through all of them: O(n S).
+    """The distribution of a number for each of n rows, and the numbers (n,) that are expected; `parts` gives those of
+    some rows after the other, in order, so that they are never in memory together. Each answer goes through all of
+    them: O(n S).
     """
 
-    n: int
+    expected: np.ndarray
     parts: Callable[[], Iterable[Samples]]
+
+    @property
+    def n(self) -> int:
+        return len(self.expected)
 
     def quantiles(self, levels: np.ndarray) -> np.ndarray:
         """For levels (T,), or (n, T) for each row its own: the smallest values (n, T) whose probability of that or less

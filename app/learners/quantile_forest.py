@@ -72,7 +72,7 @@ class QuantileForest:
                 yield self._samples(self.forest.leaves(X[rows]))
 
         kept = [*parts()] if len([*self.members.blocks(len(X))]) == 1 else None
-        return Distribution(len(X), lambda: kept or parts())
+        return Distribution(self.values(X), lambda: kept or parts())
 
     def _samples(self, leaves: I32, own: I64 | None = None) -> Samples:
         near, reached = self.members.near(leaves, own)
@@ -94,7 +94,7 @@ class QuantileForest:
     def mean_cost(self, leaves: I32, rows: I64) -> float:
         """What a unit too much costs 1 - level and one too few the level, the mean over `_LEVELS`; as for the curve."""
         parts = (self._samples(leaves[some], rows[some]) for some in self.members.blocks(len(rows)))
-        short = self.numbers[rows, None] - Distribution(len(rows), lambda: parts).quantiles(_LEVELS)
+        short = self.numbers[rows, None] - Distribution(self.numbers[rows], lambda: parts).quantiles(_LEVELS)
         costs = np.maximum(short * _LEVELS, short * (_LEVELS - 1.0)).mean(axis=1)
         return float(np.average(costs, weights=self.members.weights[rows]))
 

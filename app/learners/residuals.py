@@ -42,7 +42,7 @@ class Residuals:
                 samples = values[some, None] + spread[some, None] * self.scaled
                 yield Samples(np.maximum(samples, self.floor), levels)
 
-        return Distribution(len(X), parts)
+        return Distribution(np.maximum(values, self.floor), parts)
 
 
 def thinned(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:

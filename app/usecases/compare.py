@@ -264,9 +264,10 @@ def _tried(
 
 def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.ndarray:
     """The quantities that cost least for rows X (n, m), NaN where no distribution is known, and the numbers."""
-    values, distribution = finite(estimator.values(X), "numbers"), estimator.distribution(X)
+    distribution = estimator.distribution(X)
     if distribution is None:
-        return np.column_stack((np.full(len(X), np.nan), values))
+        return np.column_stack((np.full(len(X), np.nan), finite(estimator.values(X), "numbers")))
+    values = finite(distribution.expected, "numbers")
     return np.column_stack((distribution.quantiles(np.array([under / (over + under)])), values))
 
 

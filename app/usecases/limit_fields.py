@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -88,17 +87,6 @@ class LimitAnswer(BaseModel):
     shadow_price: float | None = Field(description="change of the total per unit more; null where that is infeasible")
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One limit: the field of Limits, its place there, and the answer's fields but for what is used and its price."""
-
-    field: str
-    place: int
-    name: str
-    bound: str
-    value: float
-
-
 def decide_within_limits(
     asked: LimitedFields, P: np.ndarray, B: np.ndarray, decision: Decision, actions: Sequence[int | str]
 ) -> tuple[np.ndarray, dict[str, Any]]:
@@ -109,20 +97,20 @@ def decide_within_limits(
     names = [str(name) for name in actions]
     counted, resources = asked.limits or {}, asked.resources or []
     reject(_flaws(asked, counted, resources, names))
-    entries = list(_entries(counted, resources, names))
     limits = Limits.none(len(names), len(resources))
-    for entry in entries:
-        getattr(limits, entry.field)[entry.place] = entry.value
+    for name, limit in counted.items():
+        limits.lower[names.index(name)] = limit.at_least or 0
+        limits.upper[names.index(name)] = _MOST if limit.at_most is None else limit.at_most
     for r, resource in enumerate(resources):
+        limits.most[r] = resource.at_most
         for name, use in resource.use.items():
             limits.uses[r, names.index(name)] = use
     found = decide_within(P, B, decision.choice, limits)
-    counts = np.bincount(found.choice, minlength=len(names))
-    rows = np.arange(len(P))
+    rows, earned = np.arange(len(P)), decision.expected_benefits
     return found.choice, {
-        "limits": [_described(entry, found, limits, counts) for entry in entries],
-        "total": float(decision.expected_benefits[rows, found.choice].sum()),
-        "unlimited_total": float(decision.expected_benefits[rows, decision.choice].sum()),
+        "limits": list(_documents(counted, resources, names, limits, found)),
+        "total": float(earned[rows, found.choice].sum()),
+        "unlimited_total": float(earned[rows, decision.choice].sum()),
         "gap": found.gap,
     }
 
@@ -149,22 +137,24 @@ def _flaws(
                 yield Flaw(pointer("resources", r, "use", name), unknown("action", name, names))
 
 
-def _entries(
-    counted: Mapping[str, CountLimit], resources: Sequence[Resource], names: Sequence[str]
-) -> Iterator[_Entry]:
-    """Each limit, in the order of the request."""
+def _documents(
+    counted: Mapping[str, CountLimit],
+    resources: Sequence[Resource],
+    names: Sequence[str],
+    limits: Limits,
+    found: Limited,
+) -> Iterator[dict[str, Any]]:
+    """Each limit, in the order of the request, with what is used of it and its price."""
+    counts = np.bincount(found.choice, minlength=len(names))
+
+    def described(name: str, used: float, bound: str, value: float, price: float) -> dict[str, Any]:
+        price = float(price)
+        return {"name": name, "used": used, bound: value, "shadow_price": price if math.isfinite(price) else None}
+
     for name, limit in counted.items():
         a = names.index(name)
-        for field, bound, value in (("lower", "at_least", limit.at_least), ("upper", "at_most", limit.at_most)):
-            if value is not None:
-                yield _Entry(field, a, name, bound, value)
-    for r, resource in enumerate(resources):
-        yield _Entry("most", r, resource.name, "at_most", resource.at_most)
-
-
-def _described(entry: _Entry, found: Limited, limits: Limits, counts: np.ndarray) -> dict[str, Any]:
-    place, of_resource = entry.place, entry.field == "most"
-    price = float(getattr(found, entry.field)[place])
-    used = float(f"{limits.uses[place] @ counts:.{_DIGITS}g}") if of_resource else int(counts[place])
-    shadow_price = price if math.isfinite(price) else None
-    return {"name": entry.name, "used": used, entry.bound: entry.value, "shadow_price": shadow_price}
+        for bound, prices in (("at_least", found.lower), ("at_most", found.upper)):
+            if (value := getattr(limit, bound)) is not None:
+                yield described(name, int(counts[a]), bound, value, prices[a])
+    for resource, uses, price in zip(resources, limits.uses, found.most, strict=True):
+        yield described(resource.name, float(f"{uses @ counts:.{_DIGITS}g}"), "at_most", resource.at_most, price)

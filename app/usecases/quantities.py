@@ -82,32 +82,32 @@ def quantities(model: Loaded, asked: QuantityFields, X: np.ndarray, warnings: Se
     Raises Invalid with the place of whatever is asked that needs classes, or that does not fit.
     """
     reject(_flaws(model, asked))
-    values = np.asarray(model.estimator.values(X), dtype=np.float64)
+    distribution = _distribution(model, X) if asked.of_numbers else None
+    values = np.asarray(model.estimator.values(X) if distribution is None else distribution.expected, dtype=np.float64)
     reject(
         Flaw(pointer("instances", i), "the model gives no number for this instance")
         for i in np.flatnonzero(~np.isfinite(values))
     )
     found = Quantities(values, warnings)
-    if not asked.of_numbers:
+    if distribution is None:
         return found
-    distribution, units = _distribution(model, X), asked.unit_costs or UnitCosts(over=1.0, under=1.0)
-    over, under, tail = units.over, units.under, (1 - (asked.coverage or 0.0)) / 2
+    over, under = (1.0, 1.0) if asked.unit_costs is None else (asked.unit_costs.over, asked.unit_costs.under)
+    tail = (1 - (asked.coverage or 0.0)) / 2
     levels = np.array([under / (over + under), tail, 1 - tail])
     chosen, low, high = np.ascontiguousarray(distribution.quantiles(levels).T)
     if asked.coverage is not None:
         found = found._replace(intervals=np.column_stack((low, high)))
     if asked.unit_costs is None:
         return found
-    costs = distribution.costs(chosen, over, under)
-    if asked.sum_at_most is None:
-        return found._replace(chosen=chosen, expected_costs=costs)
-    unlimited = float(costs.sum())
-    with below("/sum_at_most"):
-        chosen, price = within_sum(distribution, over, under, asked.sum_at_most)
-    costs = distribution.costs(chosen, over, under)
-    used, price = (float(f"{number:.{_DIGITS}g}") for number in (chosen.sum(), price))
-    limit = {"name": "sum", "used": used, "at_most": asked.sum_at_most, "shadow_price": price}
-    figures = {"limits": [limit], "total": float(costs.sum()), "unlimited_total": unlimited}
+    costs, figures = distribution.costs(chosen, over, under), dict[str, Any]()
+    if asked.sum_at_most is not None:
+        figures["unlimited_total"] = float(costs.sum())
+        with below("/sum_at_most"):
+            chosen, price = within_sum(distribution, over, under, asked.sum_at_most)
+        costs = distribution.costs(chosen, over, under)
+        used, price = (float(f"{number:.{_DIGITS}g}") for number in (chosen.sum(), price))
+        limit = {"name": "sum", "used": used, "at_most": asked.sum_at_most, "shadow_price": price}
+        figures |= {"limits": [limit], "total": float(costs.sum())}
     return found._replace(chosen=chosen, expected_costs=costs, figures=figures)
 
 

@@ -31,7 +31,7 @@ def test_answers_are_those_of_the_samples_one_by_one(rows, cuts, quantity, size)
     cuts, levels = sorted(cuts), [Fraction(k, 20) for k in range(21)]
     parts = [rows[i : i + size] for i in range(0, len(rows), size)]
     pairs = [np.swapaxes([padded(row, max(map(len, part))) for row in part], 0, 1) for part in parts]
-    found = Distribution(len(rows), lambda: [Samples(*pair) for pair in pairs])
+    found = Distribution(np.empty(len(rows)), lambda: [Samples(*pair) for pair in pairs])
 
     expected = np.array([[reference.quantile(row, level) for level in levels] for row in rows]).reshape(-1, 21)
     np.testing.assert_array_equal(found.quantiles(np.array(levels, dtype=float)), expected)
@@ -47,7 +47,7 @@ def test_answers_are_those_of_the_samples_one_by_one(rows, cuts, quantity, size)
 def test_all_rows_may_share_what_is_reached_and_the_best_quantity_is_the_quantile():
     """Of over 1 and under 4 the quantile of 4/5; no other value costs less."""
     values = np.sort(np.random.default_rng(0).normal(size=(3, 50)), axis=1)
-    found = Distribution(3, lambda: [Samples(values, np.arange(1, 51)[None] / 50)])
+    found = Distribution(np.empty(3), lambda: [Samples(values, np.arange(1, 51)[None] / 50)])
     best = found.quantiles([0.8])[:, 0]
     np.testing.assert_array_equal(best, values[:, 39])
     others = [found.costs(values[:, k], 1, 4) for k in range(50)]
@@ -75,7 +75,7 @@ def test_the_limited_quantities_cost_what_a_linear_program_finds(seed):
     over, under = rng.choice([0.01, 0.5, 1.0, 4.0], 2)
     reached, weights = np.minimum(weights.cumsum(axis=1), 1.0), np.broadcast_to(weights, values.shape)
     parts = [Samples(values[:2], reached[:2]), Samples(values[2:], reached[2:] if len(reached) > 1 else reached)]
-    distribution = Distribution(n, lambda: parts[: 1 + (n > 2)])
+    distribution = Distribution(np.empty(n), lambda: parts[: 1 + (n > 2)])
     least, best = distribution.quantiles(np.array([1e-300, under / (over + under)])).sum(axis=0)
     for most in least + (best - least) * np.array([0.0, rng.random(), 1.0, 2.0]):
         found, price = within_sum(distribution, over, under, most)
