@@ -16,7 +16,7 @@ from app.errors import Conflict, Flaw, Invalid, below, pointer, reject
 from app.registry.loaded import Loaded
 from app.text import some_of
 from app.usecases.explain import explanations
-from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Names, Text, WireModel
+from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Text, WireModel
 from app.usecases.limit_fields import LimitedFields, decide_within_limits
 from app.usecases.matrices import MatrixFields, check_distinct
 from app.usecases.quantities import QuantityFields
@@ -61,9 +61,6 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
         examples=[[[0, -1], [-10, 5]], {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
     )
     cost_matrix: Matrices | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = Field(
-        default=None, description="names of the columns; without them the columns are the classes"
-    )
     rule: Rule = "expected_benefit"
     threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
     costs: Costs | None = None

@@ -41,7 +41,7 @@ class MatrixFields(WireModel):
     cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None,
-        description="names of the columns; without them `/acquire` and its simulation take these for the classes",
+        description="names of the columns; without them requests to a model take these for the classes",
     )
     saved: ClassVar[str | None] = None
     """The version of the saved matrix that the request named, once `with_saved` has put it in place of its name."""
@@ -385,34 +385,27 @@ def save(ports: Ports, model: str, matrix: str, sent: MatrixFields, *, by: Calle
 
 
 def _content(sent: MatrixFields, classes: Sequence[object]) -> bytes:
-    """The matrix as JSON; Invalid with the place where it is larger than a decision needs.
+    """The matrix as JSON: `{class: {action: cell}}`, the actions in the order of the request, and these where it has
+    them. Without them the columns of words have an order only for a version's classes.
 
-    A request that names it is short, and the answer has each action's name, and its expected benefit for each row.
-    """
-    words, actions = _stated(sent, classes)
-    check_few_actions(sent, len(next(iter(words.values()))))
-    content = orjson.dumps((words, actions))
-    if len(content) > _MOST_BYTES:
-        what = f"in words the matrix takes {len(content):,} bytes as JSON; a saved one may take {_MOST_BYTES:,}"
-        raise Invalid.at(sent.place, f"{what}: shorten the names of its actions, or send it with each request")
-    return content
-
-
-def _stated(sent: MatrixFields, classes: Sequence[object]) -> tuple[dict[str, dict[str, Any]], Sequence[str] | None]:
-    """The matrix as `{class: {action: cell}}`, the actions in the order of the request, and these where it has them.
-
-    Without them the columns of words have an order only for a version's classes.
+    Invalid with the place where it is larger than a decision needs. A request that names it is short, and the answer
+    has each action's name, and its expected benefit for each row.
     """
     names = [str(name) for name in classes]
     if (stakes := named_matrix(sent, names)) is None:
         raise Invalid.at("/benefits", _NEEDED)
     columns = list(map(str, stakes.actions))
+    check_few_actions(sent, len(columns))
     cells = stakes.benefits.tolist() if stakes.cases is None else stakes.cases.cells()
     value = sent.benefits if sent.cost_matrix is None else sent.cost_matrix
     order = list(next(iter(value.values()))) if isinstance(value, dict) and sent.actions is None else columns
     rows = [dict(zip(columns, row, strict=True)) for row in cells]
     words = {name: {action: row[action] for action in order} for name, row in zip(names, rows, strict=True)}
-    return words, sent.actions
+    content = orjson.dumps((words, sent.actions))
+    if len(content) > _MOST_BYTES:
+        what = f"in words the matrix takes {len(content):,} bytes as JSON; a saved one may take {_MOST_BYTES:,}"
+        raise Invalid.at(sent.place, f"{what}: shorten the names of its actions, or send it with each request")
+    return content
 
 
 def newest(ports: Ports, model: str) -> list[tuple[Saved, int]]:

@@ -65,14 +65,26 @@ class PredictRequest(PredictFields, OwnIds):
     )
 
 
-class DecisionsAnswer(BaseModel):
-    """Columns with one entry per instance; `expected_benefits` has a column per action."""
+class AnswerFields(BaseModel):
+    """What answers by models of classes and of numbers have in common."""
 
     model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
     ids: list[int | float | str | None] | None = Field(
         default=None, description="with `ids`, `id` or `record`, in the order of the instances"
     )
     kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
+    limits: list[LimitAnswer] | None = Field(
+        default=None,
+        description="with `limits`, `resources` or `sum_at_most`, whose price is what a unit more would save",
+    )
+    total: float | None = Field(default=None, description="sum of the expected benefits, or costs, of the decisions")
+    unlimited_total: float | None = Field(default=None, description="the same without limits")
+    warnings: list[str]
+
+
+class DecisionsAnswer(AnswerFields):
+    """Columns with one entry per instance; `expected_benefits` has a column per action."""
+
     rule: Rule
     classes: list[int | str]
     actions: list[int | str]
@@ -82,31 +94,18 @@ class DecisionsAnswer(BaseModel):
     threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
     beta: float | None = None
     delta: float | None = None
-    limits: list[LimitAnswer] | None = Field(default=None, description="with `limits` or `resources`")
-    total: float | None = Field(default=None, description="sum of the expected benefits of the decisions")
-    unlimited_total: float | None = Field(default=None, description="the same without limits")
     gap: float | None = Field(default=None, description="by how much at most other decisions earn more; 0: none do")
     propensities: list[float] | None = Field(default=None, description="with `explore`: the chance of each decision")
     explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
-    warnings: list[str]
 
 
-class ValuesAnswer(BaseModel):
+class ValuesAnswer(AnswerFields):
     """What a model of numbers (regression) predicts, and which quantities cost least."""
 
-    model: ModelVersion
-    ids: list[int | float | str | None] | None = Field(default=None, description="with `ids` or `id`")
-    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`")
     decisions: list[float] | None = Field(default=None, description="with `unit_costs`: the quantities")
     expected_costs: list[float] | None = Field(default=None, description="of these")
     intervals: list[tuple[float, float]] | None = Field(default=None, description="with `coverage`: low and high")
     values: list[float] = Field(description="one for each instance")
-    limits: list[LimitAnswer] | None = Field(
-        default=None, description="with `sum_at_most`: its price is what a unit more would save"
-    )
-    total: float | None = Field(default=None, description="sum of the expected costs of limited quantities")
-    unlimited_total: float | None = Field(default=None, description="the same without the limit")
-    warnings: list[str]
 
 
 class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
@@ -197,7 +196,11 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     check_finite(scores)
     told = [*model.card.warnings, *rows.warnings]
     answer = decide_by(asked, model.classes, scores, told, _of_rows(matrix, rows, model.schema), model)
-    return answer if answer.explanations is None else _with_contributions(model, rows.X, answer)
+    if not answer.explanations:
+        return answer
+    fields, why = contributions(model, rows.X, answer.probabilities)
+    explained = [one | more for one, more in zip(answer.explanations, fields or [{}] * len(scores), strict=True)]
+    return answer._replace(explanations=explained, warnings=[*answer.warnings, *why])
 
 
 def decide_given(
@@ -351,12 +354,3 @@ def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
             f" {card.low:g} to {card.high:g}"
         )
     return found
-
-
-def _with_contributions(model: Loaded, X: np.ndarray, answer: Answer) -> Answer:
-    """The answer, whose explanations say what each feature contributed, where the model can tell."""
-    if not answer.explanations:
-        return answer
-    fields, why = contributions(model, X, answer.probabilities)
-    explained = [one | more for one, more in zip(answer.explanations, fields or [{}] * len(X), strict=True)]
-    return answer._replace(explanations=explained, warnings=[*answer.warnings, *why])

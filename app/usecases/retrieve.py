@@ -7,7 +7,7 @@ import numpy as np
 
 from app.errors import Conflict, Invalid, TooLarge, pointer, unknown
 from app.registry.loaded import Loaded
-from app.retrieval.losses import Loss, SetTerms
+from app.retrieval.losses import SetTerms
 from app.retrieval.sampled import MAX_LABELS, select_sampled
 from app.retrieval.selection import Selections, check_usable, seconds, select, select_class_set, select_many
 from app.text import counted
@@ -31,7 +31,6 @@ class Retrieved:
     """
 
     choice: Selections
-    loss: Loss
     warnings: list[str]
     labels: tuple[int | str, ...] | None = None
     positive: int | str | None = None
@@ -53,12 +52,11 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
     _check_fields(asked, len(sets.p))
     if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
-    loss = asked.terms.loss
     if asked.average:
         sets = _by_label(sets, asked)
     _check(sets, asked)
     choice = _choose(sets, asked)
-    return Retrieved(choice, loss, list(choice.warnings), marginals=sets if asked.marginals else None)
+    return Retrieved(choice, list(choice.warnings), marginals=sets if asked.marginals else None)
 
 
 def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]) -> Retrieved:
@@ -85,32 +83,27 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
         if asked.curve or asked.average:
             name = "curve" if asked.curve else "average"
             raise Invalid.at(pointer(name), f"{name!r} is not allowed with the method 'sampled'")
-        choice, marginals = sampled_sets(model, X, asked.terms)
-        notes, shown = [*warnings, *choice.warnings], marginals if asked.marginals else None
-        return Retrieved(choice, asked.terms.loss, notes, model.classes, marginals=shown)
-    if column is None and not asked.average:
+        choice, sets = sampled_sets(model, X, asked.terms)
+        shown = sets if asked.marginals else None
+        return Retrieved(choice, [*warnings, *choice.warnings], model.classes, marginals=shown)
+    by_class = bool(asked.average) or column is not None  # then the items are the instances
+    if not by_class:
         asked.terms.sizes(len(model.classes))  # even if there are no sets
         check_usable(asked.terms.loss, len(model.classes))
     P = model.estimator.posterior(X)
     check_finite(P)
     P = P if column is None else P[:, [column]]
-    sets = Sets.of_rows(P.T if asked.average or column is not None else P)
+    sets = Sets.of_rows(P.T if by_class else P)
     choice = _choose(sets, asked)
-    notes = [*warnings, *choice.warnings]
-    labels = None if asked.average or column is not None else model.classes  # with `average` items are instances
-    positive = None if column is None else model.classes[column]
-    shown = sets if asked.marginals else None
-    answer = Retrieved(choice, asked.terms.loss, notes, labels, positive, shown)
-    return _corrected(answer, model, asked) if model.multilabel and labels is not None else answer
-
-
-def _corrected(answer: Retrieved, model: Loaded, asked: RetrieveFields) -> Retrieved:
-    """The answer with what the hold-out adds to its expected losses; warns where that is more than noise or unknown."""
-    promise = model.once(promiser)(replace(asked.terms, curve=False))
-    if promise is None:
-        return answer
-    warnings = answer.warnings if promise.warning is None else [*answer.warnings, promise.warning]
-    return replace(answer, warnings=warnings, correction=promise.correction)
+    promise = model.once(promiser)(replace(asked.terms, curve=False)) if model.multilabel and not by_class else None
+    return Retrieved(
+        choice,
+        [*warnings, *choice.warnings, *([] if promise is None or promise.warning is None else [promise.warning])],
+        labels=None if by_class else model.classes,
+        positive=None if column is None else model.classes[column],
+        marginals=sets if asked.marginals else None,
+        correction=None if promise is None else promise.correction,
+    )
 
 
 def _check_fields(asked: RetrieveFields, items: int) -> None:
@@ -147,7 +140,12 @@ def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
             f"these sets would take some {found:.0f} s of a core with the loss {asked.terms.loss.name!r}; at most"
             f" {MOST_SECONDS} are allowed: send fewer items at once"
         )
-    choice = _best(sets, asked.terms, one_true=one_true)
+    if one_true and len(sets.sizes):
+        choice = select_class_set(sets.p.reshape(len(sets.sizes), -1), asked.terms)
+    elif sets.offsets is None:
+        choice = select(sets.p, asked.terms)
+    else:
+        choice = select_many(sets.p, sets.offsets, asked.terms)
     if not np.isfinite(choice.figures).all():
         raise Invalid.at(
             "/loss", "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude"
@@ -201,13 +199,6 @@ def _check_rows(sets: Sets, sizes: np.ndarray) -> None:
         place = () if sets.offsets is None else (row,)
         message = f"the probabilities of a row sum to {sums[row]:.8g}; they must sum to 1"
         raise Invalid.at(pointer("probabilities", *place), message)
-
-
-def _best(sets: Sets, terms: SetTerms, *, one_true: bool) -> Selections:
-    """The choice with the smallest expected loss for every set, of items of which exactly `one` is `true`, or any."""
-    if one_true and len(sets.sizes):
-        return select_class_set(sets.p.reshape(len(sets.sizes), -1), terms)
-    return select(sets.p, terms) if sets.offsets is None else select_many(sets.p, sets.offsets, terms)
 
 
 def sampled_sets(model: Loaded, X: np.ndarray, terms: SetTerms) -> tuple[Selections, Sets]:

@@ -206,7 +206,7 @@ def answered(
     lengths = np.array(sizes, dtype=np.int64) + 1
     choice = Selections(selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None)
     shown = Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes)))) if marginals else None
-    return Retrieved(choice, Loss("jaccard"), [], labels, marginals=shown)
+    return Retrieved(choice, [], labels, marginals=shown)
 
 
 def written_one_by_one(answer: Retrieved) -> list[dict[str, object]]:

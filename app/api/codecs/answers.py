@@ -126,6 +126,7 @@ class Answered(NamedTuple):
         `expected_cost`, `low`, `high` as far as they were asked for, and `value`.
         """
         answer = self.answer
+        found: list[tuple[str, Any, str, Sequence[int | str] | None]]
         if isinstance(answer, Quantities):
             found = [
                 ("decisions", answer.chosen, "decision", None),
@@ -133,18 +134,14 @@ class Answered(NamedTuple):
                 ("intervals", answer.intervals, "", ("low", "high")),
                 ("values", answer.values, "value", None),
             ]
-            return [
-                AnswerColumn(name, values, short, labels) for name, values, short, labels in found if values is not None
+        else:
+            found = [
+                ("decisions", NamedChoice(answer.choice, answer.actions), "decision", None),
+                ("probabilities", answer.probabilities, "p", answer.classes),
+                ("expected_benefits", answer.expected_benefits, "benefit", answer.actions),
+                ("propensities", answer.propensities, "propensity", None),
             ]
-        columns = [
-            AnswerColumn("decisions", NamedChoice(answer.choice, answer.actions), "decision"),
-            AnswerColumn("probabilities", answer.probabilities, "p", answer.classes),
-        ]
-        if answer.expected_benefits is not None:
-            columns.append(AnswerColumn("expected_benefits", answer.expected_benefits, "benefit", answer.actions))
-        if answer.propensities is not None:
-            columns.append(AnswerColumn("propensities", answer.propensities, "propensity"))
-        return columns
+        return [AnswerColumn(*column) for column in found if column[1] is not None]
 
     def rest(self) -> dict[str, Any]:
         """What is not columnar, but for warnings and explanations."""

@@ -12,7 +12,7 @@ from pyarrow import csv, parquet
 
 from app.api.codecs.answers import AnswerColumn, NamedChoice
 from app.api.codecs.json import ascii_json, in_header
-from app.api.codecs.media_types import ARROW, CSV, PARQUET
+from app.api.codecs.media_types import CSV, PARQUET
 from app.api.memory import Charge
 from app.data.csv_text import FIRST_ROW, CsvText
 from app.data.upload_request import Dialect
@@ -74,32 +74,25 @@ def _field(message: bytes, table: int, field: int) -> int:
     return place + int(struct.unpack_from("<I", message, place)[0])
 
 
-def _arrow_response(table: pa.Table, rest: Any) -> Response:
-    """An Arrow IPC stream; the rest is JSON in its metadata (`payoff`)."""
-    table = table.replace_schema_metadata({"payoff": ascii_json(rest)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
-
-
-def _parquet_response(table: pa.Table, rest: Any) -> Response:
-    """A Parquet file; the rest is JSON in its metadata (`payoff`)."""
-    sink = pa.BufferOutputStream()
-    parquet.write_table(table.replace_schema_metadata({"payoff": ascii_json(rest)}), sink)
-    return Response(sink.getvalue().to_pybytes(), media_type=PARQUET)
-
-
 def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response:
-    """Columns of an answer, lists, arrays or Arrow's, in a format of `TABULAR`; the rest is JSON in the metadata, or in
-    the header `Payoff-Answer`.
+    """Columns of an answer, lists, arrays or Arrow's, in a format of `TABULAR`; the rest is JSON in the metadata
+    (`payoff`), or in the header `Payoff-Answer` of CSV, TooLarge where it is too long for that.
     """
-    writers = {ARROW: _arrow_response, CSV: _csv_response, PARQUET: _parquet_response}
-    table = pa.table({name: _array_of(values) for name, values in columns.items()})
+    table, sink = pa.table({name: _array_of(values) for name, values in columns.items()}), pa.BufferOutputStream()
+    headers = {"Payoff-Answer": in_header(rest)} if kind == CSV else {}
     try:
-        return writers[kind](table, rest)
+        if kind == CSV:
+            csv.write_csv(table, sink)
+        else:
+            table = table.replace_schema_metadata({"payoff": ascii_json(rest)})
+            if kind == PARQUET:
+                parquet.write_table(table, sink)
+            else:
+                with pa.ipc.new_stream(sink, table.schema) as writer:
+                    writer.write_table(table)
     except (pa.ArrowException, OSError) as error:  # a moment or decimal that came with the rows has no place there
         raise Invalid.at("/keep", f"what comes back cannot be written as {kind}: {error}") from error
+    return Response(sink.getvalue().to_pybytes(), media_type=kind, headers=headers)
 
 
 def _array_of(values: Any) -> Any:
@@ -144,14 +137,6 @@ def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Arr
         place = f"in column {name!r} of line {rows + row + FIRST_ROW}"
         raise Invalid.at(pointer(name), f"{word[:MAX_SHOWN]!r} {place} is not a number{hint}")
     return found
-
-
-def _csv_response(table: pa.Table, rest: Any) -> Response:
-    """A CSV file with a header; the rest is JSON in the `Payoff-Answer` header, TooLarge where it is too long."""
-    header = in_header(rest)
-    sink = pa.BufferOutputStream()
-    csv.write_csv(table, sink)
-    return Response(sink.getvalue().to_pybytes(), media_type=CSV, headers={"Payoff-Answer": header})
 
 
 def table_columns(columns: Sequence[AnswerColumn]) -> dict[str, Any]:

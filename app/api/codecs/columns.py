@@ -106,11 +106,13 @@ def rows_of_sheet(sheet: Sheet, schema: Schema, names: Collection[str] = ()) -> 
 
 def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     reject(_flaws_of_names(Counter(table.column_names), schema))
-    _check_types(table, schema)
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
         column = table.column(name)
+        if not _fits(column.type, schema, j):
+            needed = "strings" if j in schema.formed or j in schema.categorical else "numbers"
+            raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; it must be {needed}")
         if j in schema.formed:
             numbers, strange = by_form(column, schema.features[j].form)
             if strange is not None:
@@ -139,18 +141,13 @@ def _flaws_of_names(counts: Mapping[str, int], schema: Schema) -> Iterator[Flaw]
     yield from (Flaw(pointer(name), "the table has this column twice") for name in counts if counts[name] > 1)
 
 
-def _check_types(table: pa.Table, schema: Schema) -> None:
-    """Invalid at the first column that does not hold what it should."""
-    numbers = _numeric_names(schema)
-    for j, name in enumerate(schema.names):
-        kind, formed = table.column(name).type, j in schema.formed
-        if name not in numbers:
-            if formed and (holds_numbers(kind) or holds_moments(kind)):
-                continue
-            if not holds_text(kind) and not pa.types.is_integer(kind) and not pa.types.is_null(kind):
-                raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be strings")
-        elif not holds_numbers(kind):
-            raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be numbers")
+def _fits(kind: pa.DataType, schema: Schema, j: int) -> bool:
+    """Whether a column of this type has what feature `j` holds."""
+    if j in schema.formed:
+        return holds_text(kind) or holds_numbers(kind) or holds_moments(kind)
+    if j in schema.categorical:
+        return holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)
+    return holds_numbers(kind)
 
 
 def codes_of(words: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:

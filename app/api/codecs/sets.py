@@ -96,7 +96,7 @@ WRITERS = {JSON: to_json, SVG: to_svg}
 
 def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
     """The common fields of the sets."""
-    rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": answer.loss.as_json()}
+    rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": asked.terms.loss.as_json()}
     named = {name: getattr(answer, name) for name in ("correction", "positive")}
     rest |= {name: value for name, value in named.items() if value is not None}
     if asked.average is not None:

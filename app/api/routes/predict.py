@@ -317,7 +317,7 @@ _GIVEN = {
     "classes": ["healthy", "ill"],
     "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
-_SCORES = {
+_COSTS = {
     "probabilities": [[0.9, 0.1], [0.4, 0.6]],
     "classes": ["healthy", "ill"],
     "cost_matrix": {"healthy": {"wait": 0, "treat": 1}, "ill": {"wait": 10, "treat": -5}},
@@ -335,7 +335,7 @@ route = DirectRoute(
     examples={
         "the model above": _EXAMPLE,
         "probabilities of another system": _GIVEN,
-        "scores that do not sum to 1, and costs": _SCORES,
+        "costs, and what would change the decisions": _COSTS,
         "at most one treatment": _LIMITED,
         "a benefit that depends on the case": _BY_CASE,
         "recorded, for outcomes that come later": _RECORDED,
