@@ -11,12 +11,12 @@ from app.retrieval.losses import SetTerms
 from app.retrieval.sampled import MAX_LABELS, select_sampled
 from app.retrieval.selection import Selections, check_usable, seconds, select, select_class_set, select_many
 from app.text import counted
+from app.usecases.labelled_rows import TOLERANCE
 from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser
 from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, check_extent
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
-_SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
 _SAMPLED_LEARNER = "multilabel_forest"
 _MAX_ITEMS = 20_000  # labels of all instances of one call
 _MAX_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
@@ -52,9 +52,12 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
     _check_fields(asked, len(sets.p))
     if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
+    sets.check()
+    if asked.setting == "multiclass":
+        _check_rows(sets)
     if asked.average:
-        sets = _by_label(sets, asked)
-    _check(sets, asked)
+        sets = _by_label(sets)
+    _check_sizes(sets.sizes, asked.k_min)
     choice = _choose(sets, asked)
     return Retrieved(choice, list(choice.warnings), marginals=sets if asked.marginals else None)
 
@@ -153,10 +156,8 @@ def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
     return choice
 
 
-def _check(sets: Sets, asked: RetrieveFields) -> None:
-    """Check values and sizes as sent: a k_max above the largest set is no bound, a k_min above it cannot be met."""
-    sets.check()
-    sizes, k_min = sets.sizes, asked.k_min
+def _check_sizes(sizes: np.ndarray, k_min: int) -> None:
+    """A k_max above the largest set is no bound, a k_min above it cannot be met."""
     if not len(sizes):
         return
     largest, least = int(sizes.max()), int(np.argmin(sizes))
@@ -165,18 +166,12 @@ def _check(sets: Sets, asked: RetrieveFields) -> None:
     if k_min > sizes[least]:
         message = f"the set has {sizes[least]} items; 'k_min' is {k_min}"
         raise Invalid.at(pointer("probabilities", least), message)
-    if asked.setting == "multiclass" and not asked.average:
-        _check_rows(sets, sizes)
 
 
-def _by_label(sets: Sets, asked: RetrieveFields) -> Sets:
+def _by_label(sets: Sets) -> Sets:
     """The sets of rows turned: one for each column."""
-    sets.check()
     sizes = sets.sizes
-    if len(sizes) and asked.setting == "multiclass":
-        _check_rows(sets, sizes)
-    else:
-        _check_lengths(sizes)
+    _check_lengths(sizes)
     return Sets.of_rows(sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0).T)
 
 
@@ -187,17 +182,17 @@ def _check_lengths(sizes: np.ndarray) -> None:
         raise Invalid.at(pointer("probabilities", row), message)
 
 
-def _check_rows(sets: Sets, sizes: np.ndarray) -> None:
+def _check_rows(sets: Sets) -> None:
     """One length, at least one class, and a sum of 1."""
+    sizes = sets.sizes
     _check_lengths(sizes)
-    if not sizes[0]:
+    if not sizes.all():
         raise Invalid.at("/probabilities", "a row of class probabilities has at least one class")
-    sums = sets.p.reshape(len(sizes), -1).sum(axis=1)
-    off = np.abs(sums - 1.0) > _SUM_TOLERANCE
-    if off.any():
-        row = int(np.argmax(off))
-        place = () if sets.offsets is None else (row,)
-        message = f"the probabilities of a row sum to {sums[row]:.8g}; they must sum to 1"
+    sums = sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0).sum(axis=1)
+    off = np.flatnonzero(np.abs(sums - 1.0) > TOLERANCE)
+    if off.size:
+        place = () if sets.offsets is None else (off[0],)
+        message = f"the probabilities of a row sum to {sums[off[0]]:.8g}; they must sum to 1"
         raise Invalid.at(pointer("probabilities", *place), message)
 
 

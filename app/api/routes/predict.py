@@ -131,12 +131,11 @@ def _asked_of_long(body: bytes) -> ReadRequest | None:
     """What a long body of numbers asks; None for all other bodies, and for those with errors."""
     parts = split(body)
     try:
-        sent = None if parts is None else checked(PredictRequest, parts.fields)
+        sent = None if parts is None else _checked(parts.fields, instances=True)
     except Invalid:
         return None
-    if parts is None or sent is None or sent.ids is not None or sent.probabilities is not None or sent.model is None:
+    if parts is None or sent is None or sent.ids is not None:
         return None
-    check_source(sent, given=False, instances=True)
 
     def rows(model: Loaded, names: Collection[str]) -> tuple[Rows, Carried]:
         if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
