@@ -334,31 +334,24 @@ def with_saved(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] 
     reference = sent.benefits
     if not isinstance(reference, str) or not classes:
         return sent
-    if sent.cost_matrix is not None:
-        raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
     if sent.actions is not None:
         raise Invalid.at("/actions", "a saved matrix has its own actions; leave out 'actions'")
     known = ports.matrices.of(model)
     if reference not in known:
         raise Invalid.at("/benefits", unsaved(model, reference, known))
     saved = known[reference]
-    _check_classes(saved, [str(name) for name in classes])
     words, actions = saved.stated
+    names = [str(name) for name in classes]
+    if different := [name for name in (*names, *words) if name not in words or name not in names]:
+        what = (
+            f"the saved matrix {saved.reference!r} and this version of the model differ in the class {different[0]!r}"
+        )
+        fix = f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
+        raise Invalid.at("/benefits", f"{what}; {fix}")
     stated: dict[str, Any] = {"benefits": words, "actions": actions, "saved": saved.reference}
     if b'"column"' not in saved.content:  # to look at each cell would take longer
         stated["case_columns"] = frozenset()
     return sent.model_copy(update=stated)
-
-
-def _check_classes(saved: Saved, classes: Sequence[str]) -> None:
-    own, of = set(classes), saved.stated[0]
-    missing = [name for name in classes if name not in of]
-    strange = [name for name in of if name not in own]
-    if missing or strange:
-        what = f"has no class {missing[0]!r}" if missing else f"has the class {strange[0]!r}"
-        which = "which this version of the model has" if missing else "which this version of the model does not have"
-        fix = f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
-        raise Invalid.at("/benefits", f"the saved matrix {saved.reference!r} {what}, {which}; {fix}")
 
 
 # Those that are saved for a model

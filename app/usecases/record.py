@@ -31,6 +31,7 @@ _AN_ID = "a decision's id is text or an integer"
 _SKEW_SECONDS = 60.0  # by which the clock of a client may be ahead
 MAX_SHARED = 16 << 20  # bytes of what the decisions of a request share, with each of its matrices
 _FIGURES = ("threshold", "beta", "delta")  # of an answer, that do not depend on its other instances
+_STATED = {"costs", "explore", "bands", "limits", "resources"}  # what else the rule used
 
 
 class Recording(WireModel):
@@ -73,14 +74,10 @@ class Ids(NamedTuple):
 def ids_of(ports: Ports, caller: Caller, order: Recording, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
     """One id for each of n decisions; `own` are those of the request itself, after their field.
 
-    Invalid where those that were sent are no ids, or both places have some, or where the moment is still to come; see
-    `check_moment`.
+    Invalid where those that were sent are no ids, or both places have some; see `check_moment`, too.
     """
     check_moment(ports, caller, order)
-    now = time()
-    at = now if order.at is None else order.at
-    if not 0 <= at <= now + _SKEW_SECONDS:
-        raise Invalid.at("/record/at", "decisions are recorded as of now, or of a moment since 1970 that has passed")
+    at = time() if order.at is None else order.at
     ids, place = order.ids, "/record/ids"
     if own is not None:
         if ids is not None:
@@ -108,9 +105,11 @@ def ids_of(ports: Ports, caller: Caller, order: Recording, n: int, own: tuple[st
 def check_moment(ports: Ports, caller: Caller, order: Recording) -> None:
     """Forbidden where a key without the scope `train` dates decisions back: each day costs every report.
 
-    Invalid at a moment that is to be deleted already.
+    Invalid at a moment that is to be deleted already, or is still to come.
     """
     now = time()
+    if not 0 <= (order.at or now) <= now + _SKEW_SECONDS:
+        raise Invalid.at("/record/at", "decisions are recorded as of now, or of a moment since 1970 that has passed")
     if order.at is None or order.at > now - _SKEW_SECONDS:
         return
     try:
@@ -213,7 +212,8 @@ def _decided_quantities(model: Loaded, asked: RuleFields, answer: Quantities, te
 
 def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:
     """The terms of the decisions, and for each decision which of them: each distinct matrix has its own."""
-    figures = _figures(asked, answer)
+    figures = {name: answer.figures[name] for name in _FIGURES if name in answer.figures}
+    figures |= {name: value for name, value in asked.model_dump(include=_STATED).items() if value}
     matrices, term = distinct(None if answer.matrix is None else answer.matrix.benefits, len(answer.choice))
     priors = answer.priors
     return [
@@ -230,22 +230,6 @@ def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms
         )
         for matrix in matrices
     ], term
-
-
-def _figures(asked: RuleFields, answer: Answer) -> dict[str, Any]:
-    """What else the rule used, see `Terms`."""
-    figures = {name: answer.figures[name] for name in _FIGURES if name in answer.figures}
-    if asked.costs is not None:
-        figures["costs"] = asked.costs.model_dump()
-    if asked.explore is not None:
-        figures["explore"] = asked.explore
-    if asked.bands is not None:
-        figures["bands"] = asked.bands
-    if asked.limits:
-        figures["limits"] = {name: limit.model_dump() for name, limit in asked.limits.items()}
-    if asked.resources:
-        figures["resources"] = [resource.model_dump() for resource in asked.resources]
-    return figures
 
 
 def distinct(benefits: np.ndarray | None, n: int) -> tuple[list[Any], np.ndarray]:
