@@ -161,7 +161,8 @@ def decide_by(
         named = some_of([str(name) for name in matrix.actions], _SHOWN)
         what = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
         raise Invalid.at(asked.place, f"{what}; leave out the matrix, or decide by the rule expected_benefit")
-    actions = matrix.actions if matrix is not None else _two_actions(asked.actions) or classes
+    check_distinct(asked.actions or ())
+    actions = matrix.actions if matrix is not None else asked.actions or classes
     decision = None if matrix is None else matrix.decide(P)
     figures: Mapping[str, Any] = {}
     explained, more = None, list[str]()
@@ -181,15 +182,6 @@ def decide_by(
     expected = None if decision is None else decision.expected_benefits
     told = [*warnings, *notes, *more]
     return Answer(rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
-
-
-def _two_actions(names: Sequence[str] | None) -> Sequence[str] | None:
-    """Those between which a threshold decides that comes as a number, without a matrix."""
-    if names is not None:
-        check_distinct(names)
-        if len(names) != 2:
-            raise Invalid.at("/actions", "a threshold decides between two actions")
-    return names
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:

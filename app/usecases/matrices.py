@@ -26,7 +26,6 @@ from app.usecases.ports import Ports
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names
-_NESTED = (dict, list)
 _NEEDED = "send the matrix as 'benefits' or 'cost_matrix'"
 
 
@@ -70,15 +69,13 @@ class MatrixFields(WireModel):
 
         Without names it is the length of the first row, of the first matrix.
         """
-        level = self.benefits if self.cost_matrix is None else self.cost_matrix
         if self.actions is not None:
             return len(self.actions)
-        if not isinstance(level, _NESTED):
-            return default
+        level = self.benefits if self.cost_matrix is None else self.cost_matrix
         first = _first(level)
         if isinstance(level, list) and (isinstance(first, dict) or isinstance(_first(first), list)):
-            level, first = first, _first(first)  # one matrix per instance
-        return max(len(first if isinstance(first, _NESTED) else level), default)
+            first = _first(first)  # one matrix per instance
+        return max(len(first) if isinstance(first, list | dict) else 0, default)
 
 
 def columns_beside(sent: Mapping[str, Any], n: int, used: Collection[str], known: Collection[str]) -> Columns:
@@ -276,8 +273,6 @@ def _from_words(value: Any, classes: Sequence[str], actions: Sequence[str] | Non
     columns = actions or (classes if set(found) == set(classes) else found)
     if not columns:
         raise Invalid.at("", "the matrix names no action")
-    if set(found) == set(classes) and not set(matrices[0]) & set(classes):
-        raise Invalid.at("", "the matrix is turned: send {class: {action: number}}, as pandas' to_dict('index') has it")
     reject(_flaws(value, classes, columns))
     if actions is None and (longest := max(map(len, columns))) > MAX_NAME:
         raise Invalid.at("", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported")

@@ -257,11 +257,12 @@ def check_classes(model: Loaded) -> None:
         )
 
 
-def extent(classes: Sequence[object], asked: RuleFields, n_instances: int) -> int:
+def extent(model: Loaded | None, asked: PredictFields, n_instances: int) -> int:
     """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance.
 
     An explanation counts as the work it takes. TooLarge for more than `LARGEST_ANSWER`.
     """
+    classes = (asked.classes or ()) if model is None else model.classes
     n_classes = len(classes) or len(asked.bands or ()) + 1
     n_actions = asked.width(n_classes)
     each = bool(asked.case_columns) + _EXPLAINED * asked.explain  # its matrix, and all changes of it
@@ -273,8 +274,8 @@ def extent(classes: Sequence[object], asked: RuleFields, n_instances: int) -> in
 
 def extent_in_memory(model: Loaded | None, asked: PredictFields, rows: Rows) -> int:
     """About how many values the work and its answer take, by what is declared; TooLarge as `extent`."""
-    numbers = extent(asked.classes or () if model is None else model.classes, asked, len(rows.X))
     records = asked.record is not None
+    numbers = extent(model, asked, len(rows.X))
     return numbers + rows.X.size * _KEPT * (asked.explain or records) + len(rows.X) * _RECORDED * records
 
 

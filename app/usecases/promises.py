@@ -28,12 +28,6 @@ class Promise:
     standard_error: float
 
     @property
-    def differs(self) -> bool:
-        """Whether the difference is more than noise."""
-        far = abs(self.realised - self.expected) > _STANDARD_ERRORS * self.standard_error
-        return self.correction is not None and far
-
-    @property
     def correction(self) -> float | None:
         """What to add to an expected loss: the difference, the smaller the more of it may be noise.
 
@@ -53,7 +47,7 @@ class Promise:
                 "'expected_loss' assumes independent labels and has no 'correction':"
                 f" it takes {_MIN_ROWS} rows held out, and {self.rows} could be used"
             )
-        if not self.differs:
+        if not abs(self.realised - self.expected) > _STANDARD_ERRORS * self.standard_error:
             return None
         return (
             f"'expected_loss' assumes independent labels: on {self.rows} rows held out it was {self.expected:.3f} on"

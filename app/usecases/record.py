@@ -27,7 +27,6 @@ from app.usecases.ports import Ports
 from app.usecases.quantities import Quantities
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
-_AN_ID = "a decision's id is text or an integer"
 _SKEW_SECONDS = 60.0  # by which the clock of a client may be ahead
 MAX_SHARED = 16 << 20  # bytes of what the decisions of a request share, with each of its matrices
 _FIGURES = ("threshold", "beta", "delta")  # of an answer, that do not depend on its other instances
@@ -84,7 +83,10 @@ def ids_of(ports: Ports, caller: Caller, order: Recording, n: int, own: tuple[st
             raise Invalid.at(place, "the request has ids already; leave out one of the two")
         field, sent = own
         reject(
-            Flaw(pointer(field, i) if field == "ids" else pointer(field), f"{_AN_ID}, not {shown(id_)}")
+            Flaw(
+                pointer(field, i) if field == "ids" else pointer(field),
+                f"a decision's id is text or an integer, not {shown(id_)}",
+            )
             for i, id_ in enumerate(sent)
             if type(id_) not in (str, int)
         )
@@ -118,8 +120,7 @@ def check_moment(ports: Ports, caller: Caller, order: Recording) -> None:
         raise Forbidden(f"to date decisions back {error.detail}", [Flaw("/record/at", error.detail)]) from None
     keep = ports.recorder.keep_seconds
     if keep is not None and order.at < now - keep:
-        days = keep / DAY
-        raise Invalid.at("/record/at", f"decisions are kept for {days:g} days; this moment is before that")
+        raise Invalid.at("/record/at", f"decisions are kept for {keep / DAY:g} days; this moment is before that")
 
 
 def _flaw(id_: Any) -> str | None:

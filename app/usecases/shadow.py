@@ -41,12 +41,11 @@ def check_challengers(ports: Ports, name: str, version: int, references: Sequenc
     if len(references) > MOST_CHALLENGERS:
         raise Invalid.at("/shadow", f"an alias has at most {MOST_CHALLENGERS} challengers")
     card = ports.registry.index.card(name, version)
-    flaws = [
+    reject(
         Flaw(pointer("shadow", i), found)
         for i, reference in enumerate(references)
         if (found := _unfit(ports, card, reference) or ("" if reference not in references[:i] else "it is named twice"))
-    ]
-    reject(flaws)
+    )
 
 
 def _unfit(ports: Ports, card: Card, reference: str) -> str:

@@ -95,17 +95,18 @@ WRITERS = {JSON: to_json, SVG: to_svg}
 
 
 def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
-    """The common fields of the sets."""
-    rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": asked.terms.loss.as_json()}
-    named = {name: getattr(answer, name) for name in ("correction", "positive")}
-    rest |= {name: value for name, value in named.items() if value is not None}
-    if asked.average is not None:
-        rest |= {"average": asked.average} | ({} if model is None else {"labels": model.classes})
-    if answer.labels is not None:
-        rest["labels"] = list(answer.labels)
-    if model is not None:
-        rest["model"] = model.named
-    return rest | {"warnings": answer.warnings}
+    """The common fields of the sets; with `average` each label or class has one, in their order."""
+    rest = {
+        "setting": asked.setting,
+        "method": asked.method,
+        "loss": asked.terms.loss.as_json(),
+        "correction": answer.correction,
+        "positive": answer.positive,
+        "average": asked.average,
+        "labels": model.classes if asked.average and model is not None else answer.labels,
+        "model": None if model is None else model.named,
+    }
+    return {name: value for name, value in rest.items() if value is not None} | {"warnings": answer.warnings}
 
 
 def _sets(answer: Retrieved) -> Iterator[bytes]:

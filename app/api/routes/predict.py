@@ -178,8 +178,7 @@ class Ready(NamedTuple):
     @property
     def numbers(self) -> int:
         """How many the answer will hold."""
-        classes = self.model.classes if self.model is not None else self.fields.classes or ()
-        return extent(classes, self.fields, len(self.rows.X))
+        return extent(self.model, self.fields, len(self.rows.X))
 
     @property
     def pace(self) -> Pace:
