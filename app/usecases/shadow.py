@@ -120,7 +120,8 @@ class ShadowDecider:
             return batch
         ids = [row.id for row in batch.rows]
         question = asked.model_copy(update={"explain": False})
-        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, rows, ids)
+        bare = rows._replace(sent=None)  # which takes less memory while it waits
+        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, bare, ids)
         return replace(batch, stored=partial(self.offer, offered))
 
     def offer(self, offered: Offered) -> None:
