@@ -21,7 +21,6 @@ MEDIA_TYPE = "application/problem+json"
 INFERENCE = "/v2"  # below it the Open Inference Protocol is spoken
 _MAX_CHARACTERS = 1000  # characters of a message or pointer
 _MAX_JOINED = 3  # flaws in a text
-_OF_THE_BODY = frozenset({"content-type", "content-length"})
 
 _INVALID = errors.Invalid.status
 STATUSES = {kind.status for kind in errors.PayoffError.__subclasses__()} - {500}
@@ -63,6 +62,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def problem(
+    scope: Scope,
     status: int,
     title: str,
     detail: str,
@@ -70,8 +70,13 @@ def problem(
     headers: dict[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """A problem document, with `more` members, as a response."""
-    return Response(orjson.dumps(_document(status, title, detail, flaws) | more), status, headers, MEDIA_TYPE)
+    """A problem document, with `more` members, as a response; below `INFERENCE` as that protocol has it."""
+    path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
+    if path != INFERENCE and not path.startswith(f"{INFERENCE}/"):
+        return Response(orjson.dumps(_document(status, title, detail, flaws) | more), status, headers, MEDIA_TYPE)
+    texts = [flaw.msg + (f" (at {flaw.loc})" if flaw.loc else "") for flaw in flaws[:_MAX_JOINED]]
+    document = InferenceError(error=_cut("; ".join(texts) or detail))
+    return Response(document.model_dump_json(), 400 if status == _INVALID else status, headers, JSON)
 
 
 def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
@@ -100,12 +105,12 @@ def _cut(text: str) -> str:
 
 
 def answer_to(scope: Scope, error: Exception) -> Response | None:
-    """The response to an error that the caller can be told about, in the form of the path; None for any other."""
+    """The response to an error that the caller can be told about; None for any other."""
     if isinstance(error, HTTPException):
         status = _INVALID if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
         allow = {"Allow": ", ".join(sorted(_methods(scope)))} if status == 405 else {}
         phrase, headers = HTTPStatus(error.status_code).phrase, {**(error.headers or {}), **allow}
-        return in_form(scope, problem(status, phrase, str(error.detail), (), headers))
+        return problem(scope, status, phrase, str(error.detail), (), headers)
     told = _told(error)
     if told is None:
         return None
@@ -113,7 +118,7 @@ def answer_to(scope: Scope, error: Exception) -> Response | None:
     if isinstance(told, errors.TooMany | errors.NotReady):
         own = {"Retry-After": str(told.seconds)}
     more = {"columns": told.columns} if told.columns else {}
-    return in_form(scope, problem(told.status, told.title, told.detail, told.flaws, own, **more))
+    return problem(scope, told.status, told.title, told.detail, told.flaws, own, **more)
 
 
 def _told(error: Exception) -> errors.PayoffError | None:
@@ -139,19 +144,6 @@ def _methods(scope: Scope) -> set[str]:
     routes = (context.original_route for context in iter_route_contexts(scope["app"].routes))
     matching = (route for route in routes if route.matches(scope)[0] != Match.NONE)
     return {method for route in matching for method in getattr(route, "methods", None) or ()}
-
-
-def in_form(scope: Scope, response: Response) -> Response:
-    """A problem in the form of the Open Inference Protocol, `{"error": text}`, where the path belongs to it."""
-    path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
-    if path != INFERENCE and not path.startswith(f"{INFERENCE}/"):
-        return response
-    document = orjson.loads(bytes(response.body))
-    flaws = document.get("errors", [])[:_MAX_JOINED]
-    texts = [flaw["msg"] + (f" (at {flaw['loc']})" if flaw["loc"] else "") for flaw in flaws]
-    headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_BODY}
-    status = 400 if response.status_code == _INVALID else response.status_code
-    return Response(orjson.dumps({"error": "; ".join(texts) or document["detail"]}), status, headers, JSON)
 
 
 def install(app: FastAPI) -> None:

@@ -29,7 +29,7 @@ from starlette.types import Scope as ASGIScope
 
 from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, whole
-from app.api.errors import answer_to, in_form, problem
+from app.api.errors import answer_to, problem
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
 from app.errors import Busy, Forbidden, Invalid, KeyMissing, TooLarge, TooMany, TooSlow, Unsupported
 from app.logs import RequestLines
@@ -173,7 +173,7 @@ class Gate:
                 if response is None:
                     _log.exception("unexpected error")
                     words = f"unexpected error; see the log for request {exchange.request_id}"
-                    response = in_form(scope, problem(500, "Internal Server Error", words))
+                    response = problem(scope, 500, "Internal Server Error", words)
                 if exchange.status:
                     raise  # the answer has begun: all that is left is to break the connection off
                 await response(scope, receive, exchange.send)
