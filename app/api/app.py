@@ -79,7 +79,6 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.ports = service.ports
-    app.state.worker = service.worker
     app.state.metrics = metrics
     app.state.shadow = ShadowDecider(service.ports.registry, service.ports.shadows)
     app.state.limiters = Limiters()

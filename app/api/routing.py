@@ -157,6 +157,8 @@ def _weight(text: str) -> float:
 async def read(request: Request, body_type: type[_Body]) -> _Body:
     """The JSON body, checked; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
     media_type_of_body(request)
+    if "Inference-Header-Content-Length" in request.headers:  # after so many bytes the JSON ends
+        raise Unsupported("binary data are not supported; send 'data' as JSON (in Triton's client binary_data=False)")
     body = await request.body()
     return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge_of(request))))
 

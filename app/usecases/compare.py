@@ -98,11 +98,6 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
     return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
 
 
-def names(learners: Sequence[LearnerSpec]) -> list[str]:
-    """What each learner is called in the table: its kind, and the parameters that are not the kind's defaults."""
-    return [_name(learner.kind, learner.parameters) for learner in learners]
-
-
 def _resolved(sent: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[LearnerRequest]:
     learners: list[LearnerRequest] = []
 
@@ -148,6 +143,7 @@ def _buildable(
 
 
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
+    """What a learner is called in the table: its kind, and the parameters that are not the kind's defaults."""
     defaults = catalogue.resolve({"kind": kind}).parameters
     others = {name: value for name, value in parameters.items() if name != "task"}  # which all have in common
     changed = [f"{name}={_worded(value)}" for name, value in others.items() if value != defaults[name]]
@@ -203,7 +199,7 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
     width = len(table.classes or _OF_NUMBERS)
-    trials = [_Trial(name, np.zeros((len(fold), width))) for name in names(spec.learners)]
+    trials = [_Trial(_name(one.kind, one.parameters), np.zeros((len(fold), width))) for one in spec.learners]
     every = list(product(range(len(trials)), (part for part in range(spec.folds) if (fold == part).any())))
     building = {
         "categorical_features": list(table.schema.categorical),

@@ -46,8 +46,6 @@ age,pressure,pain,condition
 55,148,typical,ill
 39,121,mild,healthy
 """
-EXAMPLE_LABEL = "condition"
-EXAMPLE_NAME = "triage"
 
 
 class FeatureDocument(BaseModel):
@@ -136,9 +134,6 @@ _BODY: dict[str, Any] = {
         },
     }
 }
-_CREATED_HEADERS: dict[int | str, dict[str, Any]] = {
-    201: {"headers": {"Location": {"description": "path of the data set", "schema": {"type": "string"}}}}
-}
 
 
 _BARE = (CSV, GZIP, "application/x-gzip", PARQUET, BINARY)
@@ -149,15 +144,13 @@ Labels = Annotated[
     Query(
         default_factory=list,
         description="the column to predict; repeat it for several",
-        openapi_examples={"example": {"value": [EXAMPLE_LABEL]}},
+        openapi_examples={"example": {"value": ["condition"]}},
     ),
 ]
-Name = Annotated[
-    str | None, Query(description="what you call it", openapi_examples={"example": {"value": EXAMPLE_NAME}})
-]
+Name = Annotated[str | None, Query(description="what you call it", openapi_examples={"example": {"value": "triage"}})]
 
 
-@router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 415, 422, 503), openapi_extra=_BODY)
+@router.post("", status_code=201, responses=problems(413, 415, 422, 503), openapi_extra=_BODY)
 @needs(UPLOAD)
 async def upload_dataset(
     request: Request,

@@ -58,7 +58,7 @@ def check_ready(request: Request, ports: Ports) -> None:
         )
         if is_wrong
     ]
-    parts = (state.service.keyring, state.worker)
+    parts = (state.service.keyring, state.service.worker)
     problems = (part.problem for part in parts if part is not None)
     wrong += filter(None, (*problems, ports.database.problem(), *_unwritable(ports)))
     if wrong:
