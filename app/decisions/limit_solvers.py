@@ -244,7 +244,6 @@ def _within(limits: Limits, n: int, others: int) -> LinearConstraint:
 
 
 _EPS = 2.3e-16
-_SPARE = 64  # entries of a heap that may be out of date
 Heap = list[tuple[float, np.int32, np.int32]]  # loss, -row, and how often the row had moved
 
 
@@ -273,22 +272,15 @@ def _heaps(D: F64, choice: I64) -> list[Heap]:
 
 @kernel
 def _move(
-    D: F64, heaps: list[Heap], moved: I32, count: I64, loss: F64, row: I64, i: int, a: int, b: int
+    D: F64, heaps: list[Heap], moved: I32, loss: F64, row: I64, i: int, a: int, b: int
 ) -> None:  # fmt: skip
     """Enter row i, which leaves column a, into the heaps of column b, and bring both columns' arcs up to date."""
     m = D.shape[0]
-    count[a] -= 1
-    count[b] += 1
     moved[i] += 1
     for c in range(m):
         if c != b and D[c, i] < np.inf:
-            heap = heaps[b * m + c]
-            if len(heap) > 2 * count[b] + _SPARE:
-                heap = [entry for entry in heap if moved[-entry[1]] == entry[2]]
-                heapq.heapify(heap)
-                heaps[b * m + c] = heap
-            heapq.heappush(heap, (D[c, i] - D[b, i], np.int32(-i), moved[i]))
-            _refresh(heap, moved, loss, row, b, c)
+            heapq.heappush(heaps[b * m + c], (D[c, i] - D[b, i], np.int32(-i), moved[i]))
+            _refresh(heaps[b * m + c], moved, loss, row, b, c)
     for c in range(m):
         if c != a:
             _refresh(heaps[a * m + c], moved, loss, row, a, c)
@@ -385,4 +377,4 @@ def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
                 flow[b] -= a == 0
             else:
                 choice[rows[k]] = b
-                _move(D, heaps, moved, count, loss, row, rows[k], a, b)
+                _move(D, heaps, moved, loss, row, rows[k], a, b)
