@@ -31,7 +31,6 @@ _NOT_FOUND = "in 5 seconds no decisions within these limits were found; send few
 _SIZE = 1e3  # of the largest coefficient: HiGHS takes 1e-6 for nothing
 _SMALL = 2e-9  # of the largest use of a resource
 _MAX_PRICES = 300  # price vectors to evaluate
-_SMOOTHING = 0.5  # share of the best duals so far in those evaluated next (Wentges 1997)
 _WORK = 10_000_000  # losses of rows by columns, in all evaluations of counts
 _ZERO = 1e-6  # of the largest price: what the linear program leaves of prices that are 0
 _EXACT = 1e-8  # of the largest price: a smaller gap is rounding
@@ -95,7 +94,7 @@ class _Search:
 
     def relax(self, end: float) -> None:
         """Solve the linear program over mixtures of decisions: find its bound and its prices."""
-        scale, old = self._loss or 1.0, _SMOOTHING
+        scale = self._loss or 1.0
         for _ in range(_MAX_PRICES):
             losses, counts = (np.array(each) for each in zip(*self._mixed, strict=True))
             mixed = linprog(
@@ -103,15 +102,13 @@ class _Search:
             )
             if mixed.x is None:
                 return
-            duals = old * self._duals - (1.0 - old) * scale * mixed.ineqlin.marginals
-            column = self._price(duals)
+            column = self._price(-scale * mixed.ineqlin.marginals)
             self._mean = mixed.x @ counts
             if mixed.fun * scale - self._bound <= _EXACT * scale or monotonic() > end:
                 return
             found = _total(self._D, column), np.bincount(column, minlength=len(self._D))
-            if old == 0.0 and any(found[0] == loss and (found[1] == each).all() for loss, each in self._mixed):
+            if any(found[0] == loss and (found[1] == each).all() for loss, each in self._mixed):
                 return  # what the program would mix is known to it
-            old = 0.0 if any((found[1] == each).all() for _, each in self._mixed) else _SMOOTHING
             self._mixed.append(found)
 
     def _price(self, duals: F64) -> I64:
