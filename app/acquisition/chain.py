@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from app.acquisition.forest import Orders
+from app.acquisition.forest import Orders, spending
 from app.acquisition.nodes import Nodes
 from app.acquisition.prices import Prices, chained, limit_of, slack_of
 from app.acquisition.states import States, Trajectories, checked
@@ -140,7 +140,8 @@ class Chain:
         rows = np.where(known >= 1, self._ordered(X), np.float32(np.nan))
         P = self.answers(rows, state)
         missed = (np.isnan(rows) & (np.arange(S) < state[:, None])).any(axis=1)
-        spent, price = _spending(status, prices)
+        spent, price = np.empty(n), np.empty((n, m))
+        spending(status, prices.arrays, len(prices.groups), spent, price)
         order, waiting = np.zeros((n, m), dtype=np.int32), np.zeros((n, m), dtype=np.int32)
         order[:, :S] = self.order[np.argsort(known != 0, axis=1, kind="stable")]
         waiting[:, self.order] = known == 0
@@ -224,21 +225,6 @@ class Chain:
     def _ordered(self, X: F64) -> F32:
         """The columns of the order (n, S), categories ranked."""
         return self.orders.apply(X)[:, self.order]
-
-
-def _spending(status: I32, prices: Prices) -> tuple[F64, F64]:
-    """What each case has spent (n,), and the present price of each feature (n, m)."""
-    known = status > 0
-    spent = np.where(known, prices.discounted, 0.0).sum(axis=1)
-    price = np.repeat(prices.cost[None], len(status), axis=0)
-    for group in np.unique(prices.group[prices.group >= 0]).tolist():
-        members = np.flatnonzero(prices.group == group)
-        turn = np.where(known[:, members], status[:, members], np.iinfo(np.int32).max)
-        opened = known[:, members].any(axis=1)
-        first = members[turn.argmin(axis=1)]
-        spent += np.where(opened, prices.cost[first] - prices.discounted[first], 0.0)
-        price[np.ix_(opened, members)] = prices.discounted[members]
-    return spent, price
 
 
 @dataclass(frozen=True, eq=False)

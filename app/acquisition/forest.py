@@ -163,10 +163,11 @@ class FlatForest:
         (n, m), K = X.shape, len(self.nodes.prior)
         waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
         price, spent = np.empty((n, m)), np.empty(n)
+        spending(status, prices.arrays, len(prices.groups), spent, price)
         P, counts, outcome = np.empty((n, K)), np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
         states(
-            self.nodes, self.orders.apply(X), status, prices.arrays, limit, slack_of(limit), len(prices.groups),
-            waiting, price, order, spent, P, counts, outcome,
+            self.nodes, self.orders.apply(X), status, price, limit + slack_of(limit) - spent,
+            waiting, order, P, counts, outcome,
         )  # fmt: skip
         resolved, missed, wanted = counts.T
         leader, prediction, following = outcome.T
@@ -185,7 +186,7 @@ class FlatForest:
         length, settled = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
         resolved = np.zeros(n, dtype=np.bool_)
         trace(
-            self.nodes, self.orders.apply(X), free, prices.arrays, limit, slack_of(limit), len(prices.groups),
+            self.nodes, self.orders.apply(X), free, prices.arrays, limit + slack_of(limit),
             asked, price, P, vote, length, settled, resolved,
         )  # fmt: skip
         return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved)
@@ -283,14 +284,13 @@ def _sooner(trees: int, price: float, other_trees: int, other_price: float) -> b
 
 
 @kernel
-def _choose(waiting: Ints, opened: Bools, prices: PriceArrays, limit: float) -> int:
+def _choose(waiting: Ints, price: F64, limit: float) -> int:
     """The feature of price <= `limit` that is asked for first, the earlier one of equals; -1 for none."""
-    best, lowest = -1, 0.0
+    best = -1
     for j in range(waiting.shape[0]):
-        if waiting[j] > 0:
-            p = price_of(j, opened, prices)
-            if p <= limit and (best < 0 or _sooner(waiting[j], p, waiting[best], lowest)):
-                best, lowest = j, p
+        allowed = waiting[j] > 0 and price[j] <= limit
+        if allowed and (best < 0 or _sooner(waiting[j], price[j], waiting[best], price[best])):
+            best = j
     return best
 
 
@@ -328,23 +328,31 @@ def spent_on(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> fl
 
 
 @kernel
-def states(
-    nodes: Nodes, X: F32, status: I32, prices: PriceArrays, budget: float, slack: float, n_groups: int,
-    waiting: Ints, price: F64, order: I32, spent: F64,
-    P: F64, counts: I32, outcome: I32,
-) -> None:  # fmt: skip
-    """The state of every case; fills the last seven arguments, one row per case.
+def spending(status: I32, prices: PriceArrays, n_groups: int, spent: F64, price: F64) -> None:
+    """Write what each case has spent to `spent` (n,), and the present price of each feature to `price` (n, m)."""
+    opened, first = np.zeros(n_groups, np.bool_), np.zeros(n_groups, np.int64)
+    for i in range(status.shape[0]):
+        spent[i] = spent_on(status[i], prices, opened, first)
+        for j in range(status.shape[1]):
+            price[i, j] = price_of(j, opened, prices)
 
-    `waiting`, `price` (n, m); `order` (n, m) the features that trees wait for, best first; `P` (n, K);
+
+@kernel
+def states(
+    nodes: Nodes, X: F32, status: I32, price: F64, left: F64,
+    waiting: Ints, order: I32, P: F64, counts: I32, outcome: I32,
+) -> None:  # fmt: skip
+    """The state of every case, with `left` (n,) to spend at the `price` (n, m) of each feature; fills the last five
+    arguments, one row per case.
+
+    `waiting` (n, m); `order` (n, m) the features that trees wait for, best first; `P` (n, K);
     `counts` (n, 3) resolved trees, trees that met a missing value, features in `order`; `outcome` (n, 3) the settled
     class or -1, the prediction, the feature to acquire next or -1.
     """
     T, K = nodes.roots.shape[0], P.shape[1]
     at = np.empty(T, np.int64)
     sure, possible, standing = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
-    opened, first = np.zeros(n_groups, np.bool_), np.zeros(n_groups, np.int64)
     for i in range(X.shape[0]):
-        spent[i] = spent_on(status[i], prices, opened, first)
         for t in range(T):
             at[t], missed = _advance(nodes, X[i], status[i], nodes.roots[t])
             counts[i, 1] += missed
@@ -356,10 +364,8 @@ def states(
         leader = _settled(nodes, at, sure, possible)
         outcome[i, 0] = leader
         outcome[i, 1] = _conclude(nodes, at, leader, standing, P[i])
-        for j in range(X.shape[1]):
-            price[i, j] = price_of(j, opened, prices)
         counts[i, 2] = _rank(waiting[i], price[i], order[i])
-        outcome[i, 2] = _choose(waiting[i], opened, prices, budget - spent[i] + slack)
+        outcome[i, 2] = _choose(waiting[i], price[i], left[i])
 
 
 @kernel
@@ -387,7 +393,7 @@ def _reveal(nodes: Nodes, x: F32, j: int, status: Ints, at: I64, waiting: Ints) 
 
 @kernel
 def trace(
-    nodes: Nodes, X: F32, free: Bools, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    nodes: Nodes, X: F32, free: Bools, prices: PriceArrays, limit: float,
     asked: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
     resolved: Bools,
 ) -> None:  # fmt: skip
@@ -401,10 +407,11 @@ def trace(
     T, K, m = nodes.roots.shape[0], P.shape[2], X.shape[1]
     at = np.empty(T, np.int64)
     sure, possible, votes = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
-    status, waiting, opened = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(n_groups, np.bool_)
+    status, waiting, offered = np.zeros(m, np.int64), np.zeros(m, np.int64), np.empty(m)
+    full, discounted, group = prices
     for i in range(X.shape[0]):
         status[:] = 0
-        opened[:] = False
+        copy(full, offered)
         _begin(nodes, at, waiting)
         spent, s = 0.0, 0
         settled[i] = -1
@@ -413,15 +420,15 @@ def trace(
             if leader >= 0 and settled[i] < 0:
                 settled[i] = s
             vote[i, s] = _conclude(nodes, at, leader, votes, P[i, s])
-            j = _choose(waiting, opened, prices, budget - spent + slack)
+            j = _choose(waiting, offered, limit - spent)
             if j < 0:
                 break
-            asked[i, s] = j
-            price[i, s] = price_of(j, opened, prices)
+            asked[i, s], price[i, s] = j, offered[j]
             if not free[i, j]:
                 spent += price[i, s]
-                if prices[2][j] >= 0:
-                    opened[prices[2][j]] = True
+                for f in range(m):
+                    if group[j] >= 0 and group[f] == group[j]:
+                        offered[f] = discounted[f]
             s += 1
             status[j] = s
             _reveal(nodes, X[i], j, status, at, waiting)

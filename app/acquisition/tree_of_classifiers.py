@@ -105,18 +105,17 @@ class TreeOfClassifiers:
         Z = self.scorer.scores(np.where(status >= 1, X, np.nan))
         spent, total, price = np.zeros(n), np.zeros(n), np.zeros((n, m))
         reached, wanted = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
-        out, missed, order = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_), np.zeros((n, m), dtype=np.int32)
+        (out, missed), (order, waiting) = np.zeros((2, n), dtype=np.bool_), np.zeros((2, n, m), dtype=np.int32)
         walk(
             self.nodes(), Z[:, : self.n_nodes] > self.thresholds, status, prices.arrays,
-            len(prices.groups), spent, reached, out, missed, wanted, total, order, price,
+            len(prices.groups), spent, reached, out, missed, wanted, total, order, waiting, price,
         )  # fmt: skip
         answers = self.answers(Z, reached)
         chosen, resolved = self.chosen(answers), out.astype(np.int32)
         prediction, value = (chosen, np.full(n, np.nan)) if self.n_classes else (np.zeros(n, dtype=np.int32), chosen)
-        waiting, by_column = _by_column(order, price, wanted)
         affordable = (wanted > 0) & (spent + total <= limit + slack_of(limit))
         return States(
-            waiting, by_column, order, wanted, spent, self.probabilities(answers), resolved,
+            waiting, price, order, wanted, spent, self.probabilities(answers), resolved,
             missed.astype(np.int32), np.where(resolved == 1, prediction, -1), prediction,
             np.where(affordable, order[:, 0], -1), value, 1, limit,
         )  # fmt: skip
@@ -168,16 +167,6 @@ class TreeOfClassifiers:
                 return node
             node = np.where(inside, following, node)
             # A row that leaves stays at its node: the same score sends it out again.
-
-
-def _by_column(order: I32, price: F64, wanted: I32) -> tuple[I32, F64]:
-    """Whether a column is requested, and its price, both (n, m), from the order of requests."""
-    n, m = order.shape
-    rows, places = np.nonzero(np.arange(m) < wanted[:, None])
-    columns = order[rows, places]
-    waiting, by_column = np.zeros((n, m), dtype=np.int32), np.zeros((n, m))
-    waiting[rows, columns], by_column[rows, columns] = 1, price[rows, places]
-    return waiting, by_column
 
 
 @kernel
@@ -247,25 +236,28 @@ def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: f
 @kernel
 def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, n_groups: int,
          spent: F64, reached: I32, resolved: Bools, missed: Bools, wanted: I32,
-         total: F64, order: I32, price: F64) -> None:  # fmt: skip
+         total: F64, order: I32, waiting: I32, price: F64) -> None:  # fmt: skip
     """The states of cases with status (n, m): 0 unknown, -1 unavailable, r >= 1 acquired as the r-th.
 
     Fills the cost so far, the deepest node evaluated (-1: none), whether the case has left the tree, whether a feature
-    on its path is unavailable, and the columns and prices to request (`wanted` of them, `total` together).
+    on its path is unavailable, and the columns to request (`wanted` of them, `total` together): in order, and by column
+    whether it is one, and its price.
     """
     upper, lower, needs = nodes
     n, m = status.shape
     opened, first = np.zeros(n_groups, dtype=np.bool_), np.zeros(n_groups, dtype=np.int64)
-    done = np.empty(m, dtype=np.bool_)
+    done, offered = np.empty(m, dtype=np.bool_), np.empty(m)
     for i in range(n):
         for j in range(m):
             done[j] = status[i, j] != 0
         spent[i] = spent_on(status[i], prices, opened, first)
         node, reached[i] = 0, -1
         while node >= 0:
-            count, sum_ = bill(needs[node], done, opened, prices, order[i], price[i])
+            count, sum_ = bill(needs[node], done, opened, prices, order[i], offered)
             if count:
                 wanted[i], total[i] = count, sum_
+                for place in range(count):
+                    waiting[i, order[i, place]], price[i, order[i, place]] = 1, offered[place]
                 break
             for j in range(m):
                 missed[i] |= needs[node, j] and status[i, j] < 0
