@@ -166,11 +166,6 @@ def oddities(
     return found
 
 
-def upper_bound(priors: np.ndarray, B: np.ndarray) -> float:
-    """The mean benefit if every true class is known: `sum_i pi_i max_a b[i][a]` for priors (K,) and B (K, A)."""
-    return float(priors @ B.max(axis=1))
-
-
 def class_means(y: np.ndarray, B: np.ndarray) -> np.ndarray:
     """The mean benefits (K, A) of the rows of each class, for codes y (n,) and B (n, K, A); of (K, A) these.
 

@@ -45,48 +45,36 @@ class Limited(NamedTuple):
     most: F64
 
 
-class _Columns(NamedTuple):
-    """The limited actions from 1 on, and as column 0 the best of all others: losses (m, n) and `limits` by column.
-
-    `start` is the best column of each row; `other` (n,) the best action without limits, if there is one.
-    """
-
-    D: F64
-    limits: Limits
-    start: I64
-    actions: I64
-    other: I64
-
-    def choice(self, column: I64) -> I64:
-        """The actions of rows in these columns."""
-        return np.where(column == 0, self.other, np.concatenate(([0], self.actions))[column])
-
-    def by_action(self, values: F64, n_actions: int) -> F64:
-        """Values (m,) by column as those by action, 0 without limits."""
-        spread = np.zeros(n_actions)
-        spread[self.actions] = values[1:]
-        return spread
-
-
 def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
     """The decisions with the largest total expected benefit within limits; Invalid where these cannot be met together.
 
     Shapes as in `benefit.decide`, whose `choice` (n,) they keep for the rows that need not change; of tied rows the
     earlier ones. Without resources the result and its shadow prices are exact. One limit takes O(n A), more take O(n m
     log n) for m limited actions, and for each row that changes O(m^3). With resources see `limit_solvers.allocate`.
+
+    The solvers see m columns: the limited actions from 1 on, and as column 0 the best of all others.
     """
-    losses = _losses(P, B, choice)
-    columns = _columns(losses, choice, limits)
-    n_actions = len(losses)
-    del losses
-    low, high = columns.limits.lower, columns.limits.upper
-    if (low > high).any() or not low.sum() <= len(P) <= high.sum():
-        raise Invalid.at("/limits", UNMET.format(n=len(P)))
-    found = _transport(columns.D, columns.start, columns.limits)
+    losses, n = _losses(P, B, choice), len(P)
+    held = (limits.lower > 0) | (limits.upper < n) | limits.uses.any(axis=0)
+    actions, others = np.flatnonzero(held), np.flatnonzero(~held)
+    start = np.where(held, np.cumsum(held), 0)[choice]
+    rest = losses[others]
+    other = others[rest.argmin(axis=0)] if len(others) else np.zeros(n, dtype=np.int64)
+    D = np.vstack([rest.min(axis=0, initial=np.inf), losses[actions]])
+    del losses, rest
+    low = np.concatenate(([0], limits.lower[held]))
+    high = np.concatenate(([n if len(others) else 0], np.minimum(limits.upper[held], n)))
+    if (low > high).any() or not low.sum() <= n <= high.sum():
+        raise Invalid.at("/limits", UNMET.format(n=n))
+    uses = np.hstack([np.zeros((len(limits.most), 1)), limits.uses[:, held]])
+    by_column = Limits(low, high, uses, limits.most)
+    found = _transport(D, start, by_column)
     if len(limits.most):
-        found = _solvers().allocate(columns.D, columns.limits, found)
-    lower, upper = (columns.by_action(values, n_actions) for values in (found.lower, found.upper))
-    return Limited(columns.choice(found.choice), found.gap, lower, upper, found.most)
+        found = _solvers().allocate(D, by_column, found)
+    lower, upper = np.zeros((2, len(held)))
+    lower[held], upper[held] = found.lower[1:], found.upper[1:]
+    chosen = np.where(found.choice == 0, other, np.concatenate(([0], actions))[found.choice])
+    return Limited(chosen, found.gap, lower, upper, found.most)
 
 
 def _solvers() -> Any:
@@ -121,22 +109,6 @@ def _losses(P: F64, B: F64, choice: I64) -> F64:
     R -= own
     R[tied] = 0.0
     return R
-
-
-def _columns(D: F64, choice: I64, limits: Limits) -> _Columns:
-    n_actions, n = D.shape
-    held = (limits.lower > 0) | (limits.upper < n) | limits.uses.any(axis=0)
-    actions, others = np.flatnonzero(held), np.flatnonzero(~held)
-    column = np.zeros(n_actions, dtype=np.int64)
-    column[actions] = np.arange(len(actions)) + 1
-    rest = D[others]
-    other = others[rest.argmin(axis=0)] if len(others) else np.zeros(n, dtype=np.int64)
-    least = rest.min(axis=0, initial=np.inf)
-    lower = np.concatenate(([0], limits.lower[held]))
-    upper = np.concatenate(([0 if held.all() else n], np.minimum(limits.upper[held], n)))
-    uses = np.hstack([np.zeros((len(limits.most), 1)), limits.uses[:, held]])
-    by_column = Limits(lower, upper, uses, limits.most)
-    return _Columns(np.vstack([least, D[actions]]), by_column, column[choice], actions, other)
 
 
 def _transport(D: F64, column: I64, limits: Limits) -> Limited:

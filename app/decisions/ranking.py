@@ -269,7 +269,7 @@ class JudgedRows:
 
     @property
     def bound(self) -> float:
-        """The mean benefit if every true class is known: `upper_bound` of these rows."""
+        """The mean benefit if every true class is known."""
         rows = np.arange(len(self.y))
         best = (self.B[self.y] if self.B.ndim == 2 else self.B[rows, self.y]).max(axis=1)
         return float(np.average(best, weights=self.weights))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
-from app.decisions.benefit import class_means, confusion, mu, row_benefits, upper_bound
+from app.decisions.benefit import class_means, confusion, mu, row_benefits
 from app.decisions.case_benefits import Columns
 from app.decisions.folds import stratified_folds
 from app.decisions.priors import under_priors
@@ -200,7 +200,7 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
             what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
             raise Invalid.at("/priors", f"there is no {what} to reweigh")
     judged = JudgedRows(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
-    bound = upper_bound(used, B) if cases is None else judged.bound
+    bound = judged.bound
     ruled_on = HeldOutRows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
     ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), class_means(y, B), used)]
     ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])

@@ -17,8 +17,8 @@ from app.decisions.benefit import (
     mu,
     oddities,
     row_benefits,
-    upper_bound,
 )
+from app.decisions.ranking import JudgedRows
 from app.errors import Invalid
 from tests.reference import decisions as reference
 
@@ -110,15 +110,17 @@ def test_irrelevance_means_that_one_action_is_best_for_every_class_and_names_it(
 def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
     rng = np.random.default_rng(9)
     y, B = rng.integers(0, 3, 400), rng.normal(size=(3, 4))
-    priors = np.bincount(y) / 400
-    bound = upper_bound(priors, B)
+    shares = np.bincount(y) / 400
+    priors = np.array([0.2, 0.3, 0.5])
+    bound = JudgedRows(y, B, shares).bound
 
-    assert bound == pytest.approx(reference.upper_bound(priors, B))
+    assert bound == pytest.approx(reference.upper_bound(shares, B))
+    assert JudgedRows(y, B, priors, known=True).bound == pytest.approx(reference.upper_bound(priors, B))
     assert row_benefits(y, B.argmax(axis=1)[y], B).mean() == pytest.approx(bound)
     assert row_benefits(y, rng.integers(0, 4, 400), B).mean() < bound
     largest = as_benefits([[LARGEST, -LARGEST], [-LARGEST, LARGEST]], 2)
     assert decide(np.array([[0.4, 0.6]]), largest).choice.tolist() == [1]
-    assert upper_bound(np.array([0.4, 0.6]), largest) == pytest.approx(LARGEST)
+    assert JudgedRows(y.clip(0, 1), largest, shares).bound == pytest.approx(LARGEST)
 
 
 def test_mu_is_undefined_without_a_positive_finite_bound():
