@@ -226,19 +226,15 @@ def losses(B: np.ndarray) -> np.ndarray:
 def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
     """The lowest index with the least regret up to rounding in every column of regrets (A, n)."""
     if regrets.shape[1] == 1:  # a single prediction: lists beat arrays
-        return np.array([least_of(regrets[:, 0].tolist(), n_classes)])
+        own = regrets[:, 0].tolist()
+        most = min(own) * (1.0 + TIE * n_classes)
+        return np.array([next(a for a, regret in enumerate(own) if regret <= most)])
     tied: np.ndarray = regrets <= regrets.min(axis=0) * (1.0 + TIE * n_classes)
     if len(tied) == 2:  # a tenth of the time of `argmax`
         first: np.ndarray = (tied[1] > tied[0]).astype(np.intp)
     else:
         first = tied.argmax(axis=0)
     return first
-
-
-def least_of(regrets: list[float], n_classes: int) -> int:
-    """The lowest index with the least regret up to rounding, of one row."""
-    most = min(regrets) * (1.0 + TIE * n_classes)
-    return next(a for a, regret in enumerate(regrets) if regret <= most)
 
 
 def _is_nested(value: Any, levels: int) -> bool:

@@ -44,20 +44,18 @@ def fit_sigmoid(
     lowest = 1 / (len(P) + 2)
     vote = resolution / (2 * (1 + resolution))
     limits = (max(lowest, vote),) if resolution else (*_LIMITS, lowest)
-    fit = _fit_sigmoid if P.shape[1] == 2 else _fit_multinomial
-    fits = [fit(P, codes, weights, lowest, limit) for limit in limits]
+    fits = [_limited(P, codes, weights, lowest, limit) for limit in limits]
     losses = [-(weights @ np.log(one.apply(P)[np.arange(len(P)), codes])) for one in fits]
     return fits[int(np.argmin(losses))]
 
 
-def _fit_sigmoid(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowest: float, limit: float) -> Sigmoid:
+def _limited(
+    P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowest: float, limit: float
+) -> Sigmoid | Multinomial:
+    if P.shape[1] > 2:
+        return Multinomial(*_multinomial(np.log(np.maximum(P, limit)), codes, weights), lowest, limit)
     slope, offset = platt(logit(np.clip(P[:, 1], limit, 1 - limit)), codes == 1, weights)
     return Sigmoid(np.array([slope]), np.array([offset]), lowest, limit)
-
-
-def _fit_multinomial(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowest: float, limit: float) -> Multinomial:
-    slope, offsets = _multinomial(np.log(np.maximum(P, limit)), codes, weights)
-    return Multinomial(slope, offsets, lowest, limit)
 
 
 def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:

@@ -38,7 +38,7 @@ def category_change(before: np.ndarray, after: np.ndarray) -> Change:
 
     Categories of which fewer than five are expected on a side count as one: many rare ones would look like a change.
     """
-    from scipy.stats import chi2_contingency, fisher_exact  # noqa: PLC0415 - as above
+    from scipy.stats import chi2_contingency, fisher_exact  # noqa: PLC0415 - imported with the first report
 
     table = np.stack((before, after))
     table = table[:, table.sum(axis=0) > 0]

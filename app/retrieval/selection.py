@@ -99,12 +99,6 @@ def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, p[order]
 
 
-def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The positions start, start + 1, … of each stretch, one stretch after the other."""
-    shift = starts - (np.cumsum(lengths) - lengths)
-    return np.asarray(np.repeat(shift, lengths) + np.arange(int(lengths.sum())))
-
-
 # Sets up to this size are computed by dynamic programming, O(n³/6) on tabled losses, many at a time: 10 microseconds
 # per set of 64, where one call of any other method costs 100.
 DP_LIMIT = 64
@@ -181,7 +175,8 @@ class _Batch:
                 for done in [pool.submit(task, share) for task, share in shares]:
                     done.result()
         warnings = self.terms.warnings(int(self.sizes.max(initial=0)))
-        selected, loss = self.order[stretches(self.offsets[:-1], self.k)], self.terms.loss
+        ends = np.repeat(self.offsets[:-1] + self.k, self.sizes)
+        selected, loss = self.order[np.arange(len(self.p)) < ends], self.terms.loss
         self.numbers[:, 0] = loss.within_range(self.numbers[:, 0])
         return Selections(
             selected, self.k, np.ascontiguousarray(self.numbers.T), self.sizes + 1,
