@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # see above
     from sklearn.utils import Tags
 
 ALL = -2
-"""The number of a fold without rows."""
+"""The number of a fold without rows: what is without it has all of them."""
 SINGLE = float(np.finfo(np.float32).max)
 """The largest number that trees which compare in single precision take."""
 _FOLDS = 5

@@ -77,8 +77,6 @@ class Imported(Learner):
     """
 
     name: ClassVar = "imported"
-    inline: ClassVar[bool] = False
-    """Whether a small request may be answered on the event loop: this depends on the model, so no."""
     scorer: Scorer
     n_classes: int
     takes_missing: np.ndarray

@@ -80,15 +80,12 @@ class LearnerRequest(BaseModel):
         return getattr(self, "task", "") == "regression"
 
     @property
-    def uses_benefits(self) -> bool:
-        """Whether a benefit matrix changes what is trained: a model of models uses it where one inside does."""
-        inside = [one for _, one in self if isinstance(one, LearnerRequest)]
-        return self.takes("benefits") and (not inside or any(one.uses_benefits for one in inside))
-
-    @property
     def needs_square(self) -> bool:
-        """Whether the benefit matrix needs a column for each class."""
-        return self.uses_benefits and not self.estimator.any_actions
+        """Whether a benefit matrix changes what is trained, of a model of models what one inside is, and needs a column
+        for each class.
+        """
+        inside = [one.takes("benefits") for _, one in self if isinstance(one, LearnerRequest)]
+        return self.takes("benefits") and (not inside or any(inside)) and not self.estimator.any_actions
 
     @classmethod
     def takes(cls, name: str) -> bool:

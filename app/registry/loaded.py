@@ -71,7 +71,7 @@ class Loaded:
     @cached_property
     def inline(self) -> bool:
         """Whether few rows take so little time that the event loop may answer them; not so of foreign models."""
-        return getattr(self.estimator, "inline", True)
+        return self.card.learner.kind != "imported"
 
     @cached_property
     def multilabel(self) -> bool:

@@ -18,7 +18,7 @@ from app.acquisition.learning import fit_stages
 from app.acquisition.nodes import Nodes, beside
 from app.acquisition.stopping import Blend
 from app.arrays import F32
-from app.decisions.folds import stratified_folds
+from app.decisions.folds import UNJUDGED, stratified_folds
 from app.learners.base import ALL
 from app.learners.compiled.chain_order import ROUGH, ranked
 from app.learners.stepwise import ENOUGH, drawn, room_for
@@ -54,7 +54,7 @@ class Growth:
 
     def again(self, X: np.ndarray, codes: np.ndarray, before: Chain) -> Chain:
         """The chain `before` with forests of other rows; the calibration stays."""
-        rows = self._rows(X, codes, np.ones(len(X)), np.full(len(X), ALL))
+        rows = self._rows(X, codes, np.ones(len(X)), np.full(len(X), UNJUDGED), ALL)
         ((_, grown),) = self._chains({ALL: rows}, before.reduced.lacking if before.reduced else [])
         reduced = before.reduced and grown.reduced and replace(before.reduced, forests=grown.reduced.forests)
         return replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
@@ -64,7 +64,7 @@ class Growth:
         smallest, K, S = int(np.bincount(codes).min()), self._K, len(self._order)
         room = room_for(S, K)
         folds = min(_FOLDS, smallest) if room >= K else 0
-        fold = stratified_folds(codes, folds, self._seed) if folds > 1 else np.full(len(X), ALL)
+        fold = stratified_folds(codes, folds, self._seed) if folds > 1 else np.full(len(X), UNJUDGED)
         needed = range(min(folds, math.ceil(ENOUGH * folds / len(X)))) if folds > 1 else range(0)
         rows = {k: self._rows(X, codes, weights, fold, k) for k in (*needed, ALL)}
         found: list[tuple[np.ndarray, ...]] = []
@@ -93,10 +93,8 @@ class Growth:
         reduced = chain.reduced and chain.reduced.calibrated(others, y[judged], w[judged], masked_loss, *losses)
         return replace(chain, blends=blends, masked_curve=curve, reduced=reduced), experience
 
-    def _rows(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int = ALL
-    ) -> _Rows:
-        inside = np.flatnonzero(fold != without) if without != ALL else np.arange(len(X))
+    def _rows(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int) -> _Rows:
+        inside = np.flatnonzero(fold != without)
         orders, whole = ranked(X, codes, weights, inside, self._K, self._learner.categorical())
         return _Rows(np.ascontiguousarray(whole[:, self._order].T), codes, weights, fold, orders)
 
@@ -121,7 +119,7 @@ class Growth:
                 trees[one].append(forest)
                 done += 1
                 report(done / total, _stage(number, len(rows)))
-            inside = data.fold != k if k != ALL else np.ones(n, dtype=bool)
+            inside = data.fold != k
             prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
             masked, forests, others = (
                 beside([one for some in part for one in some], prior)
@@ -155,7 +153,7 @@ def _grow_some(
     rule: Rule, seeds: Sequence[int],
 ) -> Nodes:  # fmt: skip
     """Trees of the columns of X (S, n) that it `reads`, without a fold; None: of all columns, with random gaps."""
-    inside = fold != without if without != ALL else np.ones(len(codes), dtype=bool)
+    inside = fold != without
     length, lost = (len(X), ()) if reads is None else reads
     rows, y, w = np.ascontiguousarray(X[:length, inside]), codes[inside], weights[inside]
     rows[list(lost)] = np.nan  # what never has a value is never split on
