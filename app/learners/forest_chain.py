@@ -56,7 +56,7 @@ class ForestChain(Learner):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
         codes = np.searchsorted(self.classes_, y)
-        self.model_ = compiled().chain.Growth(self).again(np.asarray(X), codes, self.model_)
+        self.model_ = compiled().chain.again(self, np.asarray(X), codes, self.model_)
         return self
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
@@ -75,5 +75,5 @@ class ForestChain(Learner):
         with part(0.0, 0.35, "choosing the order of features"):
             self.order_, self.rules_ = compiled().chain_order.find_order(self, X, codes, weights, self.seed_)
         with part(0.35, 1.0):
-            model, self.experience_ = compiled().chain.Growth(self).learned(X, codes, weights)
+            model, self.experience_ = compiled().chain.learned(self, X, codes, weights)
         return model

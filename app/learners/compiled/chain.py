@@ -45,89 +45,90 @@ class _Rows(NamedTuple):
     orders: Orders
 
 
-class Growth:
-    """The growth of a ForestChain's forests, once it has its order of features."""
+def again(learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain) -> Chain:
+    """The chain `before` with forests of other rows; the calibration stays."""
+    rows = _rows(learner, X, codes, np.ones(len(X)), np.full(len(X), UNJUDGED), ALL)
+    ((_, grown),) = _chains(learner, {ALL: rows}, before.reduced.lacking if before.reduced else [])
+    reduced = before.reduced and grown.reduced and replace(before.reduced, forests=grown.reduced.forests)
+    return replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
 
-    def __init__(self, learner: ForestChain) -> None:
-        self._learner, self._order, self._rules, self._seed = learner, learner.order_, learner.rules_, learner.seed_
-        self._K = len(learner.classes_)
 
-    def again(self, X: np.ndarray, codes: np.ndarray, before: Chain) -> Chain:
-        """The chain `before` with forests of other rows; the calibration stays."""
-        rows = self._rows(X, codes, np.ones(len(X)), np.full(len(X), UNJUDGED), ALL)
-        ((_, grown),) = self._chains({ALL: rows}, before.reduced.lacking if before.reduced else [])
-        reduced = before.reduced and grown.reduced and replace(before.reduced, forests=grown.reduced.forests)
-        return replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
+def learned(
+    learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> tuple[Chain, ChainExperience | None]:
+    """The chain on all rows, calibrated, and the experience that says when to stop."""
+    smallest, K, S = int(np.bincount(codes).min()), len(learner.classes_), len(learner.order_)
+    room = room_for(S, K)
+    folds = min(_FOLDS, smallest) if room >= K and smallest > 1 else 0
+    fold = stratified_folds(codes, folds, learner.seed_) if folds else np.full(len(X), UNJUDGED)
+    needed = range(min(folds, math.ceil(ENOUGH * folds / len(X))))
+    rows = {k: _rows(learner, X, codes, weights, fold, k) for k in (*needed, ALL)}
+    found: list[tuple[np.ndarray, ...]] = []
+    for k, chain in _chains(learner, rows, lacking(len(learner.order_), _gaps(rows[ALL].X))):
+        if k != ALL:
+            found.append(_unseen(chain, rows[k], k, learner.seed_ + k))
+        else:
+            whole = chain
+    return _calibrated(learner, whole, found, room) if found else (whole, None)
 
-    def learned(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[Chain, ChainExperience | None]:
-        """The chain on all rows, calibrated, and the experience that says when to stop."""
-        smallest, K, S = int(np.bincount(codes).min()), self._K, len(self._order)
-        room = room_for(S, K)
-        folds = min(_FOLDS, smallest) if room >= K else 0
-        fold = stratified_folds(codes, folds, self._seed) if folds > 1 else np.full(len(X), UNJUDGED)
-        needed = range(min(folds, math.ceil(ENOUGH * folds / len(X)))) if folds > 1 else range(0)
-        rows = {k: self._rows(X, codes, weights, fold, k) for k in (*needed, ALL)}
-        found: list[tuple[np.ndarray, ...]] = []
-        for k, chain in self._chains(rows, lacking(len(self._order), _gaps(rows[ALL].X))):
-            if k != ALL:
-                found.append(_unseen(chain, rows[k], k, self._seed + k))
-            else:
-                whole = chain
-        return self._calibrated(whole, found, room) if found else (whole, None)
 
-    def _calibrated(
-        self, chain: Chain, found: Sequence[tuple[np.ndarray, ...]], room: int
-    ) -> tuple[Chain, ChainExperience]:
-        """With blends of the states and the curve of the masked forest, and experience; every fold has all classes."""
-        P, masked, known, missing, y, w, judged, others = map(np.concatenate, zip(*found, strict=True))
-        S = P.shape[1] - 1
-        parts = [[P[:, s - back] for back in range(min(max(s - ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
-        blends = [Blend.fit(part, y, w) for part in parts]
-        some = drawn(np.arange(len(y)), y, room, np.random.RandomState(self._seed))
-        answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
-        kept = np.stack((P[some, 0], *answers), axis=1)
-        experience = ChainExperience.of(kept, y[some], missing[some], self._order, self._learner.n_features_in_)
-        curve = fit_stages(masked, known, y, w, float(S))
-        losses = [mean_loss(kept[:, s], y[some], w[some]) for s in range(S + 1)]
-        masked_loss = mean_loss(curve.apply(masked, known), y, w)
-        reduced = chain.reduced and chain.reduced.calibrated(others, y[judged], w[judged], masked_loss, *losses)
-        return replace(chain, blends=blends, masked_curve=curve, reduced=reduced), experience
+def _calibrated(
+    learner: ForestChain, chain: Chain, found: Sequence[tuple[np.ndarray, ...]], room: int
+) -> tuple[Chain, ChainExperience]:
+    """With blends of the states and the curve of the masked forest, and experience; every fold has all classes."""
+    P, masked, known, missing, y, w, judged, others = map(np.concatenate, zip(*found, strict=True))
+    S = P.shape[1] - 1
+    parts = [[P[:, s - back] for back in range(min(max(s - ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
+    blends = [Blend.fit(part, y, w) for part in parts]
+    some = drawn(np.arange(len(y)), y, room, np.random.RandomState(learner.seed_))
+    answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
+    kept = np.stack((P[some, 0], *answers), axis=1)
+    experience = ChainExperience.of(kept, y[some], missing[some], learner.order_, learner.n_features_in_)
+    curve = fit_stages(masked, known, y, w, float(S))
+    losses = [mean_loss(kept[:, s], y[some], w[some]) for s in range(S + 1)]
+    masked_loss = mean_loss(curve.apply(masked, known), y, w)
+    reduced = chain.reduced and chain.reduced.calibrated(others, y[judged], w[judged], masked_loss, *losses)
+    return replace(chain, blends=blends, masked_curve=curve, reduced=reduced), experience
 
-    def _rows(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int) -> _Rows:
-        inside = np.flatnonzero(fold != without)
-        orders, whole = ranked(X, codes, weights, inside, self._K, self._learner.categorical())
-        return _Rows(np.ascontiguousarray(whole[:, self._order].T), codes, weights, fold, orders)
 
-    def _chains(self, rows: dict[int, _Rows], lacking: Sequence[Lacking]) -> Iterator[tuple[int, Chain]]:
-        """The chain without each of the folds, not calibrated; a piece of work is some trees of one of its forests."""
-        S, K, n, T = len(self._order), self._K, len(rows[ALL].codes), self._learner.n_estimators
-        reading = [(S, ()), *((s, ()) for s in range(1, S + 1)), *lacking]
-        rules = [self._rules[length - len(lost) - 1] for length, lost in reading]
-        random, fewer = np.random.default_rng(self._seed), math.ceil(_REDUCED[n <= _FEW] * T)
-        seeds = [*random.integers(2**62, size=(S + 1, T)), *random.integers(2**62, size=(len(lacking), fewer))]
-        work = {k: _work([some[: len(some) if k == ALL else math.ceil(_UNSEEN * len(some))] for some in seeds],
-                         [n * length for length, _ in reading]) for k in rows}  # fmt: skip
-        pieces = (
-            delayed(_grow_some)(*rows[k][:4], k, reading[one] if one else None, K, rules[one], some)
-            for k in rows
-            for one, some in work[k]
+def _rows(
+    learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int
+) -> _Rows:
+    inside = np.flatnonzero(fold != without)
+    orders, whole = ranked(X, codes, weights, inside, len(learner.classes_), learner.categorical())
+    return _Rows(np.ascontiguousarray(whole[:, learner.order_].T), codes, weights, fold, orders)
+
+
+def _chains(learner: ForestChain, rows: dict[int, _Rows], lacking: Sequence[Lacking]) -> Iterator[tuple[int, Chain]]:
+    """The chain without each of the folds, not calibrated; a piece of work is some trees of one of its forests."""
+    S, K, n, T = len(learner.order_), len(learner.classes_), len(rows[ALL].codes), learner.n_estimators
+    reading = [(S, ()), *((s, ()) for s in range(1, S + 1)), *lacking]
+    rules = [learner.rules_[length - len(lost) - 1] for length, lost in reading]
+    random, fewer = np.random.default_rng(learner.seed_), math.ceil(_REDUCED[n <= _FEW] * T)
+    seeds = [*random.integers(2**62, size=(S + 1, T)), *random.integers(2**62, size=(len(lacking), fewer))]
+    work = {k: _work([some[: len(some) if k == ALL else math.ceil(_UNSEEN * len(some))] for some in seeds],
+                     [n * length for length, _ in reading]) for k in rows}  # fmt: skip
+    pieces = (
+        delayed(_grow_some)(*rows[k][:4], k, reading[one] if one else None, K, rules[one], some)
+        for k in rows
+        for one, some in work[k]
+    )
+    grown, total, done = Parallel(prefer="threads", return_as="generator")(pieces), sum(map(len, work.values())), 0
+    for number, (k, data) in enumerate(rows.items()):
+        trees: list[list[Nodes]] = [[] for _ in reading]
+        for (one, _), forest in zip(work[k], islice(grown, len(work[k])), strict=True):
+            trees[one].append(forest)
+            done += 1
+            report(done / total, _stage(number, len(rows)))
+        inside = data.fold != k
+        prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
+        masked, forests, others = (
+            beside([one for some in part for one in some], prior)
+            for part in (trees[:1], trees[1 : S + 1], trees[S + 1 :])
         )
-        grown, total, done = Parallel(prefer="threads", return_as="generator")(pieces), sum(map(len, work.values())), 0
-        for number, (k, data) in enumerate(rows.items()):
-            trees: list[list[Nodes]] = [[] for _ in reading]
-            for (one, _), forest in zip(work[k], islice(grown, len(work[k])), strict=True):
-                trees[one].append(forest)
-                done += 1
-                report(done / total, _stage(number, len(rows)))
-            inside = data.fold != k
-            prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
-            masked, forests, others = (
-                beside([one for some in part for one in some], prior)
-                for part in (trees[:1], trees[1 : S + 1], trees[S + 1 :])
-            )
-            reduced = Reduced.of(S, lacking, others) if lacking else None
-            order, gaps = np.array(self._order, dtype=np.intp), _gaps(data.X[:, inside])
-            yield k, Chain(order, self._learner.n_features_in_, forests, [], gaps, masked, None, data.orders, reduced)
+        reduced = Reduced.of(S, lacking, others) if lacking else None
+        order, gaps = np.array(learner.order_, dtype=np.intp), _gaps(data.X[:, inside])
+        yield k, Chain(order, learner.n_features_in_, forests, [], gaps, masked, None, data.orders, reduced)
 
 
 def _gaps(X: F32) -> np.ndarray:

@@ -97,7 +97,6 @@ class CostTree(Learner):
         return self.fit(X, y)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> TreeOfClassifiers:
-        tree: TreeOfClassifiers
         n_classes = 0 if self.regresses else len(self.classes_)
         tree, point, self.tradeoff_ = compiled().path.train(self, X, codes, weights, n_classes)
         self.trade_off_, self.cost_, self.error_, self.net_benefit_ = point

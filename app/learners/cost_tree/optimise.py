@@ -51,7 +51,7 @@ def improve(tree: SoftTree, cycles: int) -> list[float]:
 def update(tree: SoftTree, k: int, rounds: int) -> None:
     """Minimise over node k and over the auxiliary variables in turn."""
     for _ in range(rounds):
-        if not NodeProblem(tree, k).solve(_LEAF_STEPS):
+        if not NodeProblem(tree, k).solve():
             break
 
 
@@ -215,8 +215,8 @@ class NodeProblem:
         dW = self.columns.T @ dS + W * (problem.lambda_ * (taken @ self.slope)[:, None] + problem.rho / self.absolute)
         return value, np.concatenate((dW.ravel(), db.sum(axis=0), [dthreshold]))
 
-    def solve(self, steps: int) -> bool:
-        """Minimise by so many steps of L-BFGS and keep what is lower; whether it is."""
+    def solve(self) -> bool:
+        """Minimise by a few steps of L-BFGS and keep what is lower; whether it is."""
         start, scale = self.start(), self.scale
 
         def scaled(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -225,7 +225,7 @@ class NodeProblem:
 
         before = scaled(np.zeros_like(start))[0]
         found = minimize(
-            scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": 1e-7}
+            scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options={"maxiter": _LEAF_STEPS, "gtol": 1e-7}
         )
         if not found.fun < before:
             return False
