@@ -147,33 +147,26 @@ class NodeProblem:
     def _auxiliary(self, ways: list[Exit]) -> None:
         """For each way out the quadratic form of its cost: `constant + slope . (squared weights) / 2`."""
         charges, tree = self.problem.charges, self.tree
-        slopes, constants = [], []
-        for way in ways:
-            gap = tree.gap(way.path)
-            z = np.sqrt(gap)
-            slope, (squares, still) = (charges.price / z) @ charges.members, self.still
-            slopes.append(slope[self.active])
-            constants.append(
-                0.5 * float(charges.price @ ((gap - tree.mixed[self.k]) / z + z))
-                - SMOOTH * charges.price.sum()
-                + 0.5 * float(slope[still] @ squares)
-            )
-        self.slope, self.constant = np.array(slopes), np.array(constants)
+        gaps = np.array([tree.gap(way.path) for way in ways])
+        z = np.sqrt(gaps)
+        slopes, (squares, still) = (charges.price / z) @ charges.members, self.still
+        roots = ((gaps - tree.mixed[self.k]) / z + z) @ charges.price
+        self.slope = slopes[:, self.active]
+        self.constant = 0.5 * (roots + slopes[:, still] @ squares) - SMOOTH * charges.price.sum()
 
     def _scale(self) -> np.ndarray:
         """One over the root of a bound on the curvature by each parameter: steps in this scale are round."""
         problem, tree = self.problem, self.tree
         data = problem.loss.curvature * (self.reach @ np.square(self.columns))
-        taken = self._taken(tree.up[self.k])
+        taken = self._taken(tree.up[self.k] if self.forks else np.ones(len(self.reach)))
         price = problem.lambda_ * (taken @ self.slope)
         weights = (data + price)[:, None] + problem.rho / self.absolute
         rest = np.full(problem.loss.outputs + 1, problem.loss.curvature * self.reach.sum())
         return 1.0 / np.sqrt(np.concatenate((weights.ravel(), rest)) + _TINY)
 
     def _taken(self, q: np.ndarray) -> np.ndarray:
-        """How often each way out is taken."""
-        up = q @ self.onward[:, : self.split] if self.forks else self.onward.sum(axis=0)
-        return np.concatenate((up, (1.0 - q) @ self.onward[:, self.split :])) if self.forks else up
+        """How often each way out is taken by rows of which q (n,) go up; of a leaf all do."""
+        return np.concatenate((q @ self.onward[:, : self.split], (1.0 - q) @ self.onward[:, self.split :]))
 
     def start(self) -> np.ndarray:
         """The present parameters."""
@@ -209,7 +202,7 @@ class NodeProblem:
             dS[:, problem.route] += turn
             dthreshold = -float(turn.sum())
         else:
-            taken = self._taken(S[:, 0])
+            taken = self._taken(np.ones(len(S)))
         value += problem.lambda_ * float(taken @ costs)
         value += 0.5 * problem.rho * float((np.square(W) / self.absolute).sum())
         dW = self.columns.T @ dS + W * (problem.lambda_ * (taken @ self.slope)[:, None] + problem.rho / self.absolute)
