@@ -1,7 +1,7 @@
 """Looking again and again, in a thread, at what other processes may have changed."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import Event, Thread
 from time import monotonic
@@ -74,7 +74,7 @@ class Changes:
     def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._reading = reading
         self._followers: tuple[Follower, ...] = ()
-        self._poller = Poller("changes", self._look)
+        self._poller = Poller("changes", lambda: self._look(self._followers))
         self._looked = monotonic()
 
     @property
@@ -83,14 +83,14 @@ class Changes:
         return bool(self._followers) and monotonic() - self._looked > _LATE_SECONDS
 
     def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> None:
-        """Have `tell` called in a thread with what `ask` finds, again and again until `stop`.
+        """Have `tell` called with what `ask` finds: now, and then in a thread, again and again until `stop`.
 
         `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is not called while the
         database does not answer.
         """
+        self._look([(ask, tell)])
         self._followers += ((ask, tell),)
         if not self._poller.alive:
-            self._looked = monotonic()
             self._poller.start()
 
     def stop(self) -> None:
@@ -98,8 +98,7 @@ class Changes:
         self._followers = ()
         self._poller.stop()
 
-    def _look(self) -> None:
-        followers = self._followers
+    def _look(self, followers: Sequence[Follower]) -> None:
         try:
             with self._reading() as connection:
                 found = [ask(connection) for ask, _ in followers]
@@ -109,6 +108,7 @@ class Changes:
             for (_, tell), answer in zip(followers, found, strict=True):
                 try:
                     tell(answer)
-                except Exception:  # what goes wrong with one follower is no matter of the others
-                    log.exception("a change cannot be used, what was known before it stays")
+                except Exception as error:  # what goes wrong with one follower is no matter of the others
+                    is_odd = not isinstance(error, Unavailable)
+                    log.warning("a change cannot be used, what was known before it stays", exc_info=is_odd)
         self._looked = monotonic()

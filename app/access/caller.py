@@ -17,8 +17,6 @@ from functools import cached_property
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from app.access.rates import Rate, Windows, whole
 from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany, Unavailable
 from app.listing import compiled
@@ -241,7 +239,6 @@ class Keyring:
     # keeping up
 
     def start(self) -> None:
-        self._look()
         self._keys.follow(self._told)
 
     def refresh(self) -> None:
@@ -262,16 +259,8 @@ class Keyring:
         self._revision = revision
 
     def _told(self, revision: Revision) -> None:
-        if revision == self._revision:
-            self._note()
-        else:
-            self._look()
-
-    def _look(self) -> None:
-        try:
+        if revision != self._revision:
             self.refresh()
-        except (SQLAlchemyError, Unavailable, OSError) as error:
-            _log.warning("the keys cannot be read, the last view of them stays: %s", error)
         self._note()
 
     def _note(self) -> None:

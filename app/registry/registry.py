@@ -6,8 +6,6 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable
 from app.registry.card import Card
 from app.registry.files import ESTIMATOR, Files, pack
@@ -43,7 +41,6 @@ class Registry:
 
     def start(self) -> None:
         """Read what exists, and go on doing so until the database is closed; load what is current until `stop`."""
-        self._look()
         self.index.database.changes.follow(self.index.revision, self._told)
         self.preloader.start()
 
@@ -148,7 +145,7 @@ class Registry:
         cards = self.files.cards([key for key in new if key not in known])
         highest = {name: max(numbers, default=0) for name, numbers in folders.items()}
         count = self.index.fill(list(cards), highest)
-        self._look()
+        self._read()
         return count
 
     def artifact(self, name: str, version: int) -> tuple[Card, bytes]:
@@ -231,13 +228,7 @@ class Registry:
         if revision == self._snapshot.revision:
             self._confirmed_at = monotonic()
         else:
-            self._look()
-
-    def _look(self) -> None:
-        try:
             self._read()
-        except (SQLAlchemyError, NotReady) as error:
-            _log.warning("the registry's index cannot be read, the last view of it stays: %s", error)
 
     def _changed(self) -> None:
         """After the commit of a change to a model."""

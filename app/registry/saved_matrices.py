@@ -1,7 +1,7 @@
 """Benefit matrices that are saved for a model by name and version, in the memory of every process."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Connection, and_, delete, func, insert, select, true, update
-from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
-from app.errors import Conflict, NotFound, NotReady, Unavailable, unknown
+from app.errors import Conflict, NotFound, NotReady, unknown
 from app.registry.index import check_listed
 from app.registry.tables import models, state
 from app.registry.tables import saved_matrices as table
@@ -74,8 +73,6 @@ class SavedMatrices:
         self._lock = Lock()
 
     def start(self) -> None:
-        with suppress(Unavailable, SQLAlchemyError), self._database.reading() as connection:
-            self._learn(self._ask(connection))
         self._database.changes.follow(self._ask, self._learn)
 
     def of(self, model: str) -> Mapping[str, Saved]:
