@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Double,
     Engine,
+    Table,
     cast,
     create_engine,
     event,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     make_url,
     text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
@@ -185,6 +187,11 @@ class Database:
             _log.warning("the database does not answer: %s", away.why)
             self._answered = False
         return away
+
+
+def upsert(connection: Connection, table: Table) -> Any:
+    """An INSERT that can say what becomes of rows that exist: both dialects do so in the same words."""
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
 def _engine(url: str, connections: int, seconds: float) -> Engine:

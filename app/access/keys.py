@@ -8,7 +8,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import Connection, RowMapping, func, insert, select, update
@@ -129,14 +129,11 @@ class Keys:
         if len(found) > 1:
             raise Conflict(f"{len(found)} keys are named {which!r}: name one of {', '.join(key.id for key in found)}")
         entry = self._audit.entry(_OPERATOR, "key.revoke", found[0].id, name=found[0].name)
-        in_force = (API_KEYS.c.id == found[0].id) & API_KEYS.c.revoked_at.is_(None)
+        revoked = update(API_KEYS).where(API_KEYS.c.id == found[0].id).values(revoked_at=self._database.now)
         with self._database.writing() as connection:
-            changed = update(API_KEYS).where(in_force).values(revoked_at=self._database.now)
-            row = connection.execute(changed.returning(API_KEYS.c.revoked_at)).first()
-            if row is None:
-                raise NotFound(f"there is no key {which!r} in force")
+            row = connection.execute(revoked.returning(API_KEYS)).mappings().one()
             entry(connection)
-        return replace(found[0], revoked_at=row[0])
+        return _key_of(row)
 
     def revision(self) -> Revision:
         """What differs whenever a key was made or revoked, or the database was replaced by another."""

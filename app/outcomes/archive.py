@@ -66,10 +66,6 @@ class Archive:
 
         return Sealer(self.database, self.storage)
 
-    def check(self) -> None:
-        """Unavailable where the store of sealed days cannot be reached, Unusable where that will not pass by itself."""
-        self.storage.folders()
-
     def cases(
         self,
         model: str,

@@ -16,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, delete, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from app.database import Database
+from app.database import Database, upsert
 from app.outcomes import rows
 from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, Replaced, SealedFile, erased_of, files_of, lock, of_day
 from app.outcomes.sealed import (
@@ -213,7 +212,6 @@ def _remove(connection: Connection, file: SealedFile, part: dict[str, list[Any]]
     place = {"model": file.model, "day": file.day}
     given = [{"id": row.id, "digest": row.digest, **place} for row in found if row.given]
     if given:
-        dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-        connection.execute(dialect.insert(SEALED_IDS).on_conflict_do_nothing(), given)
+        connection.execute(upsert(connection, SEALED_IDS).on_conflict_do_nothing(), given)
     for own in (DECISIONS, SHADOW_DECISIONS):
         connection.execute(delete(own).where(own.c.id.in_([row.id for row in found])))

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import Counter
 from sqlalchemy import Connection, delete, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from app.database import Database
+from app.database import Database, upsert
 from app.outcomes.rows import chunks
 from app.outcomes.tables import DECISIONS, SHADOW_DECISIONS, SHADOWS
 
@@ -61,8 +60,6 @@ class Shadows:
 
         Left out are decisions that are no longer among the recent ones, such as erased ones.
         """
-        dialect = sqlite if self._database.is_sqlite else postgresql
-        statement = dialect.insert(SHADOW_DECISIONS).on_conflict_do_nothing()
         common = {"challenger": challenger, "model": model, "day": day}
         chosen = dict(zip(ids, choice, strict=True))
         with self._database.writing() as connection:
@@ -70,7 +67,7 @@ class Shadows:
                 there = select(DECISIONS.c.id).where(DECISIONS.c.id.in_(some)).with_for_update(read=True)
                 rows = [{"id": id_, "choice": chosen[id_], **common} for id_ in connection.execute(there).scalars()]
                 if rows:
-                    connection.execute(statement, rows)
+                    connection.execute(upsert(connection, SHADOW_DECISIONS).on_conflict_do_nothing(), rows)
 
     def _told(self, challengers: Challengers) -> None:
         self._of = challengers

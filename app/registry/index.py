@@ -19,9 +19,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, insert, select, union_all, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from app.database import Database
+from app.database import Database, upsert
 from app.errors import Conflict
 from app.listing import matches
 from app.registry.card import Card, read_card
@@ -31,6 +30,7 @@ from app.registry.tables import aliases, history, models, state, unpublished, ve
 Also = Callable[[Connection], object]
 
 _CARDS = 50  # read at a time; a card may have megabytes
+_CHANGED = update(state).values(revision=state.c.revision + 1)
 _UNPUBLISHED = (versions.c.name, versions.c.version, versions.c.job)
 
 
@@ -96,12 +96,11 @@ class Index:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._upsert = sqlite.insert if database.is_sqlite else postgresql.insert
 
     def take_number(self, name: str, job: str | None, above: int, also: Also = write_nothing) -> tuple[int, float]:
         """The next number of a model, greater than `above` and never given before, and the time by the database."""
         with self.database.writing() as connection:
-            row = self._upsert(models).values(name=name, next_version=above + 2, listed=False)
+            row = upsert(connection, models).values(name=name, next_version=above + 2, listed=False)
             counted = row.on_conflict_do_update(
                 index_elements=[models.c.name], set_={"next_version": _at_least(above + 1) + 1}
             )
@@ -112,7 +111,7 @@ class Index:
 
     def add(self, connection: Connection, card: Card) -> None:
         """Publish a version in the caller's transaction; Conflict where its number was not taken, or is used up."""
-        self._raise_revision(connection)
+        connection.execute(_CHANGED)
         taken = delete(unpublished).where(_is(unpublished, card.key))
         if not connection.execute(taken).rowcount:
             raise Conflict(f"version {card.version} of {card.name!r} was not staged, or is published already")
@@ -128,7 +127,7 @@ class Index:
             before = _target(connection, name, alias)
             if before == version:
                 return
-            row = self._upsert(aliases).values(name=name, alias=alias, version=version)
+            row = upsert(connection, aliases).values(name=name, alias=alias, version=version)
             connection.execute(
                 row.on_conflict_do_update(
                     index_elements=[aliases.c.name, aliases.c.alias], set_={"version": row.excluded.version}
@@ -186,7 +185,7 @@ class Index:
             new = [(card, content) for card, content in cards if card.key not in known]
             listed = {card.name for card, _ in new}
             for name, number in highest.items():
-                row = self._upsert(models).values(name=name, next_version=number + 1, listed=name in listed)
+                row = upsert(connection, models).values(name=name, next_version=number + 1, listed=name in listed)
                 changes = {"next_version": _at_least(number + 1), "listed": models.c.listed | row.excluded.listed}
                 connection.execute(row.on_conflict_do_update(index_elements=[models.c.name], set_=changes))
             for card, content in new:
@@ -282,11 +281,8 @@ class Index:
     @contextmanager
     def _changing(self, *, without_timeout: bool = False) -> Iterator[Connection]:
         with self.database.writing(without_timeout=without_timeout) as connection:
-            self._raise_revision(connection)
+            connection.execute(_CHANGED)
             yield connection
-
-    def _raise_revision(self, connection: Connection) -> None:
-        connection.execute(update(state).values(revision=state.c.revision + 1))
 
     def _remember(
         self, connection: Connection, name: str, alias: str, who: str, before: int | None, after: int | None
