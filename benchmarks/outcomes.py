@@ -69,7 +69,7 @@ def part_of_day(
     at = day * DAY + np.sort((part + rng.random(count)) / parts * DAY)
     p = rng.dirichlet([2.0, 1.0, 0.5], count)
     kind = rng.integers(0, len(kinds), count)
-    benefits = np.einsum("nk,nka->na", p, np.array([one.matrix for one in kinds])[kind])
+    benefits = np.einsum("nk,nka->na", p, np.array([one.benefits for one in kinds])[kind])
     truth = (rng.random(count)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2).astype(np.int32)
     received = at + rng.integers(1, 30, count) * 3600.0
     ids, digest = pa.array(ids_of(rng, at)), rng.integers(-(2**62), 2**62, count)

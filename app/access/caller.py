@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from time import monotonic, time
+from time import time
 from typing import TYPE_CHECKING
 
 from app.access.rates import Rate, Windows, whole
-from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany, Unavailable
+from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany
 from app.listing import compiled
 from app.storage import Storage
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # it imports this module
 KEY_FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
 GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 
-_NOTE_SECONDS = 30.0  # before an unavailable store is tried again
 _LOST = (
     "API keys were made for this service, and their table is empty: restore the database, make a key with `payoff keys"
     " create`, or set PAYOFF_ADMIN_KEY"
@@ -185,7 +184,6 @@ class Keyring:
         """Why only the admin key is accepted; empty where others are."""
         self.required = self._admin_digest is not None
         self._noted = False
-        self._note_again = 0.0
         self._failures = Windows()
 
     def caller(self, presented: bytes | None) -> Caller:
@@ -261,19 +259,10 @@ class Keyring:
     def _told(self, revision: Revision) -> None:
         if revision != self._revision:
             self.refresh()
-        self._note()
-
-    def _note(self) -> None:
-        """Write down, once, that keys were made; an unavailable store is tried again later."""
-        if self._noted or self._revision is None or self._revision.made == 0 or monotonic() < self._note_again:
-            return
-        try:
+        if revision.made and not self._noted:  # where a store is unavailable, it is tried again
             if not self._made.known():
                 self._made.note()
             self._noted = True
-        except (Unavailable, OSError) as error:
-            self._note_again = monotonic() + _NOTE_SECONDS
-            _log.warning("cannot note beside the models that keys were made: %s", error)
 
 
 def _digest(text: bytes) -> bytes:

@@ -150,13 +150,12 @@ def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
 
 def _classes_or_flaws(
     labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool
-) -> tuple[Classes, list[Flaw]]:
-    """The classes as of `classes_of`, or what forbids the labels."""
-    flaws = [flaw for label in labels for flaw in label.flaws_of_words(most, MAX_NAME, decimal)]
+) -> tuple[Classes, Sequence[Flaw]]:
+    """The classes as of `_classes_of`, or what forbids the labels."""
     try:
-        return None if flaws else classes_of(labels, most, several=several, numbers=numbers), flaws
+        return _classes_of(labels, most, decimal, several=several, numbers=numbers), []
     except Invalid as error:
-        return None, [*error.flaws]
+        return None, error.flaws
 
 
 def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
@@ -189,11 +188,12 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
         flush(0)
 
 
-def classes_of(labels: Sequence[Column], most: int, *, several: bool, numbers: bool) -> Classes:
+def _classes_of(labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool) -> Classes:
     """The classes in order, those of `several` labels their names, or None for a number to regress on.
 
     Integers are classes unless they are `numbers`, at most `most`. Raises Invalid for what cannot be predicted.
     """
+    reject(flaw for label in labels for flaw in label.flaws_of_words(most, MAX_NAME, decimal))
     for label in labels:
         if label.words is not None and (several or numbers):
             wanted = (

@@ -113,11 +113,6 @@ class Terms:
         """Identity of the content, 32 hexadecimal digits."""
         return blake2b(self.content.encode(), digest_size=16).hexdigest()
 
-    @cached_property
-    def matrix(self) -> np.ndarray | None:
-        """`benefits` as float64 (K, A)."""
-        return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
-
     @classmethod
     def read(cls, content: str) -> Terms:
         """The terms of `content`."""

@@ -87,10 +87,9 @@ class Files:
         """Those of a model's folders, sealed or not."""
         return [int(number) for number in self.storage.folders(name) if _NUMBER.fullmatch(number)]
 
-    def card(self, key: Key) -> tuple[Card, bytes]:
-        """A folder's card and its bytes, whoever wrote it. NotFound; Damaged where it is not this folder's."""
-        content = self.storage.read(folder_of(key), CARD)
-        return _parse(key, content), content
+    def card(self, key: Key) -> Card:
+        """A folder's card, whoever wrote it. NotFound; Damaged where it is not this folder's."""
+        return _parse(key, self.storage.read(folder_of(key), CARD))
 
     def cards(self, keys: Sequence[Key]) -> Iterator[tuple[Card, bytes]]:
         """Cards of many folders and their bytes; those that are absent or damaged are logged and left out."""

@@ -126,10 +126,10 @@ class Registry:
         if not self.index.is_unpublished(key):
             return
         try:
-            own = self.files.card(key)[0].job == one.job
+            own = self.files.card(key).job == one.job
         except NotFound:  # half-written, or gone
             own = True
-        except (Conflict, Damaged):  # whoever's it is
+        except Damaged:  # whoever's it is
             own = False
         if own:
             self.files.remove(key)

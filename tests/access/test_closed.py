@@ -175,7 +175,6 @@ def test_in_any_order_of_events_it_is_open_only_if_no_key_was_ever_made(tmp_path
 @pytest.mark.parametrize("method", ["read", "write"])
 def test_a_note_that_cannot_be_written_is_written_later(tmp_path, monkeypatch, method):
     stack = Stack(tmp_path)
-    monkeypatch.setattr("app.access.caller._NOTE_SECONDS", 0.0)
     monkeypatch.setattr(Storage, method, _away)
     stack.make()
     assert stack.entrance(stack.known.encode()) == "key"

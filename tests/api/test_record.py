@@ -111,7 +111,7 @@ def test_each_distinct_matrix_is_recorded_once(client, database):
     answer = predict(client, instances=[ROW] * 3, benefits=matrices, record=True)
 
     found = [terms for _, terms in stored(database, answer["ids"])]
-    assert [terms.matrix.tolist() for terms in found] == matrices
+    assert [np.array(terms.benefits).tolist() for terms in found] == matrices
     assert found[0] == found[2]
 
 
@@ -216,7 +216,7 @@ def test_a_case_is_recorded_once_when_it_is_decided(client, database):
     assert acquire(client, **wish) == answer
 
     [(row, terms)] = stored(database, ids)
-    assert (terms.verb, terms.rule, terms.matrix.tolist()) == ("acquire", "expected_benefit", MATRIX)
+    assert (terms.verb, terms.rule, np.array(terms.benefits).tolist()) == ("acquire", "expected_benefit", MATRIX)
     assert terms.figures == {"feature_costs": {"age": 0.5}}
     assert terms.actions[row.choice] == answer["decision"]
     assert row.expected == answer["expected_benefits"][answer["decision"]]

@@ -45,7 +45,7 @@ def decided(
     rows = []
     for i, (id_, moment, one) in enumerate(zip(names, moments, every, strict=True)):
         p = np.array(drawn.dirichlet(np.ones(len(one.classes))) if probabilities is None else probabilities[i])
-        benefits = p if one.matrix is None else p @ one.matrix
+        benefits = p if one.benefits is None else p @ one.benefits
         chosen = int(benefits.argmax()) if choice is None else choice[i]
         rows.append(
             {
@@ -56,7 +56,7 @@ def decided(
                 "version": one.version,
                 "terms": one.digest,
                 "choice": chosen,
-                "expected": None if one.matrix is None else float(benefits[chosen]),
+                "expected": None if one.benefits is None else float(benefits[chosen]),
                 "probabilities": p.astype("<f8").tobytes(),
                 "client": client,
                 "instance": instance,

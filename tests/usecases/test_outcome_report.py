@@ -288,7 +288,7 @@ def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
     P = rng.integers(1, 10, (n, 3)) / 10.0
     P /= P.sum(axis=1, keepdims=True)
     terms = terms_of(((0.1, 0.3, 0.2), (0.3, 0.1, 0.2), (0.2, 0.2, 0.2)), actions=("a", "b", "c"), classes=(0, 1, 2))
-    best = decide(P, terms.matrix).choice
+    best = decide(P, np.array(terms.benefits)).choice
     drawn = rng.random(n) < 0.3
     choice = np.where(drawn, rng.integers(0, 3, n), best)
     wide = terms_of(((0.0,) * 5,) * 4, actions=tuple("abcde"), classes=(0, 1, 2, 3))

@@ -78,7 +78,7 @@ def test_rules_decide_whatever_was_recorded(archive, replayed, every, rule, shar
 
     (found,) = replayed(rule).document()["alternatives"]
 
-    matrices = np.array([(DEARER if every[i % len(every)] is DEARER else LOAN).matrix for i in range(N)])
+    matrices = np.array([(DEARER if every[i % len(every)] is DEARER else LOAN).benefits for i in range(N)])
     if share is not None:
         base = np.array([(each.priors or {"bad": 0.5})["bad"] for each in every])[np.arange(N) % len(every)]
         P = P * np.column_stack((share / base, (1 - share) / (1 - base)))
@@ -112,7 +112,7 @@ def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, action
 def test_selective_outcomes_are_marked_and_bounded(replayed, archive):
     """A refused loan is never repaid: nothing is known of those that were refused, so what is granted may be either."""
     p, granted = np.random.default_rng(6).random(N), np.arange(N) % 2
-    P, y, M = np.column_stack((p, 1 - p)), (p < 0.5).astype(int), np.array(LOAN.matrix)
+    P, y, M = np.column_stack((p, 1 - p)), (p < 0.5).astype(int), np.array(LOAN.benefits)
     ids = decided(
         archive.database, N, terms=LOAN, at=DATE * DAY, probabilities=P.tolist(), choice=granted.tolist()
     )  # fmt: skip
