@@ -50,63 +50,34 @@ class Allowance(NamedTuple):
 
 
 class Windows:
-    """What everybody has used of a rate lately; for one thread.
+    """What everybody has used of a rate lately; for one thread. Who asked least recently is forgotten first.
 
     Of the window before, as much counts as still lies within the last `seconds`, as if its requests had come evenly.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._windows: dict[str, _Window] = {}
+        self._counts: dict[str, tuple[int, int, int]] = {}  # the running window; requests in the one before and in it
 
     def take(self, who: str, rate: Rate) -> Allowance:
         """Use one, if there is one; O(1)."""
-        now = self._clock()
-        window = self._windows.get(who)
-        if window is None:
-            self._evict(now)
-            window = self._windows[who] = _Window(now, rate.seconds)
-        window.move(now)
-        used = window.used(now)
-        if used + 1 > rate.amount:
-            return Allowance(0, window.ends - now, window.wait(now, rate.amount))
-        window.current += 1
-        return Allowance(int(rate.amount - used - 1), window.ends - now, 0.0)
-
-    def _evict(self, now: float) -> None:
-        """Make room where very many asked; of those that asked lately the oldest go first."""
-        if len(self._windows) < _MAX_REMEMBERED:
-            return
-        self._windows = {who: window for who, window in self._windows.items() if window.ends + window.seconds > now}
-        for who in list(self._windows)[: len(self._windows) - _MAX_REMEMBERED // 2]:
-            del self._windows[who]
-
-
-class _Window:
-    """Counts in the running window and in the one before."""
-
-    __slots__ = ("current", "ends", "previous", "seconds")
-
-    def __init__(self, now: float, seconds: int) -> None:
-        self.seconds = seconds
-        self.ends = now + seconds
-        self.current = self.previous = 0
-
-    def move(self, now: float) -> None:
-        if now >= self.ends:
-            steps = int((now - self.ends) // self.seconds) + 1
-            self.previous = self.current if steps == 1 else 0
-            self.current = 0
-            self.ends += steps * self.seconds
-
-    def used(self, now: float) -> float:
-        return self.previous * (self.ends - now) / self.seconds + self.current
-
-    def wait(self, now: float, amount: int) -> float:
-        """Seconds until what is used leaves room for one of `amount`, where there is none now."""
-        if self.current < amount:  # this window has room, once less of the one before counts
-            return (self.ends - now) - self.seconds * (amount - 1 - self.current) / self.previous
-        return (self.ends - now) + self.seconds * (1 - (amount - 1) / self.current)
+        now = self._clock() / rate.seconds  # in windows
+        running = int(now)
+        window, before, current = self._counts.pop(who, (running, 0, 0))
+        if window != running:
+            before, current = current if window == running - 1 else 0, 0
+        rest, most = running + 1 - now, rate.amount - 1
+        left, wait = most - before * rest - current, 0.0
+        if left >= 0:
+            current += 1
+        elif current <= most:  # this window has room, once less of the one before counts
+            wait = rest - (most - current) / before
+        else:
+            wait = rest + 1 - most / current
+        self._counts[who] = running, before, current
+        if len(self._counts) > _MAX_REMEMBERED:
+            del self._counts[next(iter(self._counts))]
+        return Allowance(max(int(left), 0), rest * rate.seconds, wait * rate.seconds)
 
 
 def whole(seconds: float) -> int:

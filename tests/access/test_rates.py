@@ -65,7 +65,7 @@ def test_the_wait_is_exact(amount, seconds, steps):
 @settings(deadline=None)
 @given(amount=st.integers(1, 6), steps=st.lists(st.floats(0, 3), min_size=1, max_size=80))
 def test_no_window_sees_more_than_the_rate(amount, steps):
-    """Of those counted from the first request on; and over a long time the mean rate is not passed either."""
+    """Of those that are counted one after another; so over a long time the mean rate is not passed either."""
     clock = Clock()
     windows, rate = Windows(clock), Rate(amount, 10)
     began, passed = clock.now, []
