@@ -6,6 +6,7 @@ And what one process recorded and was told, by model and version, as metrics for
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from time import time
 from typing import Any
@@ -23,7 +24,6 @@ from app.outcomes.rows import ROUNDS, Day, SealedFile, chunks, sealed_files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 
 Also = Callable[[Connection], None]
-_MAX_VERSIONS = 200  # with lines of their own
 _LAGS = (60.0, 3600.0, *(float(days * DAY) for days in (1, 7, 30, 90, 365)))  # upper bounds of classes, in seconds
 _SIGNS = ("gain", "loss")
 _VERSION = ("model", "version")
@@ -141,7 +141,7 @@ class Totals:
         self._squared = counter("payoff_outcome_benefit_error_squared", "Squared differences of the two")
         variances = "Variances of these, by the probabilities of the decisions"
         self._variance = counter("payoff_outcome_benefit_variance", variances)
-        self._known: dict[tuple[str, int], tuple[str, str]] = {}
+        self._labels = cache(self._begun)
 
     def register(self, registry: CollectorRegistry) -> None:
         """Show them in what the registry tells."""
@@ -179,17 +179,11 @@ class Totals:
         for (counter, names), total in sums.items():
             counter.labels(*names).inc(total)
 
-    def _labels(self, model: str, version: int) -> tuple[str, str]:
-        """The labels of a version; of the versions beyond so many the same.
-
-        Outcomes are counted from 0 on, since a rate needs the start.
-        """
-        labels = self._known.get((model, version))
-        if labels is None:
-            labels = (model, str(version)) if len(self._known) < _MAX_VERSIONS else ("other", "")
-            self._known[model, version] = labels
-            for counter in (self._outcomes, self._overridden, self._squared, self._variance):
-                counter.labels(*labels)
-            for kind, sign in product(("expected", "realised"), _SIGNS):
-                self._benefit.labels(*labels, kind, sign)
+    def _begun(self, model: str, version: int) -> tuple[str, str]:
+        """The labels of a version, whose outcomes are counted from 0 on: a rate needs the start."""
+        labels = model, str(version)
+        for counter in (self._outcomes, self._overridden, self._squared, self._variance):
+            counter.labels(*labels)
+        for kind, sign in product(("expected", "realised"), _SIGNS):
+            self._benefit.labels(*labels, kind, sign)
         return labels
