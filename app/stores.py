@@ -95,14 +95,12 @@ def open_ports(settings: Settings, *, retry_seconds: float = 0.0) -> Ports:
         reader_bytes=settings.upload_memory_mb * _MB,
     )
     queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
-    kept = None
-    if Storage.is_remote(settings.models) and settings.local_copies_mb:
-        kept = FileCache(settings.home.absolute() / "copies", settings.local_copies_mb * _MB)
+    copies = settings.local_copies_mb if Storage.is_remote(settings.models) else 0
     files = Files(
         settings.models,
         allow_version_skew=settings.allow_version_skew,
         retry_seconds=retry_seconds,
-        kept=kept,
+        kept=FileCache(settings.home.absolute() / "copies", copies * _MB),
     )
     registry = Registry(Index(database), files, Cache(settings.cache_mb * _MB))
     keep_inline = settings.keep_inline_days * DAY

@@ -81,22 +81,12 @@ def decision_table(
         width = columns.field("probabilities").type.byte_width
         filled["probabilities"] = [blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]]
     none = [None] * len(batch["id"])
-    arrays = [filled.get(field.name, none) for field in columns]
-    return pa.table(
-        [
-            each if isinstance(each, pa.Array) else pa.array(each, field.type)
-            for each, field in zip(arrays, columns, strict=True)
-        ],
-        schema=columns,
-    )
+    return pa.table({name: filled.get(name, none) for name in columns.names}, schema=columns)
 
 
 def outcome_table(batches: Iterable[ColumnBatch]) -> Any:
     """Rows of outcomes as a table."""
-    tables = [
-        pa.table([pa.array(batch[field.name], field.type) for field in OUTCOME_SCHEMA], OUTCOME_SCHEMA)
-        for batch in batches
-    ]
+    tables = [pa.table(batch, OUTCOME_SCHEMA) for batch in batches]
     return pa.concat_tables(tables) if tables else OUTCOME_SCHEMA.empty_table()
 
 

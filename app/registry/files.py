@@ -48,7 +48,7 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
 
 
 class Files:
-    """Reads and writes version folders; keeps what it read in `kept`, if given, as long as that has room."""
+    """Reads and writes version folders; keeps what it read in `kept`, as long as that has room."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Files:
         *,
         allow_version_skew: bool = False,
         retry_seconds: float = 0.0,
-        kept: FileCache | None = None,
+        kept: FileCache,
     ) -> None:
         self.storage = Storage(url, CARD, name="PAYOFF_MODELS", retry_seconds=retry_seconds)
         self._kept = kept
@@ -134,7 +134,7 @@ class Files:
 
     def _verified(self, path: str, digest: str, wrong: str) -> bytes:
         """The file with this SHA-256, as it is kept or from the store; Damaged where that one is wrong."""
-        kept = None if self._kept is None else self._kept.get(digest)
+        kept = self._kept.get(digest)
         if kept is not None and _sha256(kept) == digest:
             return kept
         try:
@@ -143,8 +143,7 @@ class Files:
             raise Damaged(f"{path} is missing") from absent
         if _sha256(content) != digest:
             raise Damaged(f"{path} {wrong}")
-        if self._kept is not None:
-            self._kept.keep(digest, content)
+        self._kept.keep(digest, content)
         return content
 
 

@@ -1,5 +1,7 @@
 """Small models, and the way from nothing to a published version."""
 
+from pathlib import Path
+
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
@@ -9,6 +11,7 @@ from app.registry.files import Files
 from app.registry.index import Index
 from app.registry.loaded import Cache, Holdout
 from app.registry.registry import Registry
+from app.storage import FileCache
 
 
 def make_card(name: str = "triage", version: int = 1, **changes: object) -> Card:
@@ -39,9 +42,14 @@ def make_estimator(shift: float = 0.0) -> LogisticRegression:
 HOLDOUT = Holdout(np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1]))
 
 
-def open_registry(url: str, database: Database, *, cache_bytes: int = 2**29, **options: object) -> Registry:
+NO_COPIES = FileCache(Path("none"), 0)
+
+
+def open_registry(
+    url: str, database: Database, *, cache_bytes: int = 2**29, kept: FileCache = NO_COPIES, **options: object
+) -> Registry:
     """A registry as one process has it; `options` are those of its files."""
-    return Registry(Index(database), Files(url, **options), Cache(cache_bytes))
+    return Registry(Index(database), Files(url, kept=kept, **options), Cache(cache_bytes))
 
 
 def publish(registry: Registry, name: str = "triage", estimator: object = None, **changes: object) -> Card:
