@@ -12,8 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code, 0 on success."""
     chosen = _parser().parse_args(arguments)
     # The one that runs: a worker needs no HTTP server.
-    code: int = import_module(f"app.commands.{chosen.command}").run(chosen)
-    return code
+    return import_module(f"app.commands.{chosen.command}").run(chosen)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -103,8 +103,7 @@ def answered(response: httpx.Response) -> dict[str, Any]:
     """The JSON of a response; SystemExit where it is an error."""
     if response.is_error:
         raise SystemExit(f"{response.url.path} answered {response.status_code}: {response.text}")
-    answer: dict[str, Any] = response.json()
-    return answer
+    return response.json()
 
 
 def trained(client: httpx.Client, order: Mapping[str, Any]) -> dict[str, Any]:

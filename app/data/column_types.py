@@ -147,8 +147,7 @@ def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> d
 
 def _words(array: Any) -> list[str]:
     """The words that occur, each once."""
-    found: list[str] = pc.unique(as_words(array)).drop_null().to_pylist()
-    return found
+    return pc.unique(as_words(array)).drop_null().to_pylist()
 
 
 def _read_by(source: Source, chosen: Sequence[tuple[int, Kind, str]], request: UploadRequest) -> Source:

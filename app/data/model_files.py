@@ -47,5 +47,4 @@ class ModelFiles:
 
     def is_old(self, job: str) -> bool:
         """Whether a job that does not exist would have been submitted by now; NotFound where there is no such file."""
-        kept_at: float = json.loads(self._storage.read(job, _SEAL))["at"]
-        return kept_at < time.time() - _UNSUBMITTED_SECONDS
+        return json.loads(self._storage.read(job, _SEAL))["at"] < time.time() - _UNSUBMITTED_SECONDS

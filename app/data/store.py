@@ -150,8 +150,7 @@ class DatasetStore:
     def table(self, dataset_id: str) -> Table:
         """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
         dataset = self.find(dataset_id)
-        loaded: Table = _reading().load(dataset, self.parquet(dataset))
-        return loaded
+        return _reading().load(dataset, self.parquet(dataset))
 
     def resolve(self, reference: str, owner: str = "") -> str:
         """The id of a data set: `reference`, or the last one that `owner` uploaded under this name; else NotFound."""

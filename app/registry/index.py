@@ -207,8 +207,7 @@ class Index:
             return connection.execute(select(unpublished).where(_is(unpublished, key))).first() is not None
 
     def revision(self, connection: Connection) -> int:
-        number: int = connection.execute(select(state.c.revision)).scalar_one()
-        return number
+        return connection.execute(select(state.c.revision)).scalar_one()
 
     def snapshot(self, known: Snapshot) -> Snapshot:
         """Everything that can be referred to, O(number of versions and aliases), or what is `known` if that is new."""

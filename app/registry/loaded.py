@@ -46,8 +46,7 @@ class Loaded:
         """What `make` returns for this model: computed once, and kept as long as the model."""
         if make not in self._made:
             self._made[make] = make(self)
-        made: _Made = self._made[make]
-        return made
+        return self._made[make]
 
     @cached_property
     def name(self) -> str:

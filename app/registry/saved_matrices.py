@@ -176,8 +176,7 @@ def unsaved(model: str, reference: str, known: Mapping[str, Saved]) -> str:
 
 def _deleted(connection: Connection, model: str) -> int:
     """The greatest number that a deleted matrix of the model had."""
-    number: int = connection.execute(select(models.c.deleted_matrix).where(models.c.name == model)).scalar_one()
-    return number
+    return connection.execute(select(models.c.deleted_matrix).where(models.c.name == model)).scalar_one()
 
 
 def _check_room(model: str, before: _View, content: bytes) -> None:
