@@ -16,11 +16,10 @@ from typing import Any, BinaryIO, cast
 
 import structlog
 
-from app import errors
 from app.data.dataset import DataLimits
 from app.data.source import FILE
 from app.data.upload_request import UploadRequest
-from app.errors import Flaw, Invalid, PayoffError
+from app.errors import Flaw, Invalid, PayoffError, TooLarge
 from app.processes import end_with, started
 
 # Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
@@ -30,7 +29,7 @@ MODULES = ("app.data.isolated", "app.data.reading")  # what the fork server shou
 
 _TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
 _LONGEST_MESSAGE = 1 << 28
-_EXPECTED = {"Invalid": errors.Invalid, "TooLarge": errors.TooLarge}
+_EXPECTED = {"Invalid": Invalid, "TooLarge": TooLarge}
 
 _log = structlog.get_logger(__name__)
 

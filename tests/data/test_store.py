@@ -112,20 +112,6 @@ def test_of_a_wide_data_set_the_answer_has_every_column_and_the_record_the_first
     assert store.find(made.id).columns == made.columns[:1]
 
 
-def test_pages_of_wide_data_sets_are_short(store, monkeypatch):
-    monkeypatch.setattr(store_module, "_MAX_COLUMNS", 4)
-    added = [add(store, CSV.replace(b"4,", b"%d," % i)).id for i in range(5)]
-    wide = kept(store, io.BytesIO(b"a,b,c,d,e,f,y\n" + b"1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n" * 2), ["y"])
-    pages, token = [], None
-    while True:
-        page, token = store.page(4, token)
-        pages.append([dataset.id for dataset in page])
-        if token is None:
-            break
-
-    assert pages == [[wide.id], [added[4], added[3]], [added[2], added[1]], [added[0]]]
-
-
 @pytest.mark.parametrize(("words", "characters"), [(30, 10**6), (10**6, 100)])
 @pytest.mark.parametrize("inline", [True, False])
 def test_the_vocabulary_is_bounded(tmp_path, words, characters, inline):
