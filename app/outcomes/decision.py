@@ -18,6 +18,7 @@ from uuid import UUID
 
 import numpy as np
 import orjson
+from pydantic import TypeAdapter
 
 from app.errors import pointer
 from app.text import is_number
@@ -116,11 +117,10 @@ class Terms:
     @classmethod
     def read(cls, content: str) -> Terms:
         """The terms of `content`."""
-        fields = orjson.loads(content)
-        fields |= {"classes": tuple(fields["classes"]), "actions": tuple(fields["actions"])}
-        if fields["benefits"] is not None:
-            fields["benefits"] = tuple(tuple(row) for row in fields["benefits"])
-        return cls(**fields)
+        return _TERMS.validate_json(content)
+
+
+_TERMS = TypeAdapter(Terms)
 
 
 class Row(NamedTuple):

@@ -323,8 +323,7 @@ def _numbers(table: Any, name: str, kind: type, absent: float) -> np.ndarray:
     """A column, with `absent` in place of null."""
     if name not in table.column_names:
         return np.empty(0, kind)
-    found: np.ndarray = table[name].fill_null(absent).to_numpy()
-    return found.astype(kind, copy=False)
+    return table[name].fill_null(absent).to_numpy().astype(kind, copy=False)
 
 
 def _coded(table: Any, name: str) -> tuple[Sequence[Any], np.ndarray]:
