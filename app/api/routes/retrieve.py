@@ -1,12 +1,11 @@
 """`POST /retrieve`: the set with the smallest expected loss."""
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 from fastapi import Request, Response
 
 from app.api.charts import SVG_CONTENT
+from app.api.codecs.answers import NOTHING
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import NPY, SVG
 from app.api.codecs.npy import rows_of_npy
@@ -14,6 +13,7 @@ from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
 from app.api.memory import NUMBER
+from app.api.routes.predict import encoded
 from app.api.routing import (
     DirectRoute,
     checked,
@@ -24,7 +24,7 @@ from app.api.routing import (
     read_query,
     refuse_query,
 )
-from app.errors import Invalid, below
+from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases.predict import Rows
 from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
@@ -76,12 +76,7 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
         raise Invalid.at("/probabilities", "'probabilities' and 'model' are mutually exclusive")
     if wire.model is not None and wire.instances is None:
         raise Invalid.at("/instances", "'instances' are required with a 'model'")
-    return wire, sets, partial(_encoded, wire.instances or [])
-
-
-def _encoded(instances: list[Any], model: Loaded) -> Rows:
-    with below("/instances"):
-        return Rows(*model.schema.encode(instances))
+    return wire, sets, lambda model: encoded(wire.instances, True, NOTHING, model, ())[0]
 
 
 def _answer(
