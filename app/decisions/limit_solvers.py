@@ -83,7 +83,7 @@ class _Search:
         self._D, self._limits, self._rows = D, limits, rows
         self._bound, self._duals, self._prices = 0.0, np.zeros(len(rows.most)), np.zeros(len(D))
         self._planes: list[tuple[float, F64]] = []
-        self._price(rows.join(start))
+        self._price(self._duals)
         counts = np.bincount(start.choice, minlength=len(D))
         self._mixed, self._mean = [(_total(D, start.choice), counts)], counts.astype(np.float64)
         self._column, self._loss, self._counts = start.choice, np.inf, counts
@@ -194,11 +194,6 @@ class _Rows:
     def allow(self, counts: I64) -> bool:
         """Whether the counts are within the limits."""
         return bool((self.uses @ counts <= self.most + _SMALL).all())
-
-    def join(self, prices: Limited) -> F64:
-        """The shadow prices of limits on counts as duals; those of the resources are 0."""
-        known = np.nan_to_num([prices.upper, prices.lower])
-        return np.concatenate([known[0, self._upper], -known[1, self._lower], np.zeros(len(self._size))])
 
     def split(self, duals: F64) -> tuple[F64, F64, F64]:
         """The duals as shadow prices of `lower` (m,), `upper` (m,) and `most` (R,)."""
