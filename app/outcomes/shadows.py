@@ -31,10 +31,9 @@ class Shadows:
 
     def read(self, model: str) -> dict[str, list[str]]:
         """By alias of the model, as the database has them now."""
+        of_model = select(SHADOWS.c.alias, SHADOWS.c.challengers).where(SHADOWS.c.model == model)
         with self._database.reading() as connection:
-            found = _all(connection)
-        named = (reference.partition("@") for reference in found)
-        return {alias: list(found[f"{name}@{alias}"]) for name, _, alias in named if name == model}
+            return {row.alias: json.loads(row.challengers) for row in connection.execute(of_model)}
 
     def set(self, model: str, alias: str, challengers: Sequence[str], also: Callable[[Connection], None]) -> None:
         """Replace them; `also` writes in the transaction, where anything changes."""
