@@ -17,9 +17,10 @@ from app.data.source import Held, Kind, Location, Source
 from app.data.upload_request import UploadRequest
 from app.data.values import as_numbers, as_words, by_form, is_number
 from app.errors import Flaw, below, pointer, reject, unknown
-from app.forms import ISO, candidates, reader, shown, without_unit
+from app.forms import COMMA, ISO, POINT, candidates, reader, shown, without_unit
 from app.text import MAX_SHOWN
 
+_TEXT_DECIDES = {None, "number", POINT, COMMA}  # orders of columns whose words may be in a form
 _LOOKED_AT = 1000  # words that are no numbers, for one that has a form
 _THOUSANDS = r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"  # 1.899 or 899: if all words are, the point may part thousands
 
@@ -125,9 +126,9 @@ def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> d
     """What the columns of text hold."""
     names = {j: source.places[j].name for j in kept if source.kinds[j] in ("text", "words")}
     texts = {
-        j: _Text(request.reads(name), request.decimal, are_thousands=source.kinds[j] == "text")
+        j: _Text(ordered, request.decimal, are_thousands=source.kinds[j] == "text")
         for j, name in names.items()
-        if request.may_have_form(name)
+        if (ordered := request.reads(name)) in _TEXT_DECIDES
     }
     for arrays in source.batches() if texts else ():
         for j, text in texts.items():

@@ -122,7 +122,8 @@ class Table:
         return replace(self, y=codes[self.y], classes=tuple(order))
 
 
-_RECORD: TypeAdapter[Dataset] = TypeAdapter(Dataset)
+DATASET_JSON: TypeAdapter[Dataset] = TypeAdapter(Dataset)
+"""Writes and reads the record."""
 
 
 def id_of(*parts: str) -> str:
@@ -130,19 +131,9 @@ def id_of(*parts: str) -> str:
     return "ds_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def to_json(dataset: Dataset) -> bytes:
-    """The record, which `from_json` reads."""
-    return _RECORD.dump_json(dataset, indent=1)
-
-
-def from_json(content: bytes) -> Dataset:
-    """The record in `content`; ValueError for what is none."""
-    return _RECORD.validate_json(content)
-
-
 def read_record(dataset_id: str, content: bytes) -> Dataset:
     """The record in a data set's folder; Damaged where it is none, or another's."""
     with suppress(ValueError):
-        if (dataset := from_json(content)).id == dataset_id:
+        if (dataset := DATASET_JSON.validate_json(content)).id == dataset_id:
             return dataset
     raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")

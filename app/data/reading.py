@@ -21,7 +21,7 @@ from app.data.building import build
 from app.data.column_types import typed
 from app.data.columns import spelling, stored_columns
 from app.data.csv_text import csv_source
-from app.data.dataset import DataLimits, Dataset, Table, to_json
+from app.data.dataset import DATASET_JSON, DataLimits, Dataset, Table
 from app.data.inline import inline_source
 from app.data.parquet_file import parquet_source, write_stream
 from app.data.source import FILE, Source
@@ -171,7 +171,7 @@ def told(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, s
             write_stream(content, sink, limits)
             record = b""
         else:
-            record = to_json(read_upload(content, request, sink, limits))
+            record = DATASET_JSON.dump_json(read_upload(content, request, sink, limits))
         sink.flush()
     except MemoryError:  # Arrow's is one, too
         allowed = limits.reader_bytes >> 20

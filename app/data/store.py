@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, BinaryIO, cast
 
-from app.data.dataset import DataLimits, Dataset, Table, from_json, id_of, read_record, to_json
+from app.data.dataset import DATASET_JSON, DataLimits, Dataset, Table, id_of, read_record
 from app.data.isolated import read_isolated
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Damaged, NotFound
@@ -92,7 +92,8 @@ class DatasetStore:
         """
         request.check()
         with tempfile.TemporaryFile() as sink:
-            dataset = from_json(read_isolated(content, request, cast(BinaryIO, sink), self.limits, is_cancelled))
+            record = read_isolated(content, request, cast(BinaryIO, sink), self.limits, is_cancelled)
+            dataset = DATASET_JSON.validate_json(record)
             sink.seek(0)
             known = dict.fromkeys(ignored, "not recorded") | dict(dataset.ignored)
             return self.keep(Draft(replace(dataset, lineage=lineage, ignored=known), sink.read()))
@@ -184,9 +185,8 @@ class DatasetStore:
         """
         sent = kept = draft.dataset
         try:
-            self.storage.publish(
-                sent.id, {_TABLE: draft.parquet, _RECORD: to_json(replace(sent, columns=sent.columns[:_REPORTED]))}
-            )
+            record = DATASET_JSON.dump_json(replace(sent, columns=sent.columns[:_REPORTED]), indent=1)
+            self.storage.publish(sent.id, {_TABLE: draft.parquet, _RECORD: record})
         except Conflict as conflict:
             try:
                 kept = self.find(sent.id)

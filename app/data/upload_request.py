@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.errors import Invalid, pointer
-from app.forms import COMMA, POINT
 from app.forms import check as check_form
 from app.text import MAX_NAME, check_text
 
@@ -58,10 +57,6 @@ class UploadRequest(Dialect):
     def is_class(self, name: str) -> bool:
         """Whether the column is the one label, of classes that are named as they come."""
         return self.label == (name,) and self.label_type == "auto" and name not in self.types
-
-    def may_have_form(self, name: str) -> bool:
-        """Whether words of the column may be read in a form that its text decides on."""
-        return self.reads(name) in {None, "number", POINT, COMMA}
 
     def reads(self, name: str) -> str | None:
         """As what the column is ordered to be read: a value is a number."""
