@@ -220,8 +220,6 @@ class DatasetStore:
 
     def expired(self) -> list[str]:
         """Inline data sets that are older than they are kept, whether something needs them or not."""
-        if self._keep_inline == math.inf:
-            return []
         old = self._clock() - self._keep_inline
         return [dataset.id for dataset in self.all() if dataset.expires and dataset.created_at.timestamp() < old]
 
