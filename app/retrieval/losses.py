@@ -282,14 +282,10 @@ class SetTerms:
         """The smallest and largest k allowed for n items; a k_max above n is no bound, a k_min above n is Invalid."""
         if self.k_min > n:
             raise Invalid.at("/k_min", f"'k_min' is {self.k_min}; it must be at most the number of items, {n}")
-        high = n if self.k_max is None else min(self.k_max, n)
-        low = self.k_min
-        if self.loss.name != "auc":
-            return low, high
-        if low == 0:
-            low = min(1, high)
-        if not self._bounds(n):
-            high = max(low, n - 1)
+        low, high = self.k_min, n if self.k_max is None else min(self.k_max, n)
+        if self.loss.name == "auc":
+            low = low or min(1, high)
+            high = high if self._bounds(n) else max(low, n - 1)
         return low, high
 
     def warnings(self, n: int) -> tuple[str, ...]:

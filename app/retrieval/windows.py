@@ -51,6 +51,7 @@ class Best:
     proven: bool
 
 
+_START = np.asarray(hermite_e.hermegauss(POINTS)[0])  # from which Newton's method finds the nodes of a Gauss rule
 MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
 
 
@@ -81,7 +82,7 @@ class MeanOfRates:
         out = np.empty((2, len(ks)))
         mean_losses(
             self._p, self._q, np.asarray(ks, dtype=np.int64), self.harmonic, PROVEN if in_full else OBSERVED,
-            _starting_nodes(), _cumulant_polynomials(), self._before, self._after, *self._windows, out,
+            _START, _cumulant_polynomials(), self._before, self._after, *self._windows, out,
         )  # fmt: skip
         return np.maximum(out[0], 0.0), out[1] + self.rounding()
 
@@ -121,11 +122,6 @@ class MeanOfRates:
             return np.asarray(np.sqrt(tpr * tnr))
         both = tpr + tnr
         return np.where(both > 0, 2 * tpr * tnr / np.where(both > 0, both, 1.0), 0.0)
-
-
-@lru_cache
-def _starting_nodes() -> np.ndarray:
-    return np.asarray(hermite_e.hermegauss(POINTS)[0])
 
 
 @lru_cache
