@@ -31,6 +31,7 @@ _NOT_FOUND = "in 5 seconds no decisions within these limits were found; send few
 _SIZE = 1e3  # of the largest coefficient: HiGHS takes 1e-6 for nothing
 _SMALL = 2e-9  # of the largest use of a resource
 _MAX_PRICES = 300  # price vectors to evaluate
+_SMOOTHING = 0.5  # share of the best duals so far in those evaluated next (Wentges 1997)
 _WORK = 10_000_000  # losses of rows by columns, in all evaluations of counts
 _ZERO = 1e-6  # of the largest price: what the linear program leaves of prices that are 0
 _EXACT = 1e-8  # of the largest price: a smaller gap is rounding
@@ -83,7 +84,7 @@ class _Search:
         self._D, self._limits, self._rows = D, limits, rows
         self._bound, self._duals, self._prices = 0.0, np.zeros(len(rows.most)), np.zeros(len(D))
         self._planes: list[tuple[float, F64]] = []
-        self._price(self._duals)
+        self._price(rows.join(start))
         counts = np.bincount(start.choice, minlength=len(D))
         self._mixed, self._mean = [(_total(D, start.choice), counts)], counts.astype(np.float64)
         self._column, self._loss, self._counts = start.choice, np.inf, counts
@@ -94,7 +95,7 @@ class _Search:
 
     def relax(self, end: float) -> None:
         """Solve the linear program over mixtures of decisions: find its bound and its prices."""
-        scale = self._loss or 1.0
+        scale, old = self._loss or 1.0, _SMOOTHING
         for _ in range(_MAX_PRICES):
             losses, counts = (np.array(each) for each in zip(*self._mixed, strict=True))
             mixed = linprog(
@@ -102,13 +103,15 @@ class _Search:
             )
             if mixed.x is None:
                 return
-            column = self._price(-scale * mixed.ineqlin.marginals)
+            duals = old * self._duals - (1.0 - old) * scale * mixed.ineqlin.marginals
+            column = self._price(duals)
             self._mean = mixed.x @ counts
             if mixed.fun * scale - self._bound <= _EXACT * scale or monotonic() > end:
                 return
             found = _total(self._D, column), np.bincount(column, minlength=len(self._D))
-            if any(found[0] == loss and (found[1] == each).all() for loss, each in self._mixed):
+            if old == 0.0 and any(found[0] == loss and (found[1] == each).all() for loss, each in self._mixed):
                 return  # what the program would mix is known to it
+            old = 0.0 if any((found[1] == each).all() for _, each in self._mixed) else _SMOOTHING
             self._mixed.append(found)
 
     def _price(self, duals: F64) -> I64:
@@ -194,6 +197,11 @@ class _Rows:
     def allow(self, counts: I64) -> bool:
         """Whether the counts are within the limits."""
         return bool((self.uses @ counts <= self.most + _SMALL).all())
+
+    def join(self, prices: Limited) -> F64:
+        """The shadow prices of limits on counts as duals; those of the resources are 0."""
+        known = np.nan_to_num([prices.upper, prices.lower])
+        return np.concatenate([known[0, self._upper], -known[1, self._lower], np.zeros(len(self._size))])
 
     def split(self, duals: F64) -> tuple[F64, F64, F64]:
         """The duals as shadow prices of `lower` (m,), `upper` (m,) and `most` (R,)."""
