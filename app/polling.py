@@ -76,6 +76,7 @@ class Changes:
         self._followers: tuple[Follower, ...] = ()
         self._poller = Poller("changes", lambda: self._look(self._followers))
         self._looked = monotonic()
+        self._trouble = ""
 
     @property
     def late(self) -> bool:
@@ -109,6 +110,7 @@ class Changes:
                 try:
                     tell(answer)
                 except Exception as error:  # what goes wrong with one follower is no matter of the others
-                    is_odd = not isinstance(error, Unavailable)
-                    log.warning("a change cannot be used, what was known before it stays", exc_info=is_odd)
+                    if (why := str(error)) != self._trouble:  # said once: it is tried twice a second
+                        is_odd, self._trouble = not isinstance(error, Unavailable), why
+                        log.warning("a change cannot be used, what was known stays: %s", why, exc_info=is_odd)
         self._looked = monotonic()

@@ -65,7 +65,7 @@ class Windows:
         running = int(now)
         window, before, current = self._counts.pop(who, (running, 0, 0))
         if window != running:
-            before, current = current if window == running - 1 else 0, 0
+            before, current = (current if window == running - 1 else 0), 0
         rest, most = running + 1 - now, rate.amount - 1
         left, wait = most - before * rest - current, 0.0
         if left >= 0:

@@ -54,7 +54,7 @@ Panel = tuple[float, str]
 
 
 class Mark(NamedTuple):
-    """A value to compare with, or a threshold with what it earns; without both it is only told in words."""
+    """A value to compare with, or a threshold with what it earns; without `place` and `height` only told in words."""
 
     words: str
     style: str

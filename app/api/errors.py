@@ -104,7 +104,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
-def answer_to(scope: Scope, error: Exception) -> Response | None:
+def response_to(scope: Scope, error: Exception) -> Response | None:
     """The response to an error that the caller can be told about; None for any other."""
     if isinstance(error, HTTPException):
         status = _INVALID if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
@@ -150,7 +150,7 @@ def install(app: FastAPI) -> None:
     """Answer errors of the routes of `app`, also those that the framework would answer in its own words."""
 
     async def answered(request: Request, error: Exception) -> Response:
-        response = answer_to(request.scope, error)
+        response = response_to(request.scope, error)
         if response is None:
             raise error
         return response

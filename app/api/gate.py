@@ -29,7 +29,7 @@ from starlette.types import Scope as ASGIScope
 
 from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, whole
-from app.api.errors import answer_to, problem
+from app.api.errors import problem, response_to
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
 from app.errors import Busy, Forbidden, Invalid, KeyMissing, TooLarge, TooMany, TooSlow, Unsupported
 from app.logs import RequestLines
@@ -169,7 +169,7 @@ class Gate:
             except ClientDisconnect:
                 pass
             except Exception as error:
-                response = answer_to(scope, error)
+                response = response_to(scope, error)
                 if response is None:
                     _log.exception("unexpected error")
                     words = f"unexpected error; see the log for request {exchange.request_id}"

@@ -11,7 +11,7 @@ from app.storage import Storage
 _MODEL = "model"
 _SEAL = "upload.json"
 _JOB = re.compile(r"job_[0-9a-f]{20}")
-_UNSUBMITTED_SECONDS = 3600.0  # after which a file whose job does not exist is removed
+_KEPT_SECONDS = 3600.0  # after which a file whose job has ended, or does not exist, is removed
 
 
 class ModelFiles:
@@ -46,5 +46,5 @@ class ModelFiles:
         return [name for name in self._storage.folders() if _JOB.fullmatch(name)]
 
     def is_old(self, job: str) -> bool:
-        """Whether a job that does not exist would have been submitted by now; NotFound where there is no such file."""
-        return json.loads(self._storage.read(job, _SEAL))["at"] < time.time() - _UNSUBMITTED_SECONDS
+        """Whether it came more than an hour ago, when its job had been submitted; NotFound where there is none."""
+        return json.loads(self._storage.read(job, _SEAL))["at"] < time.time() - _KEPT_SECONDS

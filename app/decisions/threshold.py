@@ -17,7 +17,7 @@ _JUST_BELOW_1 = math.nextafter(1.0, 0.0)
 class Cut:
     """Take action `above` where the score of class 1 exceeds `value`, else `below`; at `value` itself the lower index.
 
-    Without a `value` and where one action is better for both classes, `above` and `below` are that action.
+    Without a `value`, or where one action is better for both classes, `above` and `below` are that action.
     """
 
     value: float | None
@@ -120,7 +120,7 @@ class HoldoutScores:
             posterior = posterior_threshold(B, actions)
             warnings = posterior.warnings
             if posterior.value is None or not 0 < posterior.value < 1:
-                better = posterior.below if (posterior.value or 0) >= 1 else posterior.above
+                better = posterior.below if posterior.value == 1 else posterior.above
                 return Cut(None, better, better, warnings), float(self._priors(priors) @ B[:, better])
         missed = self._means(B.max(axis=-1, keepdims=True) - B, above, priors)  # nonnegative sums: rounding is relative
         equal = np.flatnonzero(missed <= missed.min() * (1 + _TIE))

@@ -271,7 +271,7 @@ class Learner(Dataclass):
         return 0.0
 
     def _method(self, counts: np.ndarray) -> str:
-        """The calibration for these numbers of rows per class (K,), of `auto` the usual one until `_calibrate`
+        """The calibration for these numbers of rows per class (K,), of `auto` the usual one until `_calibrated`
         chooses; a class's only row cannot be held out.
         """
         judged = np.where(counts > 1, counts, 0)

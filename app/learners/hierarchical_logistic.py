@@ -98,8 +98,9 @@ class HierarchicalLogistic(Learner):
         return Stages(first, second, H)
 
     def _grouped(self, sums: np.ndarray, majority: int) -> np.ndarray | None:
-        """Benefits (2, 2) of majority and minority with the weight of the majority against the rest, for classes of
-        these weights (K,): the second stage's errors are not the first's. Raises Invalid at `/benefits/…`.
+        """Benefits (2, 2) of majority and minority, in which the minority weighs as much more than the majority as
+        the rest does, for classes of these weights (K,): the second stage's errors are not the first's. Raises Invalid
+        at `/benefits/…`.
         """
         if self.benefits is None:
             return None

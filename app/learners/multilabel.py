@@ -261,7 +261,7 @@ class Neighbours:
                 yield self.vectors[codes[kept]], weights[kept] / held, float(1.0 - held / weights.sum())
 
     def work(self, forest: FlatForest, X: np.ndarray) -> int:
-        """How many label vectors `find` reads for rows X (n, m): those of all their leaves. O(n trees depth)."""
+        """How many training rows `find` reads for rows X (n, m): those in all their leaves. O(n trees depth)."""
         sizes = np.diff(self.members.starts)
         return sum(int(sizes[leaves].sum()) for leaves in self._leaves(forest, X))
 

@@ -31,7 +31,7 @@ class Residuals:
         return np.asarray(np.maximum(self.mean.values(X), self.floor))
 
     def distribution(self, X: np.ndarray) -> Distribution:
-        """Of rows X (n, m): the mean plus each residual, times the row's spread. O(n R)."""
+        """Of rows X (n, m): the mean plus each residual times the row's spread. O(n R)."""
         values = np.asarray(self.mean.values(X))
         spread = np.ones(len(X)) if self.spread is None else np.maximum(self.spread.values(X), self.least)
 

@@ -328,7 +328,7 @@ class RowStore:
 
 def _judged(batch: Batch, stored: dict[str, int | str], sealed: dict[str, int | str]) -> PayoffError | Sequence[Row]:
     """The rows that are new, noted in `stored`; an error where one of the ids stands for something else."""
-    stored |= sealed | stored
+    stored |= {**sealed, **stored}
     taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]
     if taken:
         return _conflict(batch, taken, stored)

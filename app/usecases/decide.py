@@ -105,17 +105,18 @@ class Answer(NamedTuple):
 
 
 def check_fields(asked: RuleFields, model: Loaded | None) -> None:
-    """Refuse what the rule would pass over, and miss what it needs: silence would be a guess. Without a `model`
-    probabilities came with the request; one of numbers makes bands the classes.
+    """Refuse what the rule would pass over, and a request without what it needs: silence would be a guess. Without a
+    `model` probabilities came with the request; one of numbers makes bands the classes.
     """
     if not (asked.stated and asked.is_plain):
-        reject(chain(_foreign(asked, () if model is None else model.classes, bands=model is not None), _flaws(asked)))
+        reject(chain(_foreign(asked, model), _flaws(asked)))
 
 
-def _foreign(asked: RuleFields, classes: Sequence[int | str], *, bands: bool) -> Iterator[Flaw]:
-    """What only a model of numbers answers, or only one of `classes`."""
+def _foreign(asked: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
+    """What only a model of numbers answers, or only one of classes."""
+    classes = () if model is None else model.classes
     for name in asked.of_numbers:
-        if name != "bands" or classes or not bands:
+        if name != "bands" or classes or model is None:
             yield Flaw(pointer(name), f"{name} is about numbers, and this is about classes; leave it out")
     if asked.priors is not None and not classes:
         yield Flaw("/priors", "priors correct the probabilities of a model, which knows the priors in training")

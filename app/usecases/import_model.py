@@ -146,7 +146,7 @@ def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
 
 
 def clean_up_files(ports: Ports) -> None:
-    """Remove the files that came an hour ago, of jobs that have ended or were never submitted."""
+    """Remove the files that came more than an hour ago, of jobs that have ended or were never submitted."""
     for job_id in ports.imports.jobs():
         with contextlib.suppress(NotFound):  # another worker was faster
             if ports.imports.is_old(job_id) and has_ended(ports, job_id):

@@ -40,7 +40,7 @@ class MatrixFields(WireModel):
     cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None,
-        description="names of the columns; without them requests to a model take these for the classes",
+        description="names of the columns; without them, in decisions of a model, the columns are the classes",
     )
     saved: ClassVar[str | None] = None
     """The version of the saved matrix that the request named, once `with_saved` has put it in place of its name."""
@@ -204,7 +204,8 @@ def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, lis
         return value, []
     numbers, terms = [row.copy() if type(row) is list else row for row in rows], []
     for k, a in at:
-        place, sent = pointer(k, a) if words is None else pointer(words[0][k], words[1][a]), rows[k][a]
+        sent = rows[k][a]
+        place = pointer(k, a) if words is None else pointer(words[0][k], words[1][a])
         try:
             cell = CaseCell.model_validate(sent)
         except ValidationError as error:
@@ -373,8 +374,8 @@ def save(ports: Ports, model: str, matrix: str, sent: MatrixFields, *, by: Calle
 
 
 def _content(sent: MatrixFields, classes: Sequence[object]) -> bytes:
-    """The matrix as JSON: `{class: {action: cell}}`, the actions in the order of the request, and these where it has
-    them. Without them the columns of words have an order only for a version's classes.
+    """A pair as JSON: `{class: {action: cell}}` in the order of the request, and its `actions`, or null. Without them
+    the columns of words have an order only for a version's classes.
 
     Invalid with the place where it is larger than a decision needs. A request that names it is short, and the answer
     has each action's name, and its expected benefit for each row.

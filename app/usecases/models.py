@@ -53,8 +53,8 @@ def set_alias(
         ports.registry.set_alias(name, alias, version, by.name, also=entry)
     except NotFound as error:
         raise NotFound.at("/version", error.detail) from error
-    before = ports.shadows.read(name).get(alias, [])
-    promoted = [one for one in before if shadow is None and one == f"{name}:{version}"]
+    before, own = ports.shadows.read(name).get(alias, []), f"{name}:{version}"
+    promoted = [own] if shadow is None and own in before else []
     kept = [one for one in before if one not in promoted] if shadow is None else list(shadow)
     if kept != before:
         ports.shadows.set(name, alias, kept, ports.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=kept))

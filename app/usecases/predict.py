@@ -113,9 +113,10 @@ class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
 
 
 class Rows(NamedTuple):
-    """Instances as the model's schema encodes them, X (n, m), what is to be said of them, and where they came as JSON,
-    as `sent`. The numbers of a `usual` row are not missing, and not far from those in training. `columns` are no
-    features, those `beside` them came in a field of their own; `under` is where the rows are in the document.
+    """Instances as the model's schema encodes them, X (n, m), or the probabilities in their place; what is to be said
+    of them; and where they came as JSON, as `sent`. The numbers of a `usual` row are not missing, and not far from
+    those in training. `columns` are no features, those `beside` them came in a field of their own; `under` is where the
+    rows are in the document.
     """
 
     X: np.ndarray

@@ -19,7 +19,7 @@ from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, check_e
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SAMPLED_LEARNER = "multilabel_forest"
 _MAX_ITEMS = 20_000  # labels of all instances of one call
-_MAX_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
+_MAX_LEAF_ROWS = 20_000_000  # training rows in the leaves of all instances of one call: seconds
 _MAX_CUT = 0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
 
 
@@ -230,10 +230,10 @@ def _check_sampled(model: Loaded, X: np.ndarray) -> None:
             f" and {_MAX_ITEMS:,} of all instances together"
         )
     work = model.estimator.label_vector_work(X)
-    if work > _MAX_VECTORS:
+    if work > _MAX_LEAF_ROWS:
         raise TooLarge(
-            f"the {len(X):,} instances have {work:,} label vectors in their leaves; 'sampled' takes at most"
-            f" {_MAX_VECTORS:,} of all instances together; send fewer instances at once, or train fewer trees"
+            f"the {len(X):,} instances have {work:,} training rows in their leaves; 'sampled' takes at most"
+            f" {_MAX_LEAF_ROWS:,} of all instances together; send fewer instances at once, or train fewer trees"
         )
 
 

@@ -33,7 +33,7 @@ from app.usecases.record import distinct
 MAX_ROWS = 10_000
 _CHUNK = 1000  # rows whose states are in memory together, and
 _CELLS = 5_000_000  # their numbers for classes and actions
-_MAX_WORTHS = 500  # matrices of cases times budgets: what asking is worth takes some milliseconds for each
+_MAX_MATRICES = 500  # matrices of cases times budgets: what asking is worth takes some milliseconds for each
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
 
 _Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
@@ -129,7 +129,7 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
         raise Invalid.at("", "the squared errors of these rows are too large for a 64-bit float; use smaller units")
     if stakes is not None and ready.experience is not None and "worth_stopping" not in found["budgets"][0]:
-        warnings.append(f"`worth_stopping` is left out: it takes up to {_MAX_WORTHS} matrices of cases times budgets")
+        warnings.append(f"`worth_stopping` is left out: it takes up to {_MAX_MATRICES} matrices of cases times budgets")
     return {**found, "warnings": warnings}
 
 
@@ -224,7 +224,7 @@ def report(
     """
     rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
     count = 1 + len(_SHARES if budgets is None else budgets)
-    few = stakes is None or len(distinct(stakes.benefits, len(X))[0]) * count <= _MAX_WORTHS
+    few = stakes is None or len(distinct(stakes.benefits, len(X))[0]) * count <= _MAX_MATRICES
     unlimited, dearest = _run(ready, rows, prices, stakes, None, stops=few)
     if budgets is None:
         budgets = sorted({min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0})

@@ -52,7 +52,7 @@ async def received(
             raise Invalid.at("", f"the form cannot be read: {error.detail}") from error
         try:
             file = form.get("file")
-            if not isinstance(file, UploadFile):  # then the only one
+            if not isinstance(file, UploadFile):
                 raise Invalid.at("/file", "'file' is required, as a file: a part with a file name")
             texts = {name: form.getlist(name) if name == repeated else form[name] for name in form if name != "file"}
             yield Upload(file.file, texts)

@@ -165,9 +165,7 @@ def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
 
 
 class Ready(NamedTuple):
-    """A request with its rows, and the saved matrix that it names in its place; the same `key` stands for the same
-    fields.
-    """
+    """A request with its rows, a saved matrix in place of its name; the same `key` stands for the same fields."""
 
     fields: PredictFields
     model: Loaded | None

@@ -23,8 +23,9 @@ _JUDGES = 100  # trees that choose the size of leaves, at most
 
 
 def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
-    """scikit-learn's forest, not fitted, with the parameters of a learner, in one thread; Invalid where they do not fit
-    its data.
+    """scikit-learn's forest, not fitted, with the parameters of a learner but the size of leaves, in one thread.
+
+    Invalid where they do not fit its data.
     """
     most, m = learner.max_features, learner.n_features_in_
     if isinstance(most, int | np.integer) and most > m:

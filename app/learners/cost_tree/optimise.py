@@ -7,7 +7,7 @@ from scipy.special import expit
 from app.learners.cost_tree.soft import SMOOTH, Exit, Objective, ScoreLoss, SoftTree, Squared
 from app.progress import report
 
-_LEAF_STEPS = 8  # of L-BFGS between two updates of the auxiliary variables
+_STEPS = 8  # of L-BFGS between two updates of the auxiliary variables
 _LEAF_ROUNDS = 25
 _ROUNDS = 2  # updates of a node in one cycle
 _ENOUGH = 1e-4  # relative gain of a cycle below which it was the last
@@ -218,7 +218,7 @@ class NodeProblem:
 
         before = scaled(np.zeros_like(start))[0]
         found = minimize(
-            scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options={"maxiter": _LEAF_STEPS, "gtol": 1e-7}
+            scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "gtol": 1e-7}
         )
         if not found.fun < before:
             return False
