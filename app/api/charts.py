@@ -153,16 +153,15 @@ def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, cls=cls)
 
 
-def _stacked(panels: Sequence[Panel], title: str, description: str) -> str:
-    """A whole picture; `title` and `description` are what screen readers say: all that it shows."""
-    parts = [tag("title", escaped(title)), tag("desc", escaped(description)), tag("style", _STYLE)]
-    parts.append(tag("rect", width="100%", height="100%", cls="paper"))
+def _stacked(panels: Sequence[Panel], title: str) -> str:
+    """A whole picture; screen readers say its `title`, and its texts in their order."""
+    parts = [tag("title", escaped(title)), tag("style", _STYLE), tag("rect", width="100%", height="100%", cls="paper")]
     top = 0.0
     for height, body in panels:
         parts.append(tag("g", body, transform=f"translate(0 {top:g})"))
         top += height
     size = {"width": f"{_WIDTH:g}", "height": f"{top:g}", "viewBox": f"0 0 {_WIDTH:g} {top:g}"}
-    return tag("svg", "".join(parts), xmlns="http://www.w3.org/2000/svg", role="img", **size)
+    return tag("svg", "".join(parts), xmlns="http://www.w3.org/2000/svg", **size)
 
 
 def frame(x: Axis, y: Axis, across: str, up: str) -> str:
@@ -262,11 +261,6 @@ def _shortened(words: str) -> str:
     return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
 
 
-def _in_words(contenders: Sequence[Dot]) -> str:
-    """The figures in words, for those who do not see them."""
-    return "; ".join(f"{one.group} {one.name} {one.figures}".lstrip() for one in contenders) + "."
-
-
 def wants_svg(request: Request) -> bool:
     """Whether `Accept` wants the chart more than JSON, which any wildcard stands for; of equals the first counts."""
     return media_type_of_answer(request, (SVG, JSON, "application/*", "*/*")) == SVG
@@ -287,7 +281,6 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     notes = _verdict(_spaced(best["rule"]), best["runner_up"] and _spaced(best["runner_up"]), best)
     title = f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})"
     panels = [_ranked(title, notes, "rule", contenders, [Mark(f"upper bound {short(bound)}", "bound", bound)])]
-    told = [*notes, _in_words(contenders)]
     if report["curve"] is not None:
         points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
         marks = _thresholds(report, corrected=corrected)
@@ -295,9 +288,7 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
         entries = [Mark("mean benefit B(t) on rows not seen", "line"), line_of_bound, *marks]
         titles = "threshold t on the score", "mean benefit per row"
         panels.insert(0, _plot(f"What a cut would earn: {name}", points, entries, titles))
-        ends = (f"{short(benefit)} at threshold {short(threshold)}" for threshold, benefit in (points[0], points[-1]))
-        told.append("; ".join([f"B(t) is {' and '.join(ends)}", *(mark.words for mark in marks)]) + ".")
-    return _stacked(panels, f"Benefit of {name}", " ".join(told))
+    return _stacked(panels, f"Benefit of {name}")
 
 
 def comparison_chart(result: Mapping[str, Any]) -> str:
@@ -314,13 +305,13 @@ def comparison_chart(result: Mapping[str, Any]) -> str:
         Mark(f"best single action for all {short(same)}", "plain", same),
     ]
     panel = _ranked(title, notes, "learner and rule", contenders, lines)
-    return _stacked([panel], "Comparison of learners and rules", " ".join([*notes, _in_words(contenders)]))
+    return _stacked([panel], "Comparison of learners and rules")
 
 
 def retrieval_chart(loss: str, sets: Sequence[tuple[Sequence[float], int]]) -> str:
     """The expected loss by number of items of the first sets: each its curve, and how many were retrieved."""
     words = f"Expected loss ({_spaced(loss)}) by number of items"
-    panels, told = [], []
+    panels = []
     for place, (curve, k) in enumerate(sets[:_MOST], 1):
         size, title = len(curve) - 1, f"{words}: set {place} of {len(sets)}"
         shown = sorted({k, *(size * point // _POINTS for point in range(_POINTS + 1))})
@@ -329,9 +320,7 @@ def retrieval_chart(loss: str, sets: Sequence[tuple[Sequence[float], int]]) -> s
         panels.append(
             _plot(title, points, [Mark("expected loss", "line"), chosen], ("items retrieved", "expected loss"))
         )
-        ends = f"{short(curve[0])} with none, {short(curve[-1])} with all"
-        told.append(f"{title}: {short(curve[k])} with {k} of {size}, {ends}")
-    return _stacked(panels, words, "; ".join(told) + ".")
+    return _stacked(panels, words)
 
 
 def _dot(group: str, standing: Mapping[str, Any], *, best: bool) -> Dot:

@@ -81,29 +81,7 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
             _complete(operation, in_inference=path.startswith(INFERENCE))
             if method == "delete":  # last on the page: what is deleted can no longer be tried
                 operation["tags"] = [LAST_TAG]
-    _make_valid(document)
     return document
-
-
-def _make_valid(value: Any) -> None:
-    """Turn what FastAPI and pydantic write into OpenAPI 3.1: events have no `itemSchema`, which is 3.2, and a field
-    that is null by default admits null.
-    """
-    if isinstance(value, list):
-        for inner in value:
-            _make_valid(inner)
-    if not isinstance(value, dict):
-        return
-    if "itemSchema" in value:
-        del value["itemSchema"]
-        value["schema"] = {"type": "string", "description": "events, whose data are JSON"}
-    if value.get("default", ...) is None:
-        if isinstance(value.get("type"), str):
-            value["type"] = [value["type"], "null"]
-        elif "oneOf" in value and {"type": "null"} not in value["oneOf"]:
-            value["oneOf"] = [*value["oneOf"], {"type": "null"}]
-    for inner in value.values():
-        _make_valid(inner)
 
 
 def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
@@ -116,6 +94,9 @@ def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
         if samples and "examples" not in parameter:
             parameter["example"] = samples[0]
     answers = {int(status): answer for status, answer in operation["responses"].items()}
+    for content in answers[200].get("content", {}).values() if 200 in answers else ():
+        if content.pop("itemSchema", None):  # which is OpenAPI 3.2
+            content["schema"] = {"type": "string", "description": "events, whose data are JSON"}
     errors = {status for status in answers if status >= 400} | {422}  # a query parameter may always be unknown
     errors |= {401, 403, 429, 503} if operation["security"] else set()
     errors |= {413, 415} if "requestBody" in operation else set()

@@ -53,12 +53,12 @@ class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
     feature_costs: FeatureCosts = Field(
         default=None, description="prices that differ from those of training; 0 for what is there for nothing"
     )
-    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
+    known: Annotated[Any, WithJsonSchema(_KNOWN)] | None = Field(
         default=None,
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
         " full cost); null is a value that cannot be had",
     )
-    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
+    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] | None = Field(
         default=None, description="the same for many cases, in place of `known`"
     )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
@@ -134,7 +134,6 @@ class CaseStates:
     """
 
     asker: AcquisitionModel
-    prices: Prices
     states: States
     reason: list[str | None]
     P: np.ndarray
@@ -218,12 +217,12 @@ def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: C
     reason = _reasons(states, settles=stakes is None)
     warnings = [*known.warnings, *ready.stale(prices)]
     if stakes is None:
-        return CaseStates(ready, prices, states, reason, P, None, None, None, warnings)
+        return CaseStates(ready, states, reason, P, None, None, None, warnings)
     decision, warnings = stakes.decide(P), [*warnings, *stakes.warnings]
     gain = _gain(ready, states, reason, P, stakes, prices, asked.budget)
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE if ready.learns else _TREE]
-    return CaseStates(ready, prices, states, reason, P, stakes, decision, gain, warnings)
+    return CaseStates(ready, states, reason, P, stakes, decision, gain, warnings)
 
 
 def extent(model: Loaded, cases: int, asked: AcquireRequest) -> int:

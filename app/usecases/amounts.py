@@ -31,9 +31,9 @@ class Gain(Amount):
 
 
 class Earned(Basis):
-    """What was earned, or would have been."""
+    """What was earned, or would have been; or what was expected. `cases` have a benefit matrix."""
 
-    mean: float
+    mean: float | None = Field(description="null without any case")
     total: float
     cases: int
 

@@ -76,7 +76,7 @@ NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LIS
 COSTS = "costs in place of benefits, in the same forms"
 COLUMNS = "values of the columns that cells of the matrix name, a number for each instance, where these have none"
 _COLUMNS = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}}}
-CaseColumns = Annotated[dict[Text, Any] | None, WithJsonSchema(_COLUMNS), few(_MAX_FIELDS, "columns")]
+CaseColumns = Annotated[dict[Text, Any], WithJsonSchema(_COLUMNS), few(_MAX_FIELDS, "columns")] | None
 PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
 INSTANCES = {
     "oneOf": [
@@ -132,7 +132,7 @@ class ModelVersion(BaseModel):
 class OwnIds(WireModel):
     """Ids that come back with the answer."""
 
-    ids: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] = Field(
+    ids: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] | None = Field(
         default=None, description="one for each instance, in their order; they come back"
     )
 

@@ -57,10 +57,10 @@ class PredictFields(RuleFields, RecordField):
 class PredictRequest(PredictFields, OwnIds):
     """Instances of a model, or probabilities of classes, and what is at stake."""
 
-    instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
+    instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(
         default=None, description="rows in the model's feature order, or objects by feature name; null where missing"
     )
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] | None = Field(
         default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
     )
 

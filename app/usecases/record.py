@@ -36,7 +36,7 @@ _STATED = {"costs", "explore", "bands", "limits", "resources"}  # what else the 
 class Recording(WireModel):
     """The ids of the decisions, and whether the instances are recorded with them."""
 
-    ids: Annotated[Any, WithJsonSchema(_IDS)] = Field(
+    ids: Annotated[Any, WithJsonSchema(_IDS)] | None = Field(
         default=None, description="one for each instance; without them the service makes its own"
     )
     instances: StrictBool = Field(default=False, description="record what was sent of each instance, too")

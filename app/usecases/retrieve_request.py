@@ -163,10 +163,10 @@ _PROBABILITIES = {"oneOf": [_ONE_SET, {"type": "array", "items": _ONE_SET}]}
 class RetrieveRequest(RetrieveFields):
     """Probabilities, or a model and instances."""
 
-    probabilities: Annotated[Any, WithJsonSchema(_PROBABILITIES)] = Field(
+    probabilities: Annotated[Any, WithJsonSchema(_PROBABILITIES)] | None = Field(
         default=None, description="of being relevant: a list is one set, a list of lists a set each, of any sizes"
     )
-    instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
+    instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(
         default=None, description="as in /predict; in binary they are the items of one set, else each has a set"
     )
 

@@ -12,7 +12,8 @@ from app.usecases.feature_costs import parse_prices
 HOLDOUT = 0.25
 FOLDS = 5
 SEED = 0
-_NOT_SHOWN = {"benefits", "case_benefits", "actions", "feature_costs", "holdout", "refit", "folds", "seed", "unit"}
+_STAKES = {"classes", "benefits", "case_benefits", "actions", "feature_costs", "unit"}
+_SETTINGS = {"holdout", "refit", "folds", "seed", "forms"}
 
 
 class Spec(BaseModel):
@@ -21,8 +22,8 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def requested(self) -> dict[str, Any]:
-        """What a job's document shows of it: all but matrices, prices and settings."""
-        return self.model_dump(exclude=_NOT_SHOWN)
+        """What a job's document shows of it: all but matrices, prices, names of classes and settings."""
+        return self.model_dump(exclude=_STAKES | _SETTINGS)
 
 
 class LearnerSpec(Spec):
@@ -82,7 +83,3 @@ class ReplaySpec(Spec):
     forms: dict[str, str] = {}
     since: float | None = None
     until: float | None = None
-
-    def requested(self) -> dict[str, Any]:
-        """What was ordered: all but the classes."""
-        return {name: value for name, value in super().requested().items() if name not in ("classes", "forms")}

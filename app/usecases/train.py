@@ -192,8 +192,6 @@ def _dataset(
 def _stakes(sent: TrainRequest, classes: Sequence[object], learner: LearnerRequest) -> Stakes | None:
     """The matrix as sent; what trains with it may need the classes for columns. Numbers have no classes."""
     if not sent.stated:
-        if learner.estimator.needs_benefits:
-            raise Invalid.at("/benefits", f"{learner.kind} trains with a benefit matrix; send one")
         refuse_actions(sent)
         return None
     if not classes:

@@ -13,7 +13,7 @@ from app.api.gate import TRAIN, needs
 from app.api.routing import PortsDep, StrictRoute, limiters, only_own_models
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
-from app.usecases.amounts import Amount, Basis, Gain, Maturing, Selective, Versus
+from app.usecases.amounts import Amount, Earned, Gain, Maturing, Selective, Versus
 from app.usecases.fields import Period
 from app.usecases.outcome_report.report import By, report
 
@@ -29,19 +29,8 @@ class Overrides(Gain):
     reason: str | None = Field(description="why nobody can say who was right")
 
 
-class Expected(Basis):
-    """What the model promised; `cases` have a benefit matrix."""
-
-    mean: float | None
-    total: float
-    cases: int
-
-
-class Realised(Amount):
-    """What was earned."""
-
-    total: float
-    cases: int
+class Realised(Amount, Earned):
+    """What was earned, with an interval of the mean."""
 
 
 class Difference(Amount):
@@ -62,14 +51,14 @@ class Difference(Amount):
 class Earnings(BaseModel):
     """Decisions, and what became of them."""
 
-    promised: Expected = Field(description="of those with known truth, which `realised` is to be compared with")
+    promised: Earned = Field(description="of those with known truth, which `realised` is to be compared with")
     realised: Realised
     difference: Difference
     verdict: Verdict
     decisions: int
     known: int = Field(description="decisions whose truth is known")
     coverage: float | None
-    expected: Expected = Field(description="of all decisions")
+    expected: Earned = Field(description="of all decisions")
 
 
 class Group(Earnings):
