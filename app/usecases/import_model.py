@@ -138,8 +138,6 @@ def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
             return _evaluated(job, spec, model, table, P)
     except PayoffError:
         raise
-    except MemoryError as error:
-        raise Invalid.at("/file", "the model needs more memory than there is") from error
     except Exception as error:  # a file that is made up raises anything
         what = f"{type(error).__name__}: {str(error)[:300]}"
         raise Invalid.at("/file", f"the model cannot be used: {what}") from error

@@ -217,19 +217,24 @@ def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | 
     return matrix and by_case(matrix, schema, rows.X, rows.columns, partial(rows.place, schema))
 
 
-def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
-    """Invalid unless there are a model, or probabilities that are `given` with the names of their classes."""
-    if given and (asked.model is not None or instances):
-        place = "/model" if asked.model is not None else "/instances"
-        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities' and 'classes', not both")
-    if given and asked.classes is None:
-        raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
-    if not given and asked.model is None:  # without which nothing else is of use
-        raise Invalid.at("/model", "'model' is required; or send 'probabilities' and 'classes'")
-    if not given and asked.classes is not None:
-        raise Invalid.at("/classes", "this goes with 'probabilities'; a model knows its classes")
+def check_one_source(model: str | None, *, given: bool, instances: bool) -> None:
+    """Invalid unless there are a model with instances, or probabilities that are `given`."""
+    if given and (model is not None or instances):
+        place = "/model" if model is not None else "/instances"
+        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities', not both")
+    if not given and model is None:  # without which nothing else is of use
+        raise Invalid.at("/model", "'model' is required; or send 'probabilities'")
     if not (given or instances):
         raise Invalid.at("/instances", "'instances' is required")
+
+
+def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
+    """Invalid unless there is one source, and probabilities that are `given` have the names of their classes."""
+    check_one_source(asked.model, given=given, instances=instances)
+    if given and asked.classes is None:
+        raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
+    if not given and asked.classes is not None:
+        raise Invalid.at("/classes", "this goes with 'probabilities'; a model knows its classes")
 
 
 def key_of(found: dict[str, Any]) -> bytes | None:

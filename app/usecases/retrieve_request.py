@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
@@ -78,10 +78,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
-if TYPE_CHECKING:
-    Plain = str
-else:
-    Plain = Literal[tuple(name for name in LOSSES if name not in ("f_beta", "fractional_linear"))]
+_PLAIN = tuple(name for name in LOSSES if name not in ("f_beta", "fractional_linear"))
 
 
 class FBeta(WireModel):
@@ -94,7 +91,7 @@ class FBeta(WireModel):
 class PlainLoss(WireModel):
     """A loss without parameters."""
 
-    name: Plain
+    name: Literal[_PLAIN]  # type: ignore[valid-type]
 
 
 class FractionalLinear(WireModel):

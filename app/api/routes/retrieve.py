@@ -24,9 +24,8 @@ from app.api.routing import (
     read_query,
     refuse_query,
 )
-from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.usecases.predict import Rows
+from app.usecases.predict import Rows, check_one_source
 from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
 
 _TEXT_FIELDS = ("model", "setting", "method")
@@ -68,14 +67,7 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
     refuse_query(request)
     wire = checked(RetrieveRequest, parsed(body, charge))
     sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
-    if wire.model is None and sets is None:
-        raise Invalid.at("/probabilities", "'probabilities', or 'model' and 'instances', are required")
-    if wire.model is None and wire.instances is not None:
-        raise Invalid.at("/model", "'instances' need a 'model' for their probabilities")
-    if wire.model is not None and sets is not None:
-        raise Invalid.at("/probabilities", "'probabilities' and 'model' are mutually exclusive")
-    if wire.model is not None and wire.instances is None:
-        raise Invalid.at("/instances", "'instances' are required with a 'model'")
+    check_one_source(wire.model, given=sets is not None, instances=wire.instances is not None)
     return wire, sets, lambda model: encoded(wire.instances, True, NOTHING, model, ())[0]
 
 
