@@ -57,7 +57,6 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
         _check_rows(sets)
     if asked.average:
         sets = _by_label(sets)
-    _check_sizes(sets.sizes, asked.k_min)
     choice = _choose(sets, asked)
     return Retrieved(choice, list(choice.warnings), marginals=sets if asked.marginals else None)
 
@@ -80,7 +79,7 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
     check_extent(*extent)
     _check_fields(asked, extent[1])
     if asked.method == "sampled":
-        if not model.multilabel:
+        if asked.setting != "multilabel":
             allowed = "'sampled' is allowed in the setting 'multilabel' only"
             raise Invalid.at("/method", f"{allowed}, not in {asked.setting!r}")
         if asked.curve or asked.average:
@@ -156,18 +155,6 @@ def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
     return choice
 
 
-def _check_sizes(sizes: np.ndarray, k_min: int) -> None:
-    """A k_max above the largest set is no bound, a k_min above it cannot be met."""
-    if not len(sizes):
-        return
-    largest, least = int(sizes.max()), int(np.argmin(sizes))
-    if k_min > largest:
-        raise Invalid.at("/k_min", f"'k_min' is {k_min}; it must be at most the size of the largest set, {largest}")
-    if k_min > sizes[least]:
-        message = f"the set has {sizes[least]} items; 'k_min' is {k_min}"
-        raise Invalid.at(pointer("probabilities", least), message)
-
-
 def _by_label(sets: Sets) -> Sets:
     """The sets of rows turned: one for each column."""
     sizes = sets.sizes
@@ -183,11 +170,9 @@ def _check_lengths(sizes: np.ndarray) -> None:
 
 
 def _check_rows(sets: Sets) -> None:
-    """One length, at least one class, and a sum of 1."""
+    """One length, and a sum of 1, which a row without classes does not have."""
     sizes = sets.sizes
     _check_lengths(sizes)
-    if not sizes.all():
-        raise Invalid.at("/probabilities", "a row of class probabilities has at least one class")
     sums = sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0).sum(axis=1)
     off = np.flatnonzero(np.abs(sums - 1.0) > TOLERANCE)
     if off.size:

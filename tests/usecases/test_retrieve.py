@@ -113,6 +113,7 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
         (model_of(["a", "b"]), {"setting": "multiclass", "k_min": 3}, "/k_min"),
         (model_of(["a", "b"]), {"setting": "multiclass", "method": "sampled"}, "/method"),
         (model_of(["a", "b"], several=True), {"method": "sampled"}, "/method"),
+        (near_vectors(3), {"method": "sampled", "setting": "binary", "positive": "1"}, "/method"),
         (near_vectors(3), {"method": "sampled", "curve": True}, "/curve"),
         (model_of(["a", "b"], several=True), {}, "/instances/1"),
     ],
