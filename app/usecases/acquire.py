@@ -58,7 +58,7 @@ class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
         " full cost); null is a value that cannot be had",
     )
-    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] | None = Field(
+    instances: Annotated[list[Any], WithJsonSchema({"type": "array", "items": _KNOWN})] | None = Field(
         default=None, description="the same for many cases, in place of `known`"
     )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])

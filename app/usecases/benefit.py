@@ -77,7 +77,7 @@ class GivenBenefitRequest(BenefitRequest):
 
     classes: ClassNames
     labels: Annotated[list[StrictInt | Text], Field(fail_fast=True, description="the true class of each row")]
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+    probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] = Field(
         description="a row per instance, a column for each of `classes`"
     )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])

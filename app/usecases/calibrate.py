@@ -46,7 +46,7 @@ class CalibrateRequest(WireModel):
         description="log-odds, ratings or other numbers: of two classes one for each row, the greater the more probable"
         " the second class; or a row with a number for each of `classes`",
     )
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+    probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] | None = Field(
         default=None, description="in place of scores: a row per instance, a column for each of `classes`"
     )
     classes: Annotated[ClassNames, Field(min_length=2), _BITS] = Field(description="false is 0, true is 1")
@@ -72,7 +72,7 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
     check_class_names(classes)
     given = "scores" if asked.probabilities is None else "probabilities"
     X = (
-        as_probabilities(asked.probabilities, classes)
+        as_probabilities(asked.probabilities or [], classes)
         if asked.scores is None
         else _as_scores(asked.scores, len(classes))
     )

@@ -132,8 +132,8 @@ class ModelVersion(BaseModel):
 class OwnIds(WireModel):
     """Ids that come back with the answer."""
 
-    ids: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] | None = Field(
-        default=None, description="one for each instance, in their order; they come back"
+    ids: Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] | None = (
+        Field(default=None, description="one for each instance, in their order; they come back")
     )
 
 

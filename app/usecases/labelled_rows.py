@@ -34,7 +34,7 @@ def _not_a_class(label: Any, names: Sequence[str]) -> str:
 TOLERANCE = 1e-6  # of a sum: probabilities of 32 bits, of many classes, stay within
 
 
-def as_probabilities(value: Any, classes: Sequence[int | str]) -> np.ndarray:
+def as_probabilities(value: list[Any] | np.ndarray, classes: Sequence[int | str]) -> np.ndarray:
     """Probabilities float64 (n, K) of `classes` that exclude one another.
 
     Lists, or an array, of numbers of at least 0 whose rows sum to 1; Invalid with the place of each flaw below /classes
@@ -42,8 +42,6 @@ def as_probabilities(value: Any, classes: Sequence[int | str]) -> np.ndarray:
     """
     check_class_names(classes)
     P = _as_array(value, len(classes))
-    if P.shape[1:] != (len(classes),):
-        raise Invalid.at("/probabilities", f"each row has {P.shape[1]} numbers, and there are {len(classes)} classes")
     with np.errstate(over="ignore"):
         sums = P.sum(axis=1)
     least = P.min(axis=1, initial=0.0)
@@ -61,13 +59,11 @@ def check_class_names(classes: Sequence[int | str]) -> None:
         raise Invalid.at("/classes", "two classes have the same name")
 
 
-def _as_array(value: Any, n_classes: int) -> np.ndarray:
+def _as_array(value: list[Any] | np.ndarray, n_classes: int) -> np.ndarray:
     if isinstance(value, np.ndarray):
-        if value.ndim != 2:
+        if value.shape[1:] != (n_classes,):
             raise Invalid.at("/probabilities", f"the shape is {list(value.shape)}; it must be [n, {n_classes}]")
         return np.ascontiguousarray(value)  # what JSON is written from
-    if not isinstance(value, list):
-        raise Invalid.at("/probabilities", "probabilities are a list of rows, one per instance")
     hint = ": [1 - p, p]" if n_classes == 2 else ""
     reject(
         Flaw(pointer("probabilities", i), f"a row is a list of {n_classes} numbers, one per class{hint}")

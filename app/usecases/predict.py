@@ -60,7 +60,7 @@ class PredictRequest(PredictFields, OwnIds):
     instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(
         default=None, description="rows in the model's feature order, or objects by feature name; null where missing"
     )
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] | None = Field(
+    probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] | None = Field(
         default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
     )
 

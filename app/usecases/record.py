@@ -36,7 +36,7 @@ _STATED = {"costs", "explore", "bands", "limits", "resources"}  # what else the 
 class Recording(WireModel):
     """The ids of the decisions, and whether the instances are recorded with them."""
 
-    ids: Annotated[Any, WithJsonSchema(_IDS)] | None = Field(
+    ids: Annotated[list[Any], WithJsonSchema(_IDS)] | None = Field(
         default=None, description="one for each instance; without them the service makes its own"
     )
     instances: StrictBool = Field(default=False, description="record what was sent of each instance, too")
@@ -93,8 +93,6 @@ def ids_of(ports: Ports, caller: Caller, order: Recording, n: int, own: tuple[st
         ids, place = list(map(str, sent)), pointer(field)
     if ids is None:
         return Ids(new_ids(n, at), given=False, place=place, at=at)
-    if not isinstance(ids, list):
-        raise Invalid.at(place, "ids are a list of texts")
     if len(ids) != n:
         raise Invalid.at(place, f"there are {len(ids):,} ids for {n:,} instances")
     flaws = ((i, _flaw(id_)) for i, id_ in enumerate(ids))

@@ -160,7 +160,7 @@ _PROBABILITIES = {"oneOf": [_ONE_SET, {"type": "array", "items": _ONE_SET}]}
 class RetrieveRequest(RetrieveFields):
     """Probabilities, or a model and instances."""
 
-    probabilities: Annotated[Any, WithJsonSchema(_PROBABILITIES)] | None = Field(
+    probabilities: Annotated[list[Any], WithJsonSchema(_PROBABILITIES)] | None = Field(
         default=None, description="of being relevant: a list is one set, a list of lists a set each, of any sizes"
     )
     instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(

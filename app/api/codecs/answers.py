@@ -64,12 +64,10 @@ class Carried:
 NOTHING = Carried()
 
 
-def carried_of_ids(ids: Any, instances: Sequence[Any] | np.ndarray) -> Carried:
+def carried_of_ids(ids: list[Any] | None, instances: Sequence[Any] | np.ndarray) -> Carried:
     """The ids of a JSON body, one for each instance; Invalid at or below /ids."""
     if ids is None:
         return NOTHING
-    if type(ids) is not list:
-        raise Invalid.at("/ids", "'ids' is a list of texts or integers")
     reject(
         Flaw(pointer("ids", i), f"an id is an integer, or text of at most {MAX_ID} characters")
         for i, each in enumerate(ids)

@@ -33,10 +33,8 @@ _SHORT = 100  # items of a set, on average
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
 
 
-def sets_of_list(value: Any) -> Sets:
+def sets_of_list(value: list[Any]) -> Sets:
     """Probabilities as parsed: numbers, or lists of numbers; Invalid below /probabilities. `[]` is one empty set."""
-    if not isinstance(value, list):
-        raise Invalid.at(pointer(FIELD), f"'probabilities' must be {_FORMS}")
     kinds = set(map(type, value))
     try:
         if kinds <= _NUMBERS:

@@ -52,8 +52,6 @@ async def acquire(request: Request) -> Response:
     asked = await read(request, AcquireRequest)
     if (asked.known is None) == (asked.instances is None):
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
-    if asked.instances is not None and type(asked.instances) is not list:
-        raise Invalid.at("/instances", "instances are a list of objects of known values")
     if asked.instances is None and asked.ids is not None:
         raise Invalid.at("/known", "ids go with 'instances'")
     model = await loaded(request, asked.model)
