@@ -4,11 +4,9 @@ The status of a feature is 0 (unknown), -1 (unavailable) or r >= 1 (acquired as 
 node's branch for missing values, whatever its status.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -99,9 +97,9 @@ class FlatForest:
         used = np.unique(self.nodes.column)
         return used[used >= 0]
 
-    def first(self, trees: int) -> FlatForest:
+    def first(self, trees: int) -> Self:
         """The forest of its first trees."""
-        return FlatForest(self.nodes.first(trees), self.n_features, self.orders)
+        return type(self)(self.nodes.first(trees), self.n_features, self.orders)
 
     def posterior(self, X: F64) -> F64:
         """Averaged leaf distributions (n, K) of rows X (n, m), NaN where missing; checks nothing. O(n T depth)."""
@@ -201,6 +199,25 @@ def _advance(nodes: Nodes, x: F32, status: Ints, node: int) -> tuple[int, bool]:
         node = child(nodes, node, x[j])
         j = tested(nodes, node)
     return node, missed
+
+
+@kernel
+def _walk(nodes: Nodes, x: F32, status: Ints, at: I64, waiting: Ints) -> tuple[int, int]:
+    """Advance every tree from its node `at` (T,), and count by feature the trees that wait for it in `waiting` (m,).
+
+    How many trees have reached a leaf, and how many met a missing value on the way.
+    """
+    waiting[:] = 0
+    resolved = missed = 0
+    for t in range(at.shape[0]):
+        at[t], has_missed = _advance(nodes, x, status, at[t])
+        missed += has_missed
+        f = tested(nodes, at[t])
+        if f >= 0:
+            waiting[f] += 1
+        else:
+            resolved += 1
+    return resolved, missed
 
 
 @kernel
@@ -353,42 +370,13 @@ def states(
     at = np.empty(T, np.int64)
     sure, possible, standing = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
     for i in range(X.shape[0]):
-        for t in range(T):
-            at[t], missed = _advance(nodes, X[i], status[i], nodes.roots[t])
-            counts[i, 1] += missed
-            f = tested(nodes, at[t])
-            if f >= 0:
-                waiting[i, f] += 1
-            else:
-                counts[i, 0] += 1
+        copy(nodes.roots, at)
+        counts[i, 0], counts[i, 1] = _walk(nodes, X[i], status[i], at, waiting[i])
         leader = _settled(nodes, at, sure, possible)
         outcome[i, 0] = leader
         outcome[i, 1] = _conclude(nodes, at, leader, standing, P[i])
         counts[i, 2] = _rank(waiting[i], price[i], order[i])
         outcome[i, 2] = _choose(waiting[i], price[i], left[i])
-
-
-@kernel
-def _begin(nodes: Nodes, at: I64, waiting: Ints) -> None:
-    """Put every tree at its root, waiting for the root's feature."""
-    waiting[:] = 0
-    for t in range(at.shape[0]):
-        at[t] = nodes.roots[t]
-        f = tested(nodes, at[t])
-        if f >= 0:
-            waiting[f] += 1
-
-
-@kernel
-def _reveal(nodes: Nodes, x: F32, j: int, status: Ints, at: I64, waiting: Ints) -> None:
-    """Advance the trees that wait for feature j, which is now known."""
-    waiting[j] = 0
-    for t in range(at.shape[0]):
-        if tested(nodes, at[t]) == j:
-            at[t], _ = _advance(nodes, x, status, at[t])
-            f = tested(nodes, at[t])
-            if f >= 0:
-                waiting[f] += 1
 
 
 @kernel
@@ -412,10 +400,11 @@ def trace(
     for i in range(X.shape[0]):
         status[:] = 0
         copy(full, offered)
-        _begin(nodes, at, waiting)
+        copy(nodes.roots, at)
         spent, s = 0.0, 0
         settled[i] = -1
         while True:
+            in_leaves, _ = _walk(nodes, X[i], status, at, waiting)
             leader = _settled(nodes, at, sure, possible)
             if leader >= 0 and settled[i] < 0:
                 settled[i] = s
@@ -431,8 +420,4 @@ def trace(
                         offered[f] = discounted[f]
             s += 1
             status[j] = s
-            _reveal(nodes, X[i], j, status, at, waiting)
-        length[i] = s
-        resolved[i] = True
-        for f in range(m):
-            resolved[i] &= waiting[f] == 0
+        length[i], resolved[i] = s, in_leaves == T
