@@ -58,11 +58,6 @@ class _View:
     def of(self, model: str) -> Mapping[str, Saved]:
         return self.models.get(model, {})
 
-    def size(self, model: str) -> int:
-        """Bytes of all versions."""
-        versions = (saved for reference, saved in self.of(model).items() if ":" in reference)
-        return sum(len(saved.content) + _BYTES_PER_VERSION for saved in versions)
-
 
 class SavedMatrices:
     """The table of saved matrices, in memory, never older than a second while the database answers."""
@@ -102,7 +97,7 @@ class SavedMatrices:
             newest = before.of(model).get(matrix)
             if newest is not None and orjson.loads(newest.content) == orjson.loads(content):
                 return newest
-            _check_room(model, before, content)
+            _check_room(model, before.of(model), content)
             last = _deleted(connection, model) if newest is None else newest.version
             saved = Saved(model, matrix, last + 1, content, time(), who)
             connection.execute(insert(table).values({**asdict(saved), "content": content.decode()}))
@@ -179,8 +174,9 @@ def _deleted(connection: Connection, model: str) -> int:
     return connection.execute(select(models.c.deleted_matrix).where(models.c.name == model)).scalar_one()
 
 
-def _check_room(model: str, before: _View, content: bytes) -> None:
-    size = before.size(model) + len(content) + _BYTES_PER_VERSION
+def _check_room(model: str, before: Mapping[str, Saved], content: bytes) -> None:
+    contents = [content, *(saved.content for reference, saved in before.items() if ":" in reference)]
+    size = sum(len(each) + _BYTES_PER_VERSION for each in contents)
     if size > MOST_BYTES:
         each = f"{_BYTES_PER_VERSION:,} for each version included"
         what = f"the saved matrices of {model!r} would take {size:,} bytes, {each}; at most {MOST_BYTES:,} are allowed"
