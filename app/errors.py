@@ -1,7 +1,5 @@
 """What can go wrong, named after the fact, with the HTTP status and the title that it is answered with."""
 
-from __future__ import annotations
-
 import errno
 import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -128,14 +126,14 @@ class Invalid(PayoffError, ValueError, status=422):
     """Invalid request"""
 
     @classmethod
-    def of(cls, flaws: Iterable[Flaw]) -> Invalid:
+    def of(cls, flaws: Iterable[Flaw]) -> Self:
         """Several flaws, at least one; the first one is the detail."""
         first, *more = islice(flaws, MAX_ERRORS)
         return cls(first.msg, [first, *more])
 
-    def under(self, prefix: str) -> Invalid:
+    def under(self, prefix: str) -> Self:
         """An equal error seen from further out: every place gains `prefix`."""
-        return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws], columns=self.columns)
+        return type(self)(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws], columns=self.columns)
 
 
 @contextmanager

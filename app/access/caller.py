@@ -3,8 +3,6 @@
 What is in memory is never older than a second while the database answers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import logging
@@ -165,7 +163,7 @@ class Keyring:
 
     def __init__(
         self,
-        keys: Keys,
+        keys: "Keys",
         made: KeysMade,
         admin_key: str | None = None,
         *,
@@ -256,7 +254,7 @@ class Keyring:
         self.problem = _LOST if is_lost else ""
         self._revision = revision
 
-    def _told(self, revision: Revision) -> None:
+    def _told(self, revision: "Revision") -> None:
         if revision != self._revision:
             self.refresh()
         if revision.made and not self._noted:  # where a store is unavailable, it is tried again

@@ -4,14 +4,12 @@ The library `limits` starts a thread for nearly every request that it counts (0.
 counter it calls sliding window is the one below.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from app.errors import Invalid
 
@@ -28,7 +26,7 @@ class Rate:
     seconds: int
 
     @classmethod
-    def parse(cls, text: str, loc: str = "") -> Rate:
+    def parse(cls, text: str, loc: str = "") -> Self:
         """From `100/second`, or per minute, hour or day; Invalid at `loc` otherwise."""
         found = _RATE.fullmatch(text)
         if found is None:

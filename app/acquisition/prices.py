@@ -1,11 +1,9 @@
 """What features cost, and what is paid when they are acquired one after the other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,7 +30,7 @@ class Prices:
     groups: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, cost: Sequence[float] | np.ndarray) -> Prices:
+    def of(cls, cost: Sequence[float] | np.ndarray) -> Self:
         """Prices without groups; raises Invalid at `/j` for one that is neither 0 nor from `SMALLEST` to `LARGEST`."""
         paid = np.array(cost, dtype=np.float64)
         wrong = np.flatnonzero(~((paid == 0) | ((paid >= SMALLEST) & (paid <= LARGEST))))
@@ -42,7 +40,7 @@ class Prices:
         return cls(paid, paid, np.full(len(paid), -1, dtype=np.int32))
 
     @classmethod
-    def unit(cls, m: int) -> Prices:
+    def unit(cls, m: int) -> Self:
         """Every feature costs 1: cost is the number of features."""
         return cls.of(np.ones(m))
 

@@ -12,11 +12,10 @@ serves cases that begin with other knowledge than the rows did. `StageCurve` and
 they say also where only a part of the features is known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import scipy
@@ -45,7 +44,7 @@ class Worth:
     bend: np.ndarray | None = None
 
     @classmethod
-    def line(cls, m: int, slope: float) -> Worth:
+    def line(cls, m: int, slope: float) -> Self:
         """One line through 0, valid for every stake, for each of m features."""
         return cls(np.zeros(m), np.full(m, slope), np.zeros(m), np.full(m, np.inf))
 
@@ -79,7 +78,7 @@ class Experience:
     length: np.ndarray
     P: np.ndarray
     y: np.ndarray
-    curve: StageCurve | None
+    curve: "StageCurve | None"
     n_features: int
 
     def __len__(self) -> int:
@@ -215,7 +214,7 @@ class Blend:
     lowest: float
 
     @classmethod
-    def fit(cls, parts: Sequence[np.ndarray], y: np.ndarray, weight: np.ndarray) -> Blend:
+    def fit(cls, parts: Sequence[np.ndarray], y: np.ndarray, weight: np.ndarray) -> Self:
         """By maximum likelihood from J times P (N, K), class codes y (N,) and weights (N,). O(N J K)."""
         J, (n, K) = len(parts), parts[0].shape
         logs, rows = np.stack([_logs(P) for P in parts]), np.arange(n)

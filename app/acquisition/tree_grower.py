@@ -1,9 +1,7 @@
 """Many trees that ask for cheap features first: grown in parallel, and what they cost together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -33,8 +31,8 @@ class Sample(NamedTuple):
     codes: np.ndarray
     weights: np.ndarray
 
-    def take(self, rows: np.ndarray) -> Sample:
-        return Sample(self.X[rows], self.codes[rows], self.weights[rows])
+    def take(self, rows: np.ndarray) -> Self:
+        return type(self)(self.X[rows], self.codes[rows], self.weights[rows])
 
 
 class TreeGrower:
@@ -64,7 +62,7 @@ class TreeGrower:
         """Of trees that were grown from these rows."""
         return FlatForest(beside(list(parts), self.prior), len(self._prices), self._orders)
 
-    def costs(self, validation: Sample) -> PathCosts:
+    def costs(self, validation: Sample) -> "PathCosts":
         """Mean cost and error on the validation rows of the forest of 1, 2, … trees."""
         X = self._orders.apply(validation.X)
         return PathCosts(X, validation.codes, validation.weights, self._prices, len(self.prior))

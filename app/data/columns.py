@@ -1,12 +1,11 @@
 """Columns of a table, each as a whole: what it holds, and what it looks like where that is not how it was read."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -87,7 +86,7 @@ class Column:
     def kind(self) -> Kind:
         return "numeric" if self.words is None else "categorical"
 
-    def respelt(self) -> Column:
+    def respelt(self) -> Self:
         """With words that differ in case and spaces alone as the most frequent of them; truths as JSON has them."""
         words = self.words or []
         counts = np.bincount(self.values[~self.missing], minlength=len(words))
@@ -141,7 +140,7 @@ class Column:
             shown = int(value) if value.is_integer() else value
             yield self.place.flaw(i, msg.format(repr(shown)))
 
-    def looks(self, label: Column | None, decimal: str) -> str | None:
+    def looks(self, label: Self | None, decimal: str) -> str | None:
         """What a feature looks like where that is not how it was read, beside the one `label`."""
         name = self.place.name
         if label is not None and self._is_copy(label):
@@ -189,7 +188,7 @@ class Column:
         """The first row that has one of the words that are `chosen`."""
         return int(np.isin(self.values, [code for code, word in enumerate(self.words or ()) if chosen(word)]).argmax())
 
-    def _is_copy(self, label: Column) -> bool:
+    def _is_copy(self, label: Self) -> bool:
         """Whether each value goes with one label and each label with one value, in several rows; or all are equal."""
         if self.digest == label.digest:
             return True

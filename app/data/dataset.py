@@ -1,13 +1,11 @@
 """A data set: what is known of it without opening its table, its arrays, and how large one may be."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -109,13 +107,13 @@ class Table:
     digest: str
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def as_numbers(self) -> Table:
+    def as_numbers(self) -> Self:
         """A table whose one label is numbers to regress on: integers that are classes become the numbers they are."""
         if self.classes is None:
             return self
         return replace(self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None)
 
-    def with_classes(self, order: Sequence[int | str]) -> Table:
+    def with_classes(self, order: Sequence[int | str]) -> Self:
         """A table with its classes in this order, for one label of classes."""
         assert self.classes is not None
         codes = np.array([order.index(name) for name in self.classes])

@@ -1,6 +1,5 @@
 """Files of models that were sent to be imported, kept until their job has ended."""
 
-import json
 import re
 import time
 from contextlib import suppress
@@ -9,7 +8,7 @@ from app.errors import Conflict
 from app.storage import Storage
 
 _MODEL = "model"
-_SEAL = "upload.json"
+_SEAL = "uploaded_at"
 _JOB = re.compile(r"job_[0-9a-f]{20}")
 _KEPT_SECONDS = 3600.0  # after which a file whose job has ended, or does not exist, is removed
 
@@ -31,7 +30,7 @@ class ModelFiles:
     def keep(self, job: str, content: bytes) -> None:
         """Keep the file of a job; where that job has one already, it stays."""
         with suppress(Conflict):
-            self._storage.publish(job, {_MODEL: content, _SEAL: json.dumps({"at": time.time()}).encode()})
+            self._storage.publish(job, {_MODEL: content, _SEAL: str(time.time()).encode()})
 
     def read(self, job: str) -> bytes:
         """The file of a job; NotFound where there is none."""
@@ -47,4 +46,4 @@ class ModelFiles:
 
     def is_old(self, job: str) -> bool:
         """Whether it came more than an hour ago, when its job had been submitted; NotFound where there is none."""
-        return json.loads(self._storage.read(job, _SEAL))["at"] < time.time() - _KEPT_SECONDS
+        return float(self._storage.read(job, _SEAL)) < time.time() - _KEPT_SECONDS

@@ -1,10 +1,8 @@
 """What a data set is read from: a file or lists, as columns of known kind, each with its place in what was sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -80,7 +78,7 @@ class Source:
     refused: dict[str, Flaw] = field(default_factory=dict)
     left_out: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def without(self, reports: dict[str, ColumnReport]) -> Source:
+    def without(self, reports: dict[str, ColumnReport]) -> Self:
         """A typed source without the columns of these reports, which say why they are ignored."""
         kept = [j for j, place in enumerate(self.places) if place.name not in reports]
 

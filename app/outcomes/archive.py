@@ -1,7 +1,5 @@
 """Recorded decisions and their outcomes, wherever they are kept: recent ones in SQL, whole days in files."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +58,7 @@ class Archive:
         self.storage = Storage(url, "rows.parquet", name="PAYOFF_DECISIONS", retry_seconds=retry_seconds)
 
     @cached_property
-    def sealer(self) -> Sealer:
+    def sealer(self) -> "Sealer":
         """What reads and writes files, with Arrow: some 60 MB, which a service that only predicts need not spend."""
         from app.outcomes.sealing import Sealer  # noqa: PLC0415
 

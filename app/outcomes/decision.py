@@ -3,8 +3,6 @@
 Rows are encoded where the request is answered and not where it waits for others.
 """
 
-from __future__ import annotations
-
 import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +11,7 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from hashlib import blake2b
 from time import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 import numpy as np
@@ -114,13 +112,9 @@ class Terms:
         """Identity of the content, 32 hexadecimal digits."""
         return blake2b(self.content.encode(), digest_size=16).hexdigest()
 
-    @classmethod
-    def read(cls, content: str) -> Terms:
-        """The terms of `content`."""
-        return _TERMS.validate_json(content)
 
-
-_TERMS = TypeAdapter(Terms)
+TERMS_JSON: TypeAdapter[Terms] = TypeAdapter(Terms)
+"""Reads `content`."""
 
 
 class Row(NamedTuple):
@@ -219,11 +213,11 @@ class Outcome:
     at: float | None = None  # seconds since 1970
     number: float | None = None
 
-    def joined(self, later: Outcome) -> Outcome:
+    def joined(self, later: Self) -> Self:
         """An outcome with all that `later` states, too."""
         return replace(self, **later.stated)
 
-    def contradicts(self, later: Outcome) -> bool:
+    def contradicts(self, later: Self) -> bool:
         """Whether `later` states something else than this does; what only one of them states is no contradiction."""
         mine = self.stated
         return any(mine.get(name, value) != value for name, value in later.stated.items())

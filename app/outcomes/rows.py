@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, collate, func, select
 
 from app.errors import Damaged
-from app.outcomes.decision import DAY, Terms, day_of, id_digest
+from app.outcomes.decision import DAY, TERMS_JSON, day_of, id_digest
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS
 
 ROUNDS = 5  # of reading again what others change meanwhile
@@ -176,5 +176,5 @@ def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, i
     return found
 
 
-read_terms = lru_cache(maxsize=64)(Terms.read)
+read_terms = lru_cache(maxsize=64)(TERMS_JSON.validate_json)
 """The terms of a JSON text; many decisions have the same."""

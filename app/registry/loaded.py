@@ -1,13 +1,11 @@
 """Models in memory, ready to answer: bounded by the bytes they stand for, each loaded once however many ask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -40,9 +38,9 @@ class Loaded:
     schema: Schema
     estimator: Any
     holdout: Holdout | None
-    _made: dict[Callable[[Loaded], Any], Any] = field(default_factory=dict, init=False, repr=False)
+    _made: dict[Callable[[Self], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
-    def once(self, make: Callable[[Loaded], _Made]) -> _Made:
+    def once(self, make: Callable[[Self], _Made]) -> _Made:
         """What `make` returns for this model: computed once, and kept as long as the model."""
         if make not in self._made:
             self._made[make] = make(self)

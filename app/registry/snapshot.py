@@ -1,10 +1,9 @@
 """What exists, in memory: every reference a caller may write, and the version it means at this moment."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 from app.errors import Invalid, NotFound
 from app.registry.card import NAME
@@ -31,7 +30,7 @@ class Reference:
     alias: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
+    def parse(cls, text: str) -> Self:
         """Invalid, at /model, where `text` is not a reference."""
         match = _REFERENCE.fullmatch(text)
         if match is None:
@@ -71,7 +70,7 @@ class Snapshot:
         digests: Mapping[Key, str],
         sizes: Mapping[Key, int],
         aliases: Iterable[tuple[str, str, int]],
-    ) -> Snapshot:
+    ) -> Self:
         """From the digest of every version's card, its bytes, and the rows (name, alias, version); O(n log n)."""
         references: dict[str, Key] = {}
         for name, version in sorted(digests):  # the highest comes last and stays under the bare name

@@ -12,8 +12,6 @@ A path is steps joined by `/`. No step may be empty or begin with a dot, so no n
 of the root: such a path is answered with NotFound.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -237,7 +235,7 @@ class Storage:
         with suppress(FileNotFoundError):  # another process removes it, too
             self._ask(lambda: obstore.delete(self._store, path))
 
-    def _find(self, under: str) -> dict[str, ObjectMeta]:
+    def _find(self, under: str) -> dict[str, "ObjectMeta"]:
         """All files below `under`, by their paths."""
         pages = self._ask(lambda: list(obstore.list(self._store, under or None)))
         return {info["path"]: info for page in pages for info in page}

@@ -15,6 +15,7 @@ from app.access.caller import ANYBODY, Caller, Keyring, Scope
 from app.errors import Invalid
 from app.outcomes.decision import DAY, Terms, day_of, day_of_id
 from app.outcomes.recorder import Recorder
+from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
 from app.usecases.record import Recording, check_moment
@@ -37,7 +38,7 @@ def stored(database, ids):
     """The rows of these ids with their terms, in order."""
     with database.reading() as connection:
         found = {row.id: row for row in connection.execute(select(DECISIONS).where(DECISIONS.c.id.in_(ids)))}
-        terms = {row.digest: Terms.read(row.content) for row in connection.execute(select(DECISION_TERMS))}
+        terms = {row.digest: read_terms(row.content) for row in connection.execute(select(DECISION_TERMS))}
     return [(found[id_], terms[found[id_].terms]) for id_ in ids]
 
 

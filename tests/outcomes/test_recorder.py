@@ -14,6 +14,7 @@ from app.errors import Busy, NotReady, TooLarge, Unavailable
 from app.outcomes import recorder as module
 from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids
 from app.outcomes.recorder import IdsTaken, Recorder, RowStore
+from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED
 from app.outcomes.upkeep import keep_up
 from tests.jobs.waiting import eventually
@@ -77,7 +78,7 @@ def test_rows_are_stored_as_they_were_decided(database, recorder):
     assert not rows[ours[0]].given
     with database.reading() as connection:
         content = connection.execute(select(DECISION_TERMS.c.content)).scalars().all()
-    assert [Terms.read(each) for each in content] == [TERMS]
+    assert [read_terms(each) for each in content] == [TERMS]
     assert value_of(recorder.totals.recorded) == 4
     assert value_of(recorder.totals.expected) == 10.0
 

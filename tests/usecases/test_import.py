@@ -1,6 +1,5 @@
 """Importing, as far as no process is needed: files are kept for their jobs, and another order of classes is refused."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +19,7 @@ def test_files_are_kept_as_long_as_their_jobs_may_need_them(tmp_path):
         files.keep(job, b"model")
     files.keep(RUNNING, b"other")
     for job in (RUNNING, ENDED, OLD):
-        (tmp_path / job / "upload.json").write_text(json.dumps({"at": 0}))
+        (tmp_path / job / "uploaded_at").write_text("0")
 
     def get(job: str) -> SimpleNamespace:
         if job in (NEW, OLD):
