@@ -190,8 +190,8 @@ class Keyring:
         KeyMissing where it is invalid, WrongKey where it may be a guess (see `count_wrong_key`), NotReady before the
         table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
         """
-        if self.problem:
-            return self._admin_alone(presented, self.problem)
+        if self.problem and (presented is None or self._admin_digest is None):
+            raise NotReady(self.problem)
         if not self.required:
             return self.anybody
         if presented is None:
@@ -206,16 +206,9 @@ class Keyring:
             return self._admin
         # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one that was revoked or
         # is too new to be known here is no guess.
-        error = KeyMissing if KEY_FORM.fullmatch(presented) else WrongKey
-        raise error(_INVALID)
-
-    def _admin_alone(self, presented: bytes | None, problem: str) -> Caller:
-        """Without the table only the admin key opens: a copy of the others would not know which were revoked."""
-        if presented is not None and self._is_admin(presented):
-            return self._admin
-        if presented is not None and self._admin_digest is not None and not KEY_FORM.fullmatch(presented):
-            raise WrongKey(_INVALID)  # in no table, so it is a guess of the admin key
-        raise NotReady(problem)
+        if not KEY_FORM.fullmatch(presented):
+            raise WrongKey(_INVALID)
+        raise NotReady(self.problem) if self.problem else KeyMissing(_INVALID)
 
     def _is_admin(self, presented: bytes) -> bool:
         return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)

@@ -142,14 +142,7 @@ class _Lane:
 
     def _run(self) -> None:
         while group := self._next_group():
-            results: Sequence[BaseException | Sequence[Row]]
-            try:
-                results = self._store.write([waiting.batch for waiting in group])
-            except DatabaseAway as error:
-                results = [error] * len(group)
-            except Exception as error:  # noqa: BLE001 - one row of one request may be the cause
-                results = [error] if len(group) == 1 else [self._alone(waiting.batch) for waiting in group]
-            self._recorder.settled(group, results)
+            self._recorder.settled(group, self._written(group))
         self._store.close()
 
     def _next_group(self) -> list[_Waiting]:
@@ -170,11 +163,14 @@ class _Lane:
                 rows += len(waiting.batch.rows)
         return group or ([self._large.popleft()] if self._large else [])
 
-    def _alone(self, batch: Batch) -> BaseException | Sequence[Row]:
+    def _written(self, group: Sequence[_Waiting]) -> Sequence[BaseException | Sequence[Row]]:
+        """What became of each; where one row of one request may be the cause of an error, each is tried alone."""
         try:
-            return self._store.write([batch])[0]
-        except Exception as error:  # noqa: BLE001
-            return error
+            return self._store.write([waiting.batch for waiting in group])
+        except Exception as error:  # noqa: BLE001 - it is an answer
+            if isinstance(error, DatabaseAway) or len(group) == 1:
+                return [error] * len(group)
+            return [self._written([waiting])[0] for waiting in group]
 
 
 def _tell(answers: Sequence[tuple[asyncio.Future[None], BaseException | None]]) -> None:
