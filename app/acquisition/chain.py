@@ -123,8 +123,7 @@ class Chain:
 
     def predict(self, X: F64) -> np.ndarray:
         """The most probable class (n,) of rows as in `posterior`, ties to the first."""
-        codes: np.ndarray = self.posterior(X).argmax(axis=1)
-        return codes
+        return self.posterior(X).argmax(axis=1)
 
     def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases (`StepwiseModel.step`).

@@ -131,15 +131,12 @@ class FlatForest:
         total = value.sum(axis=1)[N.share[self.leaves(X)]].sum(axis=1)  # nearly T: probabilities of 32 bits
         return Contributions(values / total[:, None], base / total, chosen, "probability")
 
-    def votes(self, X: F64) -> I64:
-        """How many trees vote for each class (n, K), for rows as in `posterior`."""
-        label = self.nodes.label[self.nodes.share[self.leaves(X)]]
-        return np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1)
-
     def predict(self, X: F64) -> np.ndarray:
         """The class (n,) with most votes, ties to the first; without trees the most frequent one."""
-        chosen: np.ndarray = self.votes(X).argmax(axis=1)
-        return chosen if self.n_trees else np.full(len(X), self.nodes.prior.argmax())
+        if not self.n_trees:
+            return np.full(len(X), self.nodes.prior.argmax())
+        label = self.nodes.label[self.nodes.share[self.leaves(X)]]
+        return np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1).argmax(axis=1)
 
     def leaves(self, X: F64) -> I32:
         """The node (n, T) at which each row ends in each tree, for rows as in `posterior`."""
@@ -284,8 +281,7 @@ def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
 @kernel
 def price_of(j: int, opened: Bools, prices: PriceArrays) -> float:
     price, discounted, group = prices
-    paid: float = discounted[j] if group[j] >= 0 and opened[group[j]] else price[j]
-    return paid
+    return discounted[j] if group[j] >= 0 and opened[group[j]] else price[j]
 
 
 @kernel

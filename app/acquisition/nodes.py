@@ -114,8 +114,7 @@ def _unpacked(
 
 def _narrow(numbers: np.ndarray) -> np.ndarray:
     """Numbers >= 0 in the smallest type that holds them."""
-    narrow: np.ndarray = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
-    return narrow
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:

@@ -60,8 +60,7 @@ class Worth:
 
     def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
         """Where the feature is not worth its price; one that is free is never refused."""
-        refused: np.ndarray = (price > 0) & (self.gain(feature, stake) <= price)
-        return refused
+        return (price > 0) & (self.gain(feature, stake) <= price)
 
 
 @dataclass(frozen=True, eq=False)

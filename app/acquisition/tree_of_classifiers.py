@@ -66,8 +66,7 @@ class TreeOfClassifiers:
 
     def values(self, X: F64) -> F64:
         """Predicted numbers (n,) of complete rows (n, m), NaN where missing; checks nothing."""
-        final: np.ndarray = self._final(X)[:, 0]
-        return final
+        return self._final(X)[:, 0]
 
     def predict(self, X: F64) -> np.ndarray:
         """Class codes, or numbers, (n,) of complete rows (n, m), NaN where missing; checks nothing."""
@@ -77,16 +76,14 @@ class TreeOfClassifiers:
         """Class codes, or numbers, (n,) from nodes' answers (n, L)."""
         if self.n_classes == 0:
             return answers[:, 0]
-        codes: np.ndarray = self.probabilities(answers).argmax(axis=1).astype(np.int32)
-        return codes
+        return self.probabilities(answers).argmax(axis=1).astype(np.int32)
 
     def probabilities(self, answers: np.ndarray) -> np.ndarray:
         """Probabilities (n, K) from nodes' answers (n, L); (n, 0) for numbers."""
         if self.n_classes == 0:
             return np.empty((len(answers), 0))
         if self.n_classes == 2:
-            P: np.ndarray = expit(np.concatenate((-answers, answers), axis=1))
-            return P
+            return expit(np.concatenate((-answers, answers), axis=1))
         P = np.exp(answers - answers.max(axis=1, keepdims=True))
         P /= P.sum(axis=1, keepdims=True)
         return P

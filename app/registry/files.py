@@ -128,10 +128,6 @@ class Files:
         holdout = _unpack_holdout(files[HOLDOUT]) if HOLDOUT in files else None
         return Loaded(card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout)
 
-    def remove(self, key: Key) -> None:
-        """Remove a folder, if it is there."""
-        self.storage.remove(folder_of(key))
-
     def _verified(self, path: str, digest: str, wrong: str) -> bytes:
         """The file with this SHA-256, as it is kept or from the store; Damaged where that one is wrong."""
         kept = self._kept.get(digest)

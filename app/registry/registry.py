@@ -12,7 +12,7 @@ from app.registry.files import ESTIMATOR, Files, pack
 from app.registry.index import Also, Index, Unpublished, write_nothing
 from app.registry.loaded import Cache, Holdout, Loaded
 from app.registry.preloading import Preloader
-from app.registry.snapshot import Key, Reference, Snapshot, check_name
+from app.registry.snapshot import Key, Reference, Snapshot, check_name, folder_of
 
 _NUMBERS = 3  # that are tried where a folder of the number exists already
 _MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
@@ -132,7 +132,7 @@ class Registry:
         except Damaged:  # whoever's it is
             own = False
         if own:
-            self.files.remove(key)
+            self.storage.remove(folder_of(key))
         self.index.forget(key)
 
     def rebuild(self) -> int:
@@ -238,6 +238,6 @@ class Registry:
     def _remove(self, name: str, version: int) -> None:
         """Remove what is deleted already; upkeep does so where it fails now."""
         try:
-            self.files.remove((name, version))
+            self.storage.remove(folder_of((name, version)))
         except Unavailable as error:
             _log.warning("%s/%s is left in the storage for now: %s", name, version, error.detail)
