@@ -149,7 +149,7 @@ def test_sampled_sets_are_chosen_on_label_vectors():
     [
         (1, 101, 0, ("1", "101", "100", "20,000")),
         (5001, 4, 0, ("5,001", "4", "100", "20,000")),
-        (1, 3, 20_000_001, ("20,000,001 label vectors",)),
+        (1, 3, 20_000_001, ("20,000,001 training rows",)),
     ],
     ids=["labels", "instances", "crowded leaves"],
 )
