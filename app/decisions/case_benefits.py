@@ -97,7 +97,7 @@ def _unusable(name: str, schema: Schema, known: Iterable[str]) -> str:
     where = "send it in objects, in a column of the table, or in 'columns'"
     if name in schema.values:
         return f"{name!r} is absent; {where}"
-    message = unknown("column", name, [*known, *schema.values])
+    message = unknown("column", name, dict.fromkeys([*known, *schema.values]))
     return message if message.endswith("?") else f"{message}; or {where}"
 
 

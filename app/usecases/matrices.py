@@ -171,7 +171,8 @@ def read_matrix(
     if not terms:
         return Stakes(B, actions, doubts)
     sign, under = -1.0 if costs else 1.0, sent.place
-    own = [Term(k, order.index(a), name, sign * times + 0.0, under + place) for k, a, name, times, place in terms]
+    at = {a: number for number, a in enumerate(order)}
+    own = [Term(k, at[a], name, sign * times + 0.0, under + place) for k, a, name, times, place in terms]
     return Stakes(B, actions, doubts, CaseBenefits(B, own))
 
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
-from app.access.caller import Caller
+from app.access.caller import Caller, Scope
 from app.acquisition.prices import Prices
 from app.acquisition.states import Trajectories
-from app.acquisition.stopping import at_stake
+from app.acquisition.stopping import Worth, at_stake
 from app.data.dataset import Table
 from app.decisions.benefit import LARGEST, Prepared, row_benefits
 from app.decisions.case_benefits import NO_COLUMNS, Columns, by_case
-from app.errors import Flaw, Invalid, below, pointer, reject
+from app.errors import Flaw, Invalid, TooLarge, below, pointer, reject
 from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
@@ -33,7 +33,8 @@ from app.usecases.record import distinct
 MAX_ROWS = 10_000
 _CHUNK = 1000  # rows whose states are in memory together, and
 _CELLS = 5_000_000  # their numbers for classes and actions
-_MAX_MATRICES = 500  # matrices of cases times budgets: what asking is worth takes some milliseconds for each
+_MAX_MATRICES = 500  # of cases, times budgets: what asking is worth takes some milliseconds for each,
+_MAX_WORTH = 50_000  # and for each of their cells a tenth of one
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
 
 _Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
@@ -112,6 +113,9 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     """
     ready = model.once(asker)
     prices, stakes = ready.priced(asked.feature_costs), ready.stakes(asked)
+    by_its_own = stakes is not None and stakes.cases is not None
+    if by_its_own and asked.dataset is not None:
+        caller.need(frozenset({Scope.TRAIN}))  # by cells of its columns the means tell what is in them
     rows, values, warnings = _labelled(ports, model, asked, caller)
     names = {*model.schema.names, *values}
     columns = {**values, **columns_beside(asked.columns or {}, len(rows.X), asked.case_columns, names)}
@@ -121,20 +125,25 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
         warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
         rows = _Rows(*(part[chosen] for part in rows))
     if stakes is not None:
+        if by_its_own and len(chosen) * stakes.benefits.size > _CELLS:
+            raise TooLarge(f"{len(chosen):,} matrices of {stakes.benefits.size:,} cells; at most {_CELLS:,} in all")
         columns = {name: column[chosen] for name, column in columns.items()}
-        place = None if asked.rows is None else partial(_place, chosen, columns)
+        place = None if asked.rows is None else partial(_place, chosen, columns, asked.rows, model.schema.names)
         stakes = by_case(stakes, model.schema, rows.X, columns, place)
         warnings += stakes.warnings
     found = report(ready, rows.X, rows.y, prices, stakes, asked.budgets, rows.missing)
     if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
         raise Invalid.at("", "the squared errors of these rows are too large for a 64-bit float; use smaller units")
     if stakes is not None and ready.experience is not None and "worth_stopping" not in found["budgets"][0]:
-        warnings.append(f"`worth_stopping` is left out: it takes up to {_MAX_MATRICES} matrices of cases times budgets")
+        warnings.append("`worth_stopping` is left out: it takes a few hundred different matrices times budgets")
     return {**found, "warnings": warnings}
 
 
-def _place(chosen: np.ndarray, columns: Columns, i: int, name: str) -> str:
-    return pointer("columns", name, chosen[i]) if name in columns else pointer("rows", chosen[i], name)
+def _place(chosen: np.ndarray, columns: Columns, rows: Sequence[Any], names: Sequence[str], i: int, name: str) -> str:
+    row = int(chosen[i])
+    if name in columns:
+        return pointer("columns", name, row)
+    return pointer("rows", row, name if isinstance(rows[row], dict) else names.index(name))
 
 
 def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller) -> tuple[_Rows, Columns, list[str]]:
@@ -223,12 +232,14 @@ def report(
     n is at least 1.
     """
     rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
-    count = 1 + len(_SHARES if budgets is None else budgets)
-    few = stakes is None or len(distinct(stakes.benefits, len(X))[0]) * count <= _MAX_MATRICES
-    unlimited, dearest = _run(ready, rows, prices, stakes, None, stops=few)
+    own = None if stakes is None else distinct(stakes.benefits, len(X))
+    if stakes is not None and own is not None and stakes.benefits.ndim > 2:
+        work = len(own[0]) * (1 + len(_SHARES if budgets is None else budgets))
+        own = own if work <= min(_MAX_MATRICES, _MAX_WORTH // own[0][0].size) else None
+    unlimited, dearest = _run(ready, rows, prices, stakes, None, own)
     if budgets is None:
         budgets = sorted({min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0})
-    runs = [{"budget": b, **_run(ready, rows, prices, stakes, b, stops=few)[0]} for b in budgets]
+    runs = [{"budget": b, **_run(ready, rows, prices, stakes, b, own)[0]} for b in budgets]
     return {
         "rows": len(X),
         "measure": "error_rate" if ready.classes else "mean_squared_error",
@@ -239,26 +250,31 @@ def report(
 
 
 def _run(
-    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, budget: float | None, *, stops: bool
-) -> tuple[dict[str, Any], float]:
-    """Every way to ask within a budget, and what the dearest row has cost."""
+    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, budget: float | None,
+    own: tuple[list[Any], np.ndarray] | None,
+) -> tuple[dict[str, Any], float]:  # fmt: skip
+    """Every way to ask within a budget, and what the dearest row has cost; `own` are the matrices by whose worth rows
+    stop, and which of them (n,) each has.
+    """
     sums: dict[str, dict[str, float]] = {}
-    dearest, own = 0.0, stakes
+    dearest, stake = 0.0, stakes
+    which = np.zeros(len(data.X), dtype=np.intp) if own is None else own[1]
+    worths = [] if own is None or ready.experience is None else [(B, ready.worth(B, prices, budget)) for B in own[0]]
     width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
     chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
     for start in range(0, len(data.X), chunk):
         rows = slice(start, start + chunk)
         if stakes is not None and stakes.benefits.ndim > 2:
-            own = replace(stakes, benefits=stakes.benefits[rows])
+            stake = replace(stakes, benefits=stakes.benefits[rows])
         trajectories = ready.model.travel(data.X[rows], prices, budget, data.missing[rows])
         dearest = max(dearest, float(trajectories.spent.max(initial=0.0)))
-        for name, ends in _ends(ready, trajectories, prices, own if stops else None, budget).items():
+        for name, ends in _ends(ready, trajectories, worths, which[rows]).items():
             finished = trajectories.resolved & (ends == trajectories.length)
             everyone = np.arange(len(ends))
             P = ready.probabilities(trajectories.P[everyone, ends], ends, finished)
             spent, vote = trajectories.spent[everyone, ends], trajectories.vote[everyone, ends]
             way = sums.setdefault(name, {})
-            for figure, column in _columns(data.y[rows], vote, P, spent, ends, own).items():
+            for figure, column in _columns(data.y[rows], vote, P, spent, ends, stake).items():
                 way[figure] = way.get(figure, 0.0) + float(column.sum())
     n = len(data.X)
     return {name: {figure: total / n for figure, total in way.items()} for name, way in sums.items()}, dearest
@@ -267,24 +283,21 @@ def _run(
 def _ends(
     ready: AcquisitionModel,
     trajectories: Trajectories,
-    prices: Prices,
-    stakes: Prepared | None,
-    budget: float | None,
+    worths: Sequence[tuple[np.ndarray, Worth]],
+    which: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """The state in which each row stops, by each way."""
     ends = {"plain": trajectories.length}
     if ready.votes:
         ends["vote_stopping"] = np.where(trajectories.settled >= 0, trajectories.settled, trajectories.length)
-    if stakes is None or ready.experience is None:
+    if not worths:
         return ends
     n, S = trajectories.asked.shape
     states = np.broadcast_to(np.arange(S), (n, S))
     stops = np.ones((n, S + 1), dtype=bool)
-    matrices, which = distinct(stakes.benefits, n)
-    for number, B in enumerate(matrices):
+    for number, (B, worth) in enumerate(worths):
         asked = (states < trajectories.length[:, None]) & (which == number)[:, None]
         P = ready.probabilities(trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
-        worth = ready.worth(B, prices, budget)
         stops[:, :S][asked] = worth.stops(trajectories.asked[asked], trajectories.price[asked], at_stake(P, B))
     return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), trajectories.length)}
 

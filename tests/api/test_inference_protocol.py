@@ -128,6 +128,8 @@ WRONG = {
     "control characters": ({"inputs": [column(0), column(1), column(2, data=["a\x00"] * 6)]}, "U+0000"),
     "text for numbers": ({"inputs": [TEXT, column(1), column(2)]}, "'age'", "/instances/0/age"),
     "too few columns": ({"inputs": [column(0, shape=[6, 1])]}, "1 values", "3 features"),
+    "nested otherwise": ({"inputs": [column(0, shape=[2, 3], data=[[1, 2], [3, 4], [5, 6]])]}, "[2, 3]"),
+    "rows of nothing": ({"inputs": [column(0, shape=[4, 0], data=[])]}, "[4, 0]"),
     "lists in lists": ({"inputs": [column(0, shape=[2, 3], data=[[1, 2], [3, 4, 5, 6]])]}, "[2, 3]"),
     "an unknown output": ({"outputs": [{"name": "probability"}]}, "'probabilities'"),
     "an output twice": ({"outputs": [{"name": "decisions"}] * 2}, "same name"),

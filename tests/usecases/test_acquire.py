@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.access.caller import ANYBODY
+from app.access.caller import ANYBODY, Caller, Scope
 from app.acquisition.prices import Prices
 from app.decisions.benefit import Prepared
-from app.errors import pointer
+from app.errors import Forbidden, pointer
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
@@ -159,6 +159,12 @@ def test_a_word_that_training_never_saw_has_been_bought(model):
     told = simulated(None, model, order, ANYBODY)
     full = sum(PRICES.paid([1, 2, 0, 3, 4]))
     assert told["everything"]["cost"] == full - 1
+
+
+def test_a_key_to_predict_learns_no_values_of_a_data_set_by_cells(model):
+    order = SimulateRequest(model="m", dataset="ds", benefits=[[{"column": "a"}, 0], [0, 1]], actions=["x", "y"])
+    with pytest.raises(Forbidden):
+        simulated(None, model, order, Caller("ann", scopes=frozenset({Scope.PREDICT})))
 
 
 def test_what_is_unavailable_is_not_asked_for(model):

@@ -1,5 +1,6 @@
 """The Open Inference Protocol v2: its documents, and tensors read and written."""
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 from app.api.codecs.answers import Answered, NamedChoice
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
+from app.api.memory import Charge
 from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.usecases.decide import Rule
@@ -21,6 +23,7 @@ BYTES = "BYTES"
 _DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
+_LONGEST = 2**31  # side of an array, also of an empty one
 _MAX_ID = 1000  # characters
 _WITHOUT_EFFECT = frozenset({"content_type", "headers", "binary_data_output"})  # of clients of MLServer, Triton
 _FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes"}
@@ -54,7 +57,7 @@ class OutputDocument(WireModel):
     parameters: dict[str, Any] | None = Field(default=None, description="have no effect")
 
 
-def instances_of(inputs: Sequence[TensorDocument]) -> list[Any]:
+def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
     """The rows as `/predict` takes them: of one matrix [n, m] in feature order, of other inputs by feature name.
 
     Raises Invalid below `/inputs` where data and shapes do not fit.
@@ -63,21 +66,23 @@ def instances_of(inputs: Sequence[TensorDocument]) -> list[Any]:
         raise Invalid.at("/inputs", "two inputs have the same name")
     arrays = {}
     for number, sent in enumerate(inputs):
-        try:
-            arrays[sent.name] = np.array(sent.data, dtype=object).reshape(sent.shape)
-        except ValueError as error:
+        array = np.array(sent.data, dtype=object)
+        is_flat = array.ndim == 1 and array.size == math.prod(sent.shape)
+        is_usable = 0 not in sent.shape[1:] and max(sent.shape) <= _LONGEST
+        if not (is_usable and (is_flat or list(array.shape) == sent.shape)):
             message = f"the data of {sent.name!r} do not have the shape {sent.shape}"
-            raise Invalid.at(pointer("inputs", number, "data"), message) from error
+            raise Invalid.at(pointer("inputs", number, "data"), message)
+        arrays[sent.name] = array.reshape(sent.shape)
     first = inputs[0]
     if len(inputs) == 1 and len(first.shape) == 2:
-        matrix = arrays[first.name]
-        return matrix.tolist() if matrix.size else []
+        return arrays[first.name].tolist()
     rows = first.shape[0]
     reject(
         Flaw(pointer("inputs", number, "shape"), f"the shape of {sent.name!r} is {sent.shape}; it must be [{rows}]")
         for number, sent in enumerate(inputs)
         if sent.shape not in ([rows], [rows, 1])
     )
+    charge(2 * rows)  # a dictionary for each
     columns = [array.ravel().tolist() for array in arrays.values()]
     return [dict(zip(arrays, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -28,7 +28,8 @@ from app.api.codecs.inference import (
 )
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
-from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
+from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
+from app.api.memory import Charge
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference
 from app.api.routes.predict import ReadRequest, answered, encoded
@@ -128,10 +129,10 @@ async def v2_infer(
     """
     size = _NUMBER_BYTES * sum(math.prod(each.shape) for each in body.inputs)
     model = _reference(request, ref)
-    return await answered(request, size, lambda: _asked(body, model))
+    return await answered(request, size, lambda: _asked(body, model, charge_of(request)))
 
 
-def _asked(sent: InferRequest, model: str) -> ReadRequest:
+def _asked(sent: InferRequest, model: str, charge: Charge) -> ReadRequest:
     fields = sent.question()
     outputs = sent.outputs or []
     if len({wanted.name for wanted in outputs}) < len(outputs):
@@ -141,7 +142,7 @@ def _asked(sent: InferRequest, model: str) -> ReadRequest:
         guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)
         return encode(answer, sent.id, outputs, notes=[_NO_MATRIX] if guessed else [])
 
-    rows = partial(encoded, instances_of(sent.inputs), True, NOTHING)
+    rows = partial(encoded, instances_of(sent.inputs, charge), True, NOTHING)
     return ReadRequest(fields.model_copy(update={"model": model}), rows, forms=(JSON,), write=write)
 
 
