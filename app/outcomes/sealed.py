@@ -159,6 +159,10 @@ class SealedFiles:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
+    def publish(self, name: str, content: bytes) -> None:
+        """Write a file under a new name, see `new_name`."""
+        self._storage.publish(name, {SEAL: content})
+
     @contextmanager
     def open(self, file: SealedFile) -> Iterator[OpenFile]:
         """One file, read piece by piece; Replaced where it is missing, Damaged where it is not what was written."""

@@ -22,7 +22,6 @@ from app.outcomes import rows
 from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, Replaced, SealedFile, erased_of, files_of, lock, of_day
 from app.outcomes.sealed import (
     OUTCOME_SCHEMA,
-    SEAL,
     OpenFile,
     SealedFiles,
     SealedWriter,
@@ -118,7 +117,7 @@ class Sealer:
         noted = {"file": name, "model": model, "day": day, "kind": kind, "is_current": False, "at": time()}
         with self._database.writing() as connection:
             connection.execute(insert(SEALED_FILES).values(noted))
-        self._storage.publish(name, {SEAL: draft.content()})
+        self.files.publish(name, draft.content())
         return name
 
     def _purge(self, file: SealedFile, ids: list[str]) -> None:
