@@ -76,7 +76,7 @@ class Changes:
         self._followers: tuple[Follower, ...] = ()
         self._poller = Poller("changes", lambda: self._look(self._followers))
         self._looked = monotonic()
-        self._trouble = ""
+        self._troubles: set[str] = set()  # of the last look
 
     @property
     def late(self) -> bool:
@@ -106,11 +106,14 @@ class Changes:
         except Unavailable:  # the database logs it; what was known before it stays
             pass
         else:
+            troubles = set[str]()
             for (_, tell), answer in zip(followers, found, strict=True):
                 try:
                     tell(answer)
                 except Exception as error:  # what goes wrong with one follower is no matter of the others
-                    if (why := str(error)) != self._trouble:  # said once: it is tried twice a second
-                        is_odd, self._trouble = not isinstance(error, Unavailable), why
+                    troubles.add(why := str(error))
+                    if why not in self._troubles:  # said once: it is tried twice a second
+                        is_odd = not isinstance(error, Unavailable)
                         log.warning("a change cannot be used, what was known stays: %s", why, exc_info=is_odd)
+            self._troubles = troubles
         self._looked = monotonic()

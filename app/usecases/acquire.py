@@ -27,8 +27,6 @@ from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField, batch, distinct, ids_of
 
-_MAX_MATRICES = 500  # of cases that are asked about: what asking is worth takes some milliseconds for each,
-_MAX_CELLS_OF_WORTH = 50_000  # and for each of their cells a tenth of one
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
@@ -275,7 +273,7 @@ def _gain(
     gain = np.full(len(states), np.nan)
     open_ = np.flatnonzero([why is None for why in reason])
     matrices, which = distinct(stakes.benefits[open_] if stakes.benefits.ndim > 2 else stakes.benefits, len(open_))
-    most = max(min(_MAX_MATRICES, _MAX_CELLS_OF_WORTH // (len(ready.classes) * len(stakes.actions))), 1)
+    most = max(ready.most_matrices(len(stakes.actions)), 1)
     if len(matrices) > most:
         raise TooLarge(f"{len(matrices):,} matrices of cases; one call takes up to {most:,}: send fewer cases")
     for number, B in enumerate(matrices):

@@ -21,6 +21,8 @@ from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
 from app.usecases.matrices import MatrixFields, check_few_actions, named_matrix, refuse_actions
 
+_MAX_MATRICES = 500  # of cases: what asking is worth takes some milliseconds for each,
+_MAX_CELLS = 50_000  # and for each of their cells a tenth of one
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
 
@@ -101,6 +103,10 @@ class AcquisitionModel:
         if self.experience is None or self.experience.curve is None or finished.all():
             return final
         return np.where(finished[:, None], final, self.experience.curve.apply(P, known))
+
+    def most_matrices(self, n_actions: int) -> int:
+        """Of how many matrices with so many actions one call computes the `worth`; 0 where one is too large."""
+        return min(_MAX_MATRICES, _MAX_CELLS // (len(self.classes) * n_actions))
 
     def worth(self, B: np.ndarray, prices: Prices, budget: float | None) -> Worth:
         """What asking on is worth with these benefits and prices, for a model with `experience` of it."""

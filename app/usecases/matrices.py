@@ -50,13 +50,17 @@ class MatrixFields(WireModel):
         """Whether there is a matrix."""
         return self.benefits is not None or self.cost_matrix is not None
 
+    @property
+    def matrix(self) -> Any:
+        """What was sent as `benefits` or `cost_matrix`, before it is checked."""
+        return self.benefits if self.cost_matrix is None else self.cost_matrix
+
     @cached_property
     def case_columns(self) -> frozenset[str]:
         """The columns that cells of the matrix name, before it is checked."""
-        level = self.benefits if self.cost_matrix is None else self.cost_matrix
-        if isinstance(_first(_first(level)), list):  # one matrix per instance
+        if isinstance(_first(_first(self.matrix)), list):  # one matrix per instance
             return frozenset()
-        cells = (cell for row in _entries(level) for cell in _entries(row) if type(cell) is dict)
+        cells = (cell for row in _entries(self.matrix) for cell in _entries(row) if type(cell) is dict)
         return frozenset(name for cell in cells if isinstance(name := cell.get("column"), str))
 
     @property
@@ -71,9 +75,8 @@ class MatrixFields(WireModel):
         """
         if self.actions is not None:
             return len(self.actions)
-        level = self.benefits if self.cost_matrix is None else self.cost_matrix
-        first = _first(level)
-        if isinstance(level, list) and (isinstance(first, dict) or isinstance(_first(first), list)):
+        first = _first(self.matrix)
+        if isinstance(self.matrix, list) and (isinstance(first, dict) or isinstance(_first(first), list)):
             first = _first(first)  # one matrix per instance
         return max(len(first) if isinstance(first, list | dict) else 0, default)
 
@@ -141,8 +144,7 @@ def read_matrix(
     """
     if sent.benefits is not None and sent.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
-    costs = sent.cost_matrix is not None
-    value = sent.cost_matrix if costs else sent.benefits
+    costs, value = sent.cost_matrix is not None, sent.matrix
     if value is None:
         return None
     if isinstance(value, str):
@@ -387,8 +389,8 @@ def _content(sent: MatrixFields, classes: Sequence[object]) -> bytes:
     columns = list(map(str, stakes.actions))
     check_few_actions(sent, len(columns))
     cells = stakes.benefits.tolist() if stakes.cases is None else stakes.cases.cells()
-    value = sent.benefits if sent.cost_matrix is None else sent.cost_matrix
-    order = list(next(iter(value.values()))) if isinstance(value, dict) and sent.actions is None else columns
+    by_words = isinstance(sent.matrix, dict) and sent.actions is None
+    order = list(next(iter(sent.matrix.values()))) if by_words else columns
     rows = [dict(zip(columns, row, strict=True)) for row in cells]
     words = {name: {action: row[action] for action in order} for name, row in zip(names, rows, strict=True)}
     content = orjson.dumps((words, sent.actions))

@@ -33,8 +33,6 @@ from app.usecases.record import distinct
 MAX_ROWS = 10_000
 _CHUNK = 1000  # rows whose states are in memory together, and
 _CELLS = 5_000_000  # their numbers for classes and actions
-_MAX_MATRICES = 500  # of cases, times budgets: what asking is worth takes some milliseconds for each,
-_MAX_WORTH = 50_000  # and for each of their cells a tenth of one
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
 
 _Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
@@ -235,7 +233,7 @@ def report(
     own = None if stakes is None else distinct(stakes.benefits, len(X))
     if stakes is not None and own is not None and stakes.benefits.ndim > 2:
         work = len(own[0]) * (1 + len(_SHARES if budgets is None else budgets))
-        own = own if work <= min(_MAX_MATRICES, _MAX_WORTH // own[0][0].size) else None
+        own = own if work <= ready.most_matrices(len(stakes.actions)) else None
     unlimited, dearest = _run(ready, rows, prices, stakes, None, own)
     if budgets is None:
         budgets = sorted({min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0})
