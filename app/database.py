@@ -63,7 +63,9 @@ class Database:
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self.file = self.engine.url.database if self.is_sqlite else None
         snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        self._reader = self.engine.execution_options(payoff_read=True, **({} if self.is_sqlite else snapshot))
+        self._reader = self.engine.execution_options(
+            payoff_read=True, **({} if self.is_sqlite else snapshot)
+        )
         self.changes = Changes(self.reading)
         self.failures = 0  # statements that it did not answer
         self._breaker = CircuitBreaker()
@@ -110,8 +112,15 @@ class Database:
         is_standby: list[bool] = []
 
         def ask() -> None:
-            query = "SELECT count(*) < 0 FROM sqlite_master" if self.is_sqlite else "SELECT pg_is_in_recovery()"
-            with suppress(SQLAlchemyError, Unavailable), self.reading() as connection:  # a page, not the name alone
+            query = (
+                "SELECT count(*) < 0 FROM sqlite_master"
+                if self.is_sqlite
+                else "SELECT pg_is_in_recovery()"
+            )
+            with (
+                suppress(SQLAlchemyError, Unavailable),
+                self.reading() as connection,
+            ):  # a page, not the name alone
                 is_standby.append(bool(connection.execute(text(query)).scalar()))
 
         asking = Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
@@ -169,9 +178,16 @@ class Database:
             yield
         except (SQLAlchemyError, self.driver.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            is_away = isinstance(cause, NoConnectionFree | self.driver.OperationalError | self.driver.InterfaceError)
-            is_damaged = type(cause) is self.driver.DatabaseError  # what SQLite says of a file that it cannot read
-            is_lost = getattr(error, "connection_invalidated", False) or getattr(cause, "sqlstate", None) == _READ_ONLY
+            is_away = isinstance(
+                cause, NoConnectionFree | self.driver.OperationalError | self.driver.InterfaceError
+            )
+            is_damaged = (
+                type(cause) is self.driver.DatabaseError
+            )  # what SQLite says of a file that it cannot read
+            is_lost = (
+                getattr(error, "connection_invalidated", False)
+                or getattr(cause, "sqlstate", None) == _READ_ONLY
+            )
             if is_away or is_lost or is_damaged:
                 raise self._away(cause) from error
             raise
@@ -182,7 +198,9 @@ class Database:
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago")
         found = unwritable(self.file) if self.file else ""
-        away = DatabaseAway(": ".join(filter(None, (self.file, found, " ".join(str(cause).split())))))
+        away = DatabaseAway(
+            ": ".join(filter(None, (self.file, found, " ".join(str(cause).split()))))
+        )
         if self._answered:
             _log.warning("the database does not answer: %s", away.why)
             self._answered = False
@@ -197,11 +215,18 @@ def upsert(connection: Connection, table: Table) -> Any:
 def _engine(url: str, connections: int, seconds: float) -> Engine:
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:  # the other one is that of a port that is no number
-        raise Invalid("PAYOFF_DATABASE is not a URL such as postgresql://user:password@host/name") from error
+    except (
+        ArgumentError,
+        ValueError,
+    ) as error:  # the other one is that of a port that is no number
+        raise Invalid(
+            "PAYOFF_DATABASE is not a URL such as postgresql://user:password@host/name"
+        ) from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        engine = create_engine(parsed, hide_parameters=True)  # errors go to the log, and specs may be anybody's secret
+        engine = create_engine(
+            parsed, hide_parameters=True
+        )  # errors go to the log, and specs may be anybody's secret
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -217,8 +242,14 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
         pool_timeout=_POOL_SECONDS,
         pool_use_lifo=True,  # connections of a busy hour become idle, and a proxy may close them
     )
-    event.listen(engine, "do_connect", lambda _dialect, _record, _words, named: postgres.connect(named, seconds))
-    event.listen(engine, "reset", lambda connection, _record, _state: postgres.limit(connection, seconds))
+    event.listen(
+        engine,
+        "do_connect",
+        lambda _dialect, _record, _words, named: postgres.connect(named, seconds),
+    )
+    event.listen(
+        engine, "reset", lambda connection, _record, _state: postgres.limit(connection, seconds)
+    )
     return engine
 
 
@@ -226,13 +257,20 @@ def _postgres() -> ModuleType:
     try:
         from app import postgres  # noqa: PLC0415 - its client is an extra
     except ModuleNotFoundError as error:
-        raise Invalid("PAYOFF_DATABASE needs the client of PostgreSQL: pip install 'payoff[postgres]'") from error
+        raise Invalid(
+            "PAYOFF_DATABASE needs the client of PostgreSQL: pip install 'payoff[postgres]'"
+        ) from error
     return postgres
 
 
 def _configure_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the begin event below is the only one that begins
-    for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON", "journal_mode=WAL"):
+    for pragma in (
+        f"busy_timeout={_BUSY_MS}",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "journal_mode=WAL",
+    ):
         connection.execute(f"PRAGMA {pragma}")
 
 

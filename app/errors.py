@@ -9,13 +9,19 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Self
 
-MAX_ERRORS = 20  # of a problem document: enough to see the pattern, where a request may hold millions
+MAX_ERRORS = (
+    20  # of a problem document: enough to see the pattern, where a request may hold millions
+)
 _MAX_CAUSES = 10
 _MAX_SHOWN = 64  # characters of a name
 _MAX_LISTED = 20  # names
 _MAX_COMPARED = 50, 32  # names, and characters of each: comparing two takes up to 0.2 ms
-UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})  # the disk, until it is repaired
-EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # the process or machine, until other work ends
+UNWRITABLE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+)  # the disk, until it is repaired
+EXHAUSTED = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)  # the process or machine, until other work ends
 
 
 def pointer(*steps: object) -> str:
@@ -32,7 +38,9 @@ def unknown(what: str, name: object, known: Collection[str]) -> str:
         allowed = f"did you mean {compared[close[0]][:_MAX_SHOWN]!r}?"
     elif known:
         more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-        allowed = f"allowed: {', '.join(repr(each[:_MAX_SHOWN]) for each in names[:_MAX_LISTED])}{more}"
+        allowed = (
+            f"allowed: {', '.join(repr(each[:_MAX_SHOWN]) for each in names[:_MAX_LISTED])}{more}"
+        )
     else:
         allowed = "none is allowed here"
     return f"unknown {what} {text[:_MAX_SHOWN]!r}; {allowed}"
@@ -44,7 +52,13 @@ def sent(value: object) -> str:
         return "null" if value is None else str(value).lower()
     if isinstance(value, str):
         return repr(value[:_MAX_SHOWN])
-    return "a list" if isinstance(value, list | tuple) else "an object" if isinstance(value, dict) else str(value)
+    return (
+        "a list"
+        if isinstance(value, list | tuple)
+        else "an object"
+        if isinstance(value, dict)
+        else str(value)
+    )
 
 
 def trace_of(error: BaseException) -> str:
@@ -80,7 +94,9 @@ def _steps(found: Any, sent: Any) -> Iterator[int | str]:
     of what is missing, or tells the types apart.
     """
     for step in found["loc"]:
-        if (isinstance(sent, dict) and step in sent) or (isinstance(sent, list) and step in range(len(sent))):
+        if (isinstance(sent, dict) and step in sent) or (
+            isinstance(sent, list) and step in range(len(sent))
+        ):
             yield step
             sent = sent[step]
     if found["type"] == "missing":
@@ -108,7 +124,12 @@ class PayoffError(Exception):
             cls.status, cls.title = status, str(cls.__doc__)
 
     def __init__(
-        self, detail: str, flaws: Iterable[Flaw] = (), *, seconds: int = 1, columns: Iterable[Mapping[str, Any]] = ()
+        self,
+        detail: str,
+        flaws: Iterable[Flaw] = (),
+        *,
+        seconds: int = 1,
+        columns: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(detail)
         self.detail = detail
@@ -133,7 +154,11 @@ class Invalid(PayoffError, ValueError, status=422):
 
     def under(self, prefix: str) -> Self:
         """An equal error seen from further out: every place gains `prefix`."""
-        return type(self)(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws], columns=self.columns)
+        return type(self)(
+            self.detail,
+            [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws],
+            columns=self.columns,
+        )
 
 
 @contextmanager

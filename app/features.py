@@ -43,20 +43,28 @@ class Schema:
     """
 
     def __init__(
-        self, features: Sequence[Feature], ignored: Iterable[str] = (), values: Mapping[str, str] = MappingProxyType({})
+        self,
+        features: Sequence[Feature],
+        ignored: Iterable[str] = (),
+        values: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.features = tuple(features)
         self.ignored = frozenset(ignored)
         self.values = values
         self.names = tuple(feature.name for feature in self.features)
-        self.categorical = tuple(j for j, feature in enumerate(self.features) if feature.type == "categorical")
+        self.categorical = tuple(
+            j for j, feature in enumerate(self.features) if feature.type == "categorical"
+        )
         self.formed = {j: reader(each.form) for j, each in enumerate(self.features) if each.form}
         self._allowed = self.ignored.union(self.names)
         self._position = {name: j for j, name in enumerate(self.names)}
         self._codes = {
-            j: {word: float(code) for code, word in enumerate(self.features[j].categories)} for j in self.categorical
+            j: {word: float(code) for code, word in enumerate(self.features[j].categories)}
+            for j in self.categorical
         }
-        self._pick = itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
+        self._pick = (
+            itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
+        )
 
     def with_numbers(self, names: Sequence[str]) -> Schema:
         """The same with more columns, of numbers, after the others."""
@@ -65,7 +73,9 @@ class Schema:
         more = (Feature(name, "numeric", form=self.values.get(name, "")) for name in names)
         return Schema((*self.features, *more), self.ignored.difference(names))
 
-    def encode(self, instances: Sequence[Any], *, booleans_possible: bool = True) -> tuple[np.ndarray, list[str]]:
+    def encode(
+        self, instances: Sequence[Any], *, booleans_possible: bool = True
+    ) -> tuple[np.ndarray, list[str]]:
         """Rows (lists in feature order, or objects by feature name) as a float64 matrix, and warnings.
 
         Shapes: n instances of m features give (n, m), C-contiguous; n may be 0. `booleans_possible=False` spares
@@ -84,9 +94,14 @@ class Schema:
     def without_ignored(self, instances: Sequence[Any]) -> Sequence[Any]:
         """The instances, those that are objects without the columns that are ignored."""
         ignored = self.ignored
-        if not ignored or all(type(row) is not dict or ignored.isdisjoint(row) for row in instances):
+        if not ignored or all(
+            type(row) is not dict or ignored.isdisjoint(row) for row in instances
+        ):
             return instances
-        return [{k: row[k] for k in row if k not in ignored} if type(row) is dict else row for row in instances]
+        return [
+            {k: row[k] for k in row if k not in ignored} if type(row) is dict else row
+            for row in instances
+        ]
 
     def in_order(self, instance: Any) -> Sequence[Any] | None:
         """The values of one instance in feature order; None where they are not one for each feature."""
@@ -97,12 +112,16 @@ class Schema:
                 return None
         return instance if type(instance) is list and len(instance) == len(self.names) else None
 
-    def _encoded(self, instances: Sequence[Any], *, booleans_possible: bool) -> tuple[np.ndarray, list[str]]:
+    def _encoded(
+        self, instances: Sequence[Any], *, booleans_possible: bool
+    ) -> tuple[np.ndarray, list[str]]:
         """As `encode`; KeyError, ValueError or OverflowError where an instance does not fit."""
         kinds, lengths, rows = set(map(type, instances)), {len(self.names)}, instances
         if kinds == {dict}:
             rows = list(map(self._pick, instances))
-            if set(map(len, instances)) != lengths and not self._allowed.issuperset(chain.from_iterable(instances)):
+            if set(map(len, instances)) != lengths and not self._allowed.issuperset(
+                chain.from_iterable(instances)
+            ):
                 raise ValueError
         elif not kinds <= {list, tuple} or not set(map(len, instances)) <= lengths:
             raise ValueError
@@ -161,7 +180,11 @@ class Schema:
         unseen = int(np.isnan(codes).sum()) - words.count(None)
         if not unseen:
             return codes, []
-        odd = ((i, refused_category(word)) for i, word in enumerate(words) if word and word not in known)
+        odd = (
+            (i, refused_category(word))
+            for i, word in enumerate(words)
+            if word and word not in known
+        )
         reject(Flaw(pointer(i, j), message) for i, message in odd if message)
         at = (i for i, word in enumerate(words) if word is not None and word not in known)
         first = list(islice(at, MAX_POSITIONS))
@@ -191,10 +214,19 @@ class Schema:
         """What is wrong with one instance at `loc`: it has a value for each feature, unless it need not be complete."""
         if isinstance(instance, dict):
             strange = (name for name in instance if name not in self._position)
-            yield from (Flaw(loc + pointer(name), unknown("feature", name, self.names)) for name in strange)
+            yield from (
+                Flaw(loc + pointer(name), unknown("feature", name, self.names)) for name in strange
+            )
             absent = (name for name in self.names if complete and name not in instance)
-            yield from (Flaw(loc, f"feature {name!r} is absent; send null where it is missing") for name in absent)
-            cells = [(pointer(name), self._position[name], instance[name]) for name in self.names if name in instance]
+            yield from (
+                Flaw(loc, f"feature {name!r} is absent; send null where it is missing")
+                for name in absent
+            )
+            cells = [
+                (pointer(name), self._position[name], instance[name])
+                for name in self.names
+                if name in instance
+            ]
         elif not isinstance(instance, list | tuple):
             yield Flaw(loc, "an instance is a list in feature order or an object by feature name")
             return
@@ -211,7 +243,11 @@ class Schema:
                 yield Flaw(loc + place, OUTSIDE)
             elif type(value) is str and j in self.formed:
                 yield from (Flaw(loc + place, flaw.msg) for flaw in self.unread(j, [value]))
-            elif type(value) is str and value not in self._codes[j] and (message := refused_category(value)):
+            elif (
+                type(value) is str
+                and value not in self._codes[j]
+                and (message := refused_category(value))
+            ):
                 yield Flaw(loc + place, message)
 
 

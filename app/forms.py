@@ -17,7 +17,11 @@ from app.text import is_number
 POINT, COMMA, ISO = "number:1,234.5", "number:1.234,5", "date"
 
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|TRY|KRW|SGD|HKD|ILS|UAH"
-_UNIT, _SIGN, _GAP = f"[%$€£¥₹₽₩₺₪₫฿₦₱₴]|{_CODES}", "[+-]|\u2212", "['\u2019 \u00a0\u202f]"  # a gap parts thousands
+_UNIT, _SIGN, _GAP = (
+    f"[%$€£¥₹₽₩₺₪₫฿₦₱₴]|{_CODES}",
+    "[+-]|\u2212",
+    "['\u2019 \u00a0\u202f]",
+)  # a gap parts thousands
 _AMOUNT = re.compile(
     rf"(?P<open>\()?(?P<sign>{_SIGN})?\s?(?P<unit>{_UNIT})?\s?(?P<inner>{_SIGN})?(?P<digits>\d(?:[\d.,]|{_GAP}(?=\d))*)"
     rf"\s?(?P<behind>{_UNIT})?(?(open)\))"  # accountants write brackets for a minus
@@ -26,9 +30,13 @@ _DIGITS = {  # in groups of three, or in none; the sign that parts groups in one
     POINT: re.compile(rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII),
     COMMA: re.compile(rf"(\d{{1,3}}(?:(\.|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(,\d+)?", re.ASCII),
 }
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII
+)
 _DAYS = "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d"
-_DATES = tuple(f"date:{day}{time}" for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p"))
+_DATES = tuple(
+    f"date:{day}{time}" for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
+)
 _LIKE_A_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?", re.ASCII)
 _DIRECTIVES = re.compile(r"%(.)")
 _LONGEST = 100  # characters of a word that is read: a request may hold megabytes
@@ -39,8 +47,12 @@ def check(form: str) -> str:
     """The form, without a unit, that a request orders; ValueError where it is none."""
     used = _DIRECTIVES.findall(form)
     is_date = form.startswith("date:") and len(used) == len(set(used).intersection("YymbdHIpMSf"))
-    if form not in {POINT, COMMA, ISO} and not (is_date and "d" in used and len(set(used) & set("Yymb")) == 2):
-        raise ValueError(f"{form!r} is no form: send {POINT}, {COMMA}, date (ISO 8601), or such as date:%d/%m/%Y")
+    if form not in {POINT, COMMA, ISO} and not (
+        is_date and "d" in used and len(set(used) & set("Yymb")) == 2
+    ):
+        raise ValueError(
+            f"{form!r} is no form: send {POINT}, {COMMA}, date (ISO 8601), or such as date:%d/%m/%Y"
+        )
     return form
 
 
@@ -51,7 +63,11 @@ def candidates(word: str, decimal: str = ".") -> list[str]:
     """
     if _LIKE_A_DATE.fullmatch(word):
         like = (form for form in _DATES if (":" in word) == (":" in form[5:]) and form[7] in word)
-        if found := [form for form in ((ISO,) if _ISO.fullmatch(word) else like) if reader(form)(word) is not None]:
+        if found := [
+            form
+            for form in ((ISO,) if _ISO.fullmatch(word) else like)
+            if reader(form)(word) is not None
+        ]:
             return found
     amount = _AMOUNT.fullmatch(word)
     unit = (amount["unit"] or amount["behind"] or "") if amount else ""
@@ -95,7 +111,11 @@ def _days(pattern: str, word: str) -> float | None:
     if len(word) > _LONGEST or not (pattern or is_iso):
         return None
     try:
-        moment = datetime.fromisoformat(word) if is_iso else datetime.strptime(word, pattern).replace(tzinfo=UTC)
+        moment = (
+            datetime.fromisoformat(word)
+            if is_iso
+            else datetime.strptime(word, pattern).replace(tzinfo=UTC)
+        )
     except ValueError:
         return None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) / _DAY
@@ -113,6 +133,8 @@ def _amount(word: str, base: str, unit: str) -> float | None:
     signs = [each for each in (found["sign"], found["inner"], "-" if found["open"] else "") if each]
     if len(signs) > 1 or named not in ([unit], [] if unit != "%" else [unit]):
         return None
-    digits = re.sub(rf"{_GAP}|{',' if base == POINT else '[.]'}", "", found["digits"]).replace(",", ".")
+    digits = re.sub(rf"{_GAP}|{',' if base == POINT else '[.]'}", "", found["digits"]).replace(
+        ",", "."
+    )
     sign = "" if signs in ([], ["+"]) else "-"
     return float(sign + digits + ("e-2" if unit == "%" else ""))

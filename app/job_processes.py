@@ -48,7 +48,9 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
     check_installed(settings.dask)
     Poller("upkeep", partial(keep_up, settings, ports), _UPKEEP_SECONDS).start()
     limits = JobLimits(
-        seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
+        seconds=settings.job_seconds,
+        memory_bytes=settings.job_memory_mb * _MB,
+        threads=settings.job_threads,
     )
     return Worker(
         ports.queue,

@@ -37,23 +37,32 @@ def _sets() -> None:
         select(few, SetTerms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
     select(np.linspace(0.0, 1.0, 5000), SetTerms(Loss("f_beta")))  # many enough for a radix sort
     select(few[:DP_LIMIT], SetTerms(Loss("f_beta")))
-    select_sampled([(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), SetTerms(Loss("jaccard")))
+    select_sampled(
+        [(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), SetTerms(Loss("jaccard"))
+    )
 
 
 def _means() -> None:
     for name in MEANS:
-        select(np.full(5200, 0.5), SetTerms(Loss(name)))  # variance enough for Gauss rules on both sides
+        select(
+            np.full(5200, 0.5), SetTerms(Loss(name))
+        )  # variance enough for Gauss rules on both sides
 
 
 def _forests() -> None:
-    prices, bag = Prices.unit(2), np.array([0, 0, 1, 1])  # a row out of the bag shares its leaf with one in it
+    prices, bag = (
+        Prices.unit(2),
+        np.array([0, 0, 1, 1]),
+    )  # a row out of the bag shares its leaf with one in it
     tree = grow_tree(bin_columns(_X), _Y, bag, 2, prices.cost)
     forest = FlatForest(flatten([tree], np.ones(2) / 2), 2)
     forest.posterior(_X)
     forest.leaves(_X)
     forest.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
     forest.travel(_X, prices)
-    QuantileForest.of(forest, bag[:, None] > 0, _X, _X[:, 0], np.ones(4), corrected=True).distribution(_X)
+    QuantileForest.of(
+        forest, bag[:, None] > 0, _X, _X[:, 0], np.ones(4), corrected=True
+    ).distribution(_X)
     list(PathCosts(_X, _Y, np.ones(4), prices, 2).add(forest))
 
 
@@ -91,7 +100,9 @@ def main() -> None:
         parts = {pool.submit(call): name for name, call in CALLS.items()}
         for done, part in enumerate(as_completed(parts), 1):
             part.result()
-            sys.stdout.write(f"compiled {done} of {len(parts)}: {parts[part]} ({monotonic() - began:.0f} s)\n")
+            sys.stdout.write(
+                f"compiled {done} of {len(parts)}: {parts[part]} ({monotonic() - began:.0f} s)\n"
+            )
 
 
 if __name__ == "__main__":

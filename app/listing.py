@@ -17,7 +17,9 @@ SEQUENCE_NUMBER = r"[0-9]{1,18}"  # fits a 64-bit integer
 _PATTERN = re.compile(r"[a-z0-9_*?-]{1,64}")
 
 
-def page_of(found: Sequence[T], size: int, place: Callable[[T], object]) -> tuple[list[T], str | None]:
+def page_of(
+    found: Sequence[T], size: int, place: Callable[[T], object]
+) -> tuple[list[T], str | None]:
     """The first `size` of what was found, and the token of the next page; None where nothing more was found.
 
     `place` returns what identifies an item in the order of the list: of the last one it is the token.
@@ -29,7 +31,9 @@ def page_of(found: Sequence[T], size: int, place: Callable[[T], object]) -> tupl
 def place_of(token: str | None, form: str) -> str | None:
     """The place where the page before ended; None for the first page. Invalid where it has not the `form` of places."""
     if token is not None and not re.fullmatch(form, token):
-        raise Invalid.at("/page_token", "invalid page_token: send the next_page_token of an earlier answer")
+        raise Invalid.at(
+            "/page_token", "invalid page_token: send the next_page_token of an earlier answer"
+        )
     return token
 
 
@@ -40,7 +44,9 @@ def is_pattern(text: str) -> bool:
 
 def compiled(patterns: Iterable[str]) -> re.Pattern[str]:
     """What fully matches the names that one of the patterns does."""
-    return re.compile("|".join(re.escape(text).replace(r"\*", ".*").replace(r"\?", ".") for text in patterns))
+    return re.compile(
+        "|".join(re.escape(text).replace(r"\*", ".*").replace(r"\?", ".") for text in patterns)
+    )
 
 
 def matches(column: ColumnElement[Any], patterns: Iterable[str]) -> ColumnElement[bool]:

@@ -22,7 +22,9 @@ def configure(level: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.ExceptionRenderer(lambda info: trace_of(info[1])),  # its text may quote the request
+        structlog.processors.ExceptionRenderer(
+            lambda info: trace_of(info[1])
+        ),  # its text may quote the request
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -31,8 +33,12 @@ def configure(level: str) -> None:
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stdout)
-    logging.raiseExceptions = False  # a line that cannot be written is not worth the work that it is about
-    renderer = structlog.processors.JSONRenderer(serializer=lambda line, **how: orjson.dumps(line, **how).decode())
+    logging.raiseExceptions = (
+        False  # a line that cannot be written is not worth the work that it is about
+    )
+    renderer = structlog.processors.JSONRenderer(
+        serializer=lambda line, **how: orjson.dumps(line, **how).decode()
+    )
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -43,7 +49,9 @@ def configure(level: str) -> None:
     logging.captureWarnings(capture=True)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = name != "uvicorn.access"  # the service writes a line for each request
+        logging.getLogger(name).propagate = (
+            name != "uvicorn.access"
+        )  # the service writes a line for each request
 
 
 class RequestLines:

@@ -42,10 +42,15 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         took = "Time from a request's head to its answer's end"
         labels = ("method", "route", "status")
-        times = Histogram("payoff_request_seconds", took, labels, buckets=_REQUEST_BUCKETS, registry=registry)
+        times = Histogram(
+            "payoff_request_seconds", took, labels, buckets=_REQUEST_BUCKETS, registry=registry
+        )
         self._timed = cache(times.labels)  # which would take 3 µs for each request
         decisions = Counter(
-            "payoff_decisions", "Instances that /predict decided", ("model", "version"), registry=registry
+            "payoff_decisions",
+            "Instances that /predict decided",
+            ("model", "version"),
+            registry=registry,
         )
         self._counted = cache(decisions.labels)
 
@@ -60,11 +65,15 @@ class JobMetrics:
     """What a worker counts of its jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._ended = Counter("payoff_jobs_ended", "Jobs that ended here", ("kind", "status"), registry=registry)
+        self._ended = Counter(
+            "payoff_jobs_ended", "Jobs that ended here", ("kind", "status"), registry=registry
+        )
         again = "Attempts after which the job had to be tried again"
         self._lost = Counter("payoff_job_attempts_lost", again, ("kind",), registry=registry)
         took = "From the beginning of a job's last attempt to its end"
-        self._seconds = Histogram("payoff_job_seconds", took, ("kind",), buckets=_JOB_BUCKETS, registry=registry)
+        self._seconds = Histogram(
+            "payoff_job_seconds", took, ("kind",), buckets=_JOB_BUCKETS, registry=registry
+        )
 
     def hear(self, job: Job) -> None:
         """Count a job that was put back or has ended, as its status says."""
@@ -127,9 +136,15 @@ class Metrics(Collector):
         yield GaugeMetricFamily("payoff_models_cached", "Models in memory", len(cache))
         yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", cache.size)
         yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", cache.loads)
-        yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", cache.failures)
-        yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", cache.evictions)
-        yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", models.revision)
+        yield CounterMetricFamily(
+            "payoff_model_load_failures", "Models that could not be loaded", cache.failures
+        )
+        yield CounterMetricFamily(
+            "payoff_model_evictions", "Models that made room for others", cache.evictions
+        )
+        yield GaugeMetricFamily(
+            "payoff_registry_revision", "Changes of the registry that are known", models.revision
+        )
         known = "Since the registry's index could last be read"
         yield GaugeMetricFamily("payoff_registry_age_seconds", known, models.age_seconds)
 
@@ -148,10 +163,14 @@ def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:
 def _of_process(registry: CollectorRegistry, ports: Ports, worker: Worker | None) -> None:
     """What every process exposes: version, memory, files, the database, and its worker where it has one."""
     ProcessCollector(registry=registry)
-    build = Gauge("payoff_build_info", "Versions; always 1", ("version", "python"), registry=registry)
+    build = Gauge(
+        "payoff_build_info", "Versions; always 1", ("version", "python"), registry=registry
+    )
     build.labels(__version__, platform.python_version()).set(1)
     DatabaseMetrics(ports.queue, registry)
     if worker is not None:
         worker.listeners.append(JobMetrics(registry).hear)
         turn = "Since the worker's last turn without an error"
-        Gauge("payoff_worker_turn_age_seconds", turn, registry=registry).set_function(lambda: worker.turn_age)
+        Gauge("payoff_worker_turn_age_seconds", turn, registry=registry).set_function(
+            lambda: worker.turn_age
+        )

@@ -110,10 +110,16 @@ class Changes:
             for (_, tell), answer in zip(followers, found, strict=True):
                 try:
                     tell(answer)
-                except Exception as error:  # what goes wrong with one follower is no matter of the others
+                except (
+                    Exception
+                ) as error:  # what goes wrong with one follower is no matter of the others
                     troubles.add(why := str(error))
                     if why not in self._troubles:  # said once: it is tried twice a second
                         is_odd = not isinstance(error, Unavailable)
-                        log.warning("a change cannot be used, what was known stays: %s", why, exc_info=is_odd)
+                        log.warning(
+                            "a change cannot be used, what was known stays: %s",
+                            why,
+                            exc_info=is_odd,
+                        )
             self._troubles = troubles
         self._looked = monotonic()

@@ -18,7 +18,11 @@ from app.errors import Invalid
 _CONNECT_SECONDS = 2  # the least that the client library knows
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
 _IDLE_SECONDS = 45.0  # a transaction may hold locks while its caller waits for a store, which takes half a minute
-_KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}  # seconds, seconds, times
+_KEEPALIVE = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}  # seconds, seconds, times
 
 _Result = TypeVar("_Result")
 
@@ -32,7 +36,9 @@ class Connection(psycopg.Connection[Any]):
 
     timeout: float | None = None
 
-    def wait(self, gen: PQGen[_Result], interval: float = 0.1, timeout: float | None = None) -> _Result:
+    def wait(
+        self, gen: PQGen[_Result], interval: float = 0.1, timeout: float | None = None
+    ) -> _Result:
         limit = self.timeout if timeout is None else timeout
         try:
             return super().wait(gen, interval, limit)
@@ -49,7 +55,9 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
         "statement_timeout": f"{seconds * 1000:.0f}",
         "lock_timeout": f"{seconds * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
-        **{f"tcp_{name}": value for name, value in _KEEPALIVE.items()},  # the server's side, for clients that vanish
+        **{
+            f"tcp_{name}": value for name, value in _KEEPALIVE.items()
+        },  # the server's side, for clients that vanish
     }
     options = " ".join(f"-c {name}={value}" for name, value in limits.items())
     chosen: dict[str, Any] = {

@@ -19,7 +19,9 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 CONTEXT = get_context("forkserver")
-LOCK = threading.Lock()  # multiprocessing collects ended processes whenever it starts one, from any thread
+LOCK = (
+    threading.Lock()
+)  # multiprocessing collects ended processes whenever it starts one, from any thread
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt, see malloc.h
 _LARGEST_MMAP_THRESHOLD = 32 << 20  # bytes: glibc allows no more
@@ -38,7 +40,9 @@ def start() -> None:
 
 
 @contextmanager
-def started(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[ForkServerProcess, Connection]]:
+def started(
+    target: Callable[..., None], *arguments: Any
+) -> Iterator[tuple[ForkServerProcess, Connection]]:
     """A process that runs `target(*arguments, parent_end, sender)`, and where the messages of its `sender` arrive.
 
     `parent_end` is for `end_with`. The process is killed at the end, if it still runs, and its exit code known.
@@ -102,7 +106,13 @@ def keep_freed_memory() -> None:
     half of the time of a batch. By itself glibc comes to these thresholds only after a block of 32 MB. One arena,
     because each would keep as much.
     """
-    _set({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: 2 * _LARGEST_MMAP_THRESHOLD, _ARENA_MAX: 1})
+    _set(
+        {
+            _MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD,
+            _TRIM_THRESHOLD: 2 * _LARGEST_MMAP_THRESHOLD,
+            _ARENA_MAX: 1,
+        }
+    )
 
 
 def return_freed_memory() -> None:

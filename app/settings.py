@@ -168,4 +168,6 @@ def listed(text: str) -> list[str]:
 
 def refused(error: ValidationError) -> list[str]:
     """One line for each invalid setting, without its value."""
-    return [f"PAYOFF_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()]
+    return [
+        f"PAYOFF_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()
+    ]

@@ -85,7 +85,9 @@ def open_ports(settings: Settings, *, retry_seconds: float = 0.0) -> Ports:
     """
     settings.home.mkdir(parents=True, exist_ok=True)
     database = Database(
-        settings.database_url, connections=settings.database_connections, seconds=settings.database_seconds
+        settings.database_url,
+        connections=settings.database_connections,
+        seconds=settings.database_seconds,
     )
     limits = DataLimits(
         max_rows=settings.max_rows,
@@ -104,7 +106,9 @@ def open_ports(settings: Settings, *, retry_seconds: float = 0.0) -> Ports:
     )
     registry = Registry(Index(database), files, Cache(settings.cache_mb * _MB))
     keep_inline = settings.keep_inline_days * DAY
-    datasets = DatasetStore(settings.datasets_url, limits, retry_seconds=retry_seconds, keep_inline=keep_inline)
+    datasets = DatasetStore(
+        settings.datasets_url, limits, retry_seconds=retry_seconds, keep_inline=keep_inline
+    )
     audit = AuditLog(database)
     archive = Archive(database, settings.decisions_url, retry_seconds=retry_seconds)
     imports = ModelFiles(
@@ -125,7 +129,9 @@ def open_ports(settings: Settings, *, retry_seconds: float = 0.0) -> Ports:
         recorder=Recorder(
             database,
             archive.locate,
-            keep_seconds=None if settings.keep_decisions_days is None else settings.keep_decisions_days * DAY,
+            keep_seconds=None
+            if settings.keep_decisions_days is None
+            else settings.keep_decisions_days * DAY,
         ),
         shadows=Shadows(database),
         matrices=SavedMatrices(database),

@@ -10,7 +10,9 @@ from app.errors import Invalid, pointer
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 MAX_SHOWN = 40  # characters of a word in a message
 MAX_POSITIONS = 5  # that a message names
-MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and every model's card would carry it
+MAX_CATEGORY = (
+    1000  # characters of a category; a longer value is text, and every model's card would carry it
+)
 
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -32,7 +34,11 @@ def refused_character(text: str) -> str | None:
 
 def refused_category(word: str) -> str | None:
     """As `refused_character`, or that the text is too long for a category."""
-    return refused_character(word) if len(word) <= MAX_CATEGORY else f"a category has at most {MAX_CATEGORY} characters"
+    return (
+        refused_character(word)
+        if len(word) <= MAX_CATEGORY
+        else f"a category has at most {MAX_CATEGORY} characters"
+    )
 
 
 def positions(first: Iterable[int], count: int) -> str:

@@ -20,7 +20,9 @@ def wire(settings: Settings) -> Service:
     worker = make_worker(settings, ports) if settings.workers else None
     if worker is None:  # a worker preloads these itself
         preload(isolated.MODULES)
-    limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
+    limits = BodyLimits(
+        default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB)
+    )
     admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
     rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
     made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))

@@ -47,13 +47,31 @@ CASES: dict[str, list[list[float]]] = {
     # rows: the truth; columns: taken for …
     "heart_cleveland": [[0, -800], [-1600, 0]],  # no disease, disease
     "pima_diabetes": [[0, -100], [-200, 0]],  # no diabetes, diabetes
-    "thyroid_ann": [[0, -160, -800], [-160, 0, -800], [-200, -200, 0]],  # hyper, hypo (rare both), normal
+    "thyroid_ann": [
+        [0, -160, -800],
+        [-160, 0, -800],
+        [-200, -200, 0],
+    ],  # hyper, hypo (rare both), normal
 }
-GAPS = ("glucose_tol", "diastolic_bp", "triceps", "insulin", "mass_index")  # 0 stands for missing in the diabetes data
+GAPS = (
+    "glucose_tol",
+    "diastolic_bp",
+    "triceps",
+    "insulin",
+    "mass_index",
+)  # 0 stands for missing in the diabetes data
 SIZES = np.geomspace(3, 20_000, 40)  # worth of a right class, in features
 SHARES = (0.05, 0.08, 0.12, 0.16, 0.25)
 STAGES = (1, 2, 4, 8, 16, 32, 64, 100)  # boosting rounds after which a case may stop
-TRADE_OFFS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # in units of one nat for the mean price of a feature
+TRADE_OFFS = (
+    0.0,
+    0.003,
+    0.01,
+    0.03,
+    0.1,
+    0.3,
+    1.0,
+)  # in units of one nat for the mean price of a feature
 STRENGTHS = np.geomspace(0.003, 10, 12)
 PATIENCE = 2  # features that may fail to pay before the greedy search ends
 
@@ -129,7 +147,9 @@ def own(
     """A learner of the service, which is fitted once for all matrices, or for `each`."""
 
     def earn(table: Table, matrices: list[np.ndarray]) -> list[float]:
-        models = [fitted(make(table.prices, B), table) for B in (matrices if each else matrices[:1])]
+        models = [
+            fitted(make(table.prices, B), table) for B in (matrices if each else matrices[:1])
+        ]
         pairs = zip(models if each else models * len(matrices), matrices, strict=True)
         return [earns(asked(model, table, B)) for model, B in pairs]
 
@@ -181,11 +201,17 @@ def earned(P: np.ndarray, y: np.ndarray, B: np.ndarray) -> np.ndarray:
     return row_benefits(y, decide(np.ascontiguousarray(P), B).choice, B)
 
 
-def unseen(X: np.ndarray, y: np.ndarray, answer: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[np.ndarray, list]:
+def unseen(
+    X: np.ndarray, y: np.ndarray, answer: Callable[[np.ndarray, np.ndarray], Any]
+) -> tuple[np.ndarray, list]:
     """Rows, and what `answer` says fold by fold about them after it has seen the others: of a large table one third."""
     large = len(X) > 9000
-    folds = list(StratifiedKFold(3 if large else 5, shuffle=True, random_state=0).split(X, y))[: 1 if large else None]
-    return np.concatenate([outside for _, outside in folds]), [answer(inside, outside) for inside, outside in folds]
+    folds = list(StratifiedKFold(3 if large else 5, shuffle=True, random_state=0).split(X, y))[
+        : 1 if large else None
+    ]
+    return np.concatenate([outside for _, outside in folds]), [
+        answer(inside, outside) for inside, outside in folds
+    ]
 
 
 class Journeys(NamedTuple):
@@ -267,11 +293,16 @@ class Stops:
     def ends(self, run: Journeys) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities (n, K) where each row ends, and what it has paid."""
         stops = [~self.goes_on(s, at_stake(run.P[:, s], self.B)) for s in range(len(self.lines))]
-        rows, ends = np.arange(len(run.P)), np.stack([*stops, np.ones(len(run.P), dtype=bool)], axis=1).argmax(axis=1)
+        rows, ends = (
+            np.arange(len(run.P)),
+            np.stack([*stops, np.ones(len(run.P), dtype=bool)], axis=1).argmax(axis=1),
+        )
         return run.P[rows, ends], run.paid[rows, ends]
 
 
-def lightgbm_runs(table: Table, trade_offs: tuple[float, ...]) -> list[list[tuple[Journeys, np.ndarray]]]:
+def lightgbm_runs(
+    table: Table, trade_offs: tuple[float, ...]
+) -> list[list[tuple[Journeys, np.ndarray]]]:
     """For each trade-off the journeys of training rows through models that did not see them, and of new rows; each with
     the true classes.
     """
@@ -280,10 +311,18 @@ def lightgbm_runs(table: Table, trade_offs: tuple[float, ...]) -> list[list[tupl
     for trade_off in trade_offs:
         rows, parts = unseen(X, y, lambda inside, outside, t=trade_off: staged(
             boosted(X[inside], y[inside], prices, t), X[outside], y[inside], prices))  # fmt: skip
-        seen = Journeys(*(np.concatenate([getattr(run, name) for run in parts]) for name in Journeys._fields))
-        curves = [Blend.fit([seen.P[:, s]], y[rows], np.ones(len(rows))) for s in range(1, seen.P.shape[1])]
+        seen = Journeys(
+            *(np.concatenate([getattr(run, name) for run in parts]) for name in Journeys._fields)
+        )
+        curves = [
+            Blend.fit([seen.P[:, s]], y[rows], np.ones(len(rows)))
+            for s in range(1, seen.P.shape[1])
+        ]
         sides = []
-        for run, classes in ((seen, y[rows]), (staged(boosted(X, y, prices, trade_off), new, y, prices), truth)):
+        for run, classes in (
+            (seen, y[rows]),
+            (staged(boosted(X, y, prices, trade_off), new, y, prices), truth),
+        ):
             states = [curve.apply([run.P[:, s + 1]]) for s, curve in enumerate(curves)]
             sides.append((Journeys(np.stack([run.P[:, 0], *states], axis=1), run.paid), classes))
         found.append(sides)
@@ -323,12 +362,18 @@ def l1_path(table: Table, matrices: list[np.ndarray]) -> list[float]:
     for C in STRENGTHS:
 
         def model(rows: np.ndarray, C: float = C) -> Any:
-            linear = OneVsRestClassifier(LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear", random_state=0))
-            ranks = QuantileTransformer(n_quantiles=100)  # which a few heavy tails do not rule, as of TSH
+            linear = OneVsRestClassifier(
+                LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear", random_state=0)
+            )
+            ranks = QuantileTransformer(
+                n_quantiles=100
+            )  # which a few heavy tails do not rule, as of TSH
             steps = SimpleImputer(keep_empty_features=True), ranks, StandardScaler(), linear
             return make_pipeline(*steps).fit(X[rows], y[rows])
 
-        rows, parts = unseen(X, y, lambda inside, outside, model=model: model(inside).predict_proba(X[outside]))
+        rows, parts = unseen(
+            X, y, lambda inside, outside, model=model: model(inside).predict_proba(X[outside])
+        )
         P, whole = np.concatenate(parts), model(np.arange(len(X)))
         curve = Blend.fit([P], y[rows], np.ones(len(rows)))
         used = np.any([one.coef_[0] != 0 for one in whole[-1].estimators_], axis=0)
@@ -353,9 +398,13 @@ def paid_for(X: np.ndarray, prices: Prices, columns: np.ndarray | list[int]) -> 
     return charged(prices, used & ~np.isnan(X))
 
 
-def out_of_bag(X: np.ndarray, y: np.ndarray, trees: int) -> tuple[RandomForestClassifier, np.ndarray]:
+def out_of_bag(
+    X: np.ndarray, y: np.ndarray, trees: int
+) -> tuple[RandomForestClassifier, np.ndarray]:
     leaf = 3 if len(X) < 9000 else 1
-    model = RandomForestClassifier(trees, min_samples_leaf=leaf, oob_score=True, random_state=0, max_features=None)
+    model = RandomForestClassifier(
+        trees, min_samples_leaf=leaf, oob_score=True, random_state=0, max_features=None
+    )
     with warnings.catch_warnings(action="ignore"):  # a row that every tree has seen
         P = model.fit(X, y).oob_decision_function_
     return model, np.where(np.isfinite(P), P, 1 / P.shape[1])
@@ -366,7 +415,9 @@ def subset_told(table: Table, columns: list[int]) -> np.ndarray:
     if not columns:
         return np.tile(np.bincount(table.y) / len(table.y), (len(table.new), 1))
     model, P = out_of_bag(table.X[:, columns], table.y, 100)
-    return Blend.fit([P], table.y, np.ones(len(P))).apply([model.predict_proba(table.new[:, columns])])
+    return Blend.fit([P], table.y, np.ones(len(P))).apply(
+        [model.predict_proba(table.new[:, columns])]
+    )
 
 
 def greedy_subset(table: Table, matrices: list[np.ndarray]) -> list[float]:
@@ -378,7 +429,9 @@ def greedy_subset(table: Table, matrices: list[np.ndarray]) -> list[float]:
             key = tuple(columns)
             if key not in told:
                 told[key] = out_of_bag(table.X[:, columns], table.y, 25)[1]
-            return float((earned(told[key], table.y, B) - paid_for(table.X, table.prices, columns)).mean())
+            return float(
+                (earned(told[key], table.y, B) - paid_for(table.X, table.prices, columns)).mean()
+            )
 
         left, way, values = list(range(table.X.shape[1])), [[]], [prior_earns(table, B)[0]]
         while left and np.argmax(values) >= len(values) - PATIENCE - 1:
@@ -397,9 +450,13 @@ EARN: dict[str, Earn] = {
     "forest_chain": own(lambda prices, _: ForestChain(feature_costs=prices, random_state=0)),
     "random_forest": own(lambda *_: every_feature()),
     "budget_forest": own(lambda prices, _: BudgetForest(feature_costs=prices, random_state=0)),
-    "cost_tree": own(lambda prices, B: CostTree(feature_costs=prices, benefits=B, random_state=0), each=True),
+    "cost_tree": own(
+        lambda prices, B: CostTree(feature_costs=prices, benefits=B, random_state=0), each=True
+    ),
     "nothing": own(lambda *_: every_feature(), lambda told: told["nothing"]["net_benefit"]),
-    "all asked for": own(lambda *_: every_feature(), lambda told: told["budgets"][-1]["plain"]["net_benefit"]),
+    "all asked for": own(
+        lambda *_: every_feature(), lambda told: told["budgets"][-1]["plain"]["net_benefit"]
+    ),
     "lightgbm": lightgbm,
     "l1 path": l1_path,
     "greedy subset": greedy_subset,
@@ -407,12 +464,16 @@ EARN: dict[str, Earn] = {
 ERRORS: dict[str, Callable[[Table], np.ndarray]] = {
     "forest_chain": lambda table: own_errors(ForestChain(random_state=0), table),
     "random_forest": lambda table: own_errors(every_feature(calibration="none"), table),
-    "budget_forest": lambda table: own_errors(BudgetForest(alpha=0, n_estimators=40, random_state=0), table),
+    "budget_forest": lambda table: own_errors(
+        BudgetForest(alpha=0, n_estimators=40, random_state=0), table
+    ),
     "lightgbm": lightgbm_errors,
 }
 
 
-def compared(name: str, columns: list[str], learners: list[str], runs: Callable[[str], list[Any]]) -> None:
+def compared(
+    name: str, columns: list[str], learners: list[str], runs: Callable[[str], list[Any]]
+) -> None:
     """A line for each learner: its mean, and its difference to the chain with the standard error over the seeds."""
     print(f"{'':32}" + "".join(f"{column:>26}" for column in columns))
     found: dict[str, np.ndarray] = {}
@@ -420,25 +481,37 @@ def compared(name: str, columns: list[str], learners: list[str], runs: Callable[
         values = found[learner] = np.array(runs(learner))
         gaps = values - found.get("forest_chain", values)
         figures = zip(values.mean(axis=0), gaps.mean(axis=0), standard_error(gaps), strict=True)
-        print(f"{name:16}{learner:16}" + "".join(f"{m:11.4g} ({g:6.3g}±{e:5.3g})" for m, g, e in figures), flush=True)
+        print(
+            f"{name:16}{learner:16}"
+            + "".join(f"{m:11.4g} ({g:6.3g}±{e:5.3g})" for m, g, e in figures),
+            flush=True,
+        )
 
 
-def mean_of_halves(tables: list[list[Table]], matrices: list[np.ndarray], learner: str) -> list[np.ndarray]:
-    return [np.mean([EARN[learner](table, matrices) for table in halves], axis=0) for halves in tables]
+def mean_of_halves(
+    tables: list[list[Table]], matrices: list[np.ndarray], learner: str
+) -> list[np.ndarray]:
+    return [
+        np.mean([EARN[learner](table, matrices) for table in halves], axis=0) for halves in tables
+    ]
 
 
 def money(sets: list[str], learners: list[str], seeds: int) -> None:
     for name in sets:
         X, y, prices = priced(name)
         matrices = [scale * np.array(CASES[name], dtype=float) for scale in SCALES]
-        halves = [StratifiedKFold(2, shuffle=True, random_state=seed).split(y, y) for seed in range(seeds)]
+        halves = [
+            StratifiedKFold(2, shuffle=True, random_state=seed).split(y, y) for seed in range(seeds)
+        ]
         tables = [[Table(X[i], y[i], X[o], y[o], prices) for i, o in two] for two in halves]
         columns = [f"x {scale:g}" for scale in SCALES]
         compared(name, columns, learners, partial(mean_of_halves, tables, matrices))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("money", "shares"))
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--learners", nargs="+", choices=list(EARN), default=list(EARN))
@@ -453,7 +526,9 @@ def main() -> None:
         tables = [covtype(seed) for seed in range(chosen.seeds or 3)]
         learners = [name for name in chosen.learners if name in ERRORS]
         columns = [f"{share:.0%}" for share in SHARES]
-        compared("covtype", columns, learners, lambda name: [ERRORS[name](table) for table in tables])
+        compared(
+            "covtype", columns, learners, lambda name: [ERRORS[name](table) for table in tables]
+        )
 
 
 if __name__ == "__main__":

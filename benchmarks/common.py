@@ -41,12 +41,18 @@ def cells(name: str) -> tuple[list[str], np.ndarray]:
 
 def preparing(m: int, categorical: Sequence[int]) -> ColumnTransformer:
     """Imputing, scaling and one-hot columns of rows (n, m) before a model, as its users write them."""
-    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    words = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
+    )
     numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
     numeric = [j for j in range(m) if j not in categorical]
-    return make_column_transformer((numbers, numeric), (words, list(categorical)), sparse_threshold=0)
+    return make_column_transformer(
+        (numbers, numeric), (words, list(categorical)), sparse_threshold=0
+    )
 
 
 def standard_error(values: np.ndarray) -> np.ndarray:
     """Of the mean of values (n, …) over the first axis; NaN where there is one."""
-    return values.std(axis=0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else values[0] * np.nan
+    return (
+        values.std(axis=0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else values[0] * np.nan
+    )

@@ -51,9 +51,17 @@ TWO_CLASSES = ("german_credit", "pima_diabetes")
 MATRICES, PROCESSES = 10, 2
 PROPER = 8  # methods of the comparison; those after them are for orientation
 COSTS = ("tn_cost", "fp_cost", "fn_cost", "tp_cost")
-CASES: dict[str, tuple[str, Callable[[Mapping[str, np.ndarray]], Sequence[Any]]]] = {  # the loader, COSTS as it says
-    "telemarketing": ("load_upsell_bank_telemarketing", lambda of: (0, 1, np.maximum(SHARE * of["balance"], 1), 1)),
-    "credit, PAKDD": ("load_credit_scoring_pakdd", lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0)),
+CASES: dict[
+    str, tuple[str, Callable[[Mapping[str, np.ndarray]], Sequence[Any]]]
+] = {  # the loader, COSTS as it says
+    "telemarketing": (
+        "load_upsell_bank_telemarketing",
+        lambda of: (0, 1, np.maximum(SHARE * of["balance"], 1), 1),
+    ),
+    "credit, PAKDD": (
+        "load_credit_scoring_pakdd",
+        lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0),
+    ),
     "credit, VUB": ("load_vub_credit_scoring", lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0)),
     "churn": ("load_churn_tv_subscriptions", lambda of: [of[name] for name in COSTS]),
 }
@@ -71,7 +79,10 @@ def random_costs(n_classes: int, majority: int, seed: int) -> np.ndarray:
     """(MATRICES, K, K) of three costs: one gain for being right, and C_DD, C_HD, C_DH above it, drawn as above."""
     drawn = 10 ** np.random.default_rng(seed).uniform(0, 2, (MATRICES, 4))
     return np.stack(
-        [gain + equivalent_benefits(n_classes, majority, *(gain + cost for cost in costs)) for gain, *costs in drawn]
+        [
+            gain + equivalent_benefits(n_classes, majority, *(gain + cost for cost in costs))
+            for gain, *costs in drawn
+        ]
     )
 
 
@@ -89,7 +100,9 @@ MODELS: dict[str, Callable[..., object]] = {
 class Fold:
     """Training rows, rows to decide, and models that are fitted once for all matrices."""
 
-    def __init__(self, X: np.ndarray, y: np.ndarray, inside: np.ndarray, categorical: tuple[int, ...]) -> None:
+    def __init__(
+        self, X: np.ndarray, y: np.ndarray, inside: np.ndarray, categorical: tuple[int, ...]
+    ) -> None:
         self.X, self.y, self.rows = X[inside], y[inside], X[~inside]
         self.common = {"categorical_features": categorical, "random_state": 0}
         self.shares = np.bincount(self.y) / len(self.y)
@@ -108,7 +121,10 @@ class Fold:
         others = np.delete(np.arange(len(B)), self.majority)
         weights = self.shares[others] / self.shares[others].sum()
         among = losses[np.ix_(others, others)].sum(axis=1) / max(len(others) - 1, 1)
-        false_alarm, missed = losses[self.majority, others] @ weights, weights @ losses[others, self.majority]
+        false_alarm, missed = (
+            losses[self.majority, others] @ weights,
+            weights @ losses[others, self.majority],
+        )
         return float(weights @ among), float(false_alarm), float(missed)
 
 
@@ -119,7 +135,9 @@ def benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
 
 def hierarchical_benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
     first, second = BenefitLogistic(calibration="none"), Logistic(calibration="none")
-    model = HierarchicalLogistic(first=first, second=second, benefits=B, **fold.common).fit(fold.X, fold.y)
+    model = HierarchicalLogistic(first=first, second=second, benefits=B, **fold.common).fit(
+        fold.X, fold.y
+    )
     return model.predict(fold.rows)
 
 
@@ -136,13 +154,25 @@ METHODS: dict[str, Callable[[Fold, np.ndarray], np.ndarray]] = {
     ),
     "hierarchical": lambda fold, B: hierarchical_rule(fold, "staged", B),
     "hierarchical, benefit LR": hierarchical_benefit_lr,
-    "`logistic`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("calibrated"), B).choice,
-    "`gradient_boosting`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("boosted"), B).choice,
-    "+ `cost_naive_bayes`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("careful"), B).choice,
+    "`logistic`, `expected_benefit`": lambda fold, B: (
+        decide(fold.probabilities("calibrated"), B).choice
+    ),
+    "`gradient_boosting`, `expected_benefit`": lambda fold, B: (
+        decide(fold.probabilities("boosted"), B).choice
+    ),
+    "+ `cost_naive_bayes`, `expected_benefit`": lambda fold, B: (
+        decide(fold.probabilities("careful"), B).choice
+    ),
     "+ `kernel_logistic`, `hierarchical`": lambda fold, B: hierarchical_rule(fold, "kernel", B),
-    "+ `kernel_logistic`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("kernel"), B).choice,
-    "+ `gradient_boosting`, `most_probable`": lambda fold, _B: fold.probabilities("boosted").argmax(axis=1),
-    "+ one action for all": lambda fold, B: np.full(len(fold.rows), int((fold.shares @ B).argmax())),
+    "+ `kernel_logistic`, `expected_benefit`": lambda fold, B: (
+        decide(fold.probabilities("kernel"), B).choice
+    ),
+    "+ `gradient_boosting`, `most_probable`": lambda fold, _B: fold.probabilities("boosted").argmax(
+        axis=1
+    ),
+    "+ one action for all": lambda fold, B: np.full(
+        len(fold.rows), int((fold.shares @ B).argmax())
+    ),
 }
 
 
@@ -159,9 +189,15 @@ def compare(name: str, repetitions: int) -> np.ndarray:
     X, y, categorical = load(name)
     number = SETS.index(name)
     K, majority = int(y.max()) + 1, int(np.bincount(y).argmax())
-    Bs = np.concatenate((random_benefits(K, seed=number), random_costs(K, majority, seed=100 + number)))
+    Bs = np.concatenate(
+        (random_benefits(K, seed=number), random_costs(K, majority, seed=100 + number))
+    )
     splits = [stratified_folds(y, 2, seed) for seed in range(repetitions)]
-    tasks = [delayed(one_fold)(X, y, split != part, categorical, Bs) for split in splits for part in (0, 1)]
+    tasks = [
+        delayed(one_fold)(X, y, split != part, categorical, Bs)
+        for split in splits
+        for part in (0, 1)
+    ]
     with parallel_config("loky", inner_max_num_threads=1):
         found = Parallel(PROCESSES)(tasks)
     judged = sum(np.bincount(y[split >= 0], minlength=Bs.shape[1]) for split in splits)
@@ -171,14 +207,23 @@ def compare(name: str, repetitions: int) -> np.ndarray:
 def credit() -> None:
     X, y, categorical = load("german_credit")
     plain = make_pipeline(preparing(X.shape[1], categorical), LogisticRegression(max_iter=1000))
-    ways = "logistic + expected benefit", "scikit-learn, cut at 1/6", "scikit-learn, cost-blind", "refuse everybody"
+    ways = (
+        "logistic + expected benefit",
+        "scikit-learn, cut at 1/6",
+        "scikit-learn, cost-blind",
+        "refuse everybody",
+    )
     cost = np.zeros((len(X), len(ways)))
     for seed in range(3):
         for inside, outside in StratifiedKFold(10, shuffle=True, random_state=seed).split(X, y):
-            own = Logistic(categorical_features=categorical, random_state=0).fit(X[inside], y[inside])
+            own = Logistic(categorical_features=categorical, random_state=0).fit(
+                X[inside], y[inside]
+            )
             P = plain.fit(X[inside], y[inside]).predict_proba(X[outside])
             first = decide(own.posterior(X[outside]), CREDIT).choice
-            choices = np.column_stack((first, P[:, 1] > 1 / 6, P.argmax(axis=1), np.ones(len(outside)))).astype(int)
+            choices = np.column_stack(
+                (first, P[:, 1] > 1 / 6, P.argmax(axis=1), np.ones(len(outside)))
+            ).astype(int)
             cost[outside] -= CREDIT[y[outside][:, None], choices] / 3
     print(f"German credit, {len(X)} cases: mean cost per case (standard error over cases)")
     for way, mean, error in zip(ways, cost.mean(axis=0), standard_error(cost), strict=True):
@@ -190,19 +235,29 @@ def with_costs(name: str) -> tuple[np.ndarray, np.ndarray, list[int], np.ndarray
     loader, costs = CASES[name]
     found = getattr(importlib.import_module("empulse.datasets"), loader)(backend=pa)
     columns = [column.to_pylist() for column in found.data.columns]
-    categorical = [j for j, column in enumerate(columns) if any(isinstance(value, str) for value in column)]
+    categorical = [
+        j for j, column in enumerate(columns) if any(isinstance(value, str) for value in column)
+    ]
     for j in categorical:
-        _, codes, counts = np.unique(list(map(str, columns[j])), return_inverse=True, return_counts=True)
+        _, codes, counts = np.unique(
+            list(map(str, columns[j])), return_inverse=True, return_counts=True
+        )
         columns[j] = np.where(counts < RARE, 0, np.cumsum(counts >= RARE))[codes]
     y = found.target.to_numpy().astype(int)
-    C = np.stack(np.broadcast_arrays(*costs(found.instance_costs), y)[:4], axis=1).astype(np.float64)
+    C = np.stack(np.broadcast_arrays(*costs(found.instance_costs), y)[:4], axis=1).astype(
+        np.float64
+    )
     return np.array(columns, dtype=np.float64).T.copy(), y, categorical, C
 
 
 def cases(name: str) -> dict[str, np.ndarray]:
     """The benefit of each case (n,) by each method, fitted on the other half."""
     X, y, categorical, C = with_costs(name)
-    B, fold, found = -C.reshape(-1, 2, 2), stratified_folds(y, 2, 0), defaultdict(lambda: np.zeros(len(y)))
+    B, fold, found = (
+        -C.reshape(-1, 2, 2),
+        stratified_folds(y, 2, 0),
+        defaultdict(lambda: np.zeros(len(y))),
+    )
     for part in (0, 1):
         inside, outside = np.flatnonzero(fold != part), np.flatnonzero(fold == part)
         for way, choice in choices(X, y, categorical, C, inside, outside):
@@ -211,7 +266,12 @@ def cases(name: str) -> dict[str, np.ndarray]:
 
 
 def choices(
-    X: np.ndarray, y: np.ndarray, categorical: list[int], C: np.ndarray, inside: np.ndarray, outside: np.ndarray
+    X: np.ndarray,
+    y: np.ndarray,
+    categorical: list[int],
+    C: np.ndarray,
+    inside: np.ndarray,
+    outside: np.ndarray,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """What each method does with the rows outside, whose costs it knows."""
     rows, codes, new, B = X[inside], y[inside], X[outside], -C.reshape(-1, 2, 2)
@@ -224,21 +284,34 @@ def choices(
     at_stake = np.abs(np.diff(B[inside, codes])[:, 0] / np.diff(mean)[codes, 0])
     yield "`benefit_logistic`, weighted rows", trained.fit(rows, codes, at_stake).predict(new)
     yield "the same, own matrices", decide(trained.posterior(new), B[outside]).choice
-    rivals, trees = importlib.import_module("empulse.models"), importlib.import_module("lightgbm").LGBMClassifier
+    rivals, trees = (
+        importlib.import_module("empulse.models"),
+        importlib.import_module("lightgbm").LGBMClassifier,
+    )
     ready = preparing(X.shape[1], categorical).fit(rows)
     Z, Z_new, boosting = ready.transform(rows), ready.transform(new), trees(n_jobs=1, verbose=-1)
     known, own = (dict(zip(COSTS, C[part].T.copy(), strict=True)) for part in (inside, outside))
-    for way, model in (("logistic regression", LogisticRegression(max_iter=1000)), ("LightGBM", boosting)):
-        cut = rivals.CSThresholdClassifier(model, calibrator="isotonic", random_state=0).fit(Z, codes, **known)
+    for way, model in (
+        ("logistic regression", LogisticRegression(max_iter=1000)),
+        ("LightGBM", boosting),
+    ):
+        cut = rivals.CSThresholdClassifier(model, calibrator="isotonic", random_state=0).fit(
+            Z, codes, **known
+        )
         yield f"CSThreshold, {way}", cut.predict(Z_new, **own)
     yield "CSLogit", rivals.CSLogitClassifier().fit(Z, codes, **known).predict(Z_new)
-    yield "CSBoost, LightGBM", rivals.CSBoostClassifier(boosting).fit(Z, codes, **known).predict(Z_new)
+    yield (
+        "CSBoost, LightGBM",
+        rivals.CSBoostClassifier(boosting).fit(Z, codes, **known).predict(Z_new),
+    )
     forest = rivals.CSForestClassifier(random_state=0).fit(Z, codes, **known)
     yield "CSForest, cut by own costs", decide(forest.predict_proba(Z_new), B[outside]).choice
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--credit", action="store_true")
@@ -251,11 +324,18 @@ def main() -> None:
         tables = [cases(name) for name in CASES]
         print("| |" + "".join(f" {name} |" for name in CASES) + "\n|---|" + "---:|" * len(CASES))
         for way in tables[0]:
-            values = [(table[way], table[way] - table["`logistic`, own matrices"]) for table in tables]
-            cells = (f"{own.mean():.4g} ({gap.mean():+.2g} ± {standard_error(gap):.2g})" for own, gap in values)
+            values = [
+                (table[way], table[way] - table["`logistic`, own matrices"]) for table in tables
+            ]
+            cells = (
+                f"{own.mean():.4g} ({gap.mean():+.2g} ± {standard_error(gap):.2g})"
+                for own, gap in values
+            )
             print(f"| {way} | {' | '.join(cells)} |")
         return
-    table = np.stack([compare(name, chosen.repetitions) for name in chosen.sets])  # (sets, methods, 2 MATRICES)
+    table = np.stack(
+        [compare(name, chosen.repetitions) for name in chosen.sets]
+    )  # (sets, methods, 2 MATRICES)
     print("Free matrices\n")
     show(chosen.sets, table[:, :, :MATRICES])
     many = [i for i, name in enumerate(chosen.sets) if name not in TWO_CLASSES]

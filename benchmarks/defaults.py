@@ -77,7 +77,9 @@ def judge(P: np.ndarray, y: np.ndarray, B: np.ndarray) -> tuple[float, float, fl
     best = B.max(axis=1)
     constant, perfect, scale = B[y].mean(axis=0).max(), best[y].mean(), np.abs(B[y]).mean()
     promised = (P @ best - decision.expected_benefits.max(axis=1)).mean()
-    share = (earned - constant) / (perfect - constant) if perfect - constant > 0.02 * scale else np.nan
+    share = (
+        (earned - constant) / (perfect - constant) if perfect - constant > 0.02 * scale else np.nan
+    )
     return float(share), float(promised / scale), float((perfect - earned) / scale)
 
 
@@ -110,7 +112,9 @@ def prepared(task: Task, model: Any) -> Any:
 def calibrated(task: Task, model: Any, method: str = "sigmoid") -> Any:
     """The model with scikit-learn's calibration on up to five folds."""
     smallest = int(np.bincount(task.y).min())
-    whole = CalibratedClassifierCV(model, method=method, cv=min(5, smallest)) if smallest > 1 else model
+    whole = (
+        CalibratedClassifierCV(model, method=method, cv=min(5, smallest)) if smallest > 1 else model
+    )
     return whole.fit(task.X, task.y)
 
 
@@ -120,17 +124,23 @@ def forest(task: Task) -> Any:
 
 def sklearn_boosting(task: Task) -> Any:
     columns = task.categorical or None
-    return calibrated(task, HistGradientBoostingClassifier(categorical_features=columns, random_state=task.seed))
+    return calibrated(
+        task, HistGradientBoostingClassifier(categorical_features=columns, random_state=task.seed)
+    )
 
 
 def lightgbm_isotonic(task: Task) -> Any:
     from lightgbm import LGBMClassifier  # noqa: PLC0415 - optional
 
-    return calibrated(task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=1), "isotonic")
+    return calibrated(
+        task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=1), "isotonic"
+    )
 
 
 RIVALS: dict[str, Callable[[Task], Any]] = {
-    "sklearn logistic": lambda task: prepared(task, LogisticRegression(max_iter=1000)).fit(task.X, task.y),
+    "sklearn logistic": lambda task: prepared(task, LogisticRegression(max_iter=1000)).fit(
+        task.X, task.y
+    ),
     "sklearn forest": lambda task: calibrated(task, forest(task)),
     "random_forest 500": ours("random_forest", n_estimators=500),
     "sklearn boosting": sklearn_boosting,
@@ -141,14 +151,18 @@ RIVALS: dict[str, Callable[[Task], Any]] = {
 def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
     """All that do not train with a matrix by name, or those chosen, separated by commas; `auto` gets none here."""
     kinds = [name for name, kind in KINDS.items() if kind.labels == "one"]
-    blind = [name for name in kinds if name == "auto" or not resolve({"kind": name}).takes("benefits")]
+    blind = [
+        name for name in kinds if name == "auto" or not resolve({"kind": name}).takes("benefits")
+    ]
     every = {name: ours(name) for name in blind} | RIVALS
     if not importlib.util.find_spec("lightgbm"):
         del every["LightGBM isotonic"]
     return {name: every[name] for name in chosen.split(",")} if chosen else every
 
 
-def run(name: str, fits: dict[str, Callable[[Task], Any]], seeds: range, against: str) -> dict[str, float]:
+def run(
+    name: str, fits: dict[str, Callable[[Task], Any]], seeds: range, against: str
+) -> dict[str, float]:
     """The share of each contender; prints it with the standard error of its difference to `against`, and the loss that
     was promised over the loss that occurred.
     """
@@ -175,11 +189,15 @@ def run(name: str, fits: dict[str, Callable[[Task], Any]], seeds: range, against
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--learners", default="")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--against", default="auto", help="the contender that standard errors are about")
+    parser.add_argument(
+        "--against", default="auto", help="the contender that standard errors are about"
+    )
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     fits, seeds = contenders(chosen.learners), range(FIRST_SEED, FIRST_SEED + chosen.seeds)

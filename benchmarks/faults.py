@@ -29,7 +29,11 @@ from tests.servers.system import System
 JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 MODELS = 5
-LEARNERS = ({"kind": "logistic"}, {"kind": "cost_naive_bayes"}, {"kind": "random_forest", "n_estimators": 16})
+LEARNERS = (
+    {"kind": "logistic"},
+    {"kind": "cost_naive_bayes"},
+    {"kind": "random_forest", "n_estimators": 16},
+)
 MAX_WAITING = 50  # so that orders come in all the time
 ROUNDS = 3  # in each of which every part is struck once
 DOWN_SECONDS = 1.0  # how long a part stays away
@@ -57,7 +61,9 @@ def main() -> int:
         record = Record()
         first = Caller(system.replicas, record.submitting)
         for name in range(MODELS):  # something to predict with, from the first moment on
-            key = {"Idempotency-Key": f"first {name}"}  # where the caller's own patience ends before the wait does
+            key = {
+                "Idempotency-Key": f"first {name}"
+            }  # where the caller's own patience ends before the wait does
             job = first.insist(
                 "POST", "/train", json=order(name, -1 - name), headers=key | {"Prefer": "wait=60"}
             ).json()
@@ -67,7 +73,9 @@ def main() -> int:
         print(f"everything runs after {time.monotonic() - began:.0f} s")
         killed = run(system, record)
         system.heal()
-        print(f"{sum(killed.values())} blows: {', '.join(f'{part} {n}' for part, n in sorted(killed.items()))}")
+        print(
+            f"{sum(killed.values())} blows: {', '.join(f'{part} {n}' for part, n in sorted(killed.items()))}"
+        )
         jobs = settle(Caller(system.replicas, record.managing), record)
         wrong = judge(system, record, jobs, killed)
     finally:
@@ -124,7 +132,11 @@ def submit(caller: Caller, record: Record, numbers: object, lock: threading.Lock
 
 def predict(caller: Caller) -> None:
     name = f"m{random.randrange(MODELS)}{random.choice(('', '@live'))}"
-    caller.ask("POST", "/predict", json={"model": name, "instances": [[0.1, 0.2, None, 0.4]], "rule": "most_probable"})
+    caller.ask(
+        "POST",
+        "/predict",
+        json={"model": name, "instances": [[0.1, 0.2, None, 0.4]], "rule": "most_probable"},
+    )
 
 
 def manage(caller: Caller) -> None:
@@ -137,7 +149,10 @@ def manage(caller: Caller) -> None:
 
 
 def watch(caller: Caller, record: Record, done: threading.Event) -> None:
-    pages = [caller.ask("GET", "/train", params={"status": status, "page_size": 1}) for status in ("queued", "running")]
+    pages = [
+        caller.ask("GET", "/train", params={"status": status, "page_size": 1})
+        for status in ("queued", "running")
+    ]
     nothing = all(page is not None and not page.json()["jobs"] for page in pages)
     if len(record.jobs) == JOBS and nothing:
         done.set()
@@ -153,10 +168,15 @@ def strike(system: System, record: Record, done: threading.Event) -> Counter[str
     killed: Counter[str] = Counter()
     until = time.monotonic() + LONGEST_SECONDS
     struck = 0
-    while (not done.is_set() or min(killed[part] for part in parts) < 2) and time.monotonic() < until:
+    while (
+        not done.is_set() or min(killed[part] for part in parts) < 2
+    ) and time.monotonic() < until:
         for part in chance.sample(sorted(parts), len(parts)):
             struck += 1
-            while record.ended < min(struck * JOBS / (ROUNDS * len(parts)), JOBS) and time.monotonic() < until:
+            while (
+                record.ended < min(struck * JOBS / (ROUNDS * len(parts)), JOBS)
+                and time.monotonic() < until
+            ):
                 system.revive()
                 record.ended = max(record.ended, ended(system))
                 if done.wait(0.2):
@@ -169,8 +189,12 @@ def strike(system: System, record: Record, done: threading.Event) -> Counter[str
 def ended(system: System) -> int:
     """How many jobs have ended, as the database itself says; 0 while it is down."""
     try:
-        with psycopg.connect(system.database.replace("+psycopg", ""), connect_timeout=2) as connection:
-            row = connection.execute("SELECT count(*) FROM jobs WHERE status NOT IN ('queued', 'running')").fetchone()
+        with psycopg.connect(
+            system.database.replace("+psycopg", ""), connect_timeout=2
+        ) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM jobs WHERE status NOT IN ('queued', 'running')"
+            ).fetchone()
     except psycopg.OperationalError:
         return 0
     return 0 if row is None else int(row[0]) - MODELS
@@ -193,7 +217,9 @@ def blows(system: System) -> dict[str, Callable[[], bool]]:
         name: lambda program=program: down_and_up(program) for name, program in programs.items()
     }
     found["job"] = lambda: kill_one([job for host in hosts for job in host.jobs()])
-    found["fork server"] = lambda: kill_one([server for host in hosts for server in host.fork_servers()])
+    found["fork server"] = lambda: kill_one(
+        [server for host in hosts for server in host.fork_servers()]
+    )
     return found
 
 
@@ -219,7 +245,9 @@ def settle(caller: Caller, record: Record) -> list[dict]:
     for job_id in record.jobs.values():
         document: dict = {"status": ""}
         while document["status"] not in ENDED:
-            document = caller.insist("GET", f"/train/{job_id}", headers={"Prefer": "wait=30"}).json()
+            document = caller.insist(
+                "GET", f"/train/{job_id}", headers={"Prefer": "wait=30"}
+            ).json()
         jobs.append(document)
     return jobs
 
@@ -229,17 +257,35 @@ def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]
     caller = Caller(system.replicas, Account())
     ended = Counter(job["status"] for job in jobs)
     failed = [job for job in jobs if job["status"] == "failed"]
-    stray = [job["id"] for job in jobs if job["status"] == "cancelled" and job["id"] not in record.cancelled]
-    made = Counter((job["model"]["name"], job["model"]["version"]) for job in jobs if job["status"] == "succeeded")
+    stray = [
+        job["id"]
+        for job in jobs
+        if job["status"] == "cancelled" and job["id"] not in record.cancelled
+    ]
+    made = Counter(
+        (job["model"]["name"], job["model"]["version"])
+        for job in jobs
+        if job["status"] == "succeeded"
+    )
     listed, dangling, unanswered = 0, [], []
     for name in (f"m{number}" for number in range(MODELS)):
         page = caller.insist("GET", f"/models/{name}").json()
         versions = {line["version"] for line in page["versions"]}
         listed += len(versions) - 1  # without the first, which was there before
-        dangling += [f"{name}@{alias}" for alias, version in page["aliases"].items() if version not in versions]
+        dangling += [
+            f"{name}@{alias}"
+            for alias, version in page["aliases"].items()
+            if version not in versions
+        ]
         question = {"instances": [[0.1, 0.2, None, 0.4]], "rule": "most_probable"}
-        asked = [f"{name}@{alias}" for alias in page["aliases"]] + [f"{name}:{version}" for version in versions]
-        unanswered += [ref for ref in asked if caller.ask("POST", "/predict", json={"model": ref, **question}) is None]
+        asked = [f"{name}@{alias}" for alias in page["aliases"]] + [
+            f"{name}:{version}" for version in versions
+        ]
+        unanswered += [
+            ref
+            for ref in asked
+            if caller.ask("POST", "/predict", json={"model": ref, **question}) is None
+        ]
         made.update({(name, version): 0 for version in versions})
     predicted = record.predicting
     rows = {
@@ -249,14 +295,18 @@ def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]
         "predictions answered": predicted.answered,
         "connections lost with a killed replica": predicted.lost,
         "predictions failed otherwise": f"{len(predicted.failed)} ({predicted.share_failed:.4%})",
-        "other requests refused, and repeated": len(record.submitting.failed) + len(record.managing.failed),
+        "other requests refused, and repeated": len(record.submitting.failed)
+        + len(record.managing.failed),
     }
     for what, figure in rows.items():
         print(f"{what:<42}{figure}")
-    for line, count in Counter(record.submitting.failed + record.managing.failed + predicted.failed).most_common(12):
+    for line, count in Counter(
+        record.submitting.failed + record.managing.failed + predicted.failed
+    ).most_common(12):
         print(f"  {count} x {line}")
     checks = {
-        f"{JOBS - len(jobs)} jobs are not accounted for": len(set(record.jobs.values())) != JOBS or len(jobs) != JOBS,
+        f"{JOBS - len(jobs)} jobs are not accounted for": len(set(record.jobs.values())) != JOBS
+        or len(jobs) != JOBS,
         f"failed: {[job['error'] for job in failed[:3]]}": bool(failed),
         f"cancelled by nobody: {stray[:3]}": bool(stray),
         "a version was published twice": any(count > 1 for count in made.values()),
@@ -265,7 +315,9 @@ def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]
         f"versions that do not answer: {unanswered[:3]}": bool(unanswered),
         "0.1 % of the predictions failed": predicted.share_failed >= 0.001,
         f"not every part was killed twice: {killed}": min(killed.values()) < 2,
-        "a request ended in a server error": any(": 500 " in line for line in record.submitting.failed),
+        "a request ended in a server error": any(
+            ": 500 " in line for line in record.submitting.failed
+        ),
     }
     return [what for what, wrong in checks.items() if wrong]
 

@@ -29,12 +29,37 @@ from pathlib import Path
 from typing import Any
 
 SEED = 26
-PACKAGES = {name: (f"{name}/*.py",) for name in ("decisions", "retrieval", "acquisition", "registry", "jobs", "access")}
+PACKAGES = {
+    name: (f"{name}/*.py",)
+    for name in ("decisions", "retrieval", "acquisition", "registry", "jobs", "access")
+}
 PACKAGES["gate"] = ("api/gate.py", "api/memory.py")
-GATE = ("test_one_behaviour.py", "test_keys.py", "test_refusals.py", "test_edge.py")  # all of tests/api take too long
-COPIED = ("app", "tests", "clients", "tools", "docs", "benchmarks", "deploy", "pyproject.toml", "README.md", "Makefile")
+GATE = (
+    "test_one_behaviour.py",
+    "test_keys.py",
+    "test_refusals.py",
+    "test_edge.py",
+)  # all of tests/api take too long
+COPIED = (
+    "app",
+    "tests",
+    "clients",
+    "tools",
+    "docs",
+    "benchmarks",
+    "deploy",
+    "pyproject.toml",
+    "README.md",
+    "Makefile",
+)
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
-    *((ast.Lt, ast.GtE), (ast.Gt, ast.LtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)),
+    *(
+        (ast.Lt, ast.GtE),
+        (ast.Gt, ast.LtE),
+        (ast.Eq, ast.NotEq),
+        (ast.Is, ast.IsNot),
+        (ast.In, ast.NotIn),
+    ),
     *((ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.And, ast.Or)),
 )
 TURNED: dict[type[ast.AST], Any] = dict(_PAIRS) | {b: a for a, b in _PAIRS}
@@ -47,16 +72,27 @@ def faults(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.AST]]:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for kind, table in (("comparison flipped", TURNED), ("boundary moved", MOVED)):
             if type(node.ops[0]) in table:
-                yield kind, node, ast.Compare(node.left, [table[type(node.ops[0])]()], node.comparators)
+                yield (
+                    kind,
+                    node,
+                    ast.Compare(node.left, [table[type(node.ops[0])]()], node.comparators),
+                )
     elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in TURNED:
         changed.op = TURNED[type(node.op)]()
-        yield "and, or exchanged" if isinstance(node, ast.BoolOp) else "operator exchanged", node, changed
+        yield (
+            "and, or exchanged" if isinstance(node, ast.BoolOp) else "operator exchanged",
+            node,
+            changed,
+        )
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         changed.value = not node.value if isinstance(node.value, bool) else node.value + 1
         yield "constant changed", node, changed
     elif isinstance(node, ast.Return) and node.value is not None:
         yield "None returned", node, ast.Return(ast.Constant(None))
-    elif isinstance(node, ast.If | ast.While | ast.IfExp) and ast.unparse(node.test) != "TYPE_CHECKING":
+    elif (
+        isinstance(node, ast.If | ast.While | ast.IfExp)
+        and ast.unparse(node.test) != "TYPE_CHECKING"
+    ):
         yield "condition negated", node.test, ast.UnaryOp(ast.Not(), node.test)
     if isinstance(node, ast.Raise | ast.AugAssign | ast.Continue) or is_call(node):
         yield "statement deleted", node, ast.Pass()
@@ -86,12 +122,18 @@ def mutants(package: str) -> Iterator[dict[str, Any]]:
         for node in nodes(ast.parse(source)):
             for kind, old, new in faults(node):
                 begin, end = (
-                    starts[y - 1] + x for y, x in ((old.lineno, old.col_offset), (old.end_lineno, old.end_col_offset))
+                    starts[y - 1] + x
+                    for y, x in ((old.lineno, old.col_offset), (old.end_lineno, old.end_col_offset))
                 )
                 put = ast.unparse(ast.fix_missing_locations(new))
                 put = f"({put})" if isinstance(new, ast.expr) else put
                 where = {"module": str(path), "line": old.lineno, "begin": begin, "end": end}
-                yield where | {"package": package, "kind": kind, "old": source[begin:end].decode(), "new": put}
+                yield where | {
+                    "package": package,
+                    "kind": kind,
+                    "old": source[begin:end].decode(),
+                    "new": put,
+                }
 
 
 def drawn(count: int) -> list[dict[str, Any]]:
@@ -119,7 +161,10 @@ def tests_of(module: str) -> list[str]:
 
 def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str]:
     """`passed`, `failed`, `timeout` or `error`, and the first test that failed."""
-    environment = os.environ | {"PYTHONPATH": f"{tree}:{tree}/clients/python", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": f"{tree}:{tree}/clients/python",
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-rfE", *tests]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     process = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **pipes)
@@ -128,13 +173,19 @@ def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str]:
     except subprocess.TimeoutExpired:
         return "timeout", ""
     finally:
-        with contextlib.suppress(ProcessLookupError):  # what tests have left running, or all of them
+        with contextlib.suppress(
+            ProcessLookupError
+        ):  # what tests have left running, or all of them
             os.killpg(process.pid, signal.SIGKILL)
     failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return {0: "passed", 1: "failed", 2: "failed"}.get(process.returncode, "error"), (failed or [text[-200:]])[0][:200]
+    return {0: "passed", 1: "failed", 2: "failed"}.get(process.returncode, "error"), (
+        failed or [text[-200:]]
+    )[0][:200]
 
 
-def judged(tree: Path, mutant: dict[str, Any], seconds: float, took: dict[str, float]) -> dict[str, Any]:
+def judged(
+    tree: Path, mutant: dict[str, Any], seconds: float, took: dict[str, float]
+) -> dict[str, Any]:
     """The fault with its verdict; `took` knows how long which tests take without it, 0: they do not pass in time."""
     tests, began = tests_of(mutant["module"]), time.monotonic()
     if (name := " ".join(tests)) not in took:
@@ -149,8 +200,12 @@ def judged(tree: Path, mutant: dict[str, Any], seconds: float, took: dict[str, f
         result, by = run(tree, tests, 60 + 2 * took[name])
     finally:
         path.write_bytes(source)
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # compiled loops go by the time of their source
-    verdict = {"passed": "survived", "failed": "killed", "timeout": "hung", "error": "no tests"}[result]
+        os.utime(
+            path, ns=(stat.st_atime_ns, stat.st_mtime_ns)
+        )  # compiled loops go by the time of their source
+    verdict = {"passed": "survived", "failed": "killed", "timeout": "hung", "error": "no tests"}[
+        result
+    ]
     return mutant | {"verdict": verdict, "by": by if result == "failed" else ""}
 
 
@@ -159,17 +214,26 @@ def report(results: list[dict[str, Any]]) -> None:
     verdicts = sorted({verdict for _, verdict in counts})
     print(f"| package | mutants | {' | '.join(verdicts)} |\n|---|{'---|' * (len(verdicts) + 1)}")
     for package in (*PACKAGES, "all"):
-        each = [sum(n for (of, its), n in counts.items() if package in (of, "all") and its == v) for v in verdicts]
+        each = [
+            sum(n for (of, its), n in counts.items() if package in (of, "all") and its == v)
+            for v in verdicts
+        ]
         print(f"| {package} | {sum(each)} | {' | '.join(map(str, each))} |")
     print("\n| not killed | fault | was | is |\n|---|---|---|---|")
     for one in results:
         if one["verdict"] != "killed":
-            was, now = (" ".join(one[key].split())[:70].replace("|", "\\|") for key in ("old", "new"))
-            print(f"| `{one['module']}:{one['line']}` {one['verdict']} | {one['kind']} | `{was}` | `{now}` |")
+            was, now = (
+                " ".join(one[key].split())[:70].replace("|", "\\|") for key in ("old", "new")
+            )
+            print(
+                f"| `{one['module']}:{one['line']}` {one['verdict']} | {one['kind']} | `{was}` | `{now}` |"
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tree", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     parser.add_argument("--count", type=int, default=60)
@@ -177,7 +241,11 @@ def main() -> None:
     chosen = parser.parse_args()
     chosen.out = chosen.out.resolve()
     os.chdir(chosen.tree)
-    results = [json.loads(line) for line in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
+    results = (
+        [json.loads(line) for line in chosen.out.read_text().splitlines()]
+        if chosen.out.exists()
+        else []
+    )
     done = {(one["module"], one["begin"], one["new"]) for one in results}
     took: dict[str, float] = {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # nothing is left running

@@ -43,11 +43,17 @@ MODEL = "triage"
 BATCH = 16 * GROUP
 SIZES = (100, 300, 1_000, 5_000, 20_000)
 MONTH, FEWER_DAYS = 30, (1, 2, 3, 5, 8, 15)
-GAINS = {"even": (1.0, 0.0), "one in eleven": (10.0, 0.0), "one in eleven, an amount for each case": (10.0, 1.0)}
+GAINS = {
+    "even": (1.0, 0.0),
+    "one in eleven": (10.0, 0.0),
+    "one in eleven, an amount for each case": (10.0, 1.0),
+}
 
 
 def terms(rng: np.random.Generator, version: int) -> Terms:
-    matrix = np.array([[0.0, -1.0, -3.0], [-8.0, 1.0, 4.0], [-30.0, -9.0, 12.0]]) + rng.normal(0, 0.1, (3, 3))
+    matrix = np.array([[0.0, -1.0, -3.0], [-8.0, 1.0, 4.0], [-30.0, -9.0, 12.0]]) + rng.normal(
+        0, 0.1, (3, 3)
+    )
     rows = tuple(tuple(row) for row in matrix.round(2).tolist())
     return Terms("predict", MODEL, version, "expected_benefit", CLASSES, ACTIONS, rows)
 
@@ -102,14 +108,19 @@ def part_of_day(
 
 def whole(arrays: dict, schema: pa.Schema, count: int) -> pa.Table:
     """A table with null where there are no values."""
-    return pa.table([arrays.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema)
+    return pa.table(
+        [arrays.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema
+    )
 
 
 def fill(database: Database, archive: Archive, rows: int, days: int) -> None:
     rng = np.random.default_rng(1)
     kinds = [terms(rng, 1 + i // 3) for i in range(6)]
     for day in range(FIRST, FIRST + days):
-        drafts = {"decisions": SealedWriter(decision_schema(24, ())), "outcomes": SealedWriter(OUTCOME_SCHEMA)}
+        drafts = {
+            "decisions": SealedWriter(decision_schema(24, ())),
+            "outcomes": SealedWriter(OUTCOME_SCHEMA),
+        }
         each = rows // days
         parts = -(-each // BATCH)
         for part in range(parts):
@@ -121,7 +132,9 @@ def fill(database: Database, archive: Archive, rows: int, days: int) -> None:
             archive.sealer.files.publish(name, draft.content())
             entry = {"file": name, "model": MODEL, "day": day, "kind": kind, "is_current": True}
             with database.writing() as connection:
-                connection.execute(insert(SEALED_FILES).values(entry | {"at": float((day + 1) * DAY)}))
+                connection.execute(
+                    insert(SEALED_FILES).values(entry | {"at": float((day + 1) * DAY)})
+                )
 
 
 def report(archive: Archive) -> str:
@@ -179,7 +192,9 @@ def percent(count, streams):
 
 
 def print_coverage(streams: int) -> None:
-    print(f"{streams} streams each\n| world | days | cases | with interval | held | wrong of all | excludes 0 |")
+    print(
+        f"{streams} streams each\n| world | days | cases | with interval | held | wrong of all | excludes 0 |"
+    )
     print("|---|---|---|---|---|---|---|")
     cells = [(world, MONTH, n) for world in WORLDS for n in SIZES]
     cells += [(world, days, 1_000) for world in WORLDS if "days" in world for days in FEWER_DAYS]
@@ -188,16 +203,25 @@ def print_coverage(streams: int) -> None:
         share = f"{100 * held / given:.1f} %" if given else "-"
         rest = f"{share} | {percent(given - held, streams)} | {percent(found, streams)}"
         print(f"| {world} | {days} | {n:,} | {100 * given / streams:.0f} % | {rest} |", flush=True)
-    print("| gains | days move by | days | cases | wrong by days | wrong by cases |\n|---|---|---|---|---|---|")
+    print(
+        "| gains | days move by | days | cases | wrong by days | wrong by cases |\n|---|---|---|---|---|---|"
+    )
     for name, (loss, spread) in GAINS.items():
-        for moves, days, n in ((0.0, 8, 1_000), (0.0, 30, 5_000), (0.25, 8, 1_000), (0.25, 30, 5_000)):
+        for moves, days, n in (
+            (0.0, 8, 1_000),
+            (0.0, 30, 5_000),
+            (0.25, 8, 1_000),
+            (0.25, 30, 5_000),
+        ):
             own = wrong_gains(loss, spread, moves, n, days, streams) * streams
             shares = " | ".join(percent(count, streams) for count in own)
             print(f"| {name} | {moves} | {days} | {n:,} | {shares} |", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int)
     parser.add_argument("--days", type=int, default=10)
     parser.add_argument("--streams", type=int)

@@ -50,12 +50,19 @@ def drawn(data: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 def quantiles(name: str, X: np.ndarray, y: np.ndarray, new: np.ndarray, seed: int) -> np.ndarray:
     """What a model with its defaults says at the levels, (n, levels)."""
     if name in OURS:
-        return OURS[name](task="regression", random_state=seed).fit(X, y).distribution(new).quantiles(LEVELS)
+        return (
+            OURS[name](task="regression", random_state=seed)
+            .fit(X, y)
+            .distribution(new)
+            .quantiles(LEVELS)
+        )
     if name == "quantile-forest":
         model = RandomForestQuantileRegressor(random_state=seed).fit(X, y)
         return np.asarray(model.predict(new, quantiles=LEVELS.tolist()))
     kind = {"objective": "quantile", "verbose": -1, "n_jobs": 1, "random_state": seed}
-    return np.column_stack([LGBMRegressor(alpha=level, **kind).fit(X, y).predict(new) for level in LEVELS])
+    return np.column_stack(
+        [LGBMRegressor(alpha=level, **kind).fit(X, y).predict(new) for level in LEVELS]
+    )
 
 
 def judged(name: str, data: str, seed: int) -> list[float]:
@@ -65,7 +72,10 @@ def judged(name: str, data: str, seed: int) -> list[float]:
     said = quantiles(name, X[:TRAINING], y[:TRAINING], np.ascontiguousarray(X[TRAINING:]), seed)
     short = truth - said[:, :-1]
     covered = (said[:, -1:] <= truth) & (truth <= said[:, -2:-1])
-    return [*np.maximum(short * TAUS, short * (TAUS - 1)).mean(axis=0).tolist(), float(covered.mean())]
+    return [
+        *np.maximum(short * TAUS, short * (TAUS - 1)).mean(axis=0).tolist(),
+        float(covered.mean()),
+    ]
 
 
 def show(found: dict[tuple[str, str], dict[int, Any]]) -> None:
@@ -78,7 +88,9 @@ def show(found: dict[tuple[str, str], dict[int, Any]]) -> None:
         print(said, *(f"{mean:.4g} |" for mean in np.mean(list(seeds.values()), axis=0)[:-1]))
         for rival in RIVALS if name in OURS else ():
             both = sorted(seeds.keys() & found[data, rival].keys())
-            own, other = (np.array([one[seed][:-1] for seed in both]) for one in (seeds, found[data, rival]))
+            own, other = (
+                np.array([one[seed][:-1] for seed in both]) for one in (seeds, found[data, rival])
+            )
             ratio = own.mean(axis=0) / other.mean(axis=0)
             error = standard_error(own - ratio * other) / other.mean(axis=0)
             parts = (f"{r:.3f} ± {e:.3f} |" for r, e in zip(ratio, error, strict=True))

@@ -59,11 +59,14 @@ class Problem:
     splits: list[tuple[np.ndarray, np.ndarray]]
 
 
-def random_splits(groups: np.ndarray, train: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def random_splits(
+    groups: np.ndarray, train: int, count: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Stratified splits of all rows into so many training rows and the rest."""
     rows = np.arange(len(groups))
     return [
-        tuple(train_test_split(rows, train_size=train, stratify=groups, random_state=seed)) for seed in range(count)
+        tuple(train_test_split(rows, train_size=train, stratify=groups, random_state=seed))
+        for seed in range(count)
     ]
 
 
@@ -77,24 +80,37 @@ def problems(splits: int) -> Iterator[Problem]:
     labels = scene[:, [j for j, name in enumerate(header) if name.startswith("label_")]].astype(int)
     single = labels.sum(axis=1) == 1  # 1137 and 1093 rows, the paper's numbers
     train = scene[single, header.index("split")] == "train"
-    X = scene[single][:, [j for j, name in enumerate(header) if name.startswith("Att")]].astype(float)
-    yield Problem("scene", X, labels[single] == 1, [(np.flatnonzero(train), np.flatnonzero(~train))])
+    X = scene[single][:, [j for j, name in enumerate(header) if name.startswith("Att")]].astype(
+        float
+    )
+    yield Problem(
+        "scene", X, labels[single] == 1, [(np.flatnonzero(train), np.flatnonzero(~train))]
+    )
 
     _, spam = cells("spambase")
     y = spam[:, -1] == "1"
-    yield Problem("spambase", spam[:, :-1].astype(float), y[:, None], random_splits(y, 3071, splits))
+    yield Problem(
+        "spambase", spam[:, :-1].astype(float), y[:, None], random_splits(y, 3071, splits)
+    )
 
     # Two classes made of seven, which ones is not said. The cut at 1/2 has F1, AM and G-TP/PR that only 4/7 relevant
     # rows explain, so every choice of four classes is one task.
     _, image = cells("image_segmentation")
     classes = np.unique(image[:, -1])
     tasks = np.array([np.isin(image[:, -1], four) for four in combinations(classes, 4)]).T
-    yield Problem("image", image[:, :-1].astype(float), tasks, random_splits(image[:, -1], 1300, splits))
+    yield Problem(
+        "image", image[:, :-1].astype(float), tasks, random_splits(image[:, -1], 1300, splits)
+    )
 
     _, cancer = cells("breast_cancer_wisconsin")
     complete = cancer[~np.any(cancer == "?", axis=1)]
     y = complete[:, -1] == "4"
-    yield Problem("breast cancer", complete[:, :-1].astype(float), y[:, None], random_splits(y, 463, 3 * splits))
+    yield Problem(
+        "breast cancer",
+        complete[:, :-1].astype(float),
+        y[:, None],
+        random_splits(y, 463, 3 * splits),
+    )
 
 
 def logistic(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -114,7 +130,9 @@ def best_set(loss: Loss, p: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return realised(loss, chosen, y), found.figures[0, 0]
 
 
-def outcomes(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> np.ndarray:
+def outcomes(
+    X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int
+) -> np.ndarray:
     """For each loss: best set, cut 1/2, tuned, promised; then best set and promised from the calibrated model."""
     p = logistic(X[train], y[train], X[test])
     fit, tune = train_test_split(train, test_size=0.5, stratify=y[train], random_state=seed)
@@ -185,7 +203,9 @@ def labelled(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         return simulated(name, seed)
     if name == "scene":
         header, scene = cells(name)
-        label, inside = (np.array([name.startswith(start) for name in header]) for start in ("label_", "Att"))
+        label, inside = (
+            np.array([name.startswith(start) for name in header]) for start in ("label_", "Att")
+        )
         return scene[:, inside].astype(float), scene[:, label].astype(int)
     X, y, _ = load(name)
     return X, np.eye(y.max() + 1, dtype=int)[y][:, np.bincount(y) >= 15]
@@ -201,16 +221,22 @@ def independent(P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
         yield chosen, found.figures[0].mean()
 
 
-def sampled(model: MultilabelForest, X: np.ndarray, P: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
+def sampled(
+    model: MultilabelForest, X: np.ndarray, P: np.ndarray
+) -> Iterator[tuple[np.ndarray, float]]:
     for loss in SET_LOSSES:
-        found, _ = select_sampled((vectors[:2] for vectors in model.label_vectors(X)), P, SetTerms(loss))
+        found, _ = select_sampled(
+            (vectors[:2] for vectors in model.label_vectors(X)), P, SetTerms(loss)
+        )
         chosen = np.zeros(P.shape, dtype=int)
         chosen[np.repeat(np.arange(len(P)), found.k), found.selected] = 1
         yield chosen, found.figures[0].mean()
 
 
 def labels(only: str | None, seeds: int) -> None:
-    print("Mean loss, and mean expected loss in brackets, F1 and Jaccard; then the standard error of the difference to")
+    print(
+        "Mean loss, and mean expected loss in brackets, F1 and Jaccard; then the standard error of the difference to"
+    )
     print("'sampled' over seeds")
     for name in [only] if only else ["scene", *CLASSES, *SIMULATED]:
         figures: dict[str, list[list[float]]] = {"sampled": [], "independent": []}
@@ -221,10 +247,15 @@ def labels(only: str | None, seeds: int) -> None:
             train, test = order[:cut], order[cut : 2 * cut]
             truth, forest = Y[test], MultilabelForest(random_state=seed).fit(X[train], Y[train])
             P = forest.posterior(X[test])
-            for way, answers in (("sampled", sampled(forest, X[test], P)), ("independent", independent(P))):
+            for way, answers in (
+                ("sampled", sampled(forest, X[test], P)),
+                ("independent", independent(P)),
+            ):
                 figures[way].append([])
                 for loss, (chosen, expected) in zip(SET_LOSSES, answers, strict=True):
-                    real = loss.of_counts((chosen * truth).sum(1), chosen.sum(1), truth.sum(1), truth.shape[1])
+                    real = loss.of_counts(
+                        (chosen * truth).sum(1), chosen.sum(1), truth.sum(1), truth.shape[1]
+                    )
                     figures[way][-1] += [float(real.mean()), float(expected)]
         print(f"{name}: {Y.shape[1]} labels, {Y.sum(axis=1).mean():.2f} a row", flush=True)
         for way, lines in figures.items():
@@ -262,14 +293,27 @@ def timings(n):
         timing("whole curve", loss, timed(lambda loss=loss: expected_losses(p, loss)))
     shuffled = np.random.default_rng(1).permutation(p)
     for loss in (f_beta(), g_mean(), h_mean(), auc()):
-        timing("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, SetTerms(loss))))
+        timing(
+            "optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, SetTerms(loss)))
+        )
     flat = np.full(n, 1e-6)  # no item better than another: the certificate excludes hardly any k
     for loss in (g_mean(), h_mean()):
-        timing("optimum, all equal and rare", loss, timed(lambda loss=loss: select(flat, SetTerms(loss)), 1))
+        timing(
+            "optimum, all equal and rare",
+            loss,
+            timed(lambda loss=loss: select(flat, SetTerms(loss)), 1),
+        )
     groups = n // 10
-    labels, offsets = np.random.default_rng(2).random((groups, 20)).ravel() ** 4, np.arange(groups + 1) * 20
+    labels, offsets = (
+        np.random.default_rng(2).random((groups, 20)).ravel() ** 4,
+        np.arange(groups + 1) * 20,
+    )
     f1 = f_beta()
-    timing(f"{groups:,} sets x 20", f1, timed(lambda: select_many(labels, offsets, SetTerms(f1), threads=1)))
+    timing(
+        f"{groups:,} sets x 20",
+        f1,
+        timed(lambda: select_many(labels, offsets, SetTerms(f1), threads=1)),
+    )
 
 
 def timing(what, loss, spent):
@@ -286,7 +330,9 @@ def against_others(sizes):
         curve, best = expected_losses(p, f_beta()).values, select(p, terms).figures[0, 0]
         line = f"{n:>9,}{timed(lambda p=p: select(p, terms))[0]:>10.5f}"
         k = np.arange(1, n + 1)
-        expected = k[np.argmax(2 * np.cumsum(p) / (k + p.sum()))]  # the set that is best at the expected counts
+        expected = k[
+            np.argmax(2 * np.cumsum(p) / (k + p.sum()))
+        ]  # the set that is best at the expected counts
         print(f"{line}{curve[expected] - best:>10.1e}{curve[int((p >= 0.5).sum())] - best:>10.1e}")
 
 
@@ -298,7 +344,9 @@ def speed() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("quality", "labels", "speed"))
     parser.add_argument("--only", help="one set of data")
     parser.add_argument("--repetitions", type=int)

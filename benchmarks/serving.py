@@ -93,7 +93,9 @@ def bare() -> Starlette:
             "expected_benefits": E,
             "warnings": [],
         }
-        return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+        return Response(
+            orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json"
+        )
 
     return Starlette(routes=[Route("/predict", predict, methods=["POST"])])
 
@@ -148,7 +150,11 @@ class MLServer(Peer):
         self.own |= {f"MLSERVER_{kind}_PORT": str(free_port()) for kind in ("GRPC", "METRICS")}
         self.own["MLSERVER_HTTP_PORT"] = str(self.port)
         self.line = [command, "start", str(self.folder)]
-        model = {"name": "bench", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": {"uri": pipeline}}
+        model = {
+            "name": "bench",
+            "implementation": "mlserver_sklearn.SKLearnModel",
+            "parameters": {"uri": pipeline},
+        }
         (self.folder / "model-settings.json").write_text(json.dumps(model))
 
     def command(self) -> list[str]:
@@ -171,7 +177,10 @@ def beside_peers() -> None:
         payoff = service(stack, PINNED)
         model, pipeline = str(payoff.folder / "bare.npz"), str(payoff.folder / "pipeline.joblib")
         joblib.dump(
-            make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(DATA.data, DATA.target), pipeline
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(
+                DATA.data, DATA.target
+            ),
+            pipeline,
         )
         write_arrays(payoff, model)
         peers = [Peer("bare", MODEL=model), Peer("usual", PIPELINE=pipeline)]
@@ -194,11 +203,19 @@ def service(stack: ExitStack, wrapper: list[str], **settings: str) -> Replica:
     key = ["--name", "bench", "--rate", "1000000/second", "--scope", "predict", "--scope", "train"]
     create = [sys.executable, "-m", "app.cli", "keys", "create", *key]
     made = subprocess.run(
-        create, env=os.environ | dict(payoff.environment()), cwd=HERE.parent, capture_output=True, check=True
+        create,
+        env=os.environ | dict(payoff.environment()),
+        cwd=HERE.parent,
+        capture_output=True,
+        check=True,
     )
     payoff.client.headers["X-API-Key"] = re.search(rb"payoff_\S+", made.stdout)[0].decode()
     payoff.start()
-    rows = {"features": list(DATA.feature_names), "rows": DATA.data.tolist(), "labels": DATA.target.tolist()}
+    rows = {
+        "features": list(DATA.feature_names),
+        "rows": DATA.data.tolist(),
+        "labels": DATA.target.tolist(),
+    }
     order = {"model": "bench", "learner": {"kind": "logistic", "calibration": "none"}, "data": rows}
     job = payoff.client.post("/train", json=order, headers={"Prefer": "wait=60"}, timeout=90).json()
     if job["status"] != "succeeded":
@@ -214,7 +231,9 @@ def write_arrays(payoff: Replica, path: str) -> None:
     np.savez(path, **columns, coef=linear.coef, intercept=linear.intercept)
 
 
-def request(server: Peer | Replica, path: str, body: bytes | dict[str, Any], kind: str = "application/json") -> bytes:
+def request(
+    server: Peer | Replica, path: str, body: bytes | dict[str, Any], kind: str = "application/json"
+) -> bytes:
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
     if isinstance(server, Replica):
@@ -230,12 +249,21 @@ def requests_of(servers: dict[str, Peer | Replica]) -> dict[str, bytes]:
     for count, rows in (("1 row", X[:1]), ("10000 rows", X)):
         instances = rows.tolist()
         for name in ("bare", "payoff"):
-            found[f"{name}, {count}"] = request(servers[name], "/predict", ASKED | {"instances": instances})
+            found[f"{name}, {count}"] = request(
+                servers[name], "/predict", ASKED | {"instances": instances}
+            )
         found[f"usual, {count}"] = request(servers["usual"], "/predict", {"instances": instances})
         if "mlserver" in servers:
-            tensor = {"name": "x", "shape": list(rows.shape), "datatype": "FP64", "data": rows.ravel().tolist()}
+            tensor = {
+                "name": "x",
+                "shape": list(rows.shape),
+                "datatype": "FP64",
+                "data": rows.ravel().tolist(),
+            }
             body = {"inputs": [tensor], "outputs": [{"name": "predict_proba"}]}
-            found[f"mlserver, {count}"] = request(servers["mlserver"], "/v2/models/bench/infer", body)
+            found[f"mlserver, {count}"] = request(
+                servers["mlserver"], "/v2/models/bench/infer", body
+            )
     buffer = io.BytesIO()
     np.save(buffer, X)
     sink = pa.BufferOutputStream()
@@ -245,7 +273,9 @@ def requests_of(servers: dict[str, Peer | Replica]) -> dict[str, bytes]:
     query = f"/predict?model=bench&benefits={json.dumps(ASKED['benefits'], separators=(',', ':'))}"
     npy, arrow = "application/x-npy", "application/vnd.apache.arrow.stream"
     found["payoff, 10000 rows npy"] = request(servers["payoff"], query, buffer.getvalue(), npy)
-    found["payoff, 10000 rows arrow"] = request(servers["payoff"], query, sink.getvalue().to_pybytes(), arrow)
+    found["payoff, 10000 rows arrow"] = request(
+        servers["payoff"], query, sink.getvalue().to_pybytes(), arrow
+    )
     found["payoff, 10000 rows npy, JSON out"] = found["payoff, 10000 rows npy"].replace(
         b"Accept: " + npy.encode(), b"Accept: application/json"
     )
@@ -256,7 +286,9 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
     requests = requests_of(servers)
     port = {name: servers[name.partition(",")[0]].port for name in requests}
     single = {name: [] for name in requests}
-    crowd: dict[str, list[tuple[float, float]]] = {name: [] for name in requests if name.endswith(", 1 row")}
+    crowd: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in requests if name.endswith(", 1 row")
+    }
     for _ in range(ROUNDS + 1):  # the first round warms up and is left out
         for name, message in requests.items():
             count = SINGLE_REQUESTS if name in crowd else BATCH_REQUESTS
@@ -264,7 +296,10 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
         for name, rounds in crowd.items():
             times = uvloop.run(load(port[name], requests[name], CONNECTIONS, seconds=SECONDS))
             rounds.append((len(times) / SECONDS, float(np.quantile(times, 0.99))))
-    p50 = {name: statistics.median(np.median(times) for times in rounds[1:]) for name, rounds in single.items()}
+    p50 = {
+        name: statistics.median(np.median(times) for times in rounds[1:])
+        for name, rounds in single.items()
+    }
     print(f"\n{'one connection':<34}{'p50 ms':>9}")
     for name in requests:
         print(f"{name:<34}{p50[name] * 1e3:9.3f}")
@@ -272,7 +307,9 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
     middle = {name: np.median(np.array(rounds[1:]), axis=0) for name, rounds in crowd.items()}
     for name, (per_second, slow) in middle.items():
         print(f"{name:<34}{per_second:9.0f}{slow * 1e3:9.3f}")
-    print("\n| Payoff, as a multiple of another server, or in ms | measured | goal |\n|---|---|---|")
+    print(
+        "\n| Payoff, as a multiple of another server, or in ms | measured | goal |\n|---|---|---|"
+    )
     goals = {
         "bare": ("<= 1.0", ">= 0.8", ""),
         "usual": ("<= 0.6", ">= 2.5", "<= 0.6"),
@@ -281,15 +318,31 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
     for name, (one, many, batch) in goals.items():
         if name in servers:
             show(f"{name}: single row, p50", p50["payoff, 1 row"] / p50[f"{name}, 1 row"], one)
-            show(f"{name}: 16 connections, requests/s", middle["payoff, 1 row"][0] / middle[f"{name}, 1 row"][0], many)
-            show(f"{name}: 10,000 x 30 as JSON, p50", p50["payoff, 10000 rows"] / p50[f"{name}, 10000 rows"], batch)
+            show(
+                f"{name}: 16 connections, requests/s",
+                middle["payoff, 1 row"][0] / middle[f"{name}, 1 row"][0],
+                many,
+            )
+            show(
+                f"{name}: 10,000 x 30 as JSON, p50",
+                p50["payoff, 10000 rows"] / p50[f"{name}, 10000 rows"],
+                batch,
+            )
     for form in ("npy", "arrow"):
         ratio = p50[f"payoff, 10000 rows {form}"] / p50["usual, 10000 rows"]
         show(f"usual: 10,000 x 30 as {form}, p50", ratio, "<= 0.1")
-    show("usual: 16 connections, p99", middle["payoff, 1 row"][1] / middle["usual, 1 row"][1], "<= 0.3")
+    show(
+        "usual: 16 connections, p99",
+        middle["payoff, 1 row"][1] / middle["usual, 1 row"][1],
+        "<= 0.3",
+    )
     npy = p50["payoff, 10000 rows npy"]
     show("10,000 x 30, npy in and out, ms", npy * 1e3, "<= 1.2")
-    show("10,000 decisions as JSON, ms", (p50["payoff, 10000 rows npy, JSON out"] - npy) * 1e3, "<= 3")
+    show(
+        "10,000 decisions as JSON, ms",
+        (p50["payoff, 10000 rows npy, JSON out"] - npy) * 1e3,
+        "<= 3",
+    )
 
 
 def show(what: str, ratio: float, goal: str) -> None:
@@ -325,13 +378,17 @@ def compare_recorded(kind: str, payoff: Replica) -> None:
         for name, message in messages.items():
             times = uvloop.run(load(payoff.port, message, 1, requests=SINGLE_REQUESTS))
             crowd = uvloop.run(load(payoff.port, message, CONNECTIONS, seconds=SECONDS))
-            found[name].append((np.median(times) * 1e6, np.quantile(times, 0.99) * 1e6, len(crowd) / SECONDS))
+            found[name].append(
+                (np.median(times) * 1e6, np.quantile(times, 0.99) * 1e6, len(crowd) / SECONDS)
+            )
     middle = {name: np.median(rounds[1:], axis=0) for name, rounds in found.items()}
     print(f"\n{kind:<12}{'p50 us':>10}{'p99 us':>10}{f'requests/s, {CONNECTIONS} connections':>32}")
     for name, figures in middle.items():
         print(f"{name:<12}{figures[0]:10.0f}{figures[1]:10.0f}{figures[2]:32.0f}")
     goals = {"p50": "<= 1.5", "p99": "<= 2", "requests/s": ">= 0.6"}
-    for (name, goal), ratio in zip(goals.items(), middle["recorded"] / middle["plain"], strict=True):
+    for (name, goal), ratio in zip(
+        goals.items(), middle["recorded"] / middle["plain"], strict=True
+    ):
         show(f"recorded / plain, {name}", ratio, goal)
 
 
@@ -348,7 +405,12 @@ def disk_microseconds(folder: Path) -> tuple[float, float]:
 
 
 async def load(
-    port: int, message: bytes, connections: int, *, requests: int | None = None, seconds: float = 60.0
+    port: int,
+    message: bytes,
+    connections: int,
+    *,
+    requests: int | None = None,
+    seconds: float = 60.0,
 ) -> list[float]:
     """Send `message` over and over on keep-alive connections; seconds from sending to the answer's last byte."""
     loop = asyncio.get_running_loop()
@@ -367,9 +429,20 @@ class Caller(asyncio.Protocol):
     """One keep-alive connection that asks again as soon as it is answered."""
 
     def __init__(
-        self, message: bytes, times: list[float], until: float, requests: int | None, done: asyncio.Future
+        self,
+        message: bytes,
+        times: list[float],
+        until: float,
+        requests: int | None,
+        done: asyncio.Future,
     ) -> None:
-        self._message, self._times, self._until, self._left, self._done = message, times, until, requests, done
+        self._message, self._times, self._until, self._left, self._done = (
+            message,
+            times,
+            until,
+            requests,
+            done,
+        )
         self._buffer = b""
         self._needed = 0
 

@@ -9,13 +9,28 @@ import pyarrow as pa
 FEATURES = [{"name": "age", "type": "numeric"}, {"name": "pain", "type": "category"}]
 CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "metrics": {}, "features": FEATURES}
 MODEL = {"name": "m", "version": 1}
-SHARED = {"model": MODEL, "classes": ["a", "b"], "actions": ["x", "y"], "rule": "expected_benefit", "warnings": ["w"]}
+SHARED = {
+    "model": MODEL,
+    "classes": ["a", "b"],
+    "actions": ["x", "y"],
+    "rule": "expected_benefit",
+    "warnings": ["w"],
+}
 EXPLANATION = {"runner_up": "y", "margin": 0.5, "contributions": {"age": 1.0}}
-JOB = {"id": "job_1", "kind": "train", "status": "succeeded", "progress": 1.0, "stage": None, "model": MODEL}
+JOB = {
+    "id": "job_1",
+    "kind": "train",
+    "status": "succeeded",
+    "progress": 1.0,
+    "stage": None,
+    "model": MODEL,
+}
 JOB |= {"error": None, "warnings": []}
 MATRIX = {"name": "autumn", "version": 1, "benefits": {"a": {"x": 1}}}
 DATASET = {"id": "ds_1", "name": "n", "warnings": [], "from": {"warnings": []}}
-REPORT = {name: {"mean": 0.5, "low": None, "high": 1} for name in ("promised", "realised", "difference")}
+REPORT = {
+    name: {"mean": 0.5, "low": None, "high": 1} for name in ("promised", "realised", "difference")
+}
 REPORT |= {"verdict": "as_promised", "advice": ["a"]}
 ROWS = [{"age": 1, "pain": "mild"}, {"age": 2, "pain": "none"}]
 BENEFITS = {"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}
@@ -34,7 +49,14 @@ VALID = {  # by the end of the path
     "/acquire": {"status": "acquire", "next": {"feature": "age", "cost": 1.0}, "results": [{}, {}]},
     "/retrieve": {"sets": [{"k": 1, "selected": [0]}]},
     "/benefit": {"rules": [{"rule": "r"}]},
-    "/outcomes": {"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": [], **REPORT},
+    "/outcomes": {
+        "accepted": 1,
+        "unchanged": 0,
+        "open": 0,
+        "unknown": [],
+        "conflicts": [],
+        **REPORT,
+    },
     "/matrices": {"matrices": [MATRIX]},
     "/autumn": MATRIX,
     "/train": JOB,
@@ -46,7 +68,13 @@ VALID = {  # by the end of the path
 
 
 def arrow(rows=2):
-    columns = {"decision": ["x", "y"], "p:a": [0.5, 1], "p:b": [0.5, 0], "benefit:x": [1.0, 3], "benefit:y": [2.0, 4]}
+    columns = {
+        "decision": ["x", "y"],
+        "p:a": [0.5, 1],
+        "p:b": [0.5, 0],
+        "benefit:x": [1.0, 3],
+        "benefit:y": [2.0, 4],
+    }
     table = pa.table({name: values * (rows // 2) for name, values in columns.items()})
     table = table.replace_schema_metadata({"payoff": json.dumps(SHARED)})
     sink = io.BytesIO()

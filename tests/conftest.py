@@ -8,14 +8,20 @@ from pathlib import Path
 
 gc.disable()  # until all is imported: a tenth of the time went into searching modules and tests for garbage
 
-os.environ.pop("PYTHONUNBUFFERED", None)  # processes that tests start would write a line and its end apart, mixed
+os.environ.pop(
+    "PYTHONUNBUFFERED", None
+)  # processes that tests start would write a line and its end apart, mixed
 
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # every process would compile all it imports: 8 s instead of 3 s
+if os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+):  # every process would compile all it imports: 8 s instead of 3 s
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path.home() / ".cache" / "payoff-tests"))
     sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")  # small problems: threads would only wait for each other, before numpy loads
+    os.environ.setdefault(
+        _variable, "1"
+    )  # small problems: threads would only wait for each other, before numpy loads
 
 import threading
 from collections.abc import Iterator
@@ -41,16 +47,25 @@ from app.wiring import wire
 from tests.effort import THOROUGH, repeated
 from tests.servers.program import free_port
 
-_STALLED = ["tests.usecases.stalling", "app.postgres"] if THOROUGH else []  # each process would take seconds for them
+_STALLED = (
+    ["tests.usecases.stalling", "app.postgres"] if THOROUGH else []
+)  # each process would take seconds for them
 # Whichever test is the first to start a process: those of jobs begin at once.
 preload(["app.jobs.single", "app.jobs.attempt", *PRELOADED, *_STALLED])
 
 # The same examples in every usual run, others in each thorough one; no clock decides about an example.
-hypothesis.register_profile("ours", max_examples=repeated(100), derandomize=not THOROUGH, database=None, deadline=None)
+hypothesis.register_profile(
+    "ours", max_examples=repeated(100), derandomize=not THOROUGH, database=None, deadline=None
+)
 hypothesis.load_profile("ours")
 
-_OF_THE_SYSTEM = ("tests/faults/test_outages.py", "tests/faults/test_recorded.py")  # those that ask for `system`
-_APART = "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
+_OF_THE_SYSTEM = (
+    "tests/faults/test_outages.py",
+    "tests/faults/test_recorded.py",
+)  # those that ask for `system`
+_APART = (
+    "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
+)
 _LONG = (
     "tests/faults/",
     "tests/console/",
@@ -77,20 +92,31 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(config, items):
     """Those of this kind of run; what takes longest comes first, so that in the end no worker waits for another."""
     if not THOROUGH:
-        left_out = {item for item in items if item.get_closest_marker("thorough") or _is_spared(item)}
+        left_out = {
+            item for item in items if item.get_closest_marker("thorough") or _is_spared(item)
+        }
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: (not item.nodeid.startswith(_OF_THE_SYSTEM), not item.nodeid.startswith(_LONG)))
+    items.sort(
+        key=lambda item: (
+            not item.nodeid.startswith(_OF_THE_SYSTEM),
+            not item.nodeid.startswith(_LONG),
+        )
+    )
 
 
 def _is_spared(item):
     """Whether it is one of the two thirds of a sampled test's cases, drawn by their names."""
-    return item.get_closest_marker("sampled") is not None and random.Random(item.name).random() > 1 / 3
+    return (
+        item.get_closest_marker("sampled") is not None and random.Random(item.name).random() > 1 / 3
+    )
 
 
 def pytest_make_parametrize_id(config, val):
     """Of the fields of a request their names, in place of a number."""
-    is_fields = isinstance(val, dict) and 0 < len(val) < 5 and all(str(name).isidentifier() for name in val)
+    is_fields = (
+        isinstance(val, dict) and 0 < len(val) < 5 and all(str(name).isidentifier() for name in val)
+    )
     return ",".join(val) if is_fields else None
 
 
@@ -164,7 +190,12 @@ def serving(settings: Settings, **options: object) -> Iterator[httpx.Client]:
 
 
 def settings_for(folder: Path, **changes: object) -> Settings:
-    chosen = {"home": folder / "home", "models": str(folder / "models"), "access_log": False, **changes}
+    chosen = {
+        "home": folder / "home",
+        "models": str(folder / "models"),
+        "access_log": False,
+        **changes,
+    }
     return Settings.model_validate(chosen)
 
 
@@ -245,7 +276,9 @@ def csv_of(data: dict) -> str:
 
 def uploaded(client: httpx.Client, data: dict) -> str:
     """The id of the data set of a table."""
-    answer = client.post("/datasets", files={"file": ("table.csv", csv_of(data))}, data={"label": "label"})
+    answer = client.post(
+        "/datasets", files={"file": ("table.csv", csv_of(data))}, data={"label": "label"}
+    )
     assert answer.status_code == 201, answer.text
     return answer.json()["id"]
 
@@ -253,7 +286,15 @@ def uploaded(client: httpx.Client, data: dict) -> str:
 @pytest.fixture(scope="session")
 def ward(service: httpx.Client) -> str:
     """The name of a trained two-class model (healthy, ill) with a categorical feature and a hold-out."""
-    trained(service, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(), "holdout": 0.3})
+    trained(
+        service,
+        {
+            "model": "ward",
+            "learner": {"kind": "logistic"},
+            "data": two_class_rows(),
+            "holdout": 0.3,
+        },
+    )
     return "ward"
 
 
@@ -262,7 +303,10 @@ def numeric(service: httpx.Client) -> str:
     """The name of a model of the same classes whose two features are numbers."""
     data = two_class_rows()
     numbers = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
-    trained(service, {"model": "numeric", "learner": {"kind": "logistic"}, "data": numbers, "holdout": 0})
+    trained(
+        service,
+        {"model": "numeric", "learner": {"kind": "logistic"}, "data": numbers, "holdout": 0},
+    )
     return "numeric"
 
 
@@ -271,5 +315,8 @@ def forest(service: httpx.Client) -> str:
     """The name of a small forest of the same classes, for which `/acquire` asks features in order."""
     prices = {"age": 1, "pulse": 2, "pain": 3}
     learner = {"kind": "random_forest", "n_estimators": 2}
-    trained(service, {"model": "woods", "learner": learner, "data": two_class_rows(), "feature_costs": prices})
+    trained(
+        service,
+        {"model": "woods", "learner": learner, "data": two_class_rows(), "feature_costs": prices},
+    )
     return "woods"

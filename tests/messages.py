@@ -15,7 +15,11 @@ class Says:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, dict):  # as it is in a problem document
             other = Flaw(other["loc"], other["msg"])
-        return isinstance(other, Flaw) and other.loc == self.loc and all(word in other.msg for word in self.words)
+        return (
+            isinstance(other, Flaw)
+            and other.loc == self.loc
+            and all(word in other.msg for word in self.words)
+        )
 
     def __hash__(self) -> int:
         return hash(self.loc)

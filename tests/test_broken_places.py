@@ -77,7 +77,9 @@ def installation(disk, monkeypatch):
     monkeypatch.setattr(uvicorn, "run", lambda *_what, **_how: None)
     monkeypatch.setattr(Worker, "start", lambda *_: None)
     monkeypatch.setattr("app.commands.worker.Event", Mock)
-    monkeypatch.setattr("app.logs.configure", lambda *_: None)  # its handler would outlive what pytest captures
+    monkeypatch.setattr(
+        "app.logs.configure", lambda *_: None
+    )  # its handler would outlive what pytest captures
     ports = make_ports(settings_for(disk))
     publish(ports.registry)
     ports.database.close()
@@ -131,7 +133,14 @@ def test_missing_rights(installation, command, what):
 
     ended = run(COMMANDS[command], env=os.environ, cwd=installation.parent, under=WITHOUT_RIGHTS)
 
-    check(command, ended.returncode, ended.stdout, ended.stderr, NO_RIGHTS, must_fail=command == "keys")
+    check(
+        command,
+        ended.returncode,
+        ended.stdout,
+        ended.stderr,
+        NO_RIGHTS,
+        must_fail=command == "keys",
+    )
 
 
 def test_a_full_disk_makes_the_service_unready_and_predictions_go_on(disk):
@@ -147,7 +156,10 @@ def test_a_full_disk_makes_the_service_unready_and_predictions_go_on(disk):
 
         assert waiting.status_code == 503
         for what in ("the database", "models", "data sets"):
-            assert f"{what} cannot be written: there is no room on its disk" in waiting.json()["detail"]
+            assert (
+                f"{what} cannot be written: there is no room on its disk"
+                in waiting.json()["detail"]
+            )
         assert str(disk) not in waiting.text
         assert client.post("/predict", json=question).status_code == 200
         assert client.get("/health/live").status_code == 200

@@ -51,7 +51,12 @@ def test_a_healthy_service_has_nothing(ports, settings, deep):
 def test_nothing_is_changed_but_the_folders_that_a_start_would_make(tmp_path, settings):
     assert amiss(settings) == {}
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
-    assert {name for name in files if "payoff.db" not in name} == {"home", "home/datasets", "home/decisions", "models"}
+    assert {name for name in files if "payoff.db" not in name} == {
+        "home",
+        "home/datasets",
+        "home/decisions",
+        "models",
+    }
     with open_ports(settings).database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM sqlite_master")).scalar() == 0
 
@@ -147,5 +152,9 @@ def test_settings_that_cannot_be_are_findings_too(monkeypatch, capsys):
 
     out = capsys.readouterr().out
     found = re.findall(r"^(\w+) .*?(PAYOFF_\w+)", out, re.MULTILINE)
-    assert {*found} == {("wrong", "PAYOFF_WORKERS"), ("wrong", "PAYOFF_LOG_LEVEL"), ("warning", "PAYOFF_ADMINKEY")}
+    assert {*found} == {
+        ("wrong", "PAYOFF_WORKERS"),
+        ("wrong", "PAYOFF_LOG_LEVEL"),
+        ("warning", "PAYOFF_ADMINKEY"),
+    }
     assert "s3cret" not in out

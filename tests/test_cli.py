@@ -41,7 +41,10 @@ def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, comm
     ended = run([command], env=os.environ | environment, cwd=tmp_path)
 
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1] == "payoff: the store of PAYOFF_MODELS cannot be used (NoSuchBucket)"
+    assert (
+        ended.stderr.splitlines()[-1]
+        == "payoff: the store of PAYOFF_MODELS cannot be used (NoSuchBucket)"
+    )
     assert "Traceback" not in ended.stderr
 
 
@@ -61,7 +64,11 @@ def test_a_new_database_gets_the_models_that_have_folders(tmp_path):
 
 def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):
     """Scripts keep it; also where a service would log a warning."""
-    folders = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models"), "PAYOFF_ODD": "1"}
+    folders = {
+        "PAYOFF_HOME": str(tmp_path / "home"),
+        "PAYOFF_MODELS": str(tmp_path / "models"),
+        "PAYOFF_ODD": "1",
+    }
     ended = run(["keys", "create", "--name", "bank"], env=os.environ | folders, cwd=tmp_path)
 
     assert KEY_FORM.fullmatch(ended.stdout.strip().encode()), ended.stdout

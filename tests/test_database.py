@@ -9,7 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, insert, make_url, select, text, update
+from sqlalchemy import (
+    Column,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    insert,
+    make_url,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from app import postgres
@@ -48,7 +60,9 @@ def hasty(postgres_url):
 @pytest.fixture
 def distant(postgres_url, proxy):
     """PostgreSQL behind the proxy."""
-    yield from with_numbers(make_url(postgres_url).set(port=proxy.port).render_as_string(), seconds=1)
+    yield from with_numbers(
+        make_url(postgres_url).set(port=proxy.port).render_as_string(), seconds=1
+    )
     proxy.start()  # so that connections can be closed in good order
 
 
@@ -76,7 +90,9 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(database):
     with pytest.raises(IntegrityError):  # which is not blamed on the database
         add(database, 1)
     with database.reading() as connection:
-        assert connection.execute(select(database.now)).scalar_one() == pytest.approx(time.time(), abs=5)
+        assert connection.execute(select(database.now)).scalar_one() == pytest.approx(
+            time.time(), abs=5
+        )
 
 
 def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(database):
@@ -93,7 +109,12 @@ def test_writers_queue_and_readers_do_not_wait(sqlite):
 
     def add_one_more() -> None:
         with sqlite.writing() as connection:
-            largest = connection.execute(select(NUMBERS.c.n).order_by(NUMBERS.c.n.desc()).limit(1)).scalar() or 0
+            largest = (
+                connection.execute(
+                    select(NUMBERS.c.n).order_by(NUMBERS.c.n.desc()).limit(1)
+                ).scalar()
+                or 0
+            )
             time.sleep(0.002)
             connection.execute(insert(NUMBERS).values(n=largest + 1))
 
@@ -142,7 +163,9 @@ def test_the_usual_names_of_postgresql_all_mean_it(postgres_url, scheme):
 
 
 def test_what_the_url_says_goes_before_our_own_choice(postgres_url):
-    database = Database(f"{postgres_url}?application_name=mine&options=-c%20statement_timeout%3D123")
+    database = Database(
+        f"{postgres_url}?application_name=mine&options=-c%20statement_timeout%3D123"
+    )
     with database.reading() as connection:
         assert connection.execute(text("SHOW application_name")).scalar() == "mine"
         assert connection.execute(text("SHOW statement_timeout")).scalar() == "123ms"
@@ -154,7 +177,11 @@ def test_a_standby_cannot_be_written(postgres_url):
     """A function that goes before the server's own says that it is one."""
     database = Database(f"{postgres_url}?options=-c%20search_path%3Dpublic,pg_catalog")
     with database.writing() as connection:
-        connection.execute(text("CREATE FUNCTION pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"))
+        connection.execute(
+            text(
+                "CREATE FUNCTION pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"
+            )
+        )
 
     assert database.problem() == "the database is a standby, which cannot be written"
     database.close()
@@ -175,7 +202,9 @@ def test_who_waits_too_long_for_a_lock_is_told_to_come_again_unless_patient(hast
             with pytest.raises(DatabaseAway), hasty.writing() as another:
                 another.execute(update(NUMBERS).values(n=3))
             patient = thread.submit(_change_patiently, hasty)
-            time.sleep(2.5)  # longer than the second that a statement may take, and the second of grace
+            time.sleep(
+                2.5
+            )  # longer than the second that a statement may take, and the second of grace
         patient.result()
     assert numbers(hasty) == [12]
 
@@ -197,10 +226,17 @@ def test_who_holds_a_lock_and_does_nothing_loses_it(postgres_url, monkeypatch):
         assert numbers(database) == [3]
 
 
-def test_more_callers_than_connections_wait_for_one_another_and_not_for_ever(postgres_url, monkeypatch):
+def test_more_callers_than_connections_wait_for_one_another_and_not_for_ever(
+    postgres_url, monkeypatch
+):
     monkeypatch.setattr("app.database._POOL_SECONDS", 0.2)
     for database in with_numbers(postgres_url, connections=2):
-        with database.reading(), database.reading(), pytest.raises(DatabaseAway), database.reading():
+        with (
+            database.reading(),
+            database.reading(),
+            pytest.raises(DatabaseAway),
+            database.reading(),
+        ):
             pass
     monkeypatch.setattr("app.database._POOL_SECONDS", 30)
     for database in with_numbers(postgres_url, connections=2):
@@ -220,7 +256,9 @@ def test_a_database_that_was_lost_is_found_again_at_once(distant, proxy, caplog)
     add(distant, 3)
     proxy.kill()
     proxy.start()
-    assert numbers(distant) == [1, 3], "connections that were lost while nobody looked are made anew"
+    assert numbers(distant) == [1, 3], (
+        "connections that were lost while nobody looked are made anew"
+    )
     told = [record.message for record in caplog.records if record.name == "app.database"]
     assert len(told) == 2
     assert "does not answer" in told[0]
@@ -275,7 +313,13 @@ def test_memory_and_sql_agree(engine, patterns, names):
     assert all(map(is_pattern, patterns))
     with engine.connect() as connection, connection.begin() as transaction:
         connection.execute(insert(NAMES), [{"name": name} for name in names])
-        found = set(connection.execute(select(NAMES.c.name).where(matches(NAMES.c.name, patterns))).scalars())
+        found = set(
+            connection.execute(
+                select(NAMES.c.name).where(matches(NAMES.c.name, patterns))
+            ).scalars()
+        )
         transaction.rollback()
 
-    assert found == ({name for name in names if compiled(patterns).fullmatch(name)} if patterns else set())
+    assert found == (
+        {name for name in names if compiled(patterns).fullmatch(name)} if patterns else set()
+    )

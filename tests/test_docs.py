@@ -62,7 +62,13 @@ def test_every_setting_is_listed_with_its_default():
 
 def test_every_status_is_listed():
     page = (REFERENCE / "errors.md").read_text()
-    for status in {*STATUSES, 400, 405, 408, 431}:  # the last come from the framework and from the server
+    for status in {
+        *STATUSES,
+        400,
+        405,
+        408,
+        431,
+    }:  # the last come from the framework and from the server
         assert f"| {status} |" in page
 
 
@@ -86,12 +92,16 @@ def test_every_learner_is_listed_with_its_parameters():
 def test_every_row_of_a_table_is_there(page, head, names):
     table = (DOCS / page).read_text().partition(head)[2].partition("\n\n")[0]
 
-    assert {*re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)))} == names
+    assert {
+        *re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)))
+    } == names
 
 
 def test_each_module_of_the_glossary_exists():
     rows = re.findall(
-        r"^\| (.+?) \| (.+?) \| `(app/[\w/]+\.py)` \|$", (REFERENCE / "glossary.md").read_text(), re.MULTILINE
+        r"^\| (.+?) \| (.+?) \| `(app/[\w/]+\.py)` \|$",
+        (REFERENCE / "glossary.md").read_text(),
+        re.MULTILINE,
     )
 
     assert len(rows) >= 40
@@ -101,7 +111,9 @@ def test_each_module_of_the_glossary_exists():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in RECORDS], ids=_id)
 def test_each_file_that_a_page_names_exists(page):
-    named = re.findall(r"`((?:app|tests|docs|deploy|tools|benchmarks|\.ci|\.github)/[\w./-]*\w)`", page.read_text())
+    named = re.findall(
+        r"`((?:app|tests|docs|deploy|tools|benchmarks|\.ci|\.github)/[\w./-]*\w)`", page.read_text()
+    )
 
     assert [name for name in named if not (ROOT / name).exists()] == []
 
@@ -125,9 +137,17 @@ def _anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("folder", ["app", "tests", "benchmarks", "deploy", "tools"])
 def test_each_page_that_the_code_names_exists(folder):
-    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".yml", ".sh", ".conf", ".json"}]
+    files = [
+        path
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".yml", ".sh", ".conf", ".json"}
+    ]
     files += ROOT.glob("*.yml")
-    named = {(path, name) for path in files for name in re.findall(r"docs/[\w/-]+\.(?:md|svg)", path.read_text())}
+    named = {
+        (path, name)
+        for path in files
+        for name in re.findall(r"docs/[\w/-]+\.(?:md|svg)", path.read_text())
+    }
 
     assert [(path, name) for path, name in named if not (ROOT / name).exists()] == []
 
@@ -135,7 +155,11 @@ def test_each_page_that_the_code_names_exists(folder):
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
 
-    assert [_id(page) for page in DOCS.rglob("*.md") if f": {page.relative_to(DOCS)}\n" not in navigation] == []
+    assert [
+        _id(page)
+        for page in DOCS.rglob("*.md")
+        if f": {page.relative_to(DOCS)}\n" not in navigation
+    ] == []
 
 
 def test_formulas_become_mathml():
@@ -152,7 +176,9 @@ def test_formulas_become_mathml():
 DOCUMENT = (ROOT / "docs" / "how-to" / "operation.md").read_text()
 ROWS = [
     (name, kind, labels, who)
-    for who, kind, metrics in re.findall(r"^\| (\w+) \| (\w+) \| (`payoff_.*) \|$", DOCUMENT, re.MULTILINE)
+    for who, kind, metrics in re.findall(
+        r"^\| (\w+) \| (\w+) \| (`payoff_.*) \|$", DOCUMENT, re.MULTILINE
+    )
     for name, labels in re.findall(r"`(payoff_\w+)`(?: \((.*?)\))?", metrics)
 ]
 
@@ -193,7 +219,8 @@ def test_every_metric_is_documented_with_its_type_and_by_whom_it_is_told(told):
     documented = {name: (kind, who) for name, kind, _, who in ROWS}
 
     assert documented == {
-        name: (types[name], "both" if len(who) == 2 else next(iter(who))) for name, who in by_whom.items()
+        name: (types[name], "both" if len(who) == 2 else next(iter(who)))
+        for name, who in by_whom.items()
     }
 
 
@@ -201,11 +228,15 @@ def test_every_label_is_documented(told):
     documented = {name: re.findall(r"`(\w+)`", labels) for name, _, labels, _ in ROWS}
     for metric in (metric for metrics in told.values() for metric in metrics):
         for sample in metric.samples:
-            assert [label for label in sample.labels if label != "le"] == documented[_name(metric)], sample
+            assert [label for label in sample.labels if label != "le"] == documented[
+                _name(metric)
+            ], sample
 
 
 def test_alerts_and_boards_name_metrics_that_there_are(told):
-    there = {sample.name for metrics in told.values() for metric in metrics for sample in metric.samples}
+    there = {
+        sample.name for metrics in told.values() for metric in metrics for sample in metric.samples
+    }
     there |= {name for name, *_ in ROWS}
     files = [path for path in (ROOT / "deploy").rglob("*") if path.suffix in {".yml", ".json"}]
     assert files
@@ -214,7 +245,9 @@ def test_alerts_and_boards_name_metrics_that_there_are(told):
 
 
 def test_every_check_is_documented(tmp_path):
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ", DOCUMENT.partition("\n## Metrics")[0], re.MULTILINE)
+    rows = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \| ", DOCUMENT.partition("\n## Metrics")[0], re.MULTILINE
+    )
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     checks = {finding.check for finding in check(settings_for(tmp_path), {})}
 

@@ -11,7 +11,8 @@ from app.text import check_query, check_text, positions, refused_character
 
 
 @pytest.mark.parametrize(
-    ("steps", "expected"), [((), ""), (("",), "/"), (("a/b", 0), "/a~1b/0"), (("~1",), "/~01"), (("~", "/"), "/~0/~1")]
+    ("steps", "expected"),
+    [((), ""), (("",), "/"), (("a/b", 0), "/a~1b/0"), (("~1",), "/~01"), (("~", "/"), "/~0/~1")],
 )
 def test_steps_of_a_pointer_are_escaped(steps, expected):
     assert pointer(*steps) == expected
@@ -53,7 +54,9 @@ def test_an_error_takes_the_first_flaws_and_does_not_look_at_the_rest(build):
     flaws = build().flaws
 
     assert len(flaws) == MAX_ERRORS
-    assert [flaw.loc.removeprefix("/data") for flaw in flaws] == [pointer(i) for i in range(MAX_ERRORS)]
+    assert [flaw.loc.removeprefix("/data") for flaw in flaws] == [
+        pointer(i) for i in range(MAX_ERRORS)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,9 @@ def test_every_character():
         assert (refused_character(f"a{chr(code)}") is not None) == refused, hex(code)
 
 
-@pytest.mark.parametrize("query", [b"name=%00", b"name=a%0Bb", b"name=%7f", b"name=%C2%85", b"x=1&name=%1F"])
+@pytest.mark.parametrize(
+    "query", [b"name=%00", b"name=a%0Bb", b"name=%7f", b"name=%C2%85", b"x=1&name=%1F"]
+)
 def test_queries(query):
     with pytest.raises(Invalid) as caught:
         check_query(query)
@@ -92,13 +97,17 @@ def test_queries(query):
     assert caught.value.flaws[0].loc == "/name"
 
 
-@pytest.mark.parametrize("query", [b"", b"name=a%20b", b"name=%C3%A4&x=%C2%B0", b"name=%0A%09", b"name=100%25"])
+@pytest.mark.parametrize(
+    "query", [b"", b"name=a%20b", b"name=%C3%A4&x=%C2%B0", b"name=%0A%09", b"name=100%25"]
+)
 def test_plain_queries(query):
     check_query(query)
 
 
 def test_what_is_refused_is_said_with_its_place():
-    with pytest.raises(Invalid, match=r"the control character U\+0000 at position 1 is not allowed in text"):
+    with pytest.raises(
+        Invalid, match=r"the control character U\+0000 at position 1 is not allowed in text"
+    ):
         check_text("a\0", "/name")
 
 

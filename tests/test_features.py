@@ -12,7 +12,9 @@ NUMBERS = Schema([Feature("a", "numeric"), Feature("b/c", "numeric")])
 MIXED = Schema([Feature("a", "numeric"), Feature("word", "categorical", ("no", "yes"))])
 ONE = Schema([Feature("a", "numeric")])
 
-finite = st.one_of(st.none(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
+finite = st.one_of(
+    st.none(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False)
+)
 words = st.sampled_from([None, "no", "yes", "never seen"])
 
 
@@ -22,7 +24,9 @@ def test_numbers_stay_what_they_are(rows):
     X, warnings = NUMBERS.encode([list(row) for row in rows])
     by_name, _ = NUMBERS.encode([{"b/c": second, "a": first} for first, second in rows])
 
-    expected = np.array([[np.nan if cell is None else float(cell) for cell in row] for row in rows]).reshape(-1, 2)
+    expected = np.array(
+        [[np.nan if cell is None else float(cell) for cell in row] for row in rows]
+    ).reshape(-1, 2)
     assert np.array_equal(X, expected, equal_nan=True)
     assert np.array_equal(by_name, expected, equal_nan=True)
     assert X.dtype == np.float64
@@ -36,7 +40,9 @@ def test_words_become_their_positions(rows):
     X, warnings = MIXED.encode([list(row) for row in rows])
 
     codes = {"no": 0.0, "yes": 1.0}
-    assert np.array_equal(X[:, 1], np.array([codes.get(word, np.nan) for _, word in rows]), equal_nan=True)
+    assert np.array_equal(
+        X[:, 1], np.array([codes.get(word, np.nan) for _, word in rows]), equal_nan=True
+    )
     assert bool(warnings) == any(word == "never seen" for _, word in rows)
 
 
@@ -73,7 +79,23 @@ def test_every_wrong_cell_is_named(schema, instances, places):
 
 
 HUGE = 10**400
-CELLS = [[], [1], [[1]], [[], 1], {}, (), "1", "", True, HUGE, -HUGE, [HUGE], [[[[1.0]]]], [None], object()]
+CELLS = [
+    [],
+    [1],
+    [[1]],
+    [[], 1],
+    {},
+    (),
+    "1",
+    "",
+    True,
+    HUGE,
+    -HUGE,
+    [HUGE],
+    [[[[1.0]]]],
+    [None],
+    object(),
+]
 
 
 @pytest.mark.parametrize("schema", [NUMBERS, ONE, MIXED], ids=["numbers", "one", "mixed"])
@@ -92,7 +114,9 @@ def test_whatever_is_no_number_is_refused_at_its_place(schema, by_name, cell, ev
 
     with pytest.raises(Invalid) as error:
         schema.encode(instances)
-    assert [flaw.loc for flaw in error.value.flaws] == [f"/{i}/{'a' if by_name else 0}" for i in wrong]
+    assert [flaw.loc for flaw in error.value.flaws] == [
+        f"/{i}/{'a' if by_name else 0}" for i in wrong
+    ]
 
 
 @given(st.integers(-(2**64), 2**64), st.sampled_from([2**63, 2**64 - 1, -1, 1.5, None]))

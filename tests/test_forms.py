@@ -24,7 +24,16 @@ def written(number: Decimal, group: str, mark: str, pattern: str) -> str:
     [(POINT, ".", (",", "'", " ", "\u202f", "")), (COMMA, ",", (".", "\u2019", "\u00a0", ""))],
 )
 def test_amounts_are_read_to_the_last_bit(base, mark, groups):
-    digits = ("0", "0.1", "7.05", "999", "1000.5", "1234567.89", "8999999999999.9", "123456789012345678901234.5")
+    digits = (
+        "0",
+        "0.1",
+        "7.05",
+        "999",
+        "1000.5",
+        "1234567.89",
+        "8999999999999.9",
+        "123456789012345678901234.5",
+    )
     for text, sign, group, (pattern, unit) in product(
         digits,
         (1, -1),
@@ -40,13 +49,30 @@ def test_amounts_are_read_to_the_last_bit(base, mark, groups):
 
 
 def test_what_is_no_amount_is_not_read():
-    words = ["1,23,456", "12,34", "1,234,5", "1.2.3", "1 2", "1e999", "٣", "", "€", "5 $ €", "5 %", "SKU 5"]
+    words = [
+        "1,23,456",
+        "12,34",
+        "1,234,5",
+        "1.2.3",
+        "1 2",
+        "1e999",
+        "٣",
+        "",
+        "€",
+        "5 $ €",
+        "5 %",
+        "SKU 5",
+    ]
     words += ["(-5)", "(5", "--5", "-€-5"]
     assert [word for word in words if reader(f"{POINT} €")(word) is not None] == []
 
 
 def test_a_percent_sign_is_never_guessed():
-    assert (reader(f"{POINT} %")("12"), reader(POINT)("12 %"), reader(f"{POINT} €")("12")) == (None, None, 12)
+    assert (reader(f"{POINT} %")("12"), reader(POINT)("12 %"), reader(f"{POINT} €")("12")) == (
+        None,
+        None,
+        12,
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +94,8 @@ def test_moments_are_days_since_1970(word, form, moment):
 
 
 @pytest.mark.parametrize(
-    "word", ["2026-02-30", "2026-1-5", "20260105", "31.12.26", "1.1.2026x", "2026-01-01T25:00", "NA"]
+    "word",
+    ["2026-02-30", "2026-1-5", "20260105", "31.12.26", "1.1.2026x", "2026-01-01T25:00", "NA"],
 )
 def test_what_is_no_moment_has_no_form_of_one(word):
     assert not [form for form in candidates(word) if form.startswith(ISO)]
@@ -93,7 +120,17 @@ def test_what_can_be_meant_in_two_ways_has_two_forms():
 
 
 @pytest.mark.parametrize(
-    "form", ["number:1234", "date:", "date:%d", "date:%Y-%m", "date:%d/%m/%Y%Y", "date:%c", "text", f"{POINT} €"]
+    "form",
+    [
+        "number:1234",
+        "date:",
+        "date:%d",
+        "date:%Y-%m",
+        "date:%d/%m/%Y%Y",
+        "date:%c",
+        "text",
+        f"{POINT} €",
+    ],
 )
 def test_forms_that_cannot_be_ordered(form):
     with pytest.raises(ValueError, match="date:%d/%m/%Y"):

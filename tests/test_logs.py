@@ -43,5 +43,11 @@ sys.stderr.write("done")
 def test_output_that_cannot_be_written_raises_nowhere():
     """A log on a full disk ended the job worker for good."""
     with Path("/dev/full").open("wb") as full:
-        run = subprocess.run([sys.executable, "-c", FULL], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(
+            [sys.executable, "-c", FULL],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert run.stderr.startswith("done")

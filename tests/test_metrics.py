@@ -28,7 +28,10 @@ def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
     for heard in (job, put_back, replace(job, attempt=2), ended):
         metrics_of_jobs.hear(heard)
 
-    assert told.get_sample_value("payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"}) == 1
+    assert (
+        told.get_sample_value("payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"})
+        == 1
+    )
     assert told.get_sample_value("payoff_job_attempts_lost_total", {"kind": "train"}) == 1
     assert told.get_sample_value("payoff_job_seconds_sum", {"kind": "train"}) == 7
 

@@ -16,5 +16,12 @@ def test_parts_count_within_their_span():
                 progress.report(1.0, "last fold")
         progress.report(2.0, "done")
 
-    assert [stage for _, stage in heard] == ["reading", "fitting", "fitting", "fitting", "last fold", "done"]
+    assert [stage for _, stage in heard] == [
+        "reading",
+        "fitting",
+        "fitting",
+        "fitting",
+        "last fold",
+        "done",
+    ]
     assert [fraction for fraction, _ in heard] == pytest.approx([0.1, 0.2, 0.5, 0.5, 0.8, 1.0])

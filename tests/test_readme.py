@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 COMMAND = re.compile(r"```sh\n((?:(?!```).)*)```\n\n```json\n((?:(?!```).)*)```", re.DOTALL)
 NUMBER, DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?"), re.compile(r"\d+\.\d+")
-PAGES = [page for page in (README, *sorted((ROOT / "docs").rglob("*.md"))) if COMMAND.search(page.read_text())]
+PAGES = [
+    page
+    for page in (README, *sorted((ROOT / "docs").rglob("*.md")))
+    if COMMAND.search(page.read_text())
+]
 CHANGING = {"id", "created_at", "started_at", "finished_at"}  # times, and what a job is called
 
 
@@ -30,7 +34,9 @@ def alike(printed: object, answered: object) -> bool:
     """Equal but for times, and for the last digits of floats."""
     if isinstance(printed, dict) and isinstance(answered, dict):
         same_names = printed.keys() == answered.keys()
-        return same_names and all(name in CHANGING or alike(printed[name], answered[name]) for name in printed)
+        return same_names and all(
+            name in CHANGING or alike(printed[name], answered[name]) for name in printed
+        )
     if isinstance(printed, list) and isinstance(answered, list):
         return len(printed) == len(answered) and all(map(alike, printed, answered))
     if isinstance(printed, float) and isinstance(answered, float):
@@ -43,7 +49,9 @@ def test_the_commands_answer_as_printed(page, fresh, tmp_path):
     """Every curl of a page, run in order; the pages name their models differently and share one service."""
     for printed_command, printed in COMMAND.findall(page.read_text()):
         command = printed_command.replace("http://127.0.0.1:8000", str(fresh.base_url).rstrip("/"))
-        found = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
 
         assert alike(json.loads(printed), json.loads(found.stdout)), f"{command}\n{found.stdout}"
 
@@ -57,7 +65,9 @@ def test_what_is_said_of_an_answer_has_its_numbers(page):
         if not paragraph.startswith(("#", "```", "**")):  # these begin something else
             numbers = [float(number) for number in NUMBER.findall(shown[0])]
             for said in DECIMAL.findall(paragraph):
-                assert float(said) in {round(number, len(said.partition(".")[2])) for number in numbers}, paragraph
+                assert float(said) in {
+                    round(number, len(said.partition(".")[2])) for number in numbers
+                }, paragraph
 
 
 def test_the_pages_with_commands_are_found():
@@ -75,7 +85,9 @@ def test_the_readme_has_the_matrix_and_the_result_of_the_demo(fresh, capsys):
 
     tell(fresh, case)
 
-    earned = re.findall(r"^ +(-?\d+\.\d\d)   ", capsys.readouterr().out.partition("Earned on 72 ")[2], re.MULTILINE)
+    earned = re.findall(
+        r"^ +(-?\d+\.\d\d)   ", capsys.readouterr().out.partition("Earned on 72 ")[2], re.MULTILINE
+    )
     assert re.findall(r"^\|[^|]*\| (-?\d+\.\d\d) \|$", text, re.MULTILINE) == earned
     assert float(earned[0]) > float(earned[1]), "deciding by expected benefit earns more"
     assert f"| true class | {' | '.join(case.actions)} |" in text

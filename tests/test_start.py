@@ -17,9 +17,20 @@ from app.migrations import migrate
 from tests.conftest import free_port
 from tests.registry.making import open_registry, publish
 
-LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "dask")
+LARGE = (
+    "sklearn",
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.sparse",
+    "pyarrow",
+    "numba",
+    "onnx",
+    "dask",
+)
 FORESTS = ("random_forest", "budget_forest", "forest_chain", "multilabel_forest", "cost_tree")
-SMALL = {name: {"n_estimators": 2} for name in FORESTS[:-1]} | {"cost_tree": {"lambda": 0.01, "depth": 1}}
+SMALL = {name: {"n_estimators": 2} for name in FORESTS[:-1]} | {
+    "cost_tree": {"lambda": 0.01, "depth": 1}
+}
 PLAIN = (
     *("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic", "kernel_logistic"),
     "hierarchical_logistic",
@@ -42,7 +53,11 @@ print(json.dumps([sorted(sys.modules), loads, registry.cache.loads]))
 
 def started(folder, *names):
     """The modules of a started service, and how many models it had loaded before and after their first predictions."""
-    settings = {"PAYOFF_HOME": str(folder), "PAYOFF_MODELS": str(folder / "models"), "PAYOFF_WORKERS": "1"}
+    settings = {
+        "PAYOFF_HOME": str(folder),
+        "PAYOFF_MODELS": str(folder / "models"),
+        "PAYOFF_WORKERS": "1",
+    }
     run = subprocess.run(
         [sys.executable, "-c", START, *names],
         env={**os.environ, **settings},
@@ -62,10 +77,16 @@ def home_with(home, names):
     for name in names:
         asked = resolve({"kind": name} | SMALL.get(name, {}))
         several = asked.estimator.labels == "several"
-        model = asked.build(benefits=np.eye(2), random_state=0).fit(X, np.eye(2, dtype=int)[y] if several else y)
+        model = asked.build(benefits=np.eye(2), random_state=0).fit(
+            X, np.eye(2, dtype=int)[y] if several else y
+        )
         labels = {"classes": [0, 1], "class_priors": {"0": 0.5, "1": 0.5}}
         if several:
-            labels = {"classes": ["a", "b"], "labels": ["a", "b"], "class_priors": {"a": 0.5, "b": 0.5}}
+            labels = {
+                "classes": ["a", "b"],
+                "labels": ["a", "b"],
+                "class_priors": {"a": 0.5, "b": 0.5},
+            }
         features = [{"name": column, "type": "numeric"} for column in "ab"]
         learner = {"kind": name, "parameters": {}}
         publish(registry, name, model, learner=learner, features=features, **labels)
@@ -77,7 +98,9 @@ def home_with(home, names):
 @pytest.mark.parametrize(
     ("names", "large"), [pytest.param(PLAIN, [], marks=pytest.mark.thorough), (FORESTS, ["numba"])]
 )
-def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scikit_learn(tmp_path, names, large):
+def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scikit_learn(
+    tmp_path, names, large
+):
     """What such a model needs was imported with it; nothing is read from the store any more. Forests need the compiler,
     and nothing of what trains them.
     """

@@ -24,7 +24,12 @@ DATA = TABLE | {"features": TABLE["features"][:2], "rows": [row[:2] for row in T
 def told(tmp_path_factory):
     """The lines of a service and of a worker, after a model was trained and asked, and the job's id."""
     folder, port = tmp_path_factory.mktemp("told"), free_port()
-    settings = {"home": folder / "home", "models": folder / "models", "admin_key": KEY, "log_level": "debug"}
+    settings = {
+        "home": folder / "home",
+        "models": folder / "models",
+        "admin_key": KEY,
+        "log_level": "debug",
+    }
     service = Replica(settings | {"workers": 0})
     worker = JobWorker(settings | {"metrics_port": port, "metrics_prot": 1})
     with closing(service), closing(worker):
@@ -33,7 +38,12 @@ def told(tmp_path_factory):
         service.client.headers["X-API-Key"] = KEY
         job = asked(service.client)
         page = f"http://127.0.0.1:{port}/metrics"
-        eventually(lambda: 'payoff_jobs_ended_total{kind="train",status="succeeded"} 1.0' in httpx.get(page).text)
+        eventually(
+            lambda: (
+                'payoff_jobs_ended_total{kind="train",status="succeeded"} 1.0'
+                in httpx.get(page).text
+            )
+        )
         metrics = httpx.get(page).text
         service.stop()
         worker.stop()
@@ -43,13 +53,26 @@ def told(tmp_path_factory):
 
 
 def asked(client: httpx.Client) -> str:
-    order = {"model": "ward", "learner": {"kind": "logistic"}, "data": DATA, "benefits": [[0, 0], [0, 31337]]}
-    job = client.post("/train", json=order, headers={"X-Request-ID": "order-1", "Prefer": "wait=60"})
+    order = {
+        "model": "ward",
+        "learner": {"kind": "logistic"},
+        "data": DATA,
+        "benefits": [[0, 0], [0, 31337]],
+    }
+    job = client.post(
+        "/train", json=order, headers={"X-Request-ID": "order-1", "Prefer": "wait=60"}
+    )
     assert job.json()["status"] == "succeeded", job.text
     array = BytesIO()
     np.save(array, np.array([[50.0, 70.0]]))
-    query, kind = {"model": "ward:1", "benefits": "[[0,0],[0,31337]]"}, {"Content-Type": "application/x-npy"}
-    assert client.post("/predict", params=query, content=array.getvalue(), headers=kind).status_code == 200
+    query, kind = (
+        {"model": "ward:1", "benefits": "[[0,0],[0,31337]]"},
+        {"Content-Type": "application/x-npy"},
+    )
+    assert (
+        client.post("/predict", params=query, content=array.getvalue(), headers=kind).status_code
+        == 200
+    )
     for path in ("/outcomes/ssn-123", "/outcomes/a%2Fssn-123", "/none/outcomes/ssn-123"):
         assert client.delete(path).status_code == 404
     assert client.delete("/outcomes/ssn-123", headers={"X-API-Key": "wrong"}).status_code == 401
@@ -70,7 +93,9 @@ def test_lines_name_the_request_its_job_and_no_decision(told):
     (line,) = [line for line in service if line.get("path") == "/train"]
     assert (line["request_id"], line["status"]) == ("order-1", 200)
     ended = {line["event"]: line for line in worker if line["event"] in ("job begins", "job ended")}
-    assert [(line["job"], line["attempt"], line["request_id"]) for line in ended.values()] == [(job, 1, "order-1")] * 2
+    assert [(line["job"], line["attempt"], line["request_id"]) for line in ended.values()] == [
+        (job, 1, "order-1")
+    ] * 2
     assert ended["job ended"]["status"] == "succeeded"
 
 

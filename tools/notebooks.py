@@ -18,7 +18,9 @@ def on_files(files: Files, *, config: Any) -> Files:
     """Add a page for each notebook, beside the notebook itself."""
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         page = markdown(Path(str(file.abs_src_path)))
-        files.append(File.generated(config, file.src_uri.removesuffix("ipynb") + "md", content=page))
+        files.append(
+            File.generated(config, file.src_uri.removesuffix("ipynb") + "md", content=page)
+        )
     return files
 
 
@@ -32,7 +34,10 @@ def markdown(path: Path) -> str:
     cells = json.loads(path.read_text())["cells"]
     parts = [part for cell in cells for part in _parts(cell)]
     title, *rest = parts
-    return "\n\n".join([title, f'<a href="{path.name}" download>Download the notebook</a>', *rest]) + "\n"
+    return (
+        "\n\n".join([title, f'<a href="{path.name}" download>Download the notebook</a>', *rest])
+        + "\n"
+    )
 
 
 def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
@@ -50,8 +55,12 @@ def _shown(data: Mapping[str, Any]) -> str:
     if svg := "".join(data.get("image/svg+xml", "")):
         words = re.search(r"<title>(.*?)</title>", svg)
         image = base64.b64encode(svg.encode()).decode()
-        return f'<img alt="{words[1] if words else "Chart"}" src="data:image/svg+xml;base64,{image}">'
+        return (
+            f'<img alt="{words[1] if words else "Chart"}" src="data:image/svg+xml;base64,{image}">'
+        )
     if table := "".join(data.get("text/html", "")):
-        plain = _STYLE.sub("", table).replace(' border="1" class="dataframe"', "")  # the theme draws plain tables
+        plain = _STYLE.sub("", table).replace(
+            ' border="1" class="dataframe"', ""
+        )  # the theme draws plain tables
         return re.sub(r"\n\s*", "\n", plain).strip()
     return f"```text\n{''.join(data['text/plain']).rstrip()}\n```"

@@ -54,7 +54,9 @@ class AuditLog:
             AUDIT_LOG.c.subject == job, AUDIT_LOG.c.action == "job.submit"
         )
         row = connection.execute(ordered).first()
-        who, client = ("unknown", None) if row is None else row  # ordered before there was an audit log
+        who, client = (
+            ("unknown", None) if row is None else row
+        )  # ordered before there was an audit log
         self._add(connection, who, client, "version.publish", subject, {"job": job})
 
     def page(self, size: int, token: str | None) -> tuple[list[Entry], str | None]:
@@ -68,10 +70,18 @@ class AuditLog:
         return page_of(entries, size, lambda entry: entry.seq)
 
     def _add(
-        self, connection: Connection, who: str, client: str | None, action: str, subject: str, details: dict[str, Any]
+        self,
+        connection: Connection,
+        who: str,
+        client: str | None,
+        action: str,
+        subject: str,
+        details: dict[str, Any],
     ) -> None:
         values = {"who": who, "client": client, "action": action, "subject": subject}
-        connection.execute(insert(AUDIT_LOG).values(at=self._database.now, details=json.dumps(details), **values))
+        connection.execute(
+            insert(AUDIT_LOG).values(at=self._database.now, details=json.dumps(details), **values)
+        )
 
         def log(_connection: Connection) -> None:
             _log.info("audit", **values, details=details)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # it imports this module
     from app.access.keys import Keys, Revision
 
 KEY_FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
-GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
+GUESSES = Rate(
+    20, 60
+)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 
 _LOST = (
     "API keys were made for this service, and their table is empty: restore the database, make a key with `payoff keys"
@@ -76,12 +78,17 @@ class Caller:
 
     def allows(self, reference: str) -> bool:
         """Whether the key is for the model that a reference (`name`, `name:3`, `name@alias`) begins with."""
-        return not self.models or self._pattern.fullmatch(_END_OF_NAME.split(reference, maxsplit=1)[0]) is not None
+        return (
+            not self.models
+            or self._pattern.fullmatch(_END_OF_NAME.split(reference, maxsplit=1)[0]) is not None
+        )
 
     def need_model(self, reference: str) -> None:
         """Forbidden, in the same words whether the model is there or not, where the key is for others."""
         if not self.allows(reference):
-            raise Forbidden(f"the key of {self.name!r} is for models named {' or '.join(self.models)}")
+            raise Forbidden(
+                f"the key of {self.name!r} is for models named {' or '.join(self.models)}"
+            )
 
     @property
     def owner(self) -> str:
@@ -211,7 +218,9 @@ class Keyring:
         raise NotReady(self.problem) if self.problem else KeyMissing(_INVALID)
 
     def _is_admin(self, presented: bytes) -> bool:
-        return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)
+        return self._admin_digest is not None and hmac.compare_digest(
+            _digest(presented), self._admin_digest
+        )
 
     def holds(self, caller: Caller) -> bool:
         """Whether a request that was allowed for `caller` would be allowed now."""
@@ -238,7 +247,9 @@ class Keyring:
         if not self.required:
             self.required = revision.made > 0 or self._made.known()
         self._entries = {
-            key.id.encode(): _Entry(key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300)
+            key.id.encode(): _Entry(
+                key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300
+            )
             for key in self._keys.list(revoked=False)  # each revoked key stays in the table
         }
         is_lost = revision.made == 0 and self.required and self._admin_digest is None

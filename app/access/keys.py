@@ -51,7 +51,9 @@ class Key:
 
     def caller(self, *, rate: Rate | None, jobs: int | None) -> Caller:
         """Its holder, with these limits where it has none of its own."""
-        return Caller(self.name, self.id, self.scopes, self.models, self.rate or rate, self.jobs or jobs)
+        return Caller(
+            self.name, self.id, self.scopes, self.models, self.rate or rate, self.jobs or jobs
+        )
 
 
 class Revision(NamedTuple):
@@ -93,7 +95,9 @@ class Keys:
         }
         reject(Flaw(place, _NEEDED[place]) for place, is_wrong in wrong.items() if is_wrong)
         if models and Scope.ADMIN in scopes:
-            raise Invalid.at("/model", "the scope admin holds for all models: leave the patterns out")
+            raise Invalid.at(
+                "/model", "the scope admin holds for all models: leave the patterns out"
+            )
         if rate is not None:
             Rate.parse(rate, "/rate")
         key_id, secret = f"payoff_{secrets.token_hex(4)}", secrets.token_urlsafe(32)
@@ -108,9 +112,15 @@ class Keys:
             "created_at": self._database.now,
             "expires_at": None if days is None else self._database.now + days * 86_400,
         }
-        entry = self._audit.entry(_OPERATOR, "key.create", key_id, name=name, scopes=values["scopes"])
+        entry = self._audit.entry(
+            _OPERATOR, "key.create", key_id, name=name, scopes=values["scopes"]
+        )
         with self._database.writing() as connection:
-            row = connection.execute(insert(API_KEYS).values(values).returning(API_KEYS)).mappings().one()
+            row = (
+                connection.execute(insert(API_KEYS).values(values).returning(API_KEYS))
+                .mappings()
+                .one()
+            )
             entry(connection)
         return _key_of(row), f"{key_id}.{secret}"
 
@@ -118,18 +128,28 @@ class Keys:
         """All keys, oldest first, also expired ones; those that were `revoked` can be left out."""
         keys = select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)
         with self._database.reading() as connection:
-            rows = connection.execute(keys if revoked else keys.where(API_KEYS.c.revoked_at.is_(None))).mappings()
+            rows = connection.execute(
+                keys if revoked else keys.where(API_KEYS.c.revoked_at.is_(None))
+            ).mappings()
             return [_key_of(row) for row in rows]
 
     def revoke(self, which: str) -> Key:
         """End the key with this id or name; NotFound where none is in force, Conflict where several have the name."""
-        found = [key for key in self.list() if which in (key.id, key.name) and key.revoked_at is None]
+        found = [
+            key for key in self.list() if which in (key.id, key.name) and key.revoked_at is None
+        ]
         if not found:
             raise NotFound(f"there is no key {which!r} in force")
         if len(found) > 1:
-            raise Conflict(f"{len(found)} keys are named {which!r}: name one of {', '.join(key.id for key in found)}")
+            raise Conflict(
+                f"{len(found)} keys are named {which!r}: name one of {', '.join(key.id for key in found)}"
+            )
         entry = self._audit.entry(_OPERATOR, "key.revoke", found[0].id, name=found[0].name)
-        revoked = update(API_KEYS).where(API_KEYS.c.id == found[0].id).values(revoked_at=self._database.now)
+        revoked = (
+            update(API_KEYS)
+            .where(API_KEYS.c.id == found[0].id)
+            .values(revoked_at=self._database.now)
+        )
         with self._database.writing() as connection:
             row = connection.execute(revoked.returning(API_KEYS)).mappings().one()
             entry(connection)

@@ -31,7 +31,8 @@ class Rate:
         found = _RATE.fullmatch(text)
         if found is None:
             raise Invalid.at(
-                loc, f"{text[:80]!r} is not a rate: write for example 100/second, or per minute, hour or day"
+                loc,
+                f"{text[:80]!r} is not a rate: write for example 100/second, or per minute, hour or day",
             )
         return cls(int(found[1]), _SECONDS[found[2]])
 
@@ -55,7 +56,9 @@ class Windows:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._counts: dict[str, tuple[int, int, int]] = {}  # the running window; requests in the one before and in it
+        self._counts: dict[
+            str, tuple[int, int, int]
+        ] = {}  # the running window; requests in the one before and in it
 
     def take(self, who: str, rate: Rate) -> Allowance:
         """Use one, if there is one; O(1)."""

@@ -7,7 +7,9 @@ TABLES = MetaData()
 API_KEYS = Table(
     "api_keys",
     TABLES,
-    Column("id", String(32), primary_key=True),  # the part of a key before the dot, which is no secret
+    Column(
+        "id", String(32), primary_key=True
+    ),  # the part of a key before the dot, which is no secret
     Column("digest", String(64), nullable=False),  # SHA-256 of the part behind it
     Column("name", String(64), nullable=False),
     Column("scopes", Text, nullable=False),  # separated by blanks, as the patterns are
@@ -22,7 +24,9 @@ API_KEYS = Table(
 AUDIT_LOG = Table(
     "audit_log",
     TABLES,
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column(
+        "seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    ),
     Column("at", Double, nullable=False),
     Column("who", String(64), nullable=False),
     Column("client", String(64)),

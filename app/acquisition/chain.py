@@ -17,8 +17,14 @@ from app.arrays import F32, F64, I32, Bools, Indices, Ints
 Lacking = tuple[int, tuple[int, ...]]
 """What a forest reads: the first so many features of the order, but those at some places (0, 1, …)."""
 
-_SINGLE, _PAIRED = 5, 3  # places lacking alone, and in pairs: before a later one a good state of the chain ends
-_SHORT, _PAIR = 7, 6  # how many features are the first: each number up to here, and all; or with a pair, this or all
+_SINGLE, _PAIRED = (
+    5,
+    3,
+)  # places lacking alone, and in pairs: before a later one a good state of the chain ends
+_SHORT, _PAIR = (
+    7,
+    6,
+)  # how many features are the first: each number up to here, and all; or with a pair, this or all
 
 
 def lacking(S: int, gaps: Bools) -> list[Lacking]:
@@ -49,7 +55,10 @@ class Reduced:
     @classmethod
     def of(cls, S: int, lacking: Sequence[Lacking], forests: Nodes) -> Self:
         """Not calibrated: the loss is the less, the more features are read."""
-        without = [np.isin(np.arange(S), lost, invert=True) & (np.arange(S) < length) for length, lost in lacking]
+        without = [
+            np.isin(np.arange(S), lost, invert=True) & (np.arange(S) < length)
+            for length, lost in lacking
+        ]
         reads = np.concatenate((np.tri(S + 1, S, -1, dtype=bool), without))
         return cls(lacking, forests, reads, -reads.sum(axis=1, dtype=np.float64), np.inf, [])
 
@@ -78,8 +87,13 @@ class Reduced:
         """With blends fitted on `shares` P (n, F, K) of unseen rows; `losses`: of the masked forest, of the states."""
         parts = [[P[:, one] for one in self._blended(k)] for k in range(len(self.lacking))]
         blends = [Blend.fit(part, y, weight) for part in parts]
-        own = [mean_loss(blend.apply(part), y, weight) for blend, part in zip(blends, parts, strict=True)]
-        return replace(self, loss=np.array([*losses[1:], *own]), masked_loss=losses[0], blends=blends)
+        own = [
+            mean_loss(blend.apply(part), y, weight)
+            for blend, part in zip(blends, parts, strict=True)
+        ]
+        return replace(
+            self, loss=np.array([*losses[1:], *own]), masked_loss=losses[0], blends=blends
+        )
 
     def _blended(self, k: int) -> list[int]:
         return [k, k - 1] if k and self.lacking[k - 1][1] == self.lacking[k][1] else [k]
@@ -154,9 +168,13 @@ class Chain:
             np.full(n, np.nan), 1, limit,
         )  # fmt: skip
 
-    def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
+    def travel(
+        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+    ) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`) along the order. O(n S (T depth + K^2)); memory n S K."""
-        X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+        X, _, limit = checked(
+            self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget
+        )
         free = np.isnan(X) if missing is None else missing
         n, S = len(X), len(self.order)
         asked = np.repeat(self.order[None].astype(np.int32), n, axis=0)
@@ -177,7 +195,9 @@ class Chain:
 
     def answers(self, rows: F32, state: I32) -> F64:
         """Calibrated probabilities (n, K) of `rows` (n, S) in the columns of the order, each in its `state` (n,)."""
-        return self._calibrated(rows, state, [self.shares(rows, state - back) for back in range(self._depth)])
+        return self._calibrated(
+            rows, state, [self.shares(rows, state - back) for back in range(self._depth)]
+        )
 
     def shares(self, rows: F32, state: I32) -> F64:
         """What the forest of each row's `state` (n,) says, not calibrated; before the first, the first."""
@@ -195,7 +215,9 @@ class Chain:
             if s == 0:
                 P[there] = self.forests.prior
             elif self.blends:
-                P[there] = self.blends[s - 1].apply([part[there] for part in parts[: len(self.blends[s - 1].powers)]])
+                P[there] = self.blends[s - 1].apply(
+                    [part[there] for part in parts[: len(self.blends[s - 1].powers)]]
+                )
         gaps = np.isnan(rows) & (np.arange(rows.shape[1]) < state[:, None])
         strange = (gaps & ~self.gaps).any(axis=1)
         if strange.any():
@@ -203,7 +225,11 @@ class Chain:
         return P
 
     def _without(self, rows: F32, state: I32, gaps: Bools) -> F64:
-        S, P, best = rows.shape[1], np.empty((len(rows), len(self.forests.prior))), np.full(len(rows), -1)
+        S, P, best = (
+            rows.shape[1],
+            np.empty((len(rows), len(self.forests.prior))),
+            np.full(len(rows), -1),
+        )
         if self.reduced is not None:
             best = self.reduced.best((np.arange(S) < state[:, None]) & (~gaps | self.gaps))
         for k in np.unique(best).tolist():
@@ -218,8 +244,12 @@ class Chain:
 
     def _from_masked(self, rows: F32, state: I32, gaps: Bools) -> F64:
         unknown = np.arange(rows.shape[1]) >= state[:, None]
-        P = self.masked.shares(np.where(unknown, np.float32(np.nan), rows), np.ones(len(rows), dtype=np.int32))
-        return P if self.masked_curve is None else self.masked_curve.apply(P, state - gaps.sum(axis=1))
+        P = self.masked.shares(
+            np.where(unknown, np.float32(np.nan), rows), np.ones(len(rows), dtype=np.int32)
+        )
+        return (
+            P if self.masked_curve is None else self.masked_curve.apply(P, state - gaps.sum(axis=1))
+        )
 
     def _ordered(self, X: F64) -> F32:
         """The columns of the order (n, S), categories ranked."""
@@ -231,7 +261,14 @@ class ChainExperience(Experience):
     """n rows in every state of chains that were grown without them: each is asked for all features in one order."""
 
     @classmethod
-    def of(cls, P: np.ndarray, y: np.ndarray, missing: np.ndarray, order: Sequence[int], n_features: int) -> Self:
+    def of(
+        cls,
+        P: np.ndarray,
+        y: np.ndarray,
+        missing: np.ndarray,
+        order: Sequence[int],
+        n_features: int,
+    ) -> Self:
         """From calibrated P (n, S + 1, K), class codes y (n,), and `missing` (n, S) in the columns of `order` (S,)."""
         asked = np.repeat(np.asarray(order, dtype=np.int32)[None], len(y), axis=0)
         length = np.full(len(y), len(order))
@@ -266,7 +303,15 @@ def _quadratic(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, fl
     if len(z) < FEW or high - low <= 1e-9 * high:
         return float(gain.mean()), 0.0, 0.0, low, high
     x = (z - low) / (high - low)  # numbers of any size are solved alike
-    (c0, c1, c2), *_ = np.linalg.lstsq(np.stack((np.ones(len(x)), x, x * x), axis=1), gain, rcond=1e-9)
+    (c0, c1, c2), *_ = np.linalg.lstsq(
+        np.stack((np.ones(len(x)), x, x * x), axis=1), gain, rcond=1e-9
+    )
     width = high - low
     slope, bend = c1 / width, c2 / (width * width)
-    return float(c0 - slope * low + bend * low * low), float(slope - 2 * bend * low), float(bend), low, high
+    return (
+        float(c0 - slope * low + bend * low * low),
+        float(slope - 2 * bend * low),
+        float(bend),
+        low,
+        high,
+    )

@@ -17,7 +17,9 @@ class Rule(NamedTuple):
     tries: int = 1
 
 
-def grow(X: F32, codes: np.ndarray, weights: np.ndarray, K: int, rule: Rule, seeds: Sequence[int]) -> tuple[Nodes, F64]:
+def grow(
+    X: F32, codes: np.ndarray, weights: np.ndarray, K: int, rule: Rule, seeds: Sequence[int]
+) -> tuple[Nodes, F64]:
     """One forest, a tree for each seed, of the columns X (m, n) float32, NaN where missing; and the importance (m,).
 
     `codes` (n,) class codes, `weights` (n,) > 0, leaves of at least `least` rows. O(trees n m depth).
@@ -26,8 +28,19 @@ def grow(X: F32, codes: np.ndarray, weights: np.ndarray, K: int, rule: Rule, see
     prior = np.bincount(codes, weights, minlength=K) / weights.sum()
     y, w = codes.astype(np.int32), weights.astype(np.float64)
     for seed in seeds:
-        feature, threshold, right, value, gained = grow_extra(X, y, w, K, rule.least, rule.tries, seed)
-        parts = feature, threshold, right, value, np.zeros(1, np.int32), prior, none, none.astype(np.float32)
+        feature, threshold, right, value, gained = grow_extra(
+            X, y, w, K, rule.least, rule.tries, seed
+        )
+        parts = (
+            feature,
+            threshold,
+            right,
+            value,
+            np.zeros(1, np.int32),
+            prior,
+            none,
+            none.astype(np.float32),
+        )
         trees.append(Nodes.of(*parts))
         importance += gained
     return beside(trees, prior), importance
@@ -82,7 +95,9 @@ def _try(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -> int
     L[:] = 0.0
     count = 0
     for i in range(n):
-        left = values[i] <= threshold  # added as a number: a branch on chance is mispredicted every other time
+        left = (
+            values[i] <= threshold
+        )  # added as a number: a branch on chance is mispredicted every other time
         L[ys[i]] += ws[i] * left
         count += left
     return count
@@ -217,7 +232,9 @@ def grow_extra(
             leaves += 1
         else:
             importance[f] += purity - squares / mass
-            middle = start + _partition(X[f], t, left, rows[start:end], ys[start:end], ws[start:end])
+            middle = start + _partition(
+                X[f], t, left, rows[start:end], ys[start:end], ws[start:end]
+            )
             feature[nodes] = f + (MISSING_LEFT if left else 0)
             threshold[nodes] = t
             for parent, begin, stop in ((nodes, middle, end), (-1, start, middle)):
@@ -225,4 +242,10 @@ def grow_extra(
                 waiting[depth, 3] = n_active
                 depth += 1
         nodes += 1
-    return feature[:nodes].copy(), threshold[:nodes].copy(), right[:nodes].copy(), value[:leaves].copy(), importance
+    return (
+        feature[:nodes].copy(),
+        threshold[:nodes].copy(),
+        right[:nodes].copy(),
+        value[:leaves].copy(),
+        importance,
+    )

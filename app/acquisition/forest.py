@@ -10,7 +10,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from app.acquisition.nodes import MISSING_LEFT, Nodes, PriceArrays, add_values, child, leaves, tested
+from app.acquisition.nodes import (
+    MISSING_LEFT,
+    Nodes,
+    PriceArrays,
+    add_values,
+    child,
+    leaves,
+    tested,
+)
 from app.acquisition.prices import Prices, slack_of
 from app.acquisition.states import States, Trajectories, checked
 from app.arrays import F32, F64, I32, I64, Bools, Ints
@@ -28,7 +36,9 @@ class Orders:
 
     def apply(self, X: np.ndarray) -> F32:
         """A copy of `X` (n, m) as trees compare it, codes replaced by ranks; unknown codes become missing. O(n)."""
-        with np.errstate(over="ignore"):  # what is beyond these numbers is above every threshold anyway
+        with np.errstate(
+            over="ignore"
+        ):  # what is beyond these numbers is above every threshold anyway
             rows: F32 = X.astype(np.float32, order="C")
         for j, ranks in zip(self.columns, self.ranks, strict=True):
             code = X[:, j]
@@ -118,17 +128,24 @@ class FlatForest:
         N = self.nodes
         if not self.n_trees:
             return None
-        ranks, chosen = self.orders.apply(X), chosen if self.n_classes > 2 else np.ones(len(X), dtype=np.intp)
+        ranks, chosen = (
+            self.orders.apply(X),
+            chosen if self.n_classes > 2 else np.ones(len(X), dtype=np.intp),
+        )
         column, left = N.column, np.arange(1, len(N.right) + 1, dtype=np.int32)
 
         def goes(some: slice) -> I32:
             x = ranks[some][:, np.maximum(column, 0)]
-            return np.where((x <= N.threshold) | (np.isnan(x) & (N.feature >= MISSING_LEFT)), left, N.right)
+            return np.where(
+                (x <= N.threshold) | (np.isnan(x) & (N.feature >= MISSING_LEFT)), left, N.right
+            )
 
         trees = Trees(N.roots, column, left, N.right, N.cover)
         value = N.value.astype(np.float64)
         values, base = tree_contributions(trees, goes, value, N.share, chosen, X.shape[1])
-        total = value.sum(axis=1)[N.share[self.leaves(X)]].sum(axis=1)  # nearly T: probabilities of 32 bits
+        total = value.sum(axis=1)[N.share[self.leaves(X)]].sum(
+            axis=1
+        )  # nearly T: probabilities of 32 bits
         return Contributions(values / total[:, None], base / total, chosen, "probability")
 
     def predict(self, X: F64) -> np.ndarray:
@@ -136,7 +153,9 @@ class FlatForest:
         if not self.n_trees:
             return np.full(len(X), self.nodes.prior.argmax())
         label = self.nodes.label[self.nodes.share[self.leaves(X)]]
-        return np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1).argmax(axis=1)
+        return np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1).argmax(
+            axis=1
+        )
 
     def leaves(self, X: F64) -> I32:
         """The node (n, T) at which each row ends in each tree, for rows as in `posterior`."""
@@ -159,7 +178,11 @@ class FlatForest:
         waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
         price, spent = np.empty((n, m)), np.empty(n)
         spending(status, prices.arrays, len(prices.groups), spent, price)
-        P, counts, outcome = np.empty((n, K)), np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
+        P, counts, outcome = (
+            np.empty((n, K)),
+            np.zeros((n, 3), dtype=np.int32),
+            np.empty((n, 3), dtype=np.int32),
+        )
         states(
             self.nodes, self.orders.apply(X), status, price, limit + slack_of(limit) - spent,
             waiting, order, P, counts, outcome,
@@ -171,10 +194,14 @@ class FlatForest:
             np.full(n, np.nan), len(self.nodes.roots), limit,
         )  # fmt: skip
 
-    def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
+    def travel(
+        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+    ) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`). O(n questions (T K + m)); memory n S (K + 4)."""
         free = np.isnan(X) if missing is None else missing
-        X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+        X, _, limit = checked(
+            self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget
+        )
         n, S, K = len(X), len(self.columns), self.n_classes
         asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
         P, vote = np.zeros((n, S + 1, K)), np.zeros((n, S + 1), dtype=np.int32)
@@ -253,7 +280,9 @@ def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
             sure[only] += 1
     leader = largest(sure)
     for k in range(K):
-        if k != leader and (possible[k] > sure[leader] or (possible[k] == sure[leader] and k < leader)):
+        if k != leader and (
+            possible[k] > sure[leader] or (possible[k] == sure[leader] and k < leader)
+        ):
             return -1
     return leader
 
@@ -314,7 +343,9 @@ def _rank(waiting: Ints, price: F64, order: I32) -> int:
     for j in range(waiting.shape[0]):
         if waiting[j] > 0:
             place = found
-            while place > 0 and _sooner(waiting[j], price[j], waiting[order[place - 1]], price[order[place - 1]]):
+            while place > 0 and _sooner(
+                waiting[j], price[j], waiting[order[place - 1]], price[order[place - 1]]
+            ):
                 order[place] = order[place - 1]
                 place -= 1
             order[place] = j

@@ -33,7 +33,9 @@ def bin_columns(X: np.ndarray) -> BinnedTable:
     quantiles. O(m n log n), one byte per cell and one column of floats at a time.
     """
     n, m = X.shape
-    table = BinnedTable(np.empty((m, n), dtype=np.uint8), np.zeros((m, MAX_BINS)), np.zeros((m, MAX_BINS)))
+    table = BinnedTable(
+        np.empty((m, n), dtype=np.uint8), np.zeros((m, MAX_BINS)), np.zeros((m, MAX_BINS))
+    )
     for j in range(m):
         column = X[:, j]
         values = np.unique(column[~np.isnan(column)])
@@ -145,7 +147,9 @@ def _fill(
 
 
 @kernel
-def _scan(hist: I32, bins: I32, cuts: int, total: I32, L: I64, R: I64, alpha: float) -> tuple[float, int]:
+def _scan(
+    hist: I32, bins: I32, cuts: int, total: I32, L: I64, R: I64, alpha: float
+) -> tuple[float, int]:
     """The first of the `cuts` places after bins[0], bins[1], … with the smallest max(F(left), F(right)).
 
     `L` are the counts on the left before the first bin. F(left) never falls and F(right) never rises along the way, so
@@ -280,9 +284,17 @@ def grow(
     m, n = codes.shape[0], rows.shape[0]
     most = 2 * n
     feature, threshold = np.full(most, -1, np.int32), np.zeros(most)
-    left, right, missing = np.full(most, -1, np.int32), np.full(most, -1, np.int32), np.full(most, -1, np.int32)
+    left, right, missing = (
+        np.full(most, -1, np.int32),
+        np.full(most, -1, np.int32),
+        np.full(most, -1, np.int32),
+    )
     counts = np.zeros((most, K), np.int32)
-    hist, drawn, bins = np.zeros((256, K), np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
+    hist, drawn, bins = (
+        np.zeros((256, K), np.int32),
+        np.zeros(256, np.int32),
+        np.zeros(256, np.int32),
+    )
     L, R = np.zeros(K, np.int64), np.zeros(K, np.int64)
     waiting, active = np.zeros((_STACK, 5), np.int64), np.zeros((_STACK, m), np.int32)
     here = np.zeros(m, np.int32)
@@ -306,7 +318,9 @@ def grow(
         if f < 0:
             continue
         _to_front(here, varying, f)
-        middle = start + _partition(codes[f], last, side, rows[start:end], ys[start:end], ws[start:end])
+        middle = start + _partition(
+            codes[f], last, side, rows[start:end], ys[start:end], ws[start:end]
+        )
         feature[node] = f
         threshold[node] = np.inf if following < 0 else _threshold(high[f, last], low[f, following])
         left[node], right[node] = nodes, nodes + 1

@@ -14,7 +14,9 @@ from app.acquisition.stopping import Experience, StageCurve, stage_inputs
 _FREEDOM = 30.0  # inverse ridge of the curves: after few questions shares hardly differ, and mean much by it
 
 
-def learn(rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[np.ndarray], np.ndarray]) -> Experience:
+def learn(
+    rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[np.ndarray], np.ndarray]
+) -> Experience:
     """The experience of trajectories to the very end through forests that did not see the rows; y (n,) class codes.
 
     `finish` makes the probabilities (n, K) of finished rows out of the forests'. Some row must have been asked.
@@ -32,10 +34,14 @@ def learn(rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[
     P[before] = curve.apply(rows.P[before], known)
     everyone = np.arange(len(rows))
     P[everyone, rows.length] = finish(rows.P[everyone, rows.length])
-    return Experience(rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features)
+    return Experience(
+        rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features
+    )
 
 
-def fit_stages(P: np.ndarray, known: np.ndarray, y: np.ndarray, weight: np.ndarray, typical: float) -> StageCurve:
+def fit_stages(
+    P: np.ndarray, known: np.ndarray, y: np.ndarray, weight: np.ndarray, typical: float
+) -> StageCurve:
     """The curve of states: P (N, K), `known` (N,) features each, true class codes y (N,), weights (N,). O(N K^2)."""
     K, inputs = P.shape[1], stage_inputs(P, known, typical)
     model = LogisticRegression(C=_FREEDOM, max_iter=1000).fit(inputs, y, sample_weight=weight)

@@ -54,7 +54,15 @@ class Nodes(NamedTuple):
 
     @classmethod
     def of(
-        cls, feature: I32, threshold: F32, right: I32, value: F32, roots: I32, prior: F64, share: I32, cover: F32
+        cls,
+        feature: I32,
+        threshold: F32,
+        right: I32,
+        value: F32,
+        roots: I32,
+        prior: F64,
+        share: I32,
+        cover: F32,
     ) -> Self:
         """With what follows from the others."""
         label, reach = value.argmax(axis=1).astype(np.int32), np.zeros(len(share), dtype=np.uint64)
@@ -73,13 +81,20 @@ class Nodes(NamedTuple):
         """The first of the trees."""
         end = int(self.roots[trees]) if trees < len(self.roots) else len(self.right)
         names = ("feature", "threshold", "right", "share", "cover", "reach")
-        return self._replace(**{name: getattr(self, name)[:end] for name in names}, roots=self.roots[:trees])
+        return self._replace(
+            **{name: getattr(self, name)[:end] for name in names}, roots=self.roots[:trees]
+        )
 
     def shares(self, X: F32, state: Ints, forests: int = 1) -> F64:
         """Mean class shares (n, K) of complete rows X (n, m), each from forest `state` - 1 of so many of one size."""
-        turn = np.argsort(state, kind="stable")  # rows of one forest together: its nodes stay in the processor's cache
+        turn = np.argsort(
+            state, kind="stable"
+        )  # rows of one forest together: its nodes stay in the processor's cache
         trees = len(self.roots) // max(forests, 1)
-        rows, first = np.ascontiguousarray(X[turn], dtype=np.float32), ((state[turn] - 1) * trees).astype(np.int32)
+        rows, first = (
+            np.ascontiguousarray(X[turn], dtype=np.float32),
+            ((state[turn] - 1) * trees).astype(np.int32),
+        )
         P, found = np.zeros((2, len(X), self.value.shape[1]))
         add_values(self, rows, first, trees, P)
         found[turn] = P / max(trees, 1)
@@ -128,13 +143,21 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
 def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
     """The trees of all parts, in this order. O(nodes)."""
     prior = np.asarray(prior, dtype=np.float64)
-    values = np.concatenate([np.empty((0, len(prior)), np.float32), *(part.value for part in parts)])
+    values = np.concatenate(
+        [np.empty((0, len(prior)), np.float32), *(part.value for part in parts)]
+    )
     values, which = distinct_rows(values)
     sizes = np.cumsum([0, *(len(part.right) for part in parts)]).tolist()
     known = np.cumsum([0, *(len(part.value) for part in parts)]).tolist()
     right, roots, share = [], [], []
     for part, size, start in zip(parts, sizes, known, strict=False):
-        right.append(np.where(part.right >= 0, part.right + size, -1 - which[start - 1 - np.minimum(part.right, -1)]))
+        right.append(
+            np.where(
+                part.right >= 0,
+                part.right + size,
+                -1 - which[start - 1 - np.minimum(part.right, -1)],
+            )
+        )
         roots.append(part.roots + size)
         share.append(which[start + part.share])
 
@@ -176,7 +199,15 @@ def converted(tree: Any) -> Tree:
     left, right = tree.children_left, tree.children_right
     feature = np.where(left < 0, -1, tree.feature).astype(np.int32)
     missing = np.where(tree.missing_go_to_left.astype(bool), left, right)
-    return Tree(feature, tree.threshold, left, right, missing, tree.value[:, 0, :], tree.weighted_n_node_samples)
+    return Tree(
+        feature,
+        tree.threshold,
+        left,
+        right,
+        missing,
+        tree.value[:, 0, :],
+        tree.weighted_n_node_samples,
+    )
 
 
 def _last_left(threshold: np.ndarray) -> F32:

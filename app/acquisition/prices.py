@@ -11,7 +11,9 @@ from app.arrays import F64, I32, Bools, Ints
 from app.decisions.benefit import LARGEST
 from app.errors import Flaw, pointer, reject
 
-SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
+SMALLEST = (
+    1 / LARGEST
+)  # what trees wait for is compared per price, which overflows for the smallest floats
 _DIGITS = 12  # of a sum of prices: the error of adding thousands in binary is below
 _SLACK = 1e-9  # prices are added up in floats: a budget of .3 buys .1 and .2; relative, as prices have any unit
 
@@ -35,7 +37,8 @@ class Prices:
         paid = np.array(cost, dtype=np.float64)
         wrong = np.flatnonzero(~((paid == 0) | ((paid >= SMALLEST) & (paid <= LARGEST))))
         reject(
-            (Flaw(pointer(j), f"a price is 0, or from {SMALLEST:g} to {LARGEST:g}") for j in wrong), "invalid prices"
+            (Flaw(pointer(j), f"a price is 0, or from {SMALLEST:g} to {LARGEST:g}") for j in wrong),
+            "invalid prices",
         )
         return cls(paid, paid, np.full(len(paid), -1, dtype=np.int32))
 
@@ -59,7 +62,11 @@ class Prices:
             names, self.cost.tolist(), self.discounted.tolist(), self.group.tolist(), strict=True
         ):
             entry = {"feature": name, "cost": cost}
-            listed.append(entry if group < 0 else {**entry, "group": self.groups[group], "discounted_cost": discounted})
+            listed.append(
+                entry
+                if group < 0
+                else {**entry, "group": self.groups[group], "discounted_cost": discounted}
+            )
         return listed
 
     def paid(self, order: Iterable[int]) -> list[float]:
@@ -78,7 +85,10 @@ def rounded(sums: F64, *others: float) -> list[float]:
     """Sums of prices to 12 digits, counted from the largest of each sum and `others`: 10.37, not 10.370000000000001."""
     largest = np.maximum(np.abs(sums), max(map(abs, others), default=0.0))
     places = _DIGITS - 1 - np.floor(np.log10(largest, out=np.zeros(len(sums)), where=largest > 0))
-    return [round(total, int(place)) for total, place in zip(sums.tolist(), places.tolist(), strict=True)]
+    return [
+        round(total, int(place))
+        for total, place in zip(sums.tolist(), places.tolist(), strict=True)
+    ]
 
 
 def limit_of(budget: float | None) -> float:
@@ -101,7 +111,9 @@ def purchases(
     for s in range(asked.shape[1]):
         j = asked[:, s]
         group = prices.group[j]
-        price[:, s] = np.where(j < 0, 0.0, np.where(opened[everyone, group], prices.discounted[j], prices.cost[j]))
+        price[:, s] = np.where(
+            j < 0, 0.0, np.where(opened[everyone, group], prices.discounted[j], prices.cost[j])
+        )
         bought[:, s] &= spent + price[:, s] <= limit
         had = bought[:, s] & ~missing[:, s]
         paid[:, s] = np.where(had, price[:, s], 0.0)

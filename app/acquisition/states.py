@@ -44,7 +44,9 @@ class Trajectories:
         S = int(length.max(initial=0))
         asked = asked[:, :S]
         missing = (asked >= 0) & free[np.arange(len(asked))[:, None], asked]
-        return cls(asked, price[:, :S], missing, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved)
+        return cls(
+            asked, price[:, :S], missing, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -126,7 +128,9 @@ class StepwiseModel(Protocol):
         """
         ...
 
-    def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
+    def travel(
+        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+    ) -> Trajectories:
         """Acquire the features of complete rows X (n, m), NaN where missing, until no affordable one is left.
 
         A settled vote does not stop a row. `missing` (n, m) marks unavailable features, which cost nothing; by default
@@ -143,7 +147,9 @@ class StepwiseModel(Protocol):
         ...
 
 
-def checked(n_features: int, X: F64, status: Ints, prices: Prices, budget: float | None) -> tuple[F64, I32, float]:
+def checked(
+    n_features: int, X: F64, status: Ints, prices: Prices, budget: float | None
+) -> tuple[F64, I32, float]:
     """Cases as the kernels take them: X (n, m) float64 and status (n, m) int32, both contiguous, and the budget.
 
     m is `n_features`. Raises Invalid at "" for shapes, at `/feature_costs` for a wrong number of prices. Copies only

@@ -94,9 +94,15 @@ class Experience:
         stake, now = self.valued(B)
         free = self._backward(stake, now, prices, math.inf, None)
         limit = limit_of(budget)
-        return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
+        return (
+            free
+            if math.isinf(limit)
+            else self._backward(stake, now, prices, limit + slack_of(limit), free)
+        )
 
-    def _backward(self, stake: np.ndarray, now: np.ndarray, prices: Prices, limit: float, spare: Worth | None) -> Worth:
+    def _backward(
+        self, stake: np.ndarray, now: np.ndarray, prices: Prices, limit: float, spare: Worth | None
+    ) -> Worth:
         price, paid, bought = purchases(self.asked, self.missing, prices, limit)
         sums = _Sums(self.n_features, spare)
         ahead = np.zeros(len(self))  # what going on from the state gains, less what it costs
@@ -119,7 +125,10 @@ class Experience:
             rows = slice(start, start + block)
             P = self.P[rows].reshape(-1, self.P.shape[2]).astype(np.float64)
             choice = decide(P, -loss).choice.reshape(-1, states)
-            stake[rows], now[rows] = at_stake(P, B).reshape(-1, states), -loss[self.y[rows, None], choice]
+            stake[rows], now[rows] = (
+                at_stake(P, B).reshape(-1, states),
+                -loss[self.y[rows, None], choice],
+            )
         return stake, now
 
 
@@ -130,7 +139,9 @@ def at_stake(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     """
     loss = B.max(axis=1, keepdims=True) - B
     stake: np.ndarray = (P @ loss).min(axis=1)
-    return np.where(stake > 1e-12 * loss.max(initial=0.0), stake, 0.0)  # what rounding leaves is nothing
+    return np.where(
+        stake > 1e-12 * loss.max(initial=0.0), stake, 0.0
+    )  # what rounding leaves is nothing
 
 
 class _Sums:
@@ -149,7 +160,9 @@ class _Sums:
 
     def worth(self) -> Worth:
         count, stake, gain = self._sums[:3].sum(axis=1).tolist()
-        if count < FEW:  # too few for a line: the share of all that was at stake that they have gained
+        if (
+            count < FEW
+        ):  # too few for a line: the share of all that was at stake that they have gained
             share = min(max(gain, 0.0) / stake, 1.0) if stake > 0 else 0.0
             return self._spare or Worth.line(self._m, share)
         offset, slope = _line(self._sums)
@@ -172,7 +185,9 @@ def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     _, x, y, xx, xy = sums / np.maximum(sums[0], 1.0)
     spread = np.maximum(xx - x * x, 0.0)
     tiny = spread <= 1e-12 * xx
-    slope = np.clip(np.where(tiny, 0.0, (xy - x * y) / np.where(tiny, 1.0, spread * (1 + _RIDGE))), 0.0, 1.0)
+    slope = np.clip(
+        np.where(tiny, 0.0, (xy - x * y) / np.where(tiny, 1.0, spread * (1 + _RIDGE))), 0.0, 1.0
+    )
     return y - slope * x, slope
 
 
@@ -197,7 +212,9 @@ class StageCurve:
     def apply(self, P: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (N, K) for the forest's P (N, K) with `known` (N,) features each."""
         # einsum adds up a row in the same order whatever the number of rows: a batch is its cases, to the last digit
-        scores = np.einsum("nf,fk->nk", stage_inputs(P, known, self.typical), self.weights) + self.offset
+        scores = (
+            np.einsum("nf,fk->nk", stage_inputs(P, known, self.typical), self.weights) + self.offset
+        )
         return _probabilities(scores, self.lowest)
 
 
@@ -227,7 +244,9 @@ class Blend:
             wrong *= weight[:, None]
             ridge = _PRIOR_ROWS * parameters[J:]
             gradient = np.concatenate((np.tensordot(logs, wrong, 2), wrong.sum(axis=0) + ridge))
-            return float((total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[J:]), gradient
+            return float(
+                (total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[J:]
+            ), gradient
 
         bounds = [(0.0, None)] * J + [(None, None)] * K
         start = np.concatenate((np.full(J, 1 / J), np.zeros(K)))
@@ -236,7 +255,10 @@ class Blend:
 
     def apply(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Calibrated probabilities (N, K) from the J parts (N, K)."""
-        scores = sum((power * _logs(P) for power, P in zip(self.powers, parts, strict=True)), start=self.offset)
+        scores = sum(
+            (power * _logs(P) for power, P in zip(self.powers, parts, strict=True)),
+            start=self.offset,
+        )
         return _probabilities(scores, self.lowest)
 
 

@@ -39,9 +39,17 @@ class TreeGrower:
     """Binned rows that trees are grown from."""
 
     def __init__(
-        self, rows: Sample, n_classes: int, prices: Prices, categorical: Sequence[int], *, max_depth: int | None = None
+        self,
+        rows: Sample,
+        n_classes: int,
+        prices: Prices,
+        categorical: Sequence[int],
+        *,
+        max_depth: int | None = None,
     ) -> None:
-        self.prior = np.bincount(rows.codes, weights=rows.weights, minlength=n_classes) / rows.weights.sum()
+        self.prior = (
+            np.bincount(rows.codes, weights=rows.weights, minlength=n_classes) / rows.weights.sum()
+        )
         self._orders = order_categories(rows.X, rows.codes, rows.weights, n_classes, categorical)
         self._table = bin_columns(self._orders.apply(rows.X))
         self._codes, self._share = rows.codes, rows.weights / rows.weights.sum()
@@ -55,7 +63,14 @@ class TreeGrower:
     def order(self, rule: Rule, seeds: np.ndarray) -> tuple[Any, ...]:
         """The arguments of `grow_drawn` for one tree of each seed."""
         prices = self._prices.cost**rule.exponent
-        rows = (self._table.codes, self._table.low, self._table.high, self._codes, self._share, self.prior)
+        rows = (
+            self._table.codes,
+            self._table.low,
+            self._table.high,
+            self._codes,
+            self._share,
+            self.prior,
+        )
         return *rows, prices, rule.alpha, self._max_depth, seeds
 
     def forest(self, parts: Iterable[Nodes]) -> FlatForest:
@@ -81,7 +96,10 @@ def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Ite
         for start in range(0, len(seeds), batch):
             if is_over:
                 return
-            yield from (delayed(grow_drawn)(*grower.order(rule, seeds[start : start + batch])) for grower in growers)
+            yield from (
+                delayed(grow_drawn)(*grower.order(rule, seeds[start : start + batch]))
+                for grower in growers
+            )
 
     trees = Parallel(prefer="threads", return_as="generator")(work())
     try:
@@ -102,15 +120,23 @@ def grow_drawn(
     """
     n, trees = len(codes), []
     for seed in seeds:
-        drawn = np.bincount(np.random.default_rng(int(seed)).choice(n, size=n, p=share), minlength=n)
-        trees.append(grow_tree(BinnedTable(bins, low, high), codes, drawn, len(prior), prices, alpha, max_depth))
+        drawn = np.bincount(
+            np.random.default_rng(int(seed)).choice(n, size=n, p=share), minlength=n
+        )
+        trees.append(
+            grow_tree(
+                BinnedTable(bins, low, high), codes, drawn, len(prior), prices, alpha, max_depth
+            )
+        )
     return flatten(trees, prior)
 
 
 class PathCosts:
     """Mean cost and error of a growing forest on n rows: X (n, m) with ranked categories, class codes, weights."""
 
-    def __init__(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int) -> None:
+    def __init__(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int
+    ) -> None:
         self._rows = (np.ascontiguousarray(X, dtype=np.float32), codes, weights)
         self._prices = prices.arrays
         self._used = np.zeros(X.shape, dtype=np.bool_)
@@ -125,7 +151,16 @@ class PathCosts:
         largest discount counts as the first, so no order of asking costs more.
         """
         cost, error = np.full(forest.n_trees, self._spent), np.zeros(forest.n_trees)
-        prefixes(forest.nodes, *self._rows, self._prices, self._used, self._discount, self._votes, cost, error)
+        prefixes(
+            forest.nodes,
+            *self._rows,
+            self._prices,
+            self._used,
+            self._discount,
+            self._votes,
+            cost,
+            error,
+        )
         self._spent = float(cost[-1]) if len(cost) else self._spent
         total = self._rows[2].sum()
         return zip((cost / total).tolist(), (error / total).tolist(), strict=True)

@@ -102,14 +102,21 @@ class TreeOfClassifiers:
         Z = self.scorer.scores(np.where(status >= 1, X, np.nan))
         spent, total, price = np.zeros(n), np.zeros(n), np.zeros((n, m))
         reached, wanted = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
-        (out, missed), (order, waiting) = np.zeros((2, n), dtype=np.bool_), np.zeros((2, n, m), dtype=np.int32)
+        (out, missed), (order, waiting) = (
+            np.zeros((2, n), dtype=np.bool_),
+            np.zeros((2, n, m), dtype=np.int32),
+        )
         walk(
             self.nodes(), Z[:, : self.n_nodes] > self.thresholds, status, prices.arrays,
             len(prices.groups), spent, reached, out, missed, wanted, total, order, waiting, price,
         )  # fmt: skip
         answers = self.answers(Z, reached)
         chosen, resolved = self.chosen(answers), out.astype(np.int32)
-        prediction, value = (chosen, np.full(n, np.nan)) if self.n_classes else (np.zeros(n, dtype=np.int32), chosen)
+        prediction, value = (
+            (chosen, np.full(n, np.nan))
+            if self.n_classes
+            else (np.zeros(n, dtype=np.int32), chosen)
+        )
         affordable = (wanted > 0) & (spent + total <= limit + slack_of(limit))
         return States(
             waiting, price, order, wanted, spent, self.probabilities(answers), resolved,
@@ -117,9 +124,13 @@ class TreeOfClassifiers:
             np.where(affordable, order[:, 0], -1), value, 1, limit,
         )  # fmt: skip
 
-    def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
+    def travel(
+        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+    ) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`). O(n (m N L + depth m^2)); memory n S (K + L + 6)."""
-        X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+        X, _, limit = checked(
+            self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget
+        )
         free = np.isnan(X) if missing is None else np.ascontiguousarray(missing, dtype=np.bool_)
         n, S = len(X), len(self.columns)
         Z = self.scorer.scores(X)
@@ -131,8 +142,13 @@ class TreeOfClassifiers:
             len(prices.groups), asked, price, node, length, resolved,
         )  # fmt: skip
         states = int(length.max(initial=0)) + 1
-        flat = np.stack([self.answers(Z, node[:, s]) for s in range(states)], axis=1).reshape(n * states, -1)
-        P, vote = self.probabilities(flat).reshape(n, states, -1), self.chosen(flat).reshape(n, states)
+        flat = np.stack([self.answers(Z, node[:, s]) for s in range(states)], axis=1).reshape(
+            n * states, -1
+        )
+        P, vote = (
+            self.probabilities(flat).reshape(n, states, -1),
+            self.chosen(flat).reshape(n, states),
+        )
         settled = np.where(resolved, length, -1)
         return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved)
 
@@ -140,7 +156,9 @@ class TreeOfClassifiers:
         """Predicting scores (n, L) at the nodes reached (n,), `prior` where that is -1, from all scores Z."""
         L = len(self.prior)
         rows = np.arange(len(Z))[:, None]
-        found: np.ndarray = Z[rows, self.n_nodes + L * np.maximum(reached, 0)[:, None] + np.arange(L)]
+        found: np.ndarray = Z[
+            rows, self.n_nodes + L * np.maximum(reached, 0)[:, None] + np.arange(L)
+        ]
         if len(reached) and reached.min() < 0:
             found[reached < 0] = self.prior
         return found
@@ -172,7 +190,11 @@ def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I
     """Write the columns of `needs` that are not done, cheapest first, ties to the earlier, and their prices; return
     count and sum.
     """
-    known, begun, group = np.empty(done.shape[0], np.bool_), np.empty(opened.shape[0], np.bool_), prices[2]
+    known, begun, group = (
+        np.empty(done.shape[0], np.bool_),
+        np.empty(opened.shape[0], np.bool_),
+        prices[2],
+    )
     copy(done, known)
     copy(opened, begun)
     count, total = 0, 0.0

@@ -27,7 +27,9 @@ from app.usecases.ports import Ports
 from app.usecases.shadow import ShadowDecider
 
 _log = structlog.get_logger("payoff")
-_SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop have the interpreter's lock
+_SWITCH_SECONDS = (
+    0.001  # after which a thread that computes lets the event loop have the interpreter's lock
+)
 _DESCRIPTION = """
 Most prediction services stop at a probability. Payoff answers the question that follows it.
 
@@ -41,9 +43,15 @@ _TAGS = [
     {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "jobs", "description": "How a job stands, whatever it does."},
     {"name": "compare", "description": "Which learner and which rule earn most on your own data."},
-    {"name": "models", "description": "Published models, their versions and aliases; and models made elsewhere."},
+    {
+        "name": "models",
+        "description": "Published models, their versions and aliases; and models made elsewhere.",
+    },
     {"name": "outcomes", "description": "What became of recorded decisions."},
-    {"name": "inference protocol", "description": "The Open Inference Protocol v2, for clients that speak it."},
+    {
+        "name": "inference protocol",
+        "description": "The Open Inference Protocol v2, for clients that speak it.",
+    },
     {"name": "service", "description": "Health, metrics, and who changed what."},
     {"name": documentation.LAST_TAG, "description": "What removes things, or stops them."},
 ]
@@ -74,7 +82,10 @@ def create_app(service: Service) -> FastAPI:
         openapi_tags=_TAGS,
         openapi_url=None,  # the document and the page are our own, below
         redirect_slashes=False,  # a path has one spelling
-        telemetry={"metrics": False, "logs": False},  # Prometheus has the former; the latter would carry what was sent
+        telemetry={
+            "metrics": False,
+            "logs": False,
+        },  # Prometheus has the former; the latter would carry what was sent
         lifespan=_lifespan,
     )
     app.state.service = service
@@ -106,7 +117,10 @@ def _include_routes(app: FastAPI) -> None:
     modules = list(routes.modules())
     direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
     app.router.routes[:0] = direct
-    for router in (documentation.router, *(module.router for module in modules if hasattr(module, "router"))):
+    for router in (
+        documentation.router,
+        *(module.router for module in modules if hasattr(module, "router")),
+    ):
         app.include_router(router)
     documentation.install(app, [route.body_type for route in direct if route.body_type is not None])
 

@@ -31,7 +31,9 @@ _MOST = 12  # sets of one chart
 _POINTS = 500  # of a curve over sizes: a step each is finer than paper shows
 _NARROWEST = 1e-9  # relative; a range below it is widened: its ticks could not be told apart
 _LEAST = 1e-300  # the same, absolute: below it a sixth of a range, or a twentieth, may be 0
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no escape makes them legal
+_NOT_XML = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
+)  # no escape makes them legal
 _STYLE = """
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#1b1f24}
 .heading{font-size:15px;font-weight:600}.group{font-weight:600}
@@ -106,7 +108,9 @@ class Axis(NamedTuple):
         """Some `about` round numbers within the range, with their labels."""
         raw = (self.high - self.low) / about
         power = 10.0 ** math.floor(math.log10(raw))
-        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
+        step = next(
+            factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9)
+        )
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [(count * step, _written(count * step)) for count in range(first, last + 1)]
 
@@ -155,7 +159,11 @@ def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
 
 def _stacked(panels: Sequence[Panel], title: str) -> str:
     """A whole picture; screen readers say its `title`, and its texts in their order."""
-    parts = [tag("title", escaped(title)), tag("style", _STYLE), tag("rect", width="100%", height="100%", cls="paper")]
+    parts = [
+        tag("title", escaped(title)),
+        tag("style", _STYLE),
+        tag("rect", width="100%", height="100%", cls="paper"),
+    ]
     top = 0.0
     for height, body in panels:
         parts.append(tag("g", body, transform=f"translate(0 {top:g})"))
@@ -169,8 +177,13 @@ def frame(x: Axis, y: Axis, across: str, up: str) -> str:
     parts = [text(_MARGIN, y.end - 16, up, cls="soft")]
     for value, label in y.ticks(5):
         at = y.at(value)
-        parts += [line(x.start, at, x.end, at, "grid"), text(x.start - 8, at + 4, label, cls="soft", anchor="end")]
-    parts += [line(x.at(value), y.start, x.at(value), y.start + 4, "axis") for value, _ in x.spread()]
+        parts += [
+            line(x.start, at, x.end, at, "grid"),
+            text(x.start - 8, at + 4, label, cls="soft", anchor="end"),
+        ]
+    parts += [
+        line(x.at(value), y.start, x.at(value), y.start + 4, "axis") for value, _ in x.spread()
+    ]
     return "".join([*parts, _scale(x, y.start, across)])
 
 
@@ -179,7 +192,9 @@ def _scale(x: Axis, bottom: float, title: str) -> str:
     parts = [line(x.start, bottom, x.end, bottom, "axis")]
     for value, label in x.spread():
         inside = x.end + _MARGIN - len(label) * CHARACTER / 2
-        parts.append(text(min(x.at(value), inside), bottom + 18, label, cls="soft", anchor="middle"))
+        parts.append(
+            text(min(x.at(value), inside), bottom + 18, label, cls="soft", anchor="middle")
+        )
     parts.append(text((x.start + x.end) / 2, bottom + 38, title, cls="soft", anchor="middle"))
     return "".join(parts)
 
@@ -187,7 +202,10 @@ def _scale(x: Axis, bottom: float, title: str) -> str:
 def through(x: Axis, y: Axis, points: Points, cls: str) -> str:
     """A line through points from left to right, in steps: each value holds up to the next point."""
     first, *others = ((x.at(across), y.at(up)) for across, up in points)
-    parts = [f"M{first[0]:.1f} {first[1]:.1f}", *(f"H{across:.1f}V{up:.1f}" for across, up in others)]
+    parts = [
+        f"M{first[0]:.1f} {first[1]:.1f}",
+        *(f"H{across:.1f}V{up:.1f}" for across, up in others),
+    ]
     return tag("path", d="".join(parts), cls=cls)
 
 
@@ -195,7 +213,8 @@ def _key(entries: Sequence[Mark], top: float) -> str:
     """Samples of styles with their words, one a row."""
     rows = [(top + _ROW * row, entry) for row, entry in enumerate(entries)]
     return "".join(
-        line(_MARGIN, y - 4, _MARGIN + 26, y - 4, entry.style) + text(_MARGIN + 34, y, entry.words) for y, entry in rows
+        line(_MARGIN, y - 4, _MARGIN + 26, y - 4, entry.style) + text(_MARGIN + 34, y, entry.words)
+        for y, entry in rows
     )
 
 
@@ -205,10 +224,14 @@ def _plot(title: str, points: Points, entries: Sequence[Mark], titles: tuple[str
     """
     top = 52 + _ROW * len(entries) + 18
     marks = [(mark.place, mark.height, mark.style) for mark in entries if mark.height is not None]
-    y = Axis.around([*(value for _, value in points), *(height for _, height, _ in marks)], top + _PLOT, top)
+    y = Axis.around(
+        [*(value for _, value in points), *(height for _, height, _ in marks)], top + _PLOT, top
+    )
     left = _MARGIN + max(len(label) for _, label in y.ticks(5)) * CHARACTER + 8
     x = Axis(0.0, max(points[-1][0], 1.0), left, _WIDTH - _MARGIN)
-    cuts = [(place, height) for place, height, style in marks if place is not None and style == "cut"]
+    cuts = [
+        (place, height) for place, height, style in marks if place is not None and style == "cut"
+    ]
     parts = [text(_MARGIN, 24, title, cls="heading"), _key(entries, 52), frame(x, y, *titles)]
     parts.append(through(x, y, sorted([*points, *cuts]), "line"))
     for place, height, style in marks:
@@ -220,20 +243,34 @@ def _plot(title: str, points: Points, entries: Sequence[Mark], titles: tuple[str
     return y.start + _BELOW, "".join(parts)
 
 
-def _ranked(title: str, notes: Sequence[str], names: str, contenders: Sequence[Dot], lines: Sequence[Mark]) -> Panel:
+def _ranked(
+    title: str, notes: Sequence[str], names: str, contenders: Sequence[Dot], lines: Sequence[Mark]
+) -> Panel:
     """A panel: one row for each contender, under a row for each group that has a name; lines at values to compare."""
-    rows = [(group, list(members)) for group, members in groupby(contenders, key=lambda one: one.group)]
+    rows = [
+        (group, list(members)) for group, members in groupby(contenders, key=lambda one: one.group)
+    ]
     top = 90.0
     bottom = top + _ROW * (len(contenders) + sum(bool(group) for group, _ in rows))
     low, high = min(one.low for one in contenders), max(one.high for one in contenders)
     room = _FAR * max(high - low, 1e-12 * max(abs(low), abs(high)))
-    shown = [(m.place, m.style) for m in lines if m.place is not None and low - room <= m.place <= high + room]
-    left = _MARGIN + _INDENT + max(len(_shortened(one.name)) for one in contenders) * CHARACTER + _GAP
+    shown = [
+        (m.place, m.style)
+        for m in lines
+        if m.place is not None and low - room <= m.place <= high + room
+    ]
+    left = (
+        _MARGIN + _INDENT + max(len(_shortened(one.name)) for one in contenders) * CHARACTER + _GAP
+    )
     right = _WIDTH - _MARGIN - max(len(one.figures) for one in contenders) * CHARACTER - _GAP
     x = Axis.around([low, high, *(place for place, _ in shown)], left, right)
-    column = "benefit (95 % interval)" + (", share of bound" if any(one.mu is not None for one in contenders) else "")
+    column = "benefit (95 % interval)" + (
+        ", share of bound" if any(one.mu is not None for one in contenders) else ""
+    )
     parts = [text(_MARGIN, 24, title, cls="heading")]
-    parts += [text(_MARGIN, 44 + 18 * place, words, cls="soft") for place, words in enumerate(notes)]
+    parts += [
+        text(_MARGIN, 44 + 18 * place, words, cls="soft") for place, words in enumerate(notes)
+    ]
     parts += [text(_WIDTH - _MARGIN, top - 8, column, cls="soft", anchor="end")]
     parts += [text(_MARGIN, top - 8, names, cls="soft")]
     parts += [line(x.at(value), top, x.at(value), bottom, "grid") for value, _ in x.spread()]
@@ -245,7 +282,9 @@ def _ranked(title: str, notes: Sequence[str], names: str, contenders: Sequence[D
             height += _ROW
         for one in members:
             y = height + _ROW / 2
-            whisker, dot, words = ("best-whisker", "best", "best-text") if one.best else ("whisker", "dot", "")
+            whisker, dot, words = (
+                ("best-whisker", "best", "best-text") if one.best else ("whisker", "dot", "")
+            )
             parts += [
                 text(_MARGIN + _INDENT, y + 4, _shortened(one.name), cls=words),
                 line(x.at(one.low), y, x.at(one.high), y, whisker),
@@ -267,7 +306,9 @@ def wants_svg(request: Request) -> bool:
 
 
 def svg(content: str) -> Response:
-    return Response(content, media_type=SVG, headers={"Vary": "Accept", "Content-Security-Policy": _POLICY})
+    return Response(
+        content, media_type=SVG, headers={"Vary": "Accept", "Content-Security-Policy": _POLICY}
+    )
 
 
 def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
@@ -277,10 +318,16 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     """
     model, best, bound = report["model"], report["best"], report["upper_bound"]
     name = "the probabilities sent" if model is None else f"{model['name']}:{model['version']}"
-    contenders = [_dot("", standing, best=standing["rule"] == best["rule"]) for standing in report["rules"]]
+    contenders = [
+        _dot("", standing, best=standing["rule"] == best["rule"]) for standing in report["rules"]
+    ]
     notes = _verdict(_spaced(best["rule"]), best["runner_up"] and _spaced(best["runner_up"]), best)
     title = f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})"
-    panels = [_ranked(title, notes, "rule", contenders, [Mark(f"upper bound {short(bound)}", "bound", bound)])]
+    panels = [
+        _ranked(
+            title, notes, "rule", contenders, [Mark(f"upper bound {short(bound)}", "bound", bound)]
+        )
+    ]
     if report["curve"] is not None:
         points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
         marks = _thresholds(report, corrected=corrected)
@@ -295,7 +342,11 @@ def comparison_chart(result: Mapping[str, Any]) -> str:
     """The table of a comparison: learners as groups, rules as their rows."""
     best, bound, same = result["best"], result["upper_bound"], result["same_for_all"]["benefit"]
     contenders = [
-        _dot(row["learner"] or "no model", row, best=(row["learner"], row["rule"]) == (best["learner"], best["rule"]))
+        _dot(
+            row["learner"] or "no model",
+            row,
+            best=(row["learner"], row["rule"]) == (best["learner"], best["rule"]),
+        )
         for row in result["table"]
     ]
     notes = _verdict(_named(best), best["runner_up"] and _named(best["runner_up"]), best)
@@ -318,14 +369,21 @@ def retrieval_chart(loss: str, sets: Sequence[tuple[Sequence[float], int]]) -> s
         chosen = Mark(f"retrieved: {k} of {size} items, {short(curve[k])}", "cut", k, curve[k])
         points = [(float(n), curve[n]) for n in shown]
         panels.append(
-            _plot(title, points, [Mark("expected loss", "line"), chosen], ("items retrieved", "expected loss"))
+            _plot(
+                title,
+                points,
+                [Mark("expected loss", "line"), chosen],
+                ("items retrieved", "expected loss"),
+            )
         )
     return _stacked(panels, words)
 
 
 def _dot(group: str, standing: Mapping[str, Any], *, best: bool) -> Dot:
     low, high = standing["interval"]
-    return Dot(group, _spaced(standing["rule"]), standing["benefit"], low, high, standing["mu"], best)
+    return Dot(
+        group, _spaced(standing["rule"]), standing["benefit"], low, high, standing["mu"], best
+    )
 
 
 def _spaced(name: str) -> str:
@@ -341,18 +399,27 @@ def _verdict(best: str, runner_up: str | None, lead: Mapping[str, Any]) -> list[
     if runner_up is None:
         return [f"Best: {best}.", "All earn the same on every row."]
     noise = "is more than noise" if lead["significant"] else "may be noise"
-    return [f"Best: {best}.", f"Its lead of {short(lead['difference'])} {noise}; next comes {runner_up}."]
+    return [
+        f"Best: {best}.",
+        f"Its lead of {short(lead['difference'])} {noise}; next comes {runner_up}.",
+    ]
 
 
 def _thresholds(report: Mapping[str, Any], *, corrected: bool) -> list[Mark]:
     """The best cut and the one that the matrix alone gives, with what they earn."""
-    threshold, posterior, benefit = report["threshold"], report["posterior_threshold"], report["benefit"]
+    threshold, posterior, benefit = (
+        report["threshold"],
+        report["posterior_threshold"],
+        report["benefit"],
+    )
     if threshold is None:
         marks = [Mark(f"one action is best throughout: {short(benefit)}", "cut")]
     else:
         words = f"best cut = {short(threshold)}, best on these rows: {short(benefit)}"
         marks = [Mark(words, "cut", threshold, benefit)]
-    earned = next((rule["benefit"] for rule in report["rules"] if rule["rule"] == "threshold_posterior"), None)
+    earned = next(
+        (rule["benefit"] for rule in report["rules"] if rule["rule"] == "threshold_posterior"), None
+    )
     if posterior is not None and earned is not None:
         is_on_axis = 0 <= posterior <= 1 and not corrected
         words = f"posterior threshold {short(posterior)}{'' if is_on_axis else ' (off this axis)'}: {short(earned)}"

@@ -27,7 +27,8 @@ from app.api.routing import StrictRoute
 
 LAST_TAG = "delete"
 _SCHEME_TEXT = (
-    "Where keys are configured. Each operation lists the scopes of which a key needs one; `admin` opens all of them."
+    "Where keys are configured. Each operation lists the scopes of which a key needs one; "
+    "`admin` opens all of them."
 )
 _DOCUMENT = "/openapi.json"
 _STATIC = "/static-offline-docs"  # where the page's scripts are mounted
@@ -40,7 +41,9 @@ def install(app: FastAPI, documents: Sequence[type[BaseModel]]) -> None:
     """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read them raw); and the
     scripts of its page.
     """
-    app.router.routes.append(GatedMount(_STATIC, StaticFiles(directory=_FILES), name="static-offline-docs"))
+    app.router.routes.append(
+        GatedMount(_STATIC, StaticFiles(directory=_FILES), name="static-offline-docs")
+    )
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -59,7 +62,10 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
         tags=app.openapi_tags,
         routes=app.routes,
     )
-    models: list[tuple[Any, JsonSchemaMode]] = [(Problem, "validation"), (InferenceError, "validation")]
+    models: list[tuple[Any, JsonSchemaMode]] = [
+        (Problem, "validation"),
+        (InferenceError, "validation"),
+    ]
     models += [(model, "validation") for model in documents]
     _, extra = models_json_schema(models, ref_template="#/components/schemas/{model}")
     components = document.setdefault("components", {})
@@ -71,7 +77,9 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
         for titled in (schema, *schema.get("properties", {}).values()):
             titled.pop("title", None)  # its name again
     components["responses"] = dict(
-        _error(status, in_inference=in_inference) for status in {400, *STATUSES} for in_inference in (False, True)
+        _error(status, in_inference=in_inference)
+        for status in {400, *STATUSES}
+        for in_inference in (False, True)
     )
     components["securitySchemes"] = {
         SCHEME: {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": _SCHEME_TEXT}
@@ -97,7 +105,9 @@ def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
     for content in answers[200].get("content", {}).values() if 200 in answers else ():
         if content.pop("itemSchema", None):  # which is OpenAPI 3.2
             content["schema"] = {"type": "string", "description": "events, whose data are JSON"}
-    errors = {status for status in answers if status >= 400} | {422}  # a query parameter may always be unknown
+    errors = {status for status in answers if status >= 400} | {
+        422
+    }  # a query parameter may always be unknown
     errors |= {401, 403, 429, 503} if operation["security"] else set()
     errors |= {413, 415} if "requestBody" in operation else set()
     if in_inference:

@@ -63,7 +63,12 @@ class Entrance:
 
     def plain_head(self, scope: Scope) -> Head | None:
         """The headers of a request that is plain as far as they tell: JSON in and out, a short body, none twice."""
-        if scope["path"] != _PATH or scope["method"] != "POST" or scope.get("query_string") or scope.get("root_path"):
+        if (
+            scope["path"] != _PATH
+            or scope["method"] != "POST"
+            or scope.get("query_string")
+            or scope.get("root_path")
+        ):
             return None
         headers = scope["headers"]
         head = dict(headers)
@@ -89,11 +94,17 @@ class Entrance:
             _log.exception("unexpected error at the entrance")
             return None
 
-    def _decided(self, scope: Scope, caller: Caller, rate: list[Header], body: bytes, began: float) -> Hot | None:
+    def _decided(
+        self, scope: Scope, caller: Caller, rate: list[Header], body: bytes, began: float
+    ) -> Hot | None:
         """The answer to a request that is decided at once, and not recorded."""
         found = document_of(body)
         name = found.get("model") if isinstance(found, dict) else None
-        model = self._ports.registry.cache.get(name) if isinstance(name, str) and caller.allows(name) else None
+        model = (
+            self._ports.registry.cache.get(name)
+            if isinstance(name, str) and caller.allows(name)
+            else None
+        )
         if model is None or not model.inline or model.regression:
             return None
         asked = asked_of_json(found, body)
@@ -109,7 +120,11 @@ class Entrance:
         if len(content) > SMALL:
             return None
         request_id = request_id_of(scope)
-        own = [(b"content-length", b"%d" % len(content)), _TYPE, (b"x-request-id", request_id.encode())]
+        own = [
+            (b"content-length", b"%d" % len(content)),
+            _TYPE,
+            (b"x-request-id", request_id.encode()),
+        ]
         if whole.fields.saved is not None:
             own.append((MATRIX_HEADER.encode(), whole.fields.saved.encode()))
         counted = model.name, model.version, len(whole.rows.X)
@@ -140,7 +155,11 @@ class Door:
                 first: Message | None = await receive()
         except TimeoutError:  # further in its time is limited
             first = None
-        if first is not None and first["type"] == "http.request" and not first.get("more_body", False):
+        if (
+            first is not None
+            and first["type"] == "http.request"
+            and not first.get("more_body", False)
+        ):
             hot = self._entrance.answer(scope, head, first.get("body", b""))
             if hot is not None:
                 await send({"type": "http.response.start", "status": 200, "headers": hot.headers})

@@ -30,7 +30,9 @@ class FlawDocument(BaseModel):
     """One place in the request, and how to fix it."""
 
     loc: str = Field(description="JSON pointer into what was sent", examples=["/instances/3/1"])
-    msg: str = Field(description="what is wrong, and what is needed", examples=["'age' takes a number or null"])
+    msg: str = Field(
+        description="what is wrong, and what is needed", examples=["'age' takes a number or null"]
+    )
 
 
 class Problem(BaseModel):
@@ -41,7 +43,9 @@ class Problem(BaseModel):
     status: int = Field(examples=[422])
     detail: str = Field(examples=["'age' takes a number or null"])
     errors: list[FlawDocument] | None = Field(
-        default=None, exclude_if=lambda value: value is None, description="for bad input: every place found wrong"
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="for bad input: every place found wrong",
     )
     columns: list[dict[str, Any]] | None = Field(
         default=None,
@@ -73,10 +77,17 @@ def problem(
     """A problem document, with `more` members, as a response; below `INFERENCE` as that protocol has it."""
     path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
     if path != INFERENCE and not path.startswith(f"{INFERENCE}/"):
-        return Response(orjson.dumps(_document(status, title, detail, flaws) | more), status, headers, MEDIA_TYPE)
+        return Response(
+            orjson.dumps(_document(status, title, detail, flaws) | more),
+            status,
+            headers,
+            MEDIA_TYPE,
+        )
     texts = [flaw.msg + (f" (at {flaw.loc})" if flaw.loc else "") for flaw in flaws[:_MAX_JOINED]]
     document = InferenceError(error=_cut("; ".join(texts) or detail))
-    return Response(document.model_dump_json(), 400 if status == _INVALID else status, headers, JSON)
+    return Response(
+        document.model_dump_json(), 400 if status == _INVALID else status, headers, JSON
+    )
 
 
 def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +96,9 @@ def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
     return _document(stored["status"], stored["title"], stored["detail"], flaws)
 
 
-def _document(status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...]) -> dict[str, Any]:
+def _document(
+    status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...]
+) -> dict[str, Any]:
     """`type` is derived from the title of the status."""
     phrase = HTTPStatus(status).phrase.lower().replace(" ", "-")
     body: dict[str, Any] = {
@@ -107,14 +120,18 @@ def _cut(text: str) -> str:
 def response_to(scope: Scope, error: Exception) -> Response | None:
     """The response to an error that the caller can be told about; None for any other."""
     if isinstance(error, HTTPException):
-        status = _INVALID if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
+        status = (
+            _INVALID if error.status_code == 400 else error.status_code
+        )  # unreadable bodies count as bad input
         allow = {"Allow": ", ".join(sorted(_methods(scope)))} if status == 405 else {}
         phrase, headers = HTTPStatus(error.status_code).phrase, {**(error.headers or {}), **allow}
         return problem(scope, status, phrase, str(error.detail), (), headers)
     told = _told(error)
     if told is None:
         return None
-    own = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(told.status)
+    own = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(
+        told.status
+    )
     if isinstance(told, errors.TooMany | errors.NotReady):
         own = {"Retry-After": str(told.seconds)}
     more = {"columns": told.columns} if told.columns else {}
@@ -127,12 +144,16 @@ def _told(error: Exception) -> errors.PayoffError | None:
         return error
     if isinstance(error, RequestValidationError):  # about parameters: `routing.read` checks bodies
         found = error.errors()
-        return errors.Invalid.of(errors.Flaw(errors.pointer(each["loc"][1]), errors.words_of(each)) for each in found)
+        return errors.Invalid.of(
+            errors.Flaw(errors.pointer(each["loc"][1]), errors.words_of(each)) for each in found
+        )
     if isinstance(error, RecursionError):
         return errors.Invalid.at("", "this is nested too deeply")
     if isinstance(error, OSError) and error.errno in errors.EXHAUSTED:
         _log.error("the process has no more files or memory", error=str(error.strerror))
-        return errors.Busy("the service has too many files open, or too little memory; try again later")
+        return errors.Busy(
+            "the service has too many files open, or too little memory; try again later"
+        )
     if isinstance(error, OSError) and error.errno in errors.UNWRITABLE:
         _log.error("the storage failed", error=str(error.strerror))
         return errors.NotReady("the storage cannot be written at the moment; nothing was changed")
@@ -155,5 +176,11 @@ def install(app: FastAPI) -> None:
             raise error
         return response
 
-    for kind in (errors.PayoffError, HTTPException, RequestValidationError, RecursionError, OSError):
+    for kind in (
+        errors.PayoffError,
+        HTTPException,
+        RequestValidationError,
+        RecursionError,
+        OSError,
+    ):
         app.add_exception_handler(kind, answered)

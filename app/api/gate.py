@@ -37,7 +37,9 @@ from app.metrics import RequestMetrics
 from app.text import check_query
 
 MAX_AT_ONCE = 1_000  # event streams and requests that wait for a thread are among them
-BODY_SECONDS = 300.0  # for a whole body; the balancer in front reads slow ones before it passes them on
+BODY_SECONDS = (
+    300.0  # for a whole body; the balancer in front reads slow ones before it passes them on
+)
 CLIENT_GONE = 499  # the client disconnected before the response; logged only
 KEY_HEADER = "X-API-Key"
 SCHEME = "key"  # the name of the security scheme in the OpenAPI document
@@ -97,11 +99,15 @@ class GatedRoute(APIRoute):
         alternatives = [[scope.value] for scope in Scope if scope in self.access.scopes] or [[]]
         security = [] if self.access.is_open else [{SCHEME: scopes} for scopes in alternatives]
         extra = {"security": security, **(options.pop("openapi_extra", None) or {})}
-        options["generate_unique_id_function"] = lambda route: route.name  # clients name a method as it is named here
+        options["generate_unique_id_function"] = lambda route: (
+            route.name
+        )  # clients name a method as it is named here
         super().__init__(path, endpoint, openapi_extra=extra, **options)
 
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        scope["app"].state.gate.admit(self.access if scope["method"] in (self.methods or ()) else ADMIN, scope)
+        scope["app"].state.gate.admit(
+            self.access if scope["method"] in (self.methods or ()) else ADMIN, scope
+        )
         await super().handle(scope, receive, send)
 
 
@@ -181,7 +187,9 @@ class Gate:
                 self._running -= takes_place
                 if exchange.held:
                     self._memory.give_back(exchange.held)
-                route = getattr(scope.get("route"), "path", "unmatched")  # the template, of which there are few
+                route = getattr(
+                    scope.get("route"), "path", "unmatched"
+                )  # the template, of which there are few
                 status, seconds = exchange.status or CLIENT_GONE, perf_counter() - began
                 self.record(scope, route, exchange.request_id, status, seconds)
                 structlog.contextvars.clear_contextvars()
@@ -194,16 +202,25 @@ class Gate:
         Leaves the `caller` in the request's state.
         """
         if not scope["path"].isprintable():
-            raise Invalid.at("", "the path has a control character or another that cannot be printed: leave it out")
+            raise Invalid.at(
+                "",
+                "the path has a control character or another that cannot be printed: leave it out",
+            )
         headers, state = scope["headers"], scope["state"]
         head, exchange = dict(headers), state["exchange"]
         if head.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
+            raise Unsupported(
+                "bodies are taken as they are: send no Content-Encoding (files may be gzipped)"
+            )
         if not access.is_open:
             decisive = _KEYS if self._keyring.required else (*_KEYS, *_SITES)
             for name in decisive if len(head) != len(headers) else ():
-                if sum(sent == name.lower().encode() for sent, _ in headers) > 1:  # readers differ in which one counts
-                    raise (KeyMissing if name in _KEYS else Forbidden)(f"header {name!r} is sent twice; send it once")
+                if (
+                    sum(sent == name.lower().encode() for sent, _ in headers) > 1
+                ):  # readers differ in which one counts
+                    raise (KeyMissing if name in _KEYS else Forbidden)(
+                        f"header {name!r} is sent twice; send it once"
+                    )
             try:
                 caller = state["caller"] = self.caller(scope, head)
             except WrongKey:
@@ -245,10 +262,14 @@ class Gate:
             left = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))
             state["rate"], state["wait"] = [policy, left], allowed.wait
         if wait := state["wait"]:
-            raise TooMany(f"more than {rate.amount} requests in {rate.seconds} s", seconds=whole(wait))
+            raise TooMany(
+                f"more than {rate.amount} requests in {rate.seconds} s", seconds=whole(wait)
+            )
         return cast(list[Header], state["rate"])
 
-    def record(self, scope: ASGIScope, route: str, request_id: str, status: int, seconds: float) -> None:
+    def record(
+        self, scope: ASGIScope, route: str, request_id: str, status: int, seconds: float
+    ) -> None:
         """Count a request that was answered, and write its line."""
         self._metrics.count(scope["method"], route, status, seconds)
         if self._lines is not None:
@@ -261,7 +282,9 @@ class Gate:
 # form on a foreign page can post here, which Origin and Sec-Fetch-Site show.
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]{1,253})(?::\d{1,5})?")
-_LOOPBACK = re.compile(r"(.+\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]", re.ASCII)  # RFC 6761, section 6.3
+_LOOPBACK = re.compile(
+    r"(.+\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]", re.ASCII
+)  # RFC 6761, section 6.3
 _PORTS = {"http": ":80", "https": ":443"}
 _SHOWN = 80  # characters of a header that an error repeats
 
@@ -277,7 +300,9 @@ def check_site(method: str, head: Mapping[bytes, bytes], hosts: frozenset[str]) 
     origin = head.get(b"origin")
     if method in ("GET", "HEAD", "OPTIONS") or (origin is None and b"sec-fetch-site" not in head):
         return
-    scheme, _, site = (f"://{host}" if origin is None else origin.decode("latin-1").lower()).partition("://")
+    scheme, _, site = (
+        f"://{host}" if origin is None else origin.decode("latin-1").lower()
+    ).partition("://")
     implied = _PORTS.get(scheme, "")  # ports that the scheme implies may be left out
     foreign = head.get(b"sec-fetch-site", b"").lower() in (b"cross-site", b"same-site")
     if foreign or site.removesuffix(implied) != host.removesuffix(implied):
@@ -295,7 +320,9 @@ def _is_ours(host: str, hosts: frozenset[str]) -> bool:
 
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_PROCESS = secrets.token_hex(4)  # ids need to be unique, not secret, and random bytes are a system call each
+_PROCESS = secrets.token_hex(
+    4
+)  # ids need to be unique, not secret, and random bytes are a system call each
 _numbers = count(1)
 # On every answer. That browsers shall come by TLS only is for whoever ends TLS to say, in front of the service.
 ALWAYS: tuple[Header, ...] = (
@@ -357,7 +384,10 @@ class Exchange:
             own = (b"x-request-id", self.request_id.encode())
             headers = [*message["headers"], own, *self._state.get("rate", ()), *ALWAYS]
             names = {name for name, _ in headers}
-            message["headers"] = [*headers, *(header for header in UNLESS_OWN if header[0] not in names)]
+            message["headers"] = [
+                *headers,
+                *(header for header in UNLESS_OWN if header[0] not in names),
+            ]
         await self._send(message)
 
     def _hold(self, size: int) -> None:

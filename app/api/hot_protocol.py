@@ -21,7 +21,9 @@ class HotProtocol(HttpToolsProtocol):
 
     def __init__(self, config: Config, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
-        self._entrance: Entrance | None = getattr(getattr(config.app, "state", None), "entrance", None)
+        self._entrance: Entrance | None = getattr(
+            getattr(config.app, "state", None), "entrance", None
+        )
         self._held: tuple[RequestResponseCycle, Head] | None = None  # plain, and not complete
         self._may_hold = False
 

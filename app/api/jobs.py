@@ -43,7 +43,9 @@ class JobState(BaseModel):
     progress: float = Field(ge=0, le=1)
     stage: str | None
     attempt: int = Field(description="number of attempts; more than 1 after a retry")
-    error: Problem | None = Field(description="why it failed: what the request would have been answered")
+    error: Problem | None = Field(
+        description="why it failed: what the request would have been answered"
+    )
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -105,7 +107,9 @@ def ordering(example: str) -> Any:
         prefer: Prefer = None,
     ) -> Order:
         async def order(
-            submit: Callable[..., Job], *args: Any, run: Callable[..., Awaitable[Job]] = run_in_threadpool
+            submit: Callable[..., Job],
+            *args: Any,
+            run: Callable[..., Awaitable[Job]] = run_in_threadpool,
         ) -> Job:
             job = await run(partial(submit, ports, *args, key=idempotency_key, caller=caller))
             response.headers["Location"] = f"/{job.kind}/{job.id}"
@@ -122,8 +126,15 @@ def ordering(example: str) -> Any:
 
 def starting(document: type[BaseModel], *statuses: int) -> dict[str, Any]:
     """The options of a route that accepts jobs and answers with such a document, or with these problems."""
-    ended = {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": document}
-    return {"status_code": 202, "response_model": document, "responses": {200: ended, **problems(*statuses)}}
+    ended = {
+        "description": "Accepted, and ended within the time that `Prefer: wait` gave",
+        "model": document,
+    }
+    return {
+        "status_code": 202,
+        "response_model": document,
+        "responses": {200: ended, **problems(*statuses)},
+    }
 
 
 async def wait(request: Request, response: Response, job: Job, prefer: str | None) -> Job:
@@ -140,7 +151,9 @@ async def wait(request: Request, response: Response, job: Job, prefer: str | Non
     return job
 
 
-async def follow(request: Request, job: Job, document: Callable[[Job], JobState]) -> AsyncIterator[ServerSentEvent]:
+async def follow(
+    request: Request, job: Job, document: Callable[[Job], JobState]
+) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
     last: JobState | None = None
     async with aclosing(_states(request, job)) as states:

@@ -27,7 +27,10 @@ SMALL = 64 * 1024  # what takes less is not charged: the number of requests at a
 _RETRY_SECONDS = 2
 _MB = 2**20
 _MAX = 2048 * _MB
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 class Charge(Protocol):
@@ -58,10 +61,15 @@ class Memory:
         """Take `size` bytes for a request that has `held`; TooLarge where they can never fit, Busy where not now."""
         if held + size > self.limit:
             needed, most = -(-(held + size) // _MB), self.limit // _MB
-            raise TooLarge(f"the request needs about {needed} MB of memory; the service has {most} MB for requests")
+            raise TooLarge(
+                f"the request needs about {needed} MB of memory; the service has {most} MB for requests"
+            )
         with self._lock:
             if self.used + size > self.limit:
-                raise Busy("the requests in progress use all memory; try again later", seconds=_RETRY_SECONDS)
+                raise Busy(
+                    "the requests in progress use all memory; try again later",
+                    seconds=_RETRY_SECONDS,
+                )
             self.used += size
 
     def give_back(self, size: int) -> None:

@@ -21,7 +21,18 @@ from app.access.caller import Caller
 from app.api.codecs.json import INLINE_BYTES, check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
 from app.api.gate import GatedRoute, charge_of
-from app.errors import Busy, Flaw, Invalid, NotFound, Unsupported, below, flaws_of, pointer, reject, unknown
+from app.errors import (
+    Busy,
+    Flaw,
+    Invalid,
+    NotFound,
+    Unsupported,
+    below,
+    flaws_of,
+    pointer,
+    reject,
+    unknown,
+)
 from app.registry.loaded import Loaded
 from app.usecases.matrices import MatrixFields
 from app.usecases.ports import Ports
@@ -48,8 +59,14 @@ class StrictRoute(GatedRoute):
         )  # else of the query, or of its model
         parameters = [each for each in flat if not isinstance(each.field_info, others)]
         known = [each.alias for each in parameters]
-        lists = [each.alias for each in parameters if get_origin(each.field_info.annotation) is list]
-        body_type = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
+        lists = [
+            each.alias for each in parameters if get_origin(each.field_info.annotation) is list
+        ]
+        body_type = (
+            cast(type[BaseModel], self.body_field.field_info.annotation)
+            if self.body_field
+            else None
+        )
 
         async def strict(request: Request) -> Response:
             if request.scope["query_string"]:
@@ -113,11 +130,19 @@ class DirectRoute(GatedRoute):
         self.app = direct
 
 
-def _parameters(query_type: type[BaseModel], body_type: type[BaseModel]) -> Iterator[dict[str, Any]]:
+def _parameters(
+    query_type: type[BaseModel], body_type: type[BaseModel]
+) -> Iterator[dict[str, Any]]:
     """The query parameters that `read_query` takes, as OpenAPI describes them: most are fields of the JSON body."""
     for name, each in query_type.model_fields.items():
         words = _AS_IN_JSON if name in body_type.model_fields else each.description or name
-        yield {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "string"}}
+        yield {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "description": words,
+            "schema": {"type": "string"},
+        }
 
 
 # How bodies and queries are read, and in which form is answered
@@ -130,7 +155,9 @@ def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:
         return kind
     if kind.startswith("application/") and kind.endswith("+json"):
         return JSON
-    raise Unsupported(f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type")
+    raise Unsupported(
+        f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type"
+    )
 
 
 def media_type_of_answer(request: Request, known: Collection[str]) -> str:
@@ -158,9 +185,13 @@ async def read(request: Request, body_type: type[_Body]) -> _Body:
     """The JSON body, checked; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
     media_type_of_body(request)
     if "Inference-Header-Content-Length" in request.headers:  # after so many bytes the JSON ends
-        raise Unsupported("binary data are not supported; send 'data' as JSON (in Triton's client binary_data=False)")
+        raise Unsupported(
+            "binary data are not supported; send 'data' as JSON (in Triton's client binary_data=False)"
+        )
     body = await request.body()
-    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge_of(request))))
+    return await run(
+        request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge_of(request)))
+    )
 
 
 Pace = Literal["now", "in a thread", "long"]
@@ -176,7 +207,11 @@ async def run(request: Request, pace: Pace, work: Callable[[], _Result]) -> _Res
     """What `work` returns."""
     if pace == "now":
         return work()
-    return await (run_in_threadpool(work) if pace == "in a thread" else limiters(request).long.run(request, work))
+    return await (
+        run_in_threadpool(work)
+        if pace == "in a thread"
+        else limiters(request).long.run(request, work)
+    )
 
 
 def checked(body_type: type[_Body], fields: Any) -> _Body:
@@ -188,13 +223,17 @@ def checked(body_type: type[_Body], fields: Any) -> _Body:
         raise Invalid.of(flaws_of(details, fields)) from error
 
 
-def refuse_query(request: Request, known: Collection[str] = (), lists: Collection[str] = ()) -> None:
+def refuse_query(
+    request: Request, known: Collection[str] = (), lists: Collection[str] = ()
+) -> None:
     """Invalid with the name of each query parameter that is not `known`, or comes twice and is not in `lists`."""
     counts = Counter(name for name, _ in request.query_params.multi_items())
     reject(
         Flaw(
             pointer(name),
-            "this query parameter is given twice" if name in known else unknown("query parameter", name, known),
+            "this query parameter is given twice"
+            if name in known
+            else unknown("query parameter", name, known),
         )
         for name, count in counts.items()
         if name not in known or (count > 1 and name not in lists)
@@ -205,7 +244,10 @@ def read_query(request: Request, body_type: type[_Body], text_fields: Collection
     """The query parameters, each parsed as JSON where it is JSON; the others, and `text_fields`, are text."""
     refuse_query(request, body_type.model_fields)
     texts = request.query_params.items()
-    return checked(body_type, {name: text if name in text_fields else parsed_text(name, text) for name, text in texts})
+    return checked(
+        body_type,
+        {name: text if name in text_fields else parsed_text(name, text) for name, text in texts},
+    )
 
 
 def parsed_text(name: str, text: str) -> Any:
@@ -217,7 +259,9 @@ def parsed_text(name: str, text: str) -> Any:
         value = orjson.loads(written)
     except orjson.JSONDecodeError as error:
         if text.startswith(("[", "{")):
-            raise Invalid.at(pointer(name), f"{name!r} is not JSON: {syntax_error(error)}") from error
+            raise Invalid.at(
+                pointer(name), f"{name!r} is not JSON: {syntax_error(error)}"
+            ) from error
         return text
     with below(pointer(name)):
         check_document(value, written)
@@ -250,7 +294,9 @@ def caller_of(request: Request) -> Caller:
 PortsDep = Annotated[Ports, Depends(_ports)]
 CallerDep = Annotated[Caller, Depends(_caller)]
 PageSize = Annotated[int, Query(ge=1, le=500)]
-PageToken = Annotated[str | None, Query(max_length=200, description="`next_page_token` of the page before")]
+PageToken = Annotated[
+    str | None, Query(max_length=200, description="`next_page_token` of the page before")
+]
 
 
 async def only_own_models(request: Request) -> None:
@@ -299,13 +345,18 @@ class Limiter:
         self._calls = 0
         self._of_key: dict[str, CapacityLimiter] = {}  # those with calls
 
-    async def run(self, request: Request | None, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
+    async def run(
+        self, request: Request | None, function: Callable[[*_Args], _Result], *args: *_Args
+    ) -> _Result:
         """The function's result, which `request` waits for; Busy (503) where too many calls wait already.
 
         Nothing is begun for a client that has gone while it waited; what has begun is bounded by its own limits.
         """
         if self._calls >= self._most:
-            raise Busy("too many requests of this kind are waiting; try again later", seconds=_RETRY_SECONDS)
+            raise Busy(
+                "too many requests of this kind are waiting; try again later",
+                seconds=_RETRY_SECONDS,
+            )
         caller = None if request is None else request.scope["state"].get("caller")
         key = caller.client if caller else None  # callers without a key share all threads
         share = None if key is None else self._of_key.setdefault(key, CapacityLimiter(self._share))
@@ -350,9 +401,13 @@ class Limiters:
 
     health: Limiter = field(default_factory=lambda: Limiter(2, 200))
     metrics: Limiter = field(default_factory=lambda: Limiter(2, 20))
-    retrieve: Limiter = field(default_factory=lambda: Limiter(4, 60))  # a million numbers: a core and 200 MB for 1 s
+    retrieve: Limiter = field(
+        default_factory=lambda: Limiter(4, 60)
+    )  # a million numbers: a core and 200 MB for 1 s
     long: Limiter = field(default_factory=lambda: Limiter(2, 16))
-    upload: Limiter = field(default_factory=lambda: Limiter(2, 30))  # each with a process that reads the file
+    upload: Limiter = field(
+        default_factory=lambda: Limiter(2, 30)
+    )  # each with a process that reads the file
     load: Once = field(default_factory=lambda: Once(8))
     looks: Once = field(default_factory=lambda: Once(1))
 

@@ -47,7 +47,10 @@ def run(chosen: argparse.Namespace) -> int:
         findings = check(Settings(), os.environ, deep=chosen.deep)
     except ValidationError as error:
         fix = f"{_LISTED}; no other check was run"
-        findings = [*_unknown(os.environ), *(Finding("settings", "wrong", each, fix) for each in refused(error))]
+        findings = [
+            *_unknown(os.environ),
+            *(Finding("settings", "wrong", each, fix) for each in refused(error)),
+        ]
     for finding in findings:
         print(f"{finding.level:<9}{finding.check:<10}{finding.text}")
         if finding.fix:
@@ -55,7 +58,9 @@ def run(chosen: argparse.Namespace) -> int:
     return int(any(finding.level == "wrong" for finding in findings))
 
 
-def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = False) -> list[Finding]:
+def check(
+    settings: Settings, environment: Mapping[str, str], *, deep: bool = False
+) -> list[Finding]:
     """What every check finds. `deep` reads every file of every model, not the cards alone.
 
     Makes the folders that a start would make, writes and removes a small file in each store, and changes nothing else.
@@ -64,12 +69,19 @@ def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = Fa
     try:
         ports = open_ports(settings)
     except (PayoffError, OSError) as error:
-        words = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
+        words = (
+            error.detail
+            if isinstance(error, PayoffError)
+            else f"{error.filename}: {error.strerror or error}"
+        )
         fix = f"{_DISK if isinstance(error, OSError) else _LISTED}; no other check was run"
         return [*found, Finding("home", "wrong", words, fix)]
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "database": lambda: _database(ports.database),
-        "models": lambda: [*_storage("models", settings.models, "PAYOFF_MODELS"), *_models(ports, deep=deep)],
+        "models": lambda: [
+            *_storage("models", settings.models, "PAYOFF_MODELS"),
+            *_models(ports, deep=deep),
+        ],
         "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
         "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
     }
@@ -78,7 +90,14 @@ def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = Fa
             found += one()
         except (PayoffError, SQLAlchemyError) as error:
             words = f"not checked: {getattr(error, 'detail', type(error).__name__)}"
-            found.append(Finding(name, "wrong", words, "check whether database and store can be reached from here"))
+            found.append(
+                Finding(
+                    name,
+                    "wrong",
+                    words,
+                    "check whether database and store can be reached from here",
+                )
+            )
     ports.database.close()
     return found
 
@@ -88,12 +107,20 @@ def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fi
     yield from _unknown(environment)
     if settings.admin_key is None:
         words = "PAYOFF_ADMIN_KEY is not set: without keys, any client that reaches the service has all permissions"
-        yield Finding("settings", "warning", words, "set it, unless only trusted clients can reach the service")
+        yield Finding(
+            "settings",
+            "warning",
+            words,
+            "set it, unless only trusted clients can reach the service",
+        )
     yield Finding("settings", "ok", f"{len(settings.model_fields_set)} set")
 
 
 def _unknown(environment: Mapping[str, str]) -> list[Finding]:
-    return [Finding("settings", "warning", message, _LISTED) for message in unknown_settings(environment)]
+    return [
+        Finding("settings", "warning", message, _LISTED)
+        for message in unknown_settings(environment)
+    ]
 
 
 def _database(database: Database) -> Iterator[Finding]:
@@ -105,7 +132,9 @@ def _database(database: Database) -> Iterator[Finding]:
             small = file and Path(file).stat().st_size <= _QUICK_BYTES
             sound = connection.execute(text("PRAGMA quick_check(1)")).scalar() if small else "ok"
     except DatabaseAway as error:
-        fix = "check PAYOFF_DATABASE, and whether the database runs; a damaged file: restore a backup"
+        fix = (
+            "check PAYOFF_DATABASE, and whether the database runs; a damaged file: restore a backup"
+        )
         yield Finding("database", "wrong", f"{name} cannot be used: {error.why}", fix)
         return
     found = unwritable(file) if file else ""
@@ -115,9 +144,15 @@ def _database(database: Database) -> Iterator[Finding]:
         yield Finding("database", "wrong", f"{name} is readable, but not writable: {found}", _DISK)
     elif revision not in (None, *migrations.known()):
         words = f"{name} is at revision {revision}, which this program does not know"
-        yield Finding("database", "wrong", words, "install the version that made it, or use another database")
+        yield Finding(
+            "database", "wrong", words, "install the version that made it, or use another database"
+        )
     else:
-        tables = f"its tables are at revision {revision}" if revision else "the first start makes its tables"
+        tables = (
+            f"its tables are at revision {revision}"
+            if revision
+            else "the first start makes its tables"
+        )
         yield Finding("database", "ok", f"{name} answers, {tables}")
 
 
@@ -130,13 +165,21 @@ def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
         storage.read(probe, "probe")
         storage.remove(probe)
     except (PayoffError, OSError, ValueError) as error:
-        fix = f"check {setting} and the AWS_… variables" if Storage.is_remote(url) else f"{_DISK}, or set {setting}"
-        yield Finding(name, "wrong", f"{url} cannot be used: {getattr(error, 'detail', error)}", fix)
+        fix = (
+            f"check {setting} and the AWS_… variables"
+            if Storage.is_remote(url)
+            else f"{_DISK}, or set {setting}"
+        )
+        yield Finding(
+            name, "wrong", f"{url} cannot be used: {getattr(error, 'detail', error)}", fix
+        )
         return
     free = None if "://" in url else shutil.disk_usage(url).free / _MB
     words = f"{url} is writable" + ("" if free is None else f", {free:,.0f} MB are free")
     if free is not None and free < _LITTLE_MB:
-        yield Finding(name, "warning", words, "make room: delete data sets, or set PAYOFF_KEEP_JOBS_DAYS")
+        yield Finding(
+            name, "warning", words, "make room: delete data sets, or set PAYOFF_KEEP_JOBS_DAYS"
+        )
     else:
         yield Finding(name, "ok", words)
 
@@ -147,6 +190,10 @@ def _models(ports: Ports, *, deep: bool) -> Iterator[Finding]:
         started = migrations.current(connection) is not None
     versions, unusable = ports.registry.unusable(deep=deep) if started else (0, [])
     for words in unusable:
-        yield Finding("models", "wrong", words, "restore its folder from a backup, or delete the version")
+        yield Finding(
+            "models", "wrong", words, "restore its folder from a backup, or delete the version"
+        )
     if not unusable:
-        yield Finding("models", "ok", f"{'all files' if deep else 'the cards'} of {versions} versions checked")
+        yield Finding(
+            "models", "ok", f"{'all files' if deep else 'the cards'} of {versions} versions checked"
+        )

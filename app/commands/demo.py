@@ -56,7 +56,9 @@ def run(chosen: argparse.Namespace) -> int:
         for case in cases():
             tell(client, case)
         if not (chosen.exit or chosen.url):
-            print(f"The console is at {client.base_url}, the documentation at /docs. Ctrl-C ends both.")
+            print(
+                f"The console is at {client.base_url}, the documentation at /docs. Ctrl-C ends both."
+            )
             try:
                 signal.pause()
             except KeyboardInterrupt:
@@ -74,10 +76,14 @@ def service(port: int) -> Iterator[httpx.Client]:
     """The service in a process of its own, once it is ready."""
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", port)) == 0:
-            raise SystemExit(f"port {port} is in use; choose another: payoff demo --port 8001, make demo PORT=8001")
+            raise SystemExit(
+                f"port {port} is in use; choose another: payoff demo --port 8001, make demo PORT=8001"
+            )
     environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # else the service would stay
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # else the service would stay
     server = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
     try:
         with client_of(f"http://127.0.0.1:{port}") as client:
@@ -148,11 +154,20 @@ def tell(client: httpx.Client, case: Case) -> None:
     )
     print(f"== {case.title}")
     _show_matrix(case)
-    data = {"features": list(map(str, case.data.feature_names)), "rows": train.tolist(), "labels": known}
-    job = trained(client, {"model": case.model, "learner": {"kind": "logistic"}, "data": data, "holdout": 0.25})
+    data = {
+        "features": list(map(str, case.data.feature_names)),
+        "rows": train.tolist(),
+        "labels": known,
+    }
+    job = trained(
+        client,
+        {"model": case.model, "learner": {"kind": "logistic"}, "data": data, "holdout": 0.25},
+    )
     model = f"{case.model}:{job['model']['version']}"
     print(f"POST /train      {len(train)} rows; the other {len(test)} are test cases")
-    print(f"                 {model} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen")
+    print(
+        f"                 {model} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen"
+    )
     question = {"model": model, "instances": test.tolist()}
     priced = post(client, "/predict", question | case.stakes)
     blind = post(client, "/predict", question | {"rule": "most_probable"})
@@ -168,7 +183,9 @@ def tell(client: httpx.Client, case: Case) -> None:
 def _show_matrix(case: Case) -> None:
     print(f"   What each action is worth, in {case.unit}, for each truth (the benefit matrix):")
     for name, row in zip(case.classes, case.benefits, strict=True):
-        cells = ", ".join(f"{action} {value:+g}" for action, value in zip(case.actions, row, strict=True))
+        cells = ", ".join(
+            f"{action} {value:+g}" for action, value in zip(case.actions, row, strict=True)
+        )
         print(f"      {name:<12}{cells}")
 
 
@@ -178,24 +195,36 @@ def _show_decisions(answer: dict[str, Any], truth: Sequence[str]) -> None:
     for i in (*np.argsort(-doubt)[:1], *np.argsort(doubt)[:3]):
         chances = ", ".join(map("{} {:.0%}".format, answer["classes"], answer["probabilities"][i]))
         worth = max(answer["expected_benefits"][i])
-        print(f"      {answer['decisions'][i]:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})")
+        print(
+            f"      {answer['decisions'][i]:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})"
+        )
 
 
-def _show_earnings(case: Case, priced: dict[str, Any], blind: dict[str, Any], truth: Sequence[str]) -> None:
+def _show_earnings(
+    case: Case, priced: dict[str, Any], blind: dict[str, Any], truth: Sequence[str]
+) -> None:
     """Print the benefit of the decisions on the test cases."""
     B = np.array(case.benefits, dtype=float)
     codes = np.array([case.classes.index(name) for name in truth])
     decided = np.array([case.actions.index(name) for name in priced["decisions"]])
     believed = np.array([case.classes.index(name) for name in blind["decisions"]])
     obvious = B.argmax(axis=1)  # the best action if the most probable class were certain
-    earned, blindly, best = B[codes, decided].mean(), B[codes, obvious[believed]].mean(), B.max(axis=1)[codes].mean()
+    earned, blindly, best = (
+        B[codes, decided].mean(),
+        B[codes, obvious[believed]].mean(),
+        B.max(axis=1)[codes].mean(),
+    )
     print(f"   Earned on {len(truth)} test cases, in {case.unit}:")
-    print(f"      {earned:8.2f}   deciding by expected benefit   (mu = {earned / best:.3f}; 1 is perfect)")
+    print(
+        f"      {earned:8.2f}   deciding by expected benefit   (mu = {earned / best:.3f}; 1 is perfect)"
+    )
     print(f"      {blindly:8.2f}   acting on the most probable class, cost-blind")
     print(f"      {best:8.2f}   if every class were known")
 
 
-def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, truth: Sequence[str]) -> None:
+def _show_sets(
+    client: httpx.Client, question: dict[str, Any], sought: str, truth: Sequence[str]
+) -> None:
     """Print the best set for a review in which a miss is worse than a false alarm."""
     loss = {"setting": "binary", "positive": sought, "loss": {"name": "f_beta", "beta": 3}}
     found = post(client, "/retrieve", question | loss)["sets"][0]
@@ -203,11 +232,17 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
     print(f"POST /retrieve   which test cases to review, so that few that are {sought} are missed:")
     hits = actual[found["selected"]].sum()
     print(f"   {found['k']} cases, with {hits} of the {actual.sum()}: the set with the largest")
-    print(f"   expected F3 ({1 - found['expected_loss']:.3f}), which counts recall three times as much as precision.")
+    print(
+        f"   expected F3 ({1 - found['expected_loss']:.3f}), which counts recall three times as much as precision."
+    )
 
 
 def _ask_step_by_step(
-    client: httpx.Client, case: Case, data: Mapping[str, Any], test: np.ndarray, truth: Sequence[str]
+    client: httpx.Client,
+    case: Case,
+    data: Mapping[str, Any],
+    test: np.ndarray,
+    truth: Sequence[str],
 ) -> None:
     """Train a forest with prices of measurements, and print what `/acquire` asks for until more is not worth it."""
     costs = [
@@ -217,11 +252,20 @@ def _ask_step_by_step(
         if stage in name
     ]
     model = f"{case.model}-steps"
-    order = {"model": model, "learner": {"kind": "budget_forest"}, "data": data, "feature_costs": costs}
+    order = {
+        "model": model,
+        "learner": {"kind": "budget_forest"},
+        "data": data,
+        "feature_costs": costs,
+    }
     trained(client, order)
     stakes = {"model": model, **case.stakes}
-    report = post(client, "/acquire/simulate", stakes | {"rows": test.tolist(), "labels": list(truth)})
-    print("POST /acquire    each measurement has a (made-up) price, and a forest asks for them one by one:")
+    report = post(
+        client, "/acquire/simulate", stakes | {"rows": test.tolist(), "labels": list(truth)}
+    )
+    print(
+        "POST /acquire    each measurement has a (made-up) price, and a forest asks for them one by one:"
+    )
     ways = {"measuring everything": report["everything"], "measuring nothing": report["nothing"]}
     ways["asking while it is worth the price"] = report["budgets"][-1]["worth_stopping"]
     for words, way in ways.items():

@@ -28,12 +28,16 @@ def run(chosen: argparse.Namespace) -> int:
 def _create(chosen: argparse.Namespace, keys: Keys) -> list[str]:
     limits = {"rate": chosen.rate, "jobs": chosen.jobs, "days": chosen.days}
     _, secret = keys.create(chosen.name, chosen.scope, chosen.model, **limits)
-    sys.stderr.write("This key is shown only once and is not stored. Send it in the X-API-Key header.\n")
+    sys.stderr.write(
+        "This key is shown only once and is not stored. Send it in the X-API-Key header.\n"
+    )
     return [secret]
 
 
 def _table(keys: list[Key]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("ID", "NAME", "SCOPES", "MODELS", "RATE", "JOBS", "CREATED", "EXPIRES", "REVOKED")]
+    rows: list[tuple[str, ...]] = [
+        ("ID", "NAME", "SCOPES", "MODELS", "RATE", "JOBS", "CREATED", "EXPIRES", "REVOKED")
+    ]
     rows += [
         (
             key.id,
@@ -47,8 +51,13 @@ def _table(keys: list[Key]) -> list[str]:
         for key in keys
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _day(seconds: float | None) -> str:
-    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    return (
+        "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    )

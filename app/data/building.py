@@ -48,8 +48,15 @@ def build(
     categories.
     """
     numbers = request.label_type == "number"
-    values = [j for j, place in enumerate(source.places) if place.name in request.named("value") and j not in labels]
-    order = [j for j in range(len(source.places)) if j not in {*labels, *values}] + [*values, *labels]
+    values = [
+        j
+        for j, place in enumerate(source.places)
+        if place.name in request.named("value") and j not in labels
+    ]
+    order = [j for j in range(len(source.places)) if j not in {*labels, *values}] + [
+        *values,
+        *labels,
+    ]
     most, decimal = limits.max_categories, request.decimal
     words = {j: Words(most, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"}
     _write(source, order, words, sink)
@@ -60,17 +67,23 @@ def build(
     m = width - len(values)
 
     def columns(positions: range) -> Iterator[Column]:
-        for j, (values, known) in zip(order[positions.start :], stored_columns(stored, positions), strict=False):
+        for j, (values, known) in zip(
+            order[positions.start :], stored_columns(stored, positions), strict=False
+        ):
             yield Column(source.places[j], values, known, words.get(j))
 
     targets = [*columns(range(width, len(order)))]
     if request.is_class(source.places[labels[0]].name) and targets[0].words is not None:
         targets = [_respelt(targets[0], source)]
-    flaws = [source.refused[each.place.name] for each in targets if each.place.name in source.refused]
+    flaws = [
+        source.refused[each.place.name] for each in targets if each.place.name in source.refused
+    ]
     classes, more = _classes_or_flaws(targets, most, decimal, several=several, numbers=numbers)
     flaws += more
     told = {flaw.loc: flaw.msg for flaw in reversed(flaws)}
-    of_labels = [_report(each, source, told.get(each.place.loc) or each.misread(decimal)) for each in targets]
+    of_labels = [
+        _report(each, source, told.get(each.place.loc) or each.misread(decimal)) for each in targets
+    ]
     label = targets[0] if len(targets) == 1 else None
     features: list[tuple[str, Kind, str, str]] = []
     reports: list[ColumnReport] = []
@@ -93,10 +106,18 @@ def build(
         rest = source.without(useless)
         places = [rest.places.index(target.place) for target in targets]
         return build(rest, places, sink, limits, request, several=several)
-    reports[m:] = [*(replace(each, type="value") for each in reports[m:]), *of_labels, *source.ignored.values()]
+    reports[m:] = [
+        *(replace(each, type="value") for each in reports[m:]),
+        *of_labels,
+        *source.ignored.values(),
+    ]
     if len(useless) == m:
-        spare = [report for report in (*useless.values(), *source.ignored.values()) if report.advice]
-        flaws += [Flaw(FILE + pointer(report.name), str(report.advice)) for report in spare] or [Flaw(FILE, _NOTHING)]
+        spare = [
+            report for report in (*useless.values(), *source.ignored.values()) if report.advice
+        ]
+        flaws += [Flaw(FILE + pointer(report.name), str(report.advice)) for report in spare] or [
+            Flaw(FILE, _NOTHING)
+        ]
     if flaws:
         raise Invalid(flaws[0].msg, flaws, columns=map(asdict, reports))
     _check_vocabulary(words.values(), limits)
@@ -130,7 +151,9 @@ def _respelt(label: Column, source: Source) -> Column:
     return found
 
 
-def _digest(features: Sequence[Sequence[str]], labels: Sequence[Column], m: int, *, numbers: bool) -> str:
+def _digest(
+    features: Sequence[Sequence[str]], labels: Sequence[Column], m: int, *, numbers: bool
+) -> str:
     """Equal for equal tables, of which m columns are features; the same integers as classes are another one."""
     parts: list[Any] = [[[*filter(None, each)] for each in features[:m]]]
     parts += [["value", *each] for each in features[m:]]
@@ -161,7 +184,10 @@ def _classes_or_flaws(
 def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
     """TooLarge for too many words, or too long ones, of all columns together: every model's card holds them."""
     most, longest = limits.max_words, limits.max_characters
-    if sum(len(words.found) for words in columns) > most or sum(len("".join(each.found)) for each in columns) > longest:
+    if (
+        sum(len(words.found) for words in columns) > most
+        or sum(len("".join(each.found)) for each in columns) > longest
+    ):
         raise TooLarge(
             f"the columns have too many categories together: at most {most:,}, of {longest:,} characters, are"
             " supported; leave columns of text and identifiers out"
@@ -170,7 +196,9 @@ def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
 
 def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO) -> None:
     """Write the columns in this order, a row group whenever enough cells have come together."""
-    schema = pa.schema([(source.places[j].name, DICTIONARY if j in words else pa.float64()) for j in order])
+    schema = pa.schema(
+        [(source.places[j].name, DICTIONARY if j in words else pa.float64()) for j in order]
+    )
     rows_per_group = max(CELLS // len(order), 1)
     waiting: list[Any] = []
 
@@ -188,7 +216,9 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
         flush(0)
 
 
-def _classes_of(labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool) -> Classes:
+def _classes_of(
+    labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool
+) -> Classes:
     """The classes in order, those of `several` labels their names, or None for a number to regress on.
 
     Integers are classes unless they are `numbers`, at most `most`. Raises Invalid for what cannot be predicted.
@@ -197,7 +227,9 @@ def _classes_of(labels: Sequence[Column], most: int, decimal: str, *, several: b
     for label in labels:
         if label.words is not None and (several or numbers):
             wanted = (
-                "each of several labels must be a column of 0 and 1" if several else "a number is to be regressed on"
+                "each of several labels must be a column of 0 and 1"
+                if several
+                else "a number is to be regressed on"
             )
             raise Invalid.at(label.place.loc, f"{label.place.name!r} holds words; {wanted}")
         reject(label.place.flaw(i, _MISSING) for i in np.flatnonzero(label.missing).tolist())
@@ -208,7 +240,10 @@ def _classes_of(labels: Sequence[Column], most: int, decimal: str, *, several: b
             other = (label.values != 0) & (label.values != 1)
             reject(label.wrong(other, "{} is neither 0 nor 1, as each of several labels must be"))
         reject(
-            Flaw(label.place.loc, f"{label.place.name!r} is {label.values[0]:g} in every row; leave the label out")
+            Flaw(
+                label.place.loc,
+                f"{label.place.name!r} is {label.values[0]:g} in every row; leave the label out",
+            )
             for label in labels
             if len(label.distinct) == 1
         )
@@ -224,20 +259,30 @@ def _classes_of(labels: Sequence[Column], most: int, decimal: str, *, several: b
     if len(distinct) > most:
         many = f"{place.name!r} has more than {most} distinct integers, too many for classes"
         raise Invalid.at(place.loc, f"{many} {AS_NUMBER}")
-    return _checked(dict(zip(distinct.astype(np.int64).tolist(), counts.tolist(), strict=True)), place, AS_NUMBER)
+    return _checked(
+        dict(zip(distinct.astype(np.int64).tolist(), counts.tolist(), strict=True)),
+        place,
+        AS_NUMBER,
+    )
 
 
-def _checked(counts: dict[int, int] | dict[str, int], place: Location, otherwise: str = "") -> tuple[int | str, ...]:
+def _checked(
+    counts: dict[int, int] | dict[str, int], place: Location, otherwise: str = ""
+) -> tuple[int | str, ...]:
     """The classes, if there are two at least and each has two rows at least (one to learn from, one to hold out).
 
     `otherwise` says what else to do with classes of one row.
     """
     if len(counts) < 2:
-        raise Invalid.at(place.loc, f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed")
+        raise Invalid.at(
+            place.loc, f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed"
+        )
     single = [value for value, count in counts.items() if count == 1]
     if single:
         named = (
-            f"class {single[0]!r}" if len(single) == 1 else f"classes {some_of(list(map(repr, single)), MAX_ERRORS)}"
+            f"class {single[0]!r}"
+            if len(single) == 1
+            else f"classes {some_of(list(map(repr, single)), MAX_ERRORS)}"
         )
         msg = f"one row only has {named} of {place.name!r}; leave it out, merge it or add rows {otherwise}"
         raise Invalid.at(place.loc, msg.rstrip())

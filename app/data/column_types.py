@@ -22,7 +22,9 @@ from app.text import MAX_SHOWN
 
 _TEXT_DECIDES = {None, "number", POINT, COMMA}  # orders of columns whose words may be in a form
 _LOOKED_AT = 1000  # words that are no numbers, for one that has a form
-_THOUSANDS = r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"  # 1.899 or 899: if all words are, the point may part thousands
+_THOUSANDS = (
+    r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"  # 1.899 or 899: if all words are, the point may part thousands
+)
 
 
 @dataclass
@@ -51,7 +53,9 @@ class _Text:
             self.forms = next(filter(None, map(self.fitting, words)), [])
         elif self.are_thousands:
             words = as_words(array).cast(pa.string())  # of a Parquet file it may be a dictionary
-            self.are_thousands = pc.all(pc.match_substring_regex(words, _THOUSANDS)).as_py() is not False
+            self.are_thousands = (
+                pc.all(pc.match_substring_regex(words, _THOUSANDS)).as_py() is not False
+            )
             self.has_point |= bool(pc.any(pc.match_substring(words, ".")).as_py())
 
     def fitting(self, word: str) -> list[str]:
@@ -84,9 +88,20 @@ class _Text:
         """Numeric or categorical, and the form of what is numbers."""
         if self.ordered == "category" or (held == "truth" and is_class):
             return "categorical", ""
-        order = self.ordered if self.ordered not in (None, "number") else ISO if held == "moment" else ""
+        order = (
+            self.ordered
+            if self.ordered not in (None, "number")
+            else ISO
+            if held == "moment"
+            else ""
+        )
         form = "|".join(self.forms) or order or ""
-        is_number = form or self.ordered or held not in ("text", "words") or (held == "text" and self.is_plain)
+        is_number = (
+            form
+            or self.ordered
+            or held not in ("text", "words")
+            or (held == "text" and self.is_plain)
+        )
         return ("numeric", form) if is_number else ("categorical", "")
 
 
@@ -98,22 +113,38 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     other words are missing. Reads the source to the end, and again where a column may have a form.
     """
     names = [place.name for place in source.places]
-    reject(Flaw(pointer("types", n), unknown("column", n, names)) for n in request.types if n not in names)
-    ignored = {name: why for name, why in source.ignored.items() if name not in {*request.label, *request.types}}
+    reject(
+        Flaw(pointer("types", n), unknown("column", n, names))
+        for n in request.types
+        if n not in names
+    )
+    ignored = {
+        name: why
+        for name, why in source.ignored.items()
+        if name not in {*request.label, *request.types}
+    }
     ignored |= {name: ColumnReport(name) for name in request.named("ignore")}
-    found = replace(source, ignored=ignored, refused={}, left_out={}, notes={**source.notes}, forms={})
+    found = replace(
+        source, ignored=ignored, refused={}, left_out={}, notes={**source.notes}, forms={}
+    )
     kept = [j for j, name in enumerate(names) if name not in ignored]
     texts = _looked_at(source, kept, request)
     chosen: list[tuple[int, Kind, str]] = []
     for j in kept:
         name, held = names[j], source.kinds[j]
         text = texts.get(j) or _Text(request.reads(name), request.decimal)
-        reason = text.doubt(name) if held else f"the type of {name!r} is not supported; make it numbers or strings"
+        reason = (
+            text.doubt(name)
+            if held
+            else f"the type of {name!r} is not supported; make it numbers or strings"
+        )
         if reason and held and strict and not text.ordered:  # nobody could order a type here
             found.notes[name], reason = reason, None
             text.forms.clear()
         if reason and not (strict or text.ordered or name in request.label):
-            ignored[name] = ColumnReport(name, examples=tuple(filter(None, [text.in_doubt])), advice=reason)
+            ignored[name] = ColumnReport(
+                name, examples=tuple(filter(None, [text.in_doubt])), advice=reason
+            )
             continue
         if reason:
             found.refused[name] = Flaw(source.places[j].loc, reason)
@@ -151,13 +182,19 @@ def _words(array: Any) -> list[str]:
     return pc.unique(as_words(array)).drop_null().to_pylist()
 
 
-def _read_by(source: Source, chosen: Sequence[tuple[int, Kind, str]], request: UploadRequest) -> Source:
+def _read_by(
+    source: Source, chosen: Sequence[tuple[int, Kind, str]], request: UploadRequest
+) -> Source:
     """The chosen columns, each read by its kind and form; without the rows that have no label, if that was ordered."""
     kept: list[np.ndarray] = []  # rows, batch by batch
     drops = request.drop_unlabelled
-    places = [replace(source.places[j], kept=kept) if drops else source.places[j] for j, _, _ in chosen]
+    places = [
+        replace(source.places[j], kept=kept) if drops else source.places[j] for j, _, _ in chosen
+    ]
     labels = [k for k, place in enumerate(places) if place.name in request.label]
-    source.forms.update({place.name: form for place, (_, _, form) in zip(places, chosen, strict=True) if form})
+    source.forms.update(
+        {place.name: form for place, (_, _, form) in zip(places, chosen, strict=True) if form}
+    )
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
@@ -180,7 +217,9 @@ def _read_by(source: Source, chosen: Sequence[tuple[int, Kind, str]], request: U
     return replace(source, places=places, kinds=[kind for _, kind, _ in chosen], batches=batches)
 
 
-def _read(array: Any, place: Location, kind: Kind, form: str, rows: int, decimal: str, source: Source) -> Any:
+def _read(
+    array: Any, place: Location, kind: Kind, form: str, rows: int, decimal: str, source: Source
+) -> Any:
     """An array by its kind; words that are no numbers are missing, which the source notes. `rows` came before it."""
     if kind == "categorical":
         with below(place.loc):

@@ -20,7 +20,9 @@ from app.forms import candidates, shown
 from app.text import MAX_CATEGORY, MAX_SHOWN, refused_character
 
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
-_NAMED_ID = re.compile(r"(.*[\W_])?((?i:id|nr|no|key|uuid|guid|number|nummer))|(?i:.*nummer)|.*[a-z](Id|ID|Nr|Key)")
+_NAMED_ID = re.compile(
+    r"(.*[\W_])?((?i:id|nr|no|key|uuid|guid|number|nummer))|(?i:.*nummer)|.*[a-z](Id|ID|Nr|Key)"
+)
 _LOOKED_AT = 200  # words
 _NEARLY_ALL = 0.9  # of the words of an identifier differ
 _MET = 10  # so many integers n out of n * n / 10 would hold some five pairs of equal ones, had they been measured
@@ -101,22 +103,32 @@ class Column:
         """Equal for equal values, however they were sent."""
         if self.words is None:
             return hashlib.sha256(self.values.astype("<f8", copy=False).tobytes()).hexdigest()
-        marks = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1 for word in self.words]
+        marks = [
+            int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1
+            for word in self.words
+        ]
         return hashlib.sha256(np.array([*marks, 0], dtype="<u8")[self.values].tobytes()).hexdigest()
 
     def report(self, advice: str | None, form: str | None) -> ColumnReport:
         """How it was read, and what to change."""
         count = len(self.distinct)
         some = self.distinct[[0, count // 2, -1]] if count > _EXAMPLES else self.distinct
-        texts = [shown(value, form) if self.words is None else self.words[value][:MAX_SHOWN] for value in some]
+        texts = [
+            shown(value, form) if self.words is None else self.words[value][:MAX_SHOWN]
+            for value in some
+        ]
         missing = self.met.missing if self.met else int(np.count_nonzero(self.missing))
         distinct = None if self.met and self.met.are_too_many else count
-        return ColumnReport(self.place.name, self.kind, tuple(texts), missing, distinct, advice, form)
+        return ColumnReport(
+            self.place.name, self.kind, tuple(texts), missing, distinct, advice, form
+        )
 
     def flaws(self, most: int, decimal: str) -> Iterator[Flaw]:
         """What forbids the column as a feature."""
         if self.missing.all():
-            yield Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")
+            yield Flaw(
+                self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out"
+            )
         elif self.words is None:
             yield from self.wrong(np.isinf(self.values), "{} is not a finite number")
         else:
@@ -126,11 +138,17 @@ class Column:
         """Words that are too long or hold a refused character, or too many words; the first of these."""
         words, loc, name = self.words or [], self.place.loc, self.place.name
         if any(len(word) > longest for word in words):
-            yield Flaw(loc, f"{name!r} has a value of more than {longest} characters; leave columns of text out")
+            yield Flaw(
+                loc,
+                f"{name!r} has a value of more than {longest} characters; leave columns of text out",
+            )
         elif refused := next(filter(None, map(refused_character, words)), None):
             yield self.place.flaw(self._first_row(refused_character), refused)
         elif len(words) > most:
-            advice = self.misread(decimal) or "it looks like an identifier or text: leave it out or group its values"
+            advice = (
+                self.misread(decimal)
+                or "it looks like an identifier or text: leave it out or group its values"
+            )
             yield Flaw(loc, f"{name!r} has more than {most} distinct values; {advice}")
 
     def wrong(self, bad: np.ndarray, msg: str) -> Iterator[Flaw]:
@@ -169,7 +187,9 @@ class Column:
             return f"{name!r} holds integers of more digits than numbers keep; order a category if they are one"
         is_dense = present.max() - present.min() < n * n / _MET
         if len(self.distinct) == n and (is_dense or _NAMED_ID.fullmatch(name)):
-            return f"{name!r} holds another integer in every row, as identifiers do; {order} keeps it"
+            return (
+                f"{name!r} holds another integer in every row, as identifiers do; {order} keeps it"
+            )
         return None
 
     def misread(self, decimal: str) -> str | None:
@@ -180,13 +200,22 @@ class Column:
         if read <= _MOST * len(some) or all(is_number(word, decimal) for word in words):
             return None
         row = self._first_row(lambda word: not is_number(word, decimal))
-        word, order = words[self.values[row]][:MAX_SHOWN], f'types={{"{self.place.name}": "number"}}'
-        advice = f"{word!r} is not a number, as most values are; fix it, or send {order} to leave it out"
+        word, order = (
+            words[self.values[row]][:MAX_SHOWN],
+            f'types={{"{self.place.name}": "number"}}',
+        )
+        advice = (
+            f"{word!r} is not a number, as most values are; fix it, or send {order} to leave it out"
+        )
         return self.place.flaw(row, advice).msg
 
     def _first_row(self, chosen: Callable[[str], object]) -> int:
         """The first row that has one of the words that are `chosen`."""
-        return int(np.isin(self.values, [code for code, word in enumerate(self.words or ()) if chosen(word)]).argmax())
+        return int(
+            np.isin(
+                self.values, [code for code, word in enumerate(self.words or ()) if chosen(word)]
+            ).argmax()
+        )
 
     def _is_copy(self, label: Self) -> bool:
         """Whether each value goes with one label and each label with one value, in several rows; or all are equal."""
@@ -195,7 +224,9 @@ class Column:
         mine, theirs = self.distinct, label.distinct
         if self.missing.any() or not 1 < len(mine) == len(theirs) < len(self.values) / 2:
             return False
-        pairs = np.searchsorted(mine, self.values) * len(theirs) + np.searchsorted(theirs, label.values)
+        pairs = np.searchsorted(mine, self.values) * len(theirs) + np.searchsorted(
+            theirs, label.values
+        )
         return len(np.unique(pairs)) == len(mine)
 
 
@@ -204,12 +235,16 @@ def spelling(word: str) -> str:
     return " ".join(word.casefold().split())
 
 
-def stored_columns(file: pq.ParquetFile, positions: range) -> Iterator[tuple[np.ndarray, list[str] | None]]:
+def stored_columns(
+    file: pq.ParquetFile, positions: range
+) -> Iterator[tuple[np.ndarray, list[str] | None]]:
     """The `values` and `words` of the stored columns at these positions, as `Column` has them; read some at a time."""
     at_once = max(CELLS // max(file.metadata.num_rows, 1), 1)
     for begin in range(positions.start, positions.stop, at_once):
         some = list(range(begin, min(begin + at_once, positions.stop)))
-        for column in file.reader.read_all(column_indices=some, use_threads=False).columns:  # names may be there twice
+        for column in file.reader.read_all(
+            column_indices=some, use_threads=False
+        ).columns:  # names may be there twice
             if not pa.types.is_dictionary(column.type):
                 yield column.to_numpy(), None
                 continue

@@ -17,7 +17,9 @@ from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 from app.forms import candidates
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
-_BLOCK = 1 << 23  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
+_BLOCK = (
+    1 << 23
+)  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
 # Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
@@ -45,7 +47,10 @@ class CsvText:
                 self._codec = "utf-16-be" if begin.startswith(b"\0") else "utf-16-le"
         elif b"\0" in begin:
             other = "no CSV, such as Excel: send CSV or Parquet, named in Content-Type"
-            raise Invalid.at("", f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16), or {other}")
+            raise Invalid.at(
+                "",
+                f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16), or {other}",
+            )
         with self._explained():
             self._begun: arrow_csv.CSVStreamingReader | None = self._begin()
             self.names = [name.strip() for name in self._begun.schema.names]
@@ -61,7 +66,9 @@ class CsvText:
                 last = batch.columns[-1][-1] if batch.num_rows else last
                 yield batch.columns
         if last is not None and "\n" in last.as_py():
-            raise Invalid.at("", "the last value runs over several lines; close the quote that opens it")
+            raise Invalid.at(
+                "", "the last value runs over several lines; close the quote that opens it"
+            )
 
     def _begin(self) -> arrow_csv.CSVStreamingReader:
         """Arrow's reader from the beginning; it raises UnicodeError for text that is not in its encoding.
@@ -89,12 +96,16 @@ class CsvText:
         return arrow_csv.open_csv(
             pa.transcoding_input_stream(content, self._codec, "utf-8"),
             read_options=arrow_csv.ReadOptions(
-                use_threads=False, block_size=_BLOCK, autogenerate_column_names=self._dialect.header == "none"
+                use_threads=False,
+                block_size=_BLOCK,
+                autogenerate_column_names=self._dialect.header == "none",
             ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
             ),
-            convert_options=arrow_csv.ConvertOptions(default_column_type=pa.string(), check_utf8=False),
+            convert_options=arrow_csv.ConvertOptions(
+                default_column_type=pa.string(), check_utf8=False
+            ),
         )
 
     @contextmanager
@@ -107,7 +118,9 @@ class CsvText:
         except pa.ArrowInvalid as error:
             reject(self._ragged, _RAGGED)
             hint = f"is there no row, a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
-            raise Invalid.at("", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}") from error
+            raise Invalid.at(
+                "", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}"
+            ) from error
         reject(self._ragged, _RAGGED)
 
     def _refusal(self) -> Invalid:
@@ -117,8 +130,12 @@ class CsvText:
             return Invalid.at("/encoding", f"the file is not {encoding}")
         self._content.seek(0)
         lines = enumerate(self._content, 1)
-        wrong = next((number for number, line in lines if line.decode(errors="ignore").encode() != line), 1)
-        return Invalid.at("", f"line {wrong} is not UTF-8; send ?encoding=latin-1, or save the file as UTF-8")
+        wrong = next(
+            (number for number, line in lines if line.decode(errors="ignore").encode() != line), 1
+        )
+        return Invalid.at(
+            "", f"line {wrong} is not UTF-8; send ?encoding=latin-1, or save the file as UTF-8"
+        )
 
 
 def _check_delimiter(header: str) -> None:
@@ -126,7 +143,9 @@ def _check_delimiter(header: str) -> None:
     other = next((mark for mark in (",", ";", "\t", "|") if mark in header), None)
     if other is not None:
         shown = "%09" if other == "\t" else other
-        raise Invalid.at("", f"the header is split by {other!r}; send ?delimiter={shown}, or separate by commas")
+        raise Invalid.at(
+            "", f"the header is split by {other!r}; send ?delimiter={shown}, or separate by commas"
+        )
 
 
 def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Source:
@@ -140,7 +159,10 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
         check_columns(len(text.names), limits)
         values = [name for name in text.names if candidates(name) and not _YEAR.fullmatch(name)]
         hint = NO_HEADER if 2 * len(values) >= len(text.names) else ""
-        reject(Flaw(flaw.loc, f"{flaw.msg}; {hint}".rstrip("; ")) for flaw in check_names(text.names, ""))
+        reject(
+            Flaw(flaw.loc, f"{flaw.msg}; {hint}".rstrip("; "))
+            for flaw in check_names(text.names, "")
+        )
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
@@ -154,7 +176,12 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
 
     first_row = FIRST_ROW if dialect.header == "first" else 1
     places = [Location(name, FILE + pointer(name), first_row=first_row) for name in text.names]
-    return Source(places, ["text"] * len(places), batches, notes=dict.fromkeys(values[:1], hint) if hint else {})
+    return Source(
+        places,
+        ["text"] * len(places),
+        batches,
+        notes=dict.fromkeys(values[:1], hint) if hint else {},
+    )
 
 
 @contextmanager
@@ -163,4 +190,6 @@ def _in_file() -> Iterator[None]:
     try:
         yield
     except Invalid as error:
-        raise Invalid(error.detail, [Flaw(flaw.loc or FILE, flaw.msg) for flaw in error.flaws]) from error
+        raise Invalid(
+            error.detail, [Flaw(flaw.loc or FILE, flaw.msg) for flaw in error.flaws]
+        ) from error

@@ -74,7 +74,9 @@ class Dataset:
     expires: bool = False
     columns: tuple[ColumnReport, ...] = ()
     ignored: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, str] = field(default_factory=dict)  # columns that cells of matrices name, and their forms
+    values: Mapping[str, str] = field(
+        default_factory=dict
+    )  # columns that cells of matrices name, and their forms
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
 

@@ -18,7 +18,10 @@ _HELD = {"numeric": "numbers", "words": "strings"}
 
 
 def inline_source(
-    features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], limits: DataLimits
+    features: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    labels: Sequence[Any],
+    limits: DataLimits,
 ) -> tuple[Source, range, bool]:
     """Feature names, rows and labels as lists; the positions of the labels, and whether a row may have several.
 
@@ -30,7 +33,10 @@ def inline_source(
     check_columns(len(features), limits)
     _check_shape(features, rows, labels)
     names, targets, several = _targets(labels, len(features), limits)
-    places = [Location(name, pointer("features", j), pointer("rows", "{}", j)) for j, name in enumerate(features)]
+    places = [
+        Location(name, pointer("features", j), pointer("rows", "{}", j))
+        for j, name in enumerate(features)
+    ]
     places += [Location(name, "/labels", "/labels/{}") for name in names]
     columns = [*zip(*rows, strict=True), *targets]
     kinds = [_kind(column, place) for column, place in zip(columns, places, strict=True)]
@@ -44,7 +50,9 @@ def inline_source(
     return Source(places, kinds, batches), range(len(features), len(places)), several
 
 
-def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> None:
+def _check_shape(
+    features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]
+) -> None:
     flaws = [*check_names(list(features), "/features/{}")]
     if not features:
         flaws.append(Flaw("/features", "there is no feature"))
@@ -54,11 +62,15 @@ def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels:
         flaws.append(Flaw("/labels", f"{len(labels)} labels for {len(rows)} rows"))
     width = len(features)
     ragged = [i for i, row in enumerate(rows) if len(row) != width]
-    flaws += [Flaw(pointer("rows", i), f"{len(rows[i])} values for {width} features") for i in ragged]
+    flaws += [
+        Flaw(pointer("rows", i), f"{len(rows[i])} values for {width} features") for i in ragged
+    ]
     reject(flaws)
 
 
-def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[list[str], list[Sequence[Any]], bool]:
+def _targets(
+    labels: Sequence[Any], width: int, limits: DataLimits
+) -> tuple[list[str], list[Sequence[Any]], bool]:
     """Names and columns of the labels, beside `width` features, and whether there may be several for a row."""
     if not any(isinstance(label, list | tuple) for label in labels):
         return [LABEL], [labels], False
@@ -74,7 +86,9 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
 def _flaws_of_lists(labels: Sequence[Any]) -> Iterator[Flaw]:
     for i, label in enumerate(labels):
         if not isinstance(label, list | tuple):
-            yield Flaw(pointer("labels", i), "the labels are lists elsewhere; send a list for each row")
+            yield Flaw(
+                pointer("labels", i), "the labels are lists elsewhere; send a list for each row"
+            )
             continue
         for k, name in enumerate(label):
             if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
@@ -90,11 +104,21 @@ def _kind(column: Sequence[Any], place: Location) -> Held:
     if kinds == {str}:
         return "words"
     first = next((_KINDS[type(value)] for value in column if type(value) in _KINDS), None)
-    bad = [i for i, value in enumerate(column) if value is not None and (_KINDS.get(type(value)) != first or not first)]
-    held = f"{place.name!r} holds {_HELD[first]} in other rows" if first else "values are numbers, strings or null"
+    bad = [
+        i
+        for i, value in enumerate(column)
+        if value is not None and (_KINDS.get(type(value)) != first or not first)
+    ]
+    held = (
+        f"{place.name!r} holds {_HELD[first]} in other rows"
+        if first
+        else "values are numbers, strings or null"
+    )
     raise Invalid.of(place.flaw(i, f"{held}; send the same here") for i in bad)
 
 
 def _numbers(column: Sequence[Any]) -> Any:
     """A column as float64; what came as an integer of more than 64 bits is a float already."""
-    return pa.array(np.array(column, dtype=np.float64), mask=np.array([value is None for value in column]))
+    return pa.array(
+        np.array(column, dtype=np.float64), mask=np.array([value is None for value in column])
+    )

@@ -62,7 +62,10 @@ def read_isolated(
         raise _too_long(limits.reader_seconds)
     if message is None:
         _log.error("the process that read an upload ended", exit_code=process.exitcode)
-        raise Invalid.at(FILE, "the file cannot be read: its reader crashed; it may need more memory than allowed")
+        raise Invalid.at(
+            FILE,
+            "the file cannot be read: its reader crashed; it may need more memory than allowed",
+        )
     if "errno" in message:
         raise OSError(message["errno"], os.strerror(message["errno"]))
     if "trace" in message:
@@ -74,7 +77,10 @@ def read_isolated(
 
 
 def _message(
-    process: ForkServerProcess, receiver: Connection, seconds: float, is_cancelled: Callable[[], bool]
+    process: ForkServerProcess,
+    receiver: Connection,
+    seconds: float,
+    is_cancelled: Callable[[], bool],
 ) -> dict[str, Any] | None:
     """What the process sends; None where it ends without."""
     deadline = monotonic() + seconds
@@ -106,6 +112,9 @@ def _main(
     from app.data import reading  # noqa: PLC0415 - the service itself needs no Arrow for this
 
     reading.confine(limits)
-    with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
+    with (
+        os.fdopen(os.dup(source.fileno()), "rb") as content,
+        os.fdopen(os.dup(sink.fileno()), "r+b") as file,
+    ):
         message = reading.told(limits, request, content, cast(BinaryIO, file))
     sender.send_bytes(json.dumps(message).encode())

@@ -21,11 +21,18 @@ class ModelFiles:
     """
 
     def __init__(
-        self, url: str, *, pickles: bool = False, version_skew: bool = False, retry_seconds: float = 0.0
+        self,
+        url: str,
+        *,
+        pickles: bool = False,
+        version_skew: bool = False,
+        retry_seconds: float = 0.0,
     ) -> None:
         self.pickles = pickles
         self.version_skew = version_skew
-        self._storage = Storage(url, seal=_SEAL, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
+        self._storage = Storage(
+            url, seal=_SEAL, name="PAYOFF_DATASETS", retry_seconds=retry_seconds
+        )
 
     def keep(self, job: str, content: bytes) -> None:
         """Keep the file of a job; where that job has one already, it stays."""

@@ -28,7 +28,9 @@ def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
             for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
                 writer.write_batch(batch)
                 if sink.tell() > limits.max_upload_bytes:
-                    raise TooLarge(f"unpacked, the file has more than {limits.max_upload_bytes:,} bytes")
+                    raise TooLarge(
+                        f"unpacked, the file has more than {limits.max_upload_bytes:,} bytes"
+                    )
 
 
 def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
@@ -63,9 +65,15 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     values = metadata.num_rows * metadata.num_columns
     if max(size, values * _LEAST_BYTES_OF_A_CSV_VALUE) > limits.max_upload_bytes:
-        raise TooLarge(f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts")
-    words = [field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "words"]
-    return pq.ParquetFile(content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False)
+        raise TooLarge(
+            f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts"
+        )
+    words = [
+        field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "words"
+    ]
+    return pq.ParquetFile(
+        content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False
+    )
 
 
 def _kind(found: Any) -> Held | None:
@@ -82,4 +90,6 @@ def _explained() -> Iterator[None]:
     except MemoryError:  # Arrow's is also an ArrowException
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise Invalid.at(FILE, f"the file cannot be read as Parquet ({str(error)[:200]})") from error
+        raise Invalid.at(
+            FILE, f"the file cannot be read as Parquet ({str(error)[:200]})"
+        ) from error

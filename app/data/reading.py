@@ -63,7 +63,11 @@ def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator
             _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
             content = cast(BinaryIO, plain)
         content.seek(0)
-        yield parquet_source(content, limits) if content.read(4) == _PARQUET else csv_source(content, limits, request)
+        yield (
+            parquet_source(content, limits)
+            if content.read(4) == _PARQUET
+            else csv_source(content, limits, request)
+        )
 
 
 def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
@@ -78,7 +82,9 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
         raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
 
 
-def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits) -> Dataset:
+def read_upload(
+    content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits
+) -> Dataset:
     """The record of an uploaded file, whose table is written to `sink` as Parquet.
 
     Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few blocks and of the
@@ -103,7 +109,15 @@ def read_inline(
     Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
     """
     source, targets, several = inline_source(features, rows, labels, limits)
-    return build(typed(source, request, strict=True), targets, sink, limits, request, several=several, strict=True)
+    return build(
+        typed(source, request, strict=True),
+        targets,
+        sink,
+        limits,
+        request,
+        several=several,
+        strict=True,
+    )
 
 
 def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
@@ -113,8 +127,16 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
         raise Invalid.at("/label", "'label' is required; name the column to predict")
     hint = "".join(f"; {note}" for note in source.notes.values())  # that line 1 may be no header
     places = {label: pointer("label", k) for k, label in enumerate(labels)}
-    reject(Flaw(place, unknown("column", label, names) + hint) for label, place in places.items() if label not in names)
-    reject(Flaw(places[label], f"{label!r} is named twice") for label in places if labels.count(label) > 1)
+    reject(
+        Flaw(place, unknown("column", label, names) + hint)
+        for label, place in places.items()
+        if label not in names
+    )
+    reject(
+        Flaw(places[label], f"{label!r} is named twice")
+        for label in places
+        if labels.count(label) > 1
+    )
     return [names.index(label) for label in labels]
 
 
@@ -164,7 +186,9 @@ def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset
 # What the process does that reads one upload, see `app.data.isolated`
 
 
-def told(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
+def told(
+    limits: DataLimits, request: UploadRequest | None, content: BinaryIO, sink: BinaryIO
+) -> dict[str, Any]:
     """The record of the upload as JSON, or the error that reading it raises; without a `request` it is unpacked."""
     try:
         if request is None:
@@ -175,7 +199,9 @@ def told(limits: DataLimits, request: UploadRequest | None, content: BinaryIO, s
         sink.flush()
     except MemoryError:  # Arrow's is one, too
         allowed = limits.reader_bytes >> 20
-        return _refusal(Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed"))
+        return _refusal(
+            Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed")
+        )
     except (Invalid, TooLarge) as error:
         return _refusal(error)
     except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong

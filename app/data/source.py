@@ -47,14 +47,23 @@ def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
     for position, name in enumerate(names):
         place = loc.format(position)
         if not name.strip():
-            hint = "a table written by pandas needs index=False" if position == 0 else "is line 1 the header?"
+            hint = (
+                "a table written by pandas needs index=False"
+                if position == 0
+                else "is line 1 the header?"
+            )
             yield Flaw(place, f"column {position + 1} has no name ({hint})")
         elif len(name) > MAX_NAME:
-            yield Flaw(place, f"the name of column {position + 1} is longer than {MAX_NAME} characters")
+            yield Flaw(
+                place, f"the name of column {position + 1} is longer than {MAX_NAME} characters"
+            )
         elif message := refused_character(name):
             yield Flaw(place, f"the name of column {position + 1}: {message}")
         elif name in first:
-            yield Flaw(place, f"{name!r} names column {first[name] + 1} and column {position + 1}; rename one")
+            yield Flaw(
+                place,
+                f"{name!r} names column {first[name] + 1} and column {position + 1}; rename one",
+            )
         first.setdefault(name, position)
 
 
@@ -86,7 +95,9 @@ class Source:
             return ([arrays[j] for j in kept] for arrays in self.batches())
 
         places, kinds = [self.places[j] for j in kept], [self.kinds[j] for j in kept]
-        return replace(self, places=places, kinds=kinds, batches=batches, ignored=self.ignored | reports)
+        return replace(
+            self, places=places, kinds=kinds, batches=batches, ignored=self.ignored | reports
+        )
 
 
 def check_rows(rows: int, limits: DataLimits) -> None:

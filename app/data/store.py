@@ -70,7 +70,9 @@ class DatasetStore:
         self.limits = limits
         self._keep_inline = keep_inline
         self._clock = clock
-        self.storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
+        self.storage = Storage(
+            url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds
+        )
 
     def clean_up(self) -> int:
         """Remove what killed processes left half-written; how many there were."""
@@ -92,7 +94,9 @@ class DatasetStore:
         """
         request.check()
         with tempfile.TemporaryFile() as sink:
-            record = read_isolated(content, request, cast(BinaryIO, sink), self.limits, is_cancelled)
+            record = read_isolated(
+                content, request, cast(BinaryIO, sink), self.limits, is_cancelled
+            )
             dataset = DATASET_JSON.validate_json(record)
             sink.seek(0)
             known = dict.fromkeys(ignored, "not recorded") | dict(dataset.ignored)
@@ -138,7 +142,9 @@ class DatasetStore:
         asked = UploadRequest(label=(), label_type=kind, types=dict(types or {}), owner=owner)
         found = _reading().read_inline(features, rows, labels, asked, sink, self.limits)
         dataset = replace(found, created_at=datetime.fromtimestamp(self._clock(), UTC))
-        if period := self._period():  # in another one the same content is another data set, and each expires
+        if (
+            period := self._period()
+        ):  # in another one the same content is another data set, and each expires
             dataset = replace(dataset, id=id_of(found.id, period), expires=True)
         return Draft(dataset, sink.getvalue(), found.id)
 
@@ -169,7 +175,9 @@ class DatasetStore:
         They are of owners whom the caller `sees`.
         """
         after = place_of(token, _PLACE)
-        datasets = sorted((dataset for dataset in self.all() if sees(dataset.owner)), key=_age, reverse=True)
+        datasets = sorted(
+            (dataset for dataset in self.all() if sees(dataset.owner)), key=_age, reverse=True
+        )
         rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
         return page_of(rest, size, _age)
 
@@ -185,7 +193,9 @@ class DatasetStore:
         """
         sent = kept = draft.dataset
         try:
-            record = DATASET_JSON.dump_json(replace(sent, columns=sent.columns[:_REPORTED]), indent=1)
+            record = DATASET_JSON.dump_json(
+                replace(sent, columns=sent.columns[:_REPORTED]), indent=1
+            )
             self.storage.publish(sent.id, {_TABLE: draft.parquet, _RECORD: record})
         except Conflict as conflict:
             try:
@@ -195,16 +205,22 @@ class DatasetStore:
         if sent.name is not None:
             self.storage.write(f"{_folder(kept.owner, sent.name)}/{_NAMED}", kept.id.encode())
         name = sent.name or kept.name
-        return replace(kept, name=name, columns=sent.columns, ignored=sent.ignored, lineage=sent.lineage)
+        return replace(
+            kept, name=name, columns=sent.columns, ignored=sent.ignored, lineage=sent.lineage
+        )
 
     def parquet(self, dataset: Dataset) -> bytes:
         """The bytes of a table; Damaged where they are not what was stored."""
         try:
             parquet = self.storage.read(dataset.id, _TABLE)
         except NotFound as absent:
-            raise Damaged(f"the table of {dataset.id} is missing; delete it and upload it again") from absent
+            raise Damaged(
+                f"the table of {dataset.id} is missing; delete it and upload it again"
+            ) from absent
         if hashlib.sha256(parquet).hexdigest() != dataset.digest:
-            raise Damaged(f"the stored table of {dataset.id} does not match its digest; delete it and upload it again")
+            raise Damaged(
+                f"the stored table of {dataset.id} does not match its digest; delete it and upload it again"
+            )
         return parquet
 
     def all(self) -> list[Dataset]:
@@ -221,7 +237,11 @@ class DatasetStore:
     def expired(self) -> list[str]:
         """Inline data sets that are older than they are kept, whether something needs them or not."""
         old = self._clock() - self._keep_inline
-        return [dataset.id for dataset in self.all() if dataset.expires and dataset.created_at.timestamp() < old]
+        return [
+            dataset.id
+            for dataset in self.all()
+            if dataset.expires and dataset.created_at.timestamp() < old
+        ]
 
     def _period(self) -> str:
         """Which half of the time that inline data sets are kept it is now; empty where they are kept for ever."""

@@ -34,7 +34,9 @@ class Dialect(BaseModel):
     delimiter: Delimiter = ","
     decimal: Decimal = "."
     encoding: Encoding = "utf-8"
-    header: Header = Field(default="first", description="none: columns are called column_1, column_2, …")
+    header: Header = Field(
+        default="first", description="none: columns are called column_1, column_2, …"
+    )
 
 
 class UploadRequest(Dialect):
@@ -75,4 +77,7 @@ class UploadRequest(Dialect):
         for label in (self.named("ignore") | self.named("value")).intersection(self.label):
             raise Invalid.at(pointer("types", label), f"{label!r} is the label")
         if self.label_type == "number" and len(self.label) > 1:
-            raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
+            raise Invalid.at(
+                "/label_type",
+                "a number to regress on is one label; of several, each applies or not",
+            )

@@ -21,7 +21,9 @@ _NO_WORD = pa.scalar(None, pa.string())
 _MICROSECONDS = 86_400e6  # of a day
 _COMMAS = str.maketrans({".": "?", ",": "."})
 _TEXT = pa.large_string()  # a column may hold more than 2 GB
-_BYTES_PER_VIEW = 16  # a length in four bytes, then a prefix and where the rest is, or the text itself
+_BYTES_PER_VIEW = (
+    16  # a length in four bytes, then a prefix and where the rest is, or the text itself
+)
 _FREE_ROWS = 100_000  # that may take no bytes
 _OFFSET_BYTES = 8  # of each text
 _COPIES = 2  # of views in memory while they are converted
@@ -40,7 +42,13 @@ def holds_text(kind: pa.DataType) -> bool:
 
 def holds_numbers(kind: pa.DataType) -> bool:
     """Whether a column can be read as float64; one of nulls alone can."""
-    tests = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null
+    tests = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_decimal,
+        pa.types.is_null,
+    )
     return any(test(kind) for test in tests)
 
 
@@ -68,12 +76,19 @@ def as_numbers(column: Any, decimal: str = ".") -> tuple[Any, Any]:
         found, strange = floats(column), None
     else:
         words = column.cast(pa.string())
-        plain = words if decimal == "." else pc.replace_substring(pc.replace_substring(words, ".", "?"), ",", ".")
+        plain = (
+            words
+            if decimal == "."
+            else pc.replace_substring(pc.replace_substring(words, ".", "?"), ",", ".")
+        )
         try:
             found, strange = plain.cast(pa.float64()), None
         except pa.ArrowInvalid:
             fits = pc.match_substring_regex(plain, f"^{NUMBER}$")
-            found, strange = pc.if_else(fits, plain, _NO_WORD).cast(pa.float64()), pc.invert(fits).fill_null(False)
+            found, strange = (
+                pc.if_else(fits, plain, _NO_WORD).cast(pa.float64()),
+                pc.invert(fits).fill_null(False),
+            )
     return pc.if_else(pc.is_nan(found), _NO_NUMBER, found), strange
 
 
@@ -138,7 +153,9 @@ def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.
     table.validate()
     _check_extent(table, size)
     names = table.column_names
-    columns = [_plain(column, name, charge) for name, column in zip(names, table.columns, strict=True)]
+    columns = [
+        _plain(column, name, charge) for name, column in zip(names, table.columns, strict=True)
+    ]
     return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)
 
 
@@ -147,18 +164,30 @@ def _check_extent(table: pa.Table, size: int) -> None:
 
     Columns of nulls, and of texts of a fixed length of 0, take no bytes: a few would stand for any number of rows.
     """
-    chunks = (chunk for column in table.columns for chunk in column.chunks if pa.types.is_dictionary(chunk.type))
+    chunks = (
+        chunk
+        for column in table.columns
+        for chunk in column.chunks
+        if pa.types.is_dictionary(chunk.type)
+    )
     longest = max([table.num_rows, *(len(chunk.dictionary) for chunk in chunks)])
     if longest > max(_FREE_ROWS, 8 * size):
         raise TooLarge(f"the stream states {longest:,} values in {size:,} bytes")
 
 
-def _plain(column: pa.ChunkedArray, name: str, charge: Callable[[int, int], None]) -> pa.ChunkedArray:
+def _plain(
+    column: pa.ChunkedArray, name: str, charge: Callable[[int, int], None]
+) -> pa.ChunkedArray:
     kind, coded = _value_type(column.type), pa.types.is_dictionary(column.type)
-    if kind.num_fields or isinstance(kind, pa.BaseExtensionType):  # views within it could not be measured
+    if kind.num_fields or isinstance(
+        kind, pa.BaseExtensionType
+    ):  # views within it could not be measured
         msg = f"the type of {name!r} is '{column.type}'; lists, structures and extensions are not supported"
         raise Invalid.at(pointer(name), msg)
-    texts = {_place_of(array): array for array in (chunk.dictionary if coded else chunk for chunk in column.chunks)}
+    texts = {
+        _place_of(array): array
+        for array in (chunk.dictionary if coded else chunk for chunk in column.chunks)
+    }
     if pa.types.is_string_view(kind):
         charge(sum(map(_view_bytes, texts.values())), _COPIES)
         charge(len(column), _OFFSET_BYTES)
@@ -171,8 +200,12 @@ def _plain(column: pa.ChunkedArray, name: str, charge: Callable[[int, int], None
     lengths = {place: pc.binary_length(each) for place, each in words.items()}
     parts = [(_place_of(chunk.dictionary), chunk.indices) for chunk in column.chunks]
     each_row = pa.chunked_array([lengths[place].take(codes) for place, codes in parts], pa.int64())
-    if (row := pc.index(pc.greater(each_row, 4 * MAX_CATEGORY), True).as_py()) >= 0:  # bytes: no cell may be so long
-        raise Invalid.at(pointer(name, row), f"{name!r} has at most {MAX_CATEGORY} characters a cell")
+    if (
+        row := pc.index(pc.greater(each_row, 4 * MAX_CATEGORY), True).as_py()
+    ) >= 0:  # bytes: no cell may be so long
+        raise Invalid.at(
+            pointer(name, row), f"{name!r} has at most {MAX_CATEGORY} characters a cell"
+        )
     charge(pc.sum(each_row).as_py() or 0, 1)
     charge(len(column), _OFFSET_BYTES)
     return pa.chunked_array([words[place].take(codes) for place, codes in parts], _TEXT)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from app.decisions.case_benefits import CaseBenefits
 
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
-TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
+TIE = 8 * float(
+    np.finfo(np.float64).eps
+)  # per class; rounding of inputs, products and sums stays below half of it
 
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
@@ -113,7 +115,9 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
     else:
         best = int(inferior.argmin())
         which = f"action {(actions[best] if actions is not None else best)!r}"
-    return [f"{which} is at least as good as every other for every class: decisions do not depend on the data"]
+    return [
+        f"{which} is at least as good as every other for every class: decisions do not depend on the data"
+    ]
 
 
 def like_costs(B: np.ndarray) -> list[str]:
@@ -126,7 +130,9 @@ def like_costs(B: np.ndarray) -> list[str]:
     own = np.diagonal(B, axis1=-2, axis2=-1)[..., None]
     if ((own >= B).sum(axis=-1) > 1).any():
         return []
-    return ["no benefit is negative, and in each row that of the same place is the least: are these costs?"]
+    return [
+        "no benefit is negative, and in each row that of the same place is the least: are these costs?"
+    ]
 
 
 def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:
@@ -134,7 +140,11 @@ def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[in
     if actions is classes:
         return tuple(range(len(classes)))
     column = {str(name): a for a, name in enumerate(actions)}
-    return tuple(column.get(str(name), -1) for name in classes) if column.keys() >= set(map(str, classes)) else ()
+    return (
+        tuple(column.get(str(name), -1) for name in classes)
+        if column.keys() >= set(map(str, classes))
+        else ()
+    )
 
 
 def oddities(
@@ -198,7 +208,9 @@ def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int)
     return counts.reshape(n_classes, n_actions).astype(np.int64, copy=False)
 
 
-def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_actions: int | None = None) -> np.ndarray:
+def as_benefits(
+    value: Any, n_classes: int, n_instances: int | None = None, n_actions: int | None = None
+) -> np.ndarray:
     """Benefits as sent, nested lists, as float64: (K, A), or (n, K, A) where nested three deep.
 
     `n_instances` allows, and counts, one matrix per instance; None allows a single matrix only. `n_actions` is the
@@ -209,7 +221,10 @@ def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_ac
     width = n_actions or (len(first[0]) if _is_nested(first, 2) else 1)
     shape = *(count for count in instances if count is not None), n_classes, max(width, 1)
     if None in instances:
-        raise Invalid("invalid benefit matrix", [Flaw("", "one benefit matrix is allowed here, not one per instance")])
+        raise Invalid(
+            "invalid benefit matrix",
+            [Flaw("", "one benefit matrix is allowed here, not one per instance")],
+        )
     B = _converted(value, shape)
     if B is None:
         raise Invalid("invalid benefit matrix", _flaws(value, shape, ""))
@@ -218,7 +233,9 @@ def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_ac
 
 def losses(B: np.ndarray) -> np.ndarray:
     """The regret of each action for each class, shaped like B, nonnegative."""
-    best: np.ndarray = reduce(np.maximum, np.moveaxis(B, -1, 0))  # of one matrix per row ten times as fast as `max`
+    best: np.ndarray = reduce(
+        np.maximum, np.moveaxis(B, -1, 0)
+    )  # of one matrix per row ten times as fast as `max`
     lost: np.ndarray = best[..., None] - B
     return lost
 
@@ -239,7 +256,9 @@ def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
 
 def _is_nested(value: Any, levels: int) -> bool:
     """Whether the first elements are nested lists, `levels` deep."""
-    return type(value) in _LISTS and (levels == 1 or (bool(value) and _is_nested(value[0], levels - 1)))
+    return type(value) in _LISTS and (
+        levels == 1 or (bool(value) and _is_nested(value[0], levels - 1))
+    )
 
 
 def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
@@ -262,7 +281,11 @@ def refused_benefit(value: Any) -> str | None:
     """What keeps a cell from being a benefit, as a message."""
     if type(value) not in _NUMBERS:
         return f"a benefit is a number, not {sent(value)}"
-    return None if abs(value) <= LARGEST else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
+    return (
+        None
+        if abs(value) <= LARGEST
+        else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
+    )
 
 
 def _flaws(value: Any, shape: Sequence[int], loc: str) -> Iterator[Flaw]:
@@ -281,4 +304,8 @@ def _flaws(value: Any, shape: Sequence[int], loc: str) -> Iterator[Flaw]:
             yield from _flaws(part, shape[1:], loc + pointer(i))
 
 
-_PARTS = {1: ("benefits", "action"), 2: ("rows", "actual class"), 3: ("benefit matrices", "instance")}
+_PARTS = {
+    1: ("benefits", "action"),
+    2: ("rows", "actual class"),
+    3: ("benefit matrices", "instance"),
+}

@@ -83,7 +83,9 @@ class Isotonic:
             np.subtract(1.0, out[:, 0], out[:, 1])
             return out
         curves = zip(self.knots, self.heights, strict=True)
-        return _joined(np.column_stack([np.interp(P[:, k], *curve) for k, curve in enumerate(curves)]))
+        return _joined(
+            np.column_stack([np.interp(P[:, k], *curve) for k, curve in enumerate(curves)])
+        )
 
 
 def is_flat(calibrator: Calibrator | None) -> bool:

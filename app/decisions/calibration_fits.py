@@ -25,7 +25,11 @@ def fit_calibrator(
     method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
 ) -> Calibrator:
     """A calibrator by `isotonic` or `sigmoid`; the other arguments as in `fit_sigmoid`."""
-    return fit_isotonic(P, codes, weights) if method == "isotonic" else fit_sigmoid(P, codes, weights, resolution)
+    return (
+        fit_isotonic(P, codes, weights)
+        if method == "isotonic"
+        else fit_sigmoid(P, codes, weights, resolution)
+    )
 
 
 def fit_sigmoid(
@@ -53,7 +57,9 @@ def _limited(
     P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowest: float, limit: float
 ) -> Sigmoid | Multinomial:
     if P.shape[1] > 2:
-        return Multinomial(*_multinomial(np.log(np.maximum(P, limit)), codes, weights), lowest, limit)
+        return Multinomial(
+            *_multinomial(np.log(np.maximum(P, limit)), codes, weights), lowest, limit
+        )
     slope, offset = platt(logit(np.clip(P[:, 1], limit, 1 - limit)), codes == 1, weights)
     return Sigmoid(np.array([slope]), np.array([offset]), lowest, limit)
 
@@ -98,7 +104,9 @@ def platt(odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> tuple[
     return slope, float(offsets[0])
 
 
-def _multinomial(logs: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:
+def _multinomial(
+    logs: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> tuple[float, np.ndarray]:
     """Slope (>= 0) and offsets (K,) of the most likely multinomial form, from log probabilities (n, K)."""
     n, K = logs.shape
     weights = weights / weights.sum()
@@ -107,13 +115,19 @@ def _multinomial(logs: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tu
     def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
         Z = log_softmax(line[0] * logs + line[1:], axis=1)
         gap = weights[:, None] * (np.exp(Z) - target)
-        value = -(weights @ (target * Z).sum(axis=1)) + _OFFSET_ROWS / (2 * n) * (line[1:] @ line[1:])
-        return value, np.concatenate(([(gap * logs).sum()], gap.sum(axis=0) + _OFFSET_ROWS / n * line[1:]))
+        value = -(weights @ (target * Z).sum(axis=1)) + _OFFSET_ROWS / (2 * n) * (
+            line[1:] @ line[1:]
+        )
+        return value, np.concatenate(
+            ([(gap * logs).sum()], gap.sum(axis=0) + _OFFSET_ROWS / n * line[1:])
+        )
 
     return _minimum(loss, K)
 
 
-def _minimum(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], offsets: int) -> tuple[float, np.ndarray]:
+def _minimum(
+    loss: Callable[[np.ndarray], tuple[float, np.ndarray]], offsets: int
+) -> tuple[float, np.ndarray]:
     """The slope (>= 0) and so many offsets of the least loss, which returns its gradient, too."""
     start, bounds = np.append(1.0, np.zeros(offsets)), [(0.0, None), *[(None, None)] * offsets]
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS).x

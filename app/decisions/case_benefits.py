@@ -47,18 +47,26 @@ class CaseBenefits:
             for term in self.terms
             if (name := term.column) not in known
         )
-        return np.column_stack([others[name] if name in others else X[:, features[name]] for name in self.columns])
+        return np.column_stack(
+            [others[name] if name in others else X[:, features[name]] for name in self.columns]
+        )
 
-    def at(self, values: np.ndarray, place: Callable[[int, str], str] | None = pointer) -> np.ndarray:
+    def at(
+        self, values: np.ndarray, place: Callable[[int, str], str] | None = pointer
+    ) -> np.ndarray:
         """The matrices (n, K, A) of n cases, by the values (n, J) of their columns; to the last bit as written out.
 
         Raises Invalid at the `place` of each case and column, where a value is missing or a benefit too large; without
         one, at the cells, and no value is told. TooLarge for too many cells. O(n K A).
         """
         if len(values) * self.base.size > _MOST_CELLS:
-            raise TooLarge(f"{len(values):,} matrices of {self.base.size:,} cells; at most {_MOST_CELLS:,} in all")
+            raise TooLarge(
+                f"{len(values):,} matrices of {self.base.size:,} cells; at most {_MOST_CELLS:,} in all"
+            )
         by_name = dict(zip(self.columns, values.T, strict=True))
-        B = np.empty((*self.base.shape, len(values)))  # cases last: what is computed of them goes along memory
+        B = np.empty(
+            (*self.base.shape, len(values))
+        )  # cases last: what is computed of them goes along memory
         B[:] = self.base[..., None]
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.terms:
@@ -67,20 +75,35 @@ class CaseBenefits:
             reject(self._flaws(B, by_name, place))
         return B.transpose(2, 0, 1)
 
-    def _flaws(self, B: np.ndarray, values: Columns, place: Callable[[int, str], str] | None) -> Iterator[Flaw]:
+    def _flaws(
+        self, B: np.ndarray, values: Columns, place: Callable[[int, str], str] | None
+    ) -> Iterator[Flaw]:
         for name in self.columns:
-            cells = np.array([B[term.row, term.action] for term in self.terms if term.column == name])
+            cells = np.array(
+                [B[term.row, term.action] for term in self.terms if term.column == name]
+            )
             rows = np.flatnonzero(~(np.abs(cells) <= LARGEST).all(axis=0))
             if place is None:
-                message = f"{name!r} is missing in a row, or makes a benefit larger than {LARGEST:g}"
+                message = (
+                    f"{name!r} is missing in a row, or makes a benefit larger than {LARGEST:g}"
+                )
                 yield from (
-                    Flaw(f"{term.place}/column", message) for term in self.terms if rows.size and term.column == name
+                    Flaw(f"{term.place}/column", message)
+                    for term in self.terms
+                    if rows.size and term.column == name
                 )
                 continue
             for i in rows:
                 value = values[name][i]
-                effect = "a benefit depends on it" if np.isnan(value) else f"makes a benefit larger than {LARGEST:g}"
-                yield Flaw(place(int(i), name), f"{name!r} is {'missing' if np.isnan(value) else value}, and {effect}")
+                effect = (
+                    "a benefit depends on it"
+                    if np.isnan(value)
+                    else f"makes a benefit larger than {LARGEST:g}"
+                )
+                yield Flaw(
+                    place(int(i), name),
+                    f"{name!r} is {'missing' if np.isnan(value) else value}, and {effect}",
+                )
 
     def cells(self) -> list[list[Any]]:
         """The matrix of benefits as a request states it, by position."""

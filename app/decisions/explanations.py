@@ -74,7 +74,9 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
     nearest = np.full(n, np.inf)
     point, to = np.full(P.shape, np.nan), np.full(n, -1)
     planes = np.where(gains.min(axis=1) < 0, _distances(margins, gains), np.inf)
-    for action in planes.argsort(axis=1, kind="stable").T:  # of each decision the nearest plane first
+    for action in planes.argsort(
+        axis=1, kind="stable"
+    ).T:  # of each decision the nearest plane first
         bounds = planes[rows, action]
         at = np.flatnonzero((bounds <= nearest) & (bounds < np.inf))
         if not len(at):
@@ -101,7 +103,10 @@ def _nearest(P: np.ndarray, G: np.ndarray) -> np.ndarray:
     The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that satisfies the
     inequality, which grows with u: bisection leaves nothing but rounding.
     """
-    P, G = np.asfortranarray(P), np.asfortranarray(G / np.abs(G).max(axis=1, keepdims=True))  # sums over few classes
+    P, G = (
+        np.asfortranarray(P),
+        np.asfortranarray(G / np.abs(G).max(axis=1, keepdims=True)),
+    )  # sums over few classes
     low, high = np.zeros(len(P)), np.ones(len(P))
     for _ in range(_HALVINGS):  # until the inequality holds
         short = _value(P, G, high) < 0

@@ -27,7 +27,9 @@ from app.errors import Invalid
 
 _SECONDS = 10.0
 _TIME_LIMIT = 1  # a status of SciPy's milp
-_NOT_FOUND = "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
+_NOT_FOUND = (
+    "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
+)
 _SIZE = 1e3  # of the largest coefficient: HiGHS takes 1e-6 for nothing
 _SMALL = 2e-9  # of the largest use of a resource
 _MAX_PRICES = 300  # price vectors to evaluate
@@ -48,8 +50,14 @@ def counts_within(n: int, limits: Limits, near: I64) -> I64:
     solved = milp(
         np.append(0 * one, one),
         integrality=np.append(one, 0 * one),
-        bounds=Bounds(np.append(limits.lower, 0 * one), np.append(limits.upper, np.full(m, np.inf))),
-        constraints=[sums, _within(limits, n, m), LinearConstraint(apart, -np.inf, np.append(near, -near))],
+        bounds=Bounds(
+            np.append(limits.lower, 0 * one), np.append(limits.upper, np.full(m, np.inf))
+        ),
+        constraints=[
+            sums,
+            _within(limits, n, m),
+            LinearConstraint(apart, -np.inf, np.append(near, -near)),
+        ],
         options={"time_limit": _SECONDS / 2},
     )
     if solved.x is None:
@@ -99,7 +107,11 @@ class _Search:
         for _ in range(_MAX_PRICES):
             losses, counts = (np.array(each) for each in zip(*self._mixed, strict=True))
             mixed = linprog(
-                losses / scale, self._rows.uses @ counts.T, self._rows.most, np.ones((1, len(losses))), [1.0]
+                losses / scale,
+                self._rows.uses @ counts.T,
+                self._rows.most,
+                np.ones((1, len(losses))),
+                [1.0],
             )
             if mixed.x is None:
                 return
@@ -109,7 +121,9 @@ class _Search:
             if mixed.fun * scale - self._bound <= _EXACT * scale or monotonic() > end:
                 return
             found = _total(self._D, column), np.bincount(column, minlength=len(self._D))
-            if old == 0.0 and any(found[0] == loss and (found[1] == each).all() for loss, each in self._mixed):
+            if old == 0.0 and any(
+                found[0] == loss and (found[1] == each).all() for loss, each in self._mixed
+            ):
                 return  # what the program would mix is known to it
             old = 0.0 if any((found[1] == each).all() for _, each in self._mixed) else _SMOOTHING
             self._mixed.append(found)
@@ -133,7 +147,9 @@ class _Search:
             solved = self._program(max(end - monotonic(), 0.1))
             if solved.x is None:
                 return
-            self._bound = max(self._bound, self._loss + solved.mip_dual_bound * self._unit() / _SIZE)
+            self._bound = max(
+                self._bound, self._loss + solved.mip_dual_bound * self._unit() / _SIZE
+            )
             counts = self._counts + np.rint(solved.x[:-1]).astype(np.int64)
             if counts.tobytes() in seen or not self._gap() or monotonic() > end:
                 return
@@ -142,7 +158,9 @@ class _Search:
 
     def result(self) -> Limited:
         """The best decisions, and the shadow prices."""
-        lower, upper, most = self._rows.split(np.where(self._duals > _ZERO * self._duals.max(), self._duals, 0.0))
+        lower, upper, most = self._rows.split(
+            np.where(self._duals > _ZERO * self._duals.max(), self._duals, 0.0)
+        )
         return Limited(self._column, self._gap(), lower, upper, most)
 
     def _evaluate(self, counts: I64) -> None:
@@ -160,11 +178,20 @@ class _Search:
     def _program(self, seconds: float) -> OptimizeResult:
         """The integer program: change the counts, so that the largest of all planes, the last variable, falls most."""
         unit, m = self._unit(), len(self._counts)
-        near = [(level, prices) for level, prices in self._planes if np.abs(prices).max() <= _MAX_RATIO * unit]
-        levels = np.array([level + prices @ self._counts - self._loss for level, prices in near]) * (_SIZE / unit)
+        near = [
+            (level, prices)
+            for level, prices in self._planes
+            if np.abs(prices).max() <= _MAX_RATIO * unit
+        ]
+        levels = np.array(
+            [level + prices @ self._counts - self._loss for level, prices in near]
+        ) * (_SIZE / unit)
         slopes = np.array([prices for _, prices in near]) * (_SIZE / unit)
         planes = LinearConstraint(np.hstack([-slopes, np.ones((len(near), 1))]), levels, np.inf)
-        same, within = LinearConstraint(np.append(np.ones(m), 0), 0, 0), _within(self._limits, self._D.shape[1], 1)
+        same, within = (
+            LinearConstraint(np.append(np.ones(m), 0), 0, 0),
+            _within(self._limits, self._D.shape[1], 1),
+        )
         within.ub = within.ub - within.A[:, :m] @ self._counts
         lower, upper = self._limits.lower - self._counts, self._limits.upper - self._counts
         return milp(
@@ -188,11 +215,20 @@ class _Rows:
 
     def __init__(self, limits: Limits, n: int) -> None:
         unit = np.eye(len(limits.lower))
-        self._upper, self._lower = np.flatnonzero(limits.upper < n), np.flatnonzero(limits.lower > 0)
-        self._upper = self._upper[self._upper > 0]  # the losses in column 0 are infinite where it must be empty
+        self._upper, self._lower = (
+            np.flatnonzero(limits.upper < n),
+            np.flatnonzero(limits.lower > 0),
+        )
+        self._upper = self._upper[
+            self._upper > 0
+        ]  # the losses in column 0 are infinite where it must be empty
         self._size = _sizes(limits)
-        self.uses = np.vstack([unit[self._upper], -unit[self._lower], limits.uses / self._size[:, None]])
-        self.most = np.concatenate([limits.upper[self._upper], -limits.lower[self._lower], limits.most / self._size])
+        self.uses = np.vstack(
+            [unit[self._upper], -unit[self._lower], limits.uses / self._size[:, None]]
+        )
+        self.most = np.concatenate(
+            [limits.upper[self._upper], -limits.lower[self._lower], limits.most / self._size]
+        )
 
     def allow(self, counts: I64) -> bool:
         """Whether the counts are within the limits."""
@@ -201,7 +237,9 @@ class _Rows:
     def join(self, prices: Limited) -> F64:
         """The shadow prices of limits on counts as duals; those of the resources are 0."""
         known = np.nan_to_num([prices.upper, prices.lower])
-        return np.concatenate([known[0, self._upper], -known[1, self._lower], np.zeros(len(self._size))])
+        return np.concatenate(
+            [known[0, self._upper], -known[1, self._lower], np.zeros(len(self._size))]
+        )
 
     def split(self, duals: F64) -> tuple[F64, F64, F64]:
         """The duals as shadow prices of `lower` (m,), `upper` (m,) and `most` (R,)."""
@@ -321,7 +359,11 @@ def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
     m = len(excess)
     nodes[0] = -1
     for a in range(m):
-        if excess[a] < 0 and reached[a] < np.inf and (nodes[0] < 0 or reached[a] < reached[nodes[0]]):
+        if (
+            excess[a] < 0
+            and reached[a] < np.inf
+            and (nodes[0] < 0 or reached[a] < reached[nodes[0]])
+        ):
             nodes[0] = a
     if nodes[0] < 0:
         return -1
@@ -353,7 +395,12 @@ def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
     heaps = _heaps(D, choice)
     for arc in range(m * m):
         _refresh(heaps[arc], moved, loss, row, arc // m, arc % m)
-    reached, large, parent, free = np.empty(m), np.empty(m), np.empty(m, np.int64), np.empty(m, np.int64)
+    reached, large, parent, free = (
+        np.empty(m),
+        np.empty(m),
+        np.empty(m, np.int64),
+        np.empty(m, np.int64),
+    )
     nodes, rows = np.empty(m + 1, np.int64), np.empty(m, np.int64)
     while True:
         open_columns = 0

@@ -120,7 +120,9 @@ def _transport(D: F64, column: I64, limits: Limits) -> Limited:
         raise ArithmeticError("no assignment within limits that are feasible")
     count = np.bincount(column, minlength=len(D))
     loss = arcs(D, column)
-    loss[0] = np.where(count > lower, np.minimum(loss[0], 0.0), loss[0])  # column 0 takes a place from any other
+    loss[0] = np.where(
+        count > lower, np.minimum(loss[0], 0.0), loss[0]
+    )  # column 0 takes a place from any other
     reached = distances(loss, np.where(np.arange(len(D)) == 0, 0.0, np.inf))
     more = np.where(count == upper, np.maximum(0.0, -reached), 0.0)
     forced = np.where(np.isfinite(reached) & (count < upper), np.minimum(0.0, -reached), np.nan)

@@ -76,7 +76,9 @@ def _brier(P: np.ndarray, codes: np.ndarray) -> float:
 
 
 def _calibration_error(P: np.ndarray, codes: np.ndarray) -> float:
-    said, happened = (P[:, 1], codes == 1) if P.shape[1] == 2 else (P.max(axis=1), P.argmax(axis=1) == codes)
+    said, happened = (
+        (P[:, 1], codes == 1) if P.shape[1] == 2 else (P.max(axis=1), P.argmax(axis=1) == codes)
+    )
     bins = np.minimum((said * _BINS).astype(np.intp), _BINS - 1)
     return float(np.abs(np.bincount(bins, said - happened, minlength=_BINS)).sum() / len(P))
 
@@ -133,10 +135,14 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
     truth, chosen = Y.astype(bool), P > 0.5
     right = truth & chosen
     own = [
-        _of_probabilities(np.column_stack((1.0 - p, p)), y.astype(np.intp)) for p, y in zip(P.T, truth.T, strict=True)
+        _of_probabilities(np.column_stack((1.0 - p, p)), y.astype(np.intp))
+        for p, y in zip(P.T, truth.T, strict=True)
     ]
     each = _f1(right.sum(axis=0), truth.sum(axis=0), chosen.sum(axis=0))
-    f1 = [float(value) if applies else None for value, applies in zip(each, truth.sum(axis=0), strict=True)]
+    f1 = [
+        float(value) if applies else None
+        for value, applies in zip(each, truth.sum(axis=0), strict=True)
+    ]
     return {
         "rows": len(P),
         "labels_per_row": float(truth.sum(axis=1).mean()),

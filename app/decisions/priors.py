@@ -39,7 +39,9 @@ def under_priors(
     return used, *shift_priors(P, trained, used)
 
 
-def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def shift_priors(
+    P: np.ndarray, trained: np.ndarray, used: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
     """Posteriors under other class priors than those of training, and warnings: `p_k used_k / trained_k`, renormalised.
 
     Shapes: P (n, K), trained and used (K,), each summing to 1; the answer is (n, K), rows summing to 1. It is Bayes'
@@ -71,5 +73,7 @@ def _flaws(shares: Mapping[str, float], classes: Sequence[str]) -> Iterator[Flaw
         elif not 0 <= share <= 1:
             yield Flaw(pointer(name), "a share is a number from 0 to 1")
     yield from (
-        Flaw("", f"class {name!r} is missing; send 0 if it never occurs") for name in classes if name not in shares
+        Flaw("", f"class {name!r} is missing; send 0 if it never occurs")
+        for name in classes
+        if name not in shares
     )

@@ -36,7 +36,9 @@ class Distribution:
         """For levels (T,), or (n, T) for each row its own: the smallest values (n, T) whose probability of that or less
         reaches the level. What falls short of it by rounding only (relatively `TIE * S`) reaches it.
         """
-        levels = np.broadcast_to(np.asarray(levels, dtype=np.float64), (self.n, np.shape(levels)[-1]))
+        levels = np.broadcast_to(
+            np.asarray(levels, dtype=np.float64), (self.n, np.shape(levels)[-1])
+        )
 
         def answer(rows: slice, samples: Samples) -> np.ndarray:
             enough = levels[rows] * (1.0 - TIE * samples.values.shape[1])
@@ -51,11 +53,18 @@ class Distribution:
         """
 
         def answer(_: slice, samples: Samples) -> np.ndarray:
-            return np.diff(np.column_stack([below(samples, cut) for cut in cuts]), axis=1, prepend=0.0, append=1.0)
+            return np.diff(
+                np.column_stack([below(samples, cut) for cut in cuts]),
+                axis=1,
+                prepend=0.0,
+                append=1.0,
+            )
 
         return self._each(len(cuts) + 1, answer)
 
-    def costs(self, quantity: np.ndarray, over: float | np.ndarray, under: float | np.ndarray) -> np.ndarray:
+    def costs(
+        self, quantity: np.ndarray, over: float | np.ndarray, under: float | np.ndarray
+    ) -> np.ndarray:
         """The expected costs (n,) of a quantity (n,) at unit costs, numbers or (n,): `over` (quantity - number) where
         it is larger than the number, else `under` (number - quantity).
         """
@@ -81,5 +90,7 @@ class Distribution:
 def below(samples: Samples, cuts: float | np.ndarray) -> np.ndarray:
     """The probability (c,) of less than a cut: one for all rows, or (c,)."""
     count = (samples.values < np.reshape(cuts, (-1, 1))).sum(axis=1, keepdims=True)
-    last = np.take_along_axis(np.broadcast_to(samples.reached, samples.values.shape), np.maximum(count - 1, 0), axis=1)
+    last = np.take_along_axis(
+        np.broadcast_to(samples.reached, samples.values.shape), np.maximum(count - 1, 0), axis=1
+    )
     return np.asarray(np.where(count > 0, last, 0.0)[:, 0])

@@ -10,7 +10,9 @@ _LEVELS = 33  # between which the sum passes its limit, to collect few steps
 _EQUAL = 1e-12  # relative; levels that differ by less differ by rounding
 
 
-def within_sum(distribution: Distribution, over: float, under: float, most: float) -> tuple[np.ndarray, float]:
+def within_sum(
+    distribution: Distribution, over: float, under: float, most: float
+) -> tuple[np.ndarray, float]:
     """The quantities (n,) of a sum of at most `most` that cost least in expectation, a unit too much costing `over`;
     and what one unit more in their sum would save.
 
@@ -24,7 +26,10 @@ def within_sum(distribution: Distribution, over: float, under: float, most: floa
     if sums[-1] <= most:
         return np.ascontiguousarray(found[:, -1]), 0.0
     if sums[0] > most:
-        raise Invalid.at("", f"the least values of the distributions sum to {sums[0]:.12g}; allow at least that much")
+        raise Invalid.at(
+            "",
+            f"the least values of the distributions sum to {sums[0]:.12g}; allow at least that much",
+        )
     first = int(np.searchsorted(sums, most, side="right")) - 1
     low, high = found[:, first], found[:, first + 1]
     row, level, size = _steps(distribution, low, high)
@@ -42,7 +47,11 @@ def _steps(distribution: Distribution, low: np.ndarray, high: np.ndarray) -> lis
     start, found = 0, []
     for values, reached in distribution.parts():
         end, before = start + len(values), values[:, :-1]
-        inside = (before >= low[start:end, None]) & (before < high[start:end, None]) & (before < values[:, 1:])
+        inside = (
+            (before >= low[start:end, None])
+            & (before < high[start:end, None])
+            & (before < values[:, 1:])
+        )
         row, place = np.nonzero(inside)
         level = np.broadcast_to(reached, values.shape)[row, place]
         found.append((row + start, level, values[row, place + 1] - values[row, place]))

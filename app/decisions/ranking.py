@@ -75,7 +75,9 @@ class Possible:
         """Ranges of 2c columns: the values, and the distances of contender `best` from each; from itself, 0."""
         low, high = self.low[:, [best]] - self.high, self.high[:, [best]] - self.low
         low[:, best] = high[:, best] = 0
-        return Possible(np.column_stack((self.low, low)), np.column_stack((self.high, high)), self.shares)
+        return Possible(
+            np.column_stack((self.low, low)), np.column_stack((self.high, high)), self.shares
+        )
 
 
 class Resampled(NamedTuple):
@@ -173,7 +175,9 @@ def bootstrap_means(
         if possible is not None:
             rows = slice(None) if possible.shares is None else [stratum]
             own = possible.low[rows].min(axis=0), possible.high[rows].max(axis=0)
-        total += mass[stratum] * _resampled(values[inside], weights[inside], counts[inside], own, resamples, rng)
+        total += mass[stratum] * _resampled(
+            values[inside], weights[inside], counts[inside], own, resamples, rng
+        )
     return Resampled(*(total / mass.sum()))
 
 
@@ -296,7 +300,9 @@ def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = (
 def _possible(choices: np.ndarray, judged: JudgedRows, fixed: Sequence[int]) -> Possible:
     """The benefits that each rule may have in each class that counts."""
     c = choices.shape[1]
-    least, most = (judged.B, judged.B) if judged.B.ndim == 2 else (judged.B.min(axis=0), judged.B.max(axis=0))
+    least, most = (
+        (judged.B, judged.B) if judged.B.ndim == 2 else (judged.B.min(axis=0), judged.B.max(axis=0))
+    )
     low = np.repeat(least.min(axis=1, keepdims=True), c, axis=1)
     high = np.repeat(most.max(axis=1, keepdims=True), c, axis=1)
     for j in fixed:

@@ -60,7 +60,10 @@ def apply_rules(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
     n_classes, n_actions = B.shape[-2:]
     request = {"rule": "most_probable"} if n_actions == n_classes else None
     most_probable = Ruled("most_probable", cost_blind(rows.P, B), request)
-    ruled = [Ruled("expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}), most_probable]
+    ruled = [
+        Ruled("expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}),
+        most_probable,
+    ]
     if B.shape[-2:] == (2, 2):
         ruled += _by_thresholds(rows, B)
     return ruled
@@ -72,7 +75,9 @@ def cost_blind(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     """
     chosen = P.argmax(axis=1)
     best = chosen if B.shape[-1] == B.shape[-2] else B.argmax(axis=-1)
-    return np.asarray(best if best is chosen else best[chosen] if B.ndim == 2 else best[np.arange(len(P)), chosen])
+    return np.asarray(
+        best if best is chosen else best[chosen] if B.ndim == 2 else best[np.arange(len(P)), chosen]
+    )
 
 
 def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
@@ -94,11 +99,20 @@ def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
         ruled.append(Ruled("threshold_posterior", choice, request, {"threshold": cut.value}))
     if np.bincount(rows.y, minlength=2).min() >= 2:
         best, _ = HoldoutScores(rows.scores[:, 1], rows.y).best(B, rows.priors)
-        asks: dict[str, Any] | None = {"rule": "threshold", "threshold": "holdout" if B.ndim == 2 else best.value}
+        asks: dict[str, Any] | None = {
+            "rule": "threshold",
+            "threshold": "holdout" if B.ndim == 2 else best.value,
+        }
         if B.ndim == 3 and (best.above == 0 or rows.priors is not None):
-            asks = None  # beside own matrices a number is a cut on posteriors, with action 1 above it
+            asks = (
+                None  # beside own matrices a number is a cut on posteriors, with action 1 above it
+            )
         choice = _cut_by_the_other_folds(rows, B)
-        ruled.append(Ruled("threshold_holdout", choice, asks, {"threshold": best.value}, cross_validated=True))
+        ruled.append(
+            Ruled(
+                "threshold_holdout", choice, asks, {"threshold": best.value}, cross_validated=True
+            )
+        )
     return ruled
 
 
@@ -158,7 +172,9 @@ def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCo
     return ByCosts(choice, {"threshold": C_HD / (C_HD + C_DH)}, warnings)
 
 
-def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
+def equivalent_benefits(
+    n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float
+) -> np.ndarray:
     """The costs of wrong decisions between rare classes D and a majority class H as a benefit matrix, float64
     (classes, classes), whose columns are the predicted classes: `C_HD` that of a D for an H, `C_DH` an H for a D,
     `C_DD` the wrong D for a D, each >= 0; a right one costs 0.
@@ -171,8 +187,11 @@ def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float,
 
 
 _NO_BETA = (
-    "C_DD is 0: beta and delta are undefined; the rule is P(D) >= C_HD / (C_HD + C_DH), then the most probable of them"
+    "C_DD is 0: beta and delta are undefined; "
+    "the rule is P(D) >= C_HD / (C_HD + C_DH), then the most probable of them"
 )
 _NO_P_STAR = "C_HD and C_DH are both 0: p* is undefined, and every instance is a tie, which goes to the minority"
 _ALWAYS_RARE = "C_HD is 0: a minority class is predicted for every instance"
-_NEVER_RARE = "C_DH is 0: a minority class is predicted only if the majority class has probability 0"
+_NEVER_RARE = (
+    "C_DH is 0: a minority class is predicted only if the majority class has probability 0"
+)

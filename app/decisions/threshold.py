@@ -8,7 +8,9 @@ import numpy as np
 
 from app.errors import Invalid
 
-_TIE = 16 * float(np.finfo(np.float64).eps)  # relative; sums of four nonnegative products differ by rounding below it
+_TIE = 16 * float(
+    np.finfo(np.float64).eps
+)  # relative; sums of four nonnegative products differ by rounding below it
 _JUST_ABOVE_0 = math.nextafter(0.0, 1.0)
 _JUST_BELOW_1 = math.nextafter(1.0, 0.0)
 
@@ -42,8 +44,12 @@ def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cu
     value = min(max(_JUST_ABOVE_0 if first else 0.0, first / d), _JUST_BELOW_1 if second else 1.0)
     above = int(d > 0)
     if not 0 < value < 1:
-        return Cut(value, above, 1 - above, (_one_dominates(actions, above if value <= 0 else 1 - above),))
-    return Cut(value, above, 1 - above, () if d > 0 else (_TURNED.format(one=actions[1], zero=actions[0]),))
+        return Cut(
+            value, above, 1 - above, (_one_dominates(actions, above if value <= 0 else 1 - above),)
+        )
+    return Cut(
+        value, above, 1 - above, () if d > 0 else (_TURNED.format(one=actions[1], zero=actions[0]),)
+    )
 
 
 def _gains(B: np.ndarray) -> tuple[float, float]:
@@ -95,14 +101,21 @@ class HoldoutScores:
     def __init__(self, scores: np.ndarray, y: np.ndarray) -> None:
         counts = np.bincount(y, minlength=2)
         if len(counts) != 2 or not counts.all():
-            raise Invalid.at("", "the hold-out needs rows of both classes and of no other; increase holdout")
+            raise Invalid.at(
+                "", "the hold-out needs rows of both classes and of no other; increase holdout"
+            )
         self.frequencies: np.ndarray = counts / len(y)
         self._scores, place = np.unique(scores, return_inverse=True)
         self._y, self._place = y, place
         # how many rows of each class lie before cut j, (2, m + 1): none before cut 0, the j lowest scores before cut j
         cuts = len(self._scores) + 1
-        before = np.bincount(y * cuts + place + 1, minlength=2 * cuts).reshape(2, cuts).cumsum(axis=1)
-        self._before, self._beyond = before / counts[:, None], (counts[:, None] - before) / counts[:, None]
+        before = (
+            np.bincount(y * cuts + place + 1, minlength=2 * cuts).reshape(2, cuts).cumsum(axis=1)
+        )
+        self._before, self._beyond = (
+            before / counts[:, None],
+            (counts[:, None] - before) / counts[:, None],
+        )
 
     def best(
         self, B: np.ndarray, priors: np.ndarray | None = None, actions: Sequence[object] = (0, 1)
@@ -121,11 +134,17 @@ class HoldoutScores:
             warnings = posterior.warnings
             if posterior.value is None or not 0 < posterior.value < 1:
                 better = posterior.below if posterior.value == 1 else posterior.above
-                return Cut(None, better, better, warnings), float(self._priors(priors) @ B[:, better])
-        missed = self._means(B.max(axis=-1, keepdims=True) - B, above, priors)  # nonnegative sums: rounding is relative
+                return Cut(None, better, better, warnings), float(
+                    self._priors(priors) @ B[:, better]
+                )
+        missed = self._means(
+            B.max(axis=-1, keepdims=True) - B, above, priors
+        )  # nonnegative sums: rounding is relative
         equal = np.flatnonzero(missed <= missed.min() * (1 + _TIE))
         j = int(equal[-1] if above else equal[0])
-        return Cut(self._value(j, above), above, 1 - above, warnings), float(self._means(B, above, priors)[j])
+        return Cut(self._value(j, above), above, 1 - above, warnings), float(
+            self._means(B, above, priors)[j]
+        )
 
     def curve(
         self, B: np.ndarray, points: int = 200, priors: np.ndarray | None = None
@@ -145,11 +164,19 @@ class HoldoutScores:
     def _means(self, B: np.ndarray, above: int, priors: np.ndarray | None) -> np.ndarray:
         """`pi0 F0 b[0][below] + pi0 (1 - F0) b[0][above] + …` for every cut, (m + 1,)."""
         if B.ndim == 3:
-            own = B[np.arange(len(self._y)), self._y] * (self._priors(priors) / self.frequencies)[self._y, None]
-            sums = [np.bincount(self._place, own[:, action]).cumsum() / len(own) for action in (1 - above, above)]
+            own = (
+                B[np.arange(len(self._y)), self._y]
+                * (self._priors(priors) / self.frequencies)[self._y, None]
+            )
+            sums = [
+                np.bincount(self._place, own[:, action]).cumsum() / len(own)
+                for action in (1 - above, above)
+            ]
             return np.asarray(np.append(0.0, sums[0]) + sums[1][-1] - np.append(0.0, sums[1]))
         weighted = self._priors(priors)[:, None] * B
-        means: np.ndarray = weighted[:, 1 - above] @ self._before + weighted[:, above] @ self._beyond
+        means: np.ndarray = (
+            weighted[:, 1 - above] @ self._before + weighted[:, above] @ self._beyond
+        )
         return means
 
     def _priors(self, priors: np.ndarray | None) -> np.ndarray:

@@ -8,8 +8,12 @@ from app.arrays import F32, F64, I32, Indices
 from app.compiled import quick
 from app.errors import TooLarge
 
-Path = tuple[I32, I32, F64, F64]  # of steps: feature, its step before, whether the row takes both, their share of rows
-Terms = tuple[F64, F64, F64]  # of steps and points: inverse term, product so far, sum of the leaves below
+Path = tuple[
+    I32, I32, F64, F64
+]  # of steps: feature, its step before, whether the row takes both, their share of rows
+Terms = tuple[
+    F64, F64, F64
+]  # of steps and points: inverse term, product so far, sum of the leaves below
 
 
 @quick
@@ -34,7 +38,9 @@ def shapley(
     for q in range(len(points)):
         inverse[0, q] = product[0, q] = 1.0
     path, terms = (name, before, one, zero), (inverse, product, below)
-    stack = np.empty((3 * depth + 3, 3), dtype=np.int32)  # node (-1 on the way up), its parent, depth
+    stack = np.empty(
+        (3 * depth + 3, 3), dtype=np.int32
+    )  # node (-1 on the way up), its parent, depth
     for i in range(len(column)):
         for root in roots:
             top = 0
@@ -50,8 +56,16 @@ def shapley(
                         _down(d, cover[node], cover[parent], points, path, terms)
                     if feature[node] >= 0:
                         stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = -1, parent, d
-                        stack[top + 2, 0], stack[top + 2, 1], stack[top + 2, 2] = left[node], node, d + 1
-                        stack[top + 3, 0], stack[top + 3, 1], stack[top + 3, 2] = right[node], node, d + 1
+                        stack[top + 2, 0], stack[top + 2, 1], stack[top + 2, 2] = (
+                            left[node],
+                            node,
+                            d + 1,
+                        )
+                        stack[top + 3, 0], stack[top + 3, 1], stack[top + 3, 2] = (
+                            right[node],
+                            node,
+                            d + 1,
+                        )
                         top += 3
                         continue
                     v = value[share[node], column[i]]
@@ -122,7 +136,9 @@ def tree_contributions(
     """
     n, sizes = len(column), _levels(trees)
     depth = len(sizes) - 1
-    points, weights = np.polynomial.legendre.leggauss((min(depth, m) + 1) // 2 or 1)  # exact up to degree min(...) - 1
+    points, weights = np.polynomial.legendre.leggauss(
+        (min(depth, m) + 1) // 2 or 1
+    )  # exact up to degree min(...) - 1
     work = float(n) * len(points) * sum(sizes)
     if work > _LARGEST_WORK:
         most = int(_LARGEST_WORK * n / work)
@@ -133,7 +149,18 @@ def tree_contributions(
     step = max(_CELLS // max(len(trees.feature), 1), 1)
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        shapley(*trees, goes(rows), value, share, column[rows], depth, points, weights, out[rows], base[rows])
+        shapley(
+            *trees,
+            goes(rows),
+            value,
+            share,
+            column[rows],
+            depth,
+            points,
+            weights,
+            out[rows],
+            base[rows],
+        )
     return out, base
 
 

@@ -29,7 +29,9 @@ def histogram_change(before: np.ndarray, after: np.ndarray) -> Change:
     cumulative = np.cumsum(before) / n
     distance = float(np.abs(cumulative - np.cumsum(after) / m).max())
     edges = np.unique(np.searchsorted(cumulative, np.arange(1, _BINS) / _BINS - 1e-12) + 1)
-    parts = [np.add.reduceat(np.append(counts, 0), np.append(0, edges)) for counts in (before, after)]
+    parts = [
+        np.add.reduceat(np.append(counts, 0), np.append(0, edges)) for counts in (before, after)
+    ]
     return Change(_psi(*parts), distance, float(kolmogorov(distance * np.sqrt(n * m / (n + m)))))
 
 
@@ -51,7 +53,9 @@ def category_change(before: np.ndarray, after: np.ndarray) -> Change:
         table = np.column_stack((table[:, :last].sum(axis=1), table[:, last:]))
     if table.shape[1] == 2:
         return Change(_psi(*table), None, float(fisher_exact(table).pvalue))
-    return Change(_psi(*table), None, float(chi2_contingency(table).pvalue) if table.shape[1] > 1 else 1.0)
+    return Change(
+        _psi(*table), None, float(chi2_contingency(table).pvalue) if table.shape[1] > 1 else 1.0
+    )
 
 
 def odds_change(counts: np.ndarray, trained: np.ndarray) -> float:

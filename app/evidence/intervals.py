@@ -14,12 +14,19 @@ from scipy.special import stdtr, stdtrit
 
 FEWEST = 30  # cases that differ: as in `app.decisions.ranking`
 LARGEST_EARNED = 1e100  # amount that is recorded, told or replayed
-UNIT = 2.0**120  # of sums: fourth powers of amounts from 1e-37 to 1e100 neither vanish nor overflow; division is exact
+UNIT = (
+    2.0**120
+)  # of sums: fourth powers of amounts from 1e-37 to 1e100 neither vanish nor overflow; division is exact
 ROUNDING = 1e-12  # relative: differences below it are those of rounding alone
 LEVEL, SIGNIFICANT = 0.95, 0.05  # of all intervals, and of all tests of changes and differences
 Z = 1.959963984540054
-_SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
-_LOGIT, _SCALE = 24.0, 512  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides
+_SMOOTH = (
+    1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
+)
+_LOGIT, _SCALE = (
+    24.0,
+    512,
+)  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides
 _LOGIT_BINS, _SCALE_BINS = 481, 16_385
 _NARROWER, _WIDER = 0.5, 2.0  # prior standard deviations of the log dispersion, below and above 1
 _FEW = 0.5  # skewness of the sum under the promise above which no interval is given: of about four losses of equal size
@@ -48,7 +55,9 @@ class Mean:
         reach = self.mean - self.low if self.mean > 0 else self.high - self.mean
         if reach <= 0:
             return float(self.mean == 0)
-        return float(2 * stdtr(self.freedom, -stdtrit(self.freedom, 0.975) * abs(self.mean) / reach))
+        return float(
+            2 * stdtr(self.freedom, -stdtrit(self.freedom, 0.975) * abs(self.mean) / reach)
+        )
 
 
 @dataclass
@@ -95,7 +104,9 @@ class MeanSums:
         return Mean(value, (centre - reach) * UNIT, (centre + reach) * UNIT, freedom)
 
 
-def day_inflation(totals: np.ndarray, share: np.ndarray, variance: float) -> tuple[float | None, float]:
+def day_inflation(
+    totals: np.ndarray, share: np.ndarray, variance: float
+) -> tuple[float | None, float]:
     """The variance of a sum by the totals of days (D,), over that of independent cases, and the degrees of freedom of
     this estimate; None for one day, which shows nothing.
 
@@ -135,7 +146,10 @@ def risk(P: np.ndarray, payoffs: np.ndarray) -> np.ndarray:
     Variance and skewness are those that the class probabilities (n, K) promise of the `payoffs` (n, K) of the chosen
     action.
     """
-    values, shares = np.ascontiguousarray(payoffs.T), np.ascontiguousarray(P.T)  # sums over the first axis are fast
+    values, shares = (
+        np.ascontiguousarray(payoffs.T),
+        np.ascontiguousarray(P.T),
+    )  # sums over the first axis are fast
     shares = (1 - _SMOOTH) * shares + _SMOOTH / len(values)
     size = np.abs(values).max(axis=0)
     fixed = np.max(values, axis=0) - np.min(values, axis=0) <= ROUNDING * size
@@ -157,7 +171,9 @@ class PromiseSums(MeanSums):
     """All that `judge` needs of any number of differences, realised less expected: sums, and a histogram of risks."""
 
     _promised: dict[int, float] = field(default_factory=dict)  # variances of the sums of days
-    _cells: list[np.ndarray] = field(default_factory=list)  # (cell, count, sum of log-odds, variance) x cells
+    _cells: list[np.ndarray] = field(
+        default_factory=list
+    )  # (cell, count, sum of log-odds, variance) x cells
 
     def compare(self, differences: np.ndarray, risks: np.ndarray, day: int) -> None:
         """Differences (n,) of cases of one day, and their risks (2, n), see `risk`.
@@ -168,13 +184,21 @@ class PromiseSums(MeanSums):
             return
         logit, width = risks
         if not (varies := width > 0).all():
-            differences, logit, width = np.where(varies, differences, 0.0), logit[varies], width[varies]
+            differences, logit, width = (
+                np.where(varies, differences, 0.0),
+                logit[varies],
+                width[varies],
+            )
         self.add(differences, day)
         share = 1 / (1 + np.exp(-logit))
         variance = share * (1 - share) * (width / UNIT) ** 2
         self._promised[day] = self._promised.get(day, 0.0) + float(variance.sum())
-        cell = np.rint((np.clip(logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
-        scale = np.rint((np.clip(np.log2(width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE)))
+        cell = np.rint(
+            (np.clip(logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT))
+        )
+        scale = np.rint(
+            (np.clip(np.log2(width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE))
+        )
         code = (scale * _LOGIT_BINS + cell).astype(np.int64)
         if len(code):
             self._cells.append(_summed(code, np.stack((np.ones(len(code)), logit, variance))))
@@ -196,7 +220,9 @@ class PromiseSums(MeanSums):
         """See `day_inflation`; each day is compared with its share in what all days risk."""
         if self.variance <= ROUNDING * self.powers[1] / self.count:
             return None, np.inf
-        total, promised = np.array([(self.days[day][1], own) for day, own in self._promised.items()]).T
+        total, promised = np.array(
+            [(self.days[day][1], own) for day, own in self._promised.items()]
+        ).T
         return day_inflation(total, promised / promised.sum(), self.count * self.variance)
 
     @property
@@ -238,7 +264,9 @@ def judge(sums: PromiseSums) -> Judged:
     """
     n, total = sums.count, float(sums.powers[0])
     if n < FEWEST:
-        return Judged(sums.total / n if n else None, reason=f"fewer than {FEWEST} cases with known truth")
+        return Judged(
+            sums.total / n if n else None, reason=f"fewer than {FEWEST} cases with known truth"
+        )
     mean, value, cumulants = total / n, sums.total / n, partial(_cumulants, *sums.points(), n)
     _, second, third, _, _ = cumulants(0.0)
     if second <= 0:
@@ -277,7 +305,9 @@ def _cumulants(
     rest = max(cases - count.sum(), 0.0)  # cases without risk, whose difference is 0
     outer = -total / cases
     second = count @ (variance + centred**2) + rest * outer**2
-    third = count @ (variance * (width * (1 - 2 * share) + 3 * centred) + centred**3) + rest * outer**3
+    third = (
+        count @ (variance * (width * (1 - 2 * share) + 3 * centred) + centred**3) + rest * outer**3
+    )
     fourth = count @ (variance * width**2 * (1 - 6 * spread))
     return total, float(second), float(third), float(fourth), float(count @ variance**2)
 
@@ -307,7 +337,9 @@ def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: floa
         return float(np.sign(total - mean) * np.inf) if total != mean else 0.0
     z = (total - mean) / float(np.sqrt(second * dispersion))
     g, k = third / second**1.5, fourth / second**2
-    return float(z - g * (z * z - 1) / 6 - k * (z**3 - 3 * z) / 24 + g * g * (4 * z**3 - 7 * z) / 36)
+    return float(
+        z - g * (z * z - 1) / 6 - k * (z**3 - 3 * z) / 24 + g * g * (4 * z**3 - 7 * z) / 36
+    )
 
 
 def _crossing(function: Callable[[float], float], start: float, sign: int) -> float:

@@ -71,7 +71,9 @@ class Sequence:
         possible = float((np.maximum(np.abs(low), np.abs(high)) ** 2).sum())
         if not possible:
             return
-        square = (self._squares + possible / (4 * n)) / (before + 1)  # stands for what is not known yet
+        square = (self._squares + possible / (4 * n)) / (
+            before + 1
+        )  # stands for what is not known yet
         bet = float(np.sqrt(2 * _SURE / (square * self.count * np.log1p(self.count))))
         self._gains.play(values, -low, bet)
         self._losses.play(-values, high, bet)

@@ -12,21 +12,29 @@ from scipy.special import chdtrc
 from app.evidence.intervals import SIGNIFICANT, UNIT, Mean, PromiseSums, Z, judge
 
 ALPHA = 0.01  # of the tests of this module
-_HARMLESS = 0.9  # the lowest share of known truths over the highest, above which a difference does no harm
+_HARMLESS = (
+    0.9  # the lowest share of known truths over the highest, above which a difference does no harm
+)
 _Z = 3.0  # one in a hundred series of equal shares has a newest part that is as far below the rest
 _BINS, _OCTAVES = 128, 32  # of lags, from a second to 2**32 seconds
-_LATE = 2 / 3  # of the age of a day: where truths take longer than that, some may take longer than it is old
+_LATE = (
+    2 / 3
+)  # of the age of a day: where truths take longer than that, some may take longer than it is old
 _OPEN = 0.05  # share of truths that take so long up to which next to nothing is missing
 _ENOUGH = 30  # truths of a class that show how long it takes, or half of all
 _LONG = 2 / 3  # of the days, which have to be mature where nobody knows how long truths take
 _DAY = 86_400.0
 _CORRECTION = 1.0  # cases; with half a case the skewed counts of rare actions would be called selective too often
-_EXPECTED = 5  # known and unknown cases of an action, from which chi-squared holds for a group alone
+_EXPECTED = (
+    5  # known and unknown cases of an action, from which chi-squared holds for a group alone
+)
 _ACTIONS = 50  # tested, those that show most
 _NONE = 1e-9  # relative variance that is rounding
 _FEWEST, _HEAVIEST = 30.0, 0.1  # effective cases, and the greatest share of one case in all weights
 
-_Table = tuple[np.ndarray, np.ndarray, np.ndarray]  # codes of the actions, their known cases and all, (m,) each
+_Table = tuple[
+    np.ndarray, np.ndarray, np.ndarray
+]  # codes of the actions, their known cases and all, (m,) each
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,9 @@ class Arrivals:
     _known: dict[int, int] = field(default_factory=dict)
     _lags: dict[int, np.ndarray] = field(default_factory=dict)  # (K, bins)
 
-    def add(self, day: int, at: np.ndarray, truth: np.ndarray, known_at: np.ndarray, classes: int) -> None:
+    def add(
+        self, day: int, at: np.ndarray, truth: np.ndarray, known_at: np.ndarray, classes: int
+    ) -> None:
         """Decisions (n,) of a day: when, the code of the true class below `classes`, which never get fewer, or -1, when
         that became known (NaN where nobody knows).
         """
@@ -75,9 +85,13 @@ class Arrivals:
         days = sorted(self._cases)
         if not days:
             return Maturity()
-        cases, known = (np.array([own[day] for day in days], np.float64) for own in (self._cases, self._known))
+        cases, known = (
+            np.array([own[day] for day in days], np.float64) for own in (self._cases, self._known)
+        )
         classes = max(len(own) for own in self._lags.values())
-        lags = np.stack([np.pad(self._lags[day], ((0, classes - len(self._lags[day])), (0, 0))) for day in days])
+        lags = np.stack(
+            [np.pad(self._lags[day], ((0, classes - len(self._lags[day])), (0, 0))) for day in days]
+        )
         p = _lag_test(lags)
         age = self.now - (np.array(days) + 0.5) * _DAY
         every = lags.sum(axis=1, keepdims=True)
@@ -86,7 +100,8 @@ class Arrivals:
         reason = None
         if p is None and kept < _LONG * len(days):
             reason = (
-                "the share of known truths falls over more than a third of the period, so no day can be called mature"
+                "the share of known truths falls over more than a third of the period, "
+                "so no day can be called mature"
             )
         if p is not None and p < ALPHA:
             total, slow = _longer(lags, _LATE * age)
@@ -104,7 +119,9 @@ def _longer(lags: np.ndarray, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(D, K) each: the truths of each day and those before it, and how many of them took longer than an age (D,)."""
     longer = np.cumsum(lags, axis=0)[:, :, ::-1].cumsum(axis=2)[:, :, ::-1]
     place = _bin(age) + 1
-    slow = np.where(place[:, None] < _BINS, longer[np.arange(len(age)), :, np.minimum(place, _BINS - 1)], 0)
+    slow = np.where(
+        place[:, None] < _BINS, longer[np.arange(len(age)), :, np.minimum(place, _BINS - 1)], 0
+    )
     return longer[:, :, 0], slow
 
 
@@ -190,7 +207,9 @@ def known_shares(groups: Sequence[AlikeDecisions]) -> Selection:
     tests = [_in_common(tables, len(codes)), _in_each(tables) if len(tables) > 1 else None]
     found = [test for test in tests if test is not None]
     p = min(min(test.p_value for test in found) * len(found), 1.0)
-    return Selection(p, selective=any(test.matters and test.p_value * len(found) < ALPHA for test in found))
+    return Selection(
+        p, selective=any(test.matters and test.p_value * len(found) < ALPHA for test in found)
+    )
 
 
 def _in_common(tables: Sequence[_Table], size: int) -> _Found:
@@ -214,13 +233,17 @@ def _in_common(tables: Sequence[_Table], size: int) -> _Found:
     for code, k, n in tables:
         inside = place[code] >= 0
         own, m = place[code[inside]], n[inside]
-        cover[np.ix_(own, own)] += _spread(n.sum(), k.sum()) * (np.diag(m) - np.outer(m, m) / n.sum())
+        cover[np.ix_(own, own)] += _spread(n.sum(), k.sum()) * (
+            np.diag(m) - np.outer(m, m) / n.sum()
+        )
     moved = np.sign(excess[used]) * np.maximum(np.abs(excess[used]) - _CORRECTION, 0)
     # Known cases are as many in all as given: at least one direction has no variance.
     sizes, axes = np.linalg.eigh(cover)
     axes, sizes = axes[:, sizes > _NONE * sizes[-1]], sizes[sizes > _NONE * sizes[-1]]
     p = float(chdtrc(len(sizes), ((moved @ axes) ** 2 / sizes).sum()))
-    shares = np.sort((known[used] / even[used], (every - known)[used] / (every - even)[used]), axis=0)
+    shares = np.sort(
+        (known[used] / even[used], (every - known)[used] / (every - even)[used]), axis=0
+    )
     alone = chdtrc(1, excess[used] ** 2 / variance[used]) < SIGNIFICANT
     return _Found(p, bool((alone & (shares[0] < _HARMLESS * shares[1])).any()))
 

@@ -108,11 +108,16 @@ class Attempt:
         if self._stop is not None:
             return self._stop
         try:
-            with started(main, self.target, self.argument, self.job, self.limits.threads) as (process, reader):
+            with started(main, self.target, self.argument, self.job, self.limits.threads) as (
+                process,
+                reader,
+            ):
                 self._supervise(process, reader)
         except Exception as error:
             self.log.exception("the process of a job could not be run")
-            return Ending(Event.DIE, Failure(f"its process could not be run ({type(error).__name__})"))
+            return Ending(
+                Event.DIE, Failure(f"its process could not be run ({type(error).__name__})")
+            )
         return self._failure or self._stop or _ending_of(process.exitcode)
 
     def _supervise(self, process: ForkServerProcess, reader: Connection) -> None:
@@ -124,14 +129,18 @@ class Attempt:
         while not connection.wait([process.sentinel], _TICK_SECONDS):
             self._receive(reader)
             if self._stop is None and (excess := self._excess(pid, deadline)):
-                self.stop(excess)  # and never None: another thread may have stopped it while memory was measured
+                self.stop(
+                    excess
+                )  # and never None: another thread may have stopped it while memory was measured
             if self._stop and kill_at == math.inf:
                 kill_at = monotonic() + _GRACE_SECONDS
                 _signal(pid, signal.SIGTERM)
             elif monotonic() >= kill_at:
                 _signal(pid, signal.SIGKILL)
         self._receive(reader)
-        _signal(pid, signal.SIGKILL)  # what is left of the group; its leader only where the fork server died before it
+        _signal(
+            pid, signal.SIGKILL
+        )  # what is left of the group; its leader only where the fork server died before it
 
     def _receive(self, reader: Connection) -> None:
         """Read the messages since the last call; the latest report counts."""
@@ -139,7 +148,9 @@ class Attempt:
             while reader.poll(0):
                 message = json.loads(reader.recv_bytes())
                 if "problem" in message:
-                    self._failure = Ending(Event(message["event"]), Failure(**message["problem"]), message["trace"])
+                    self._failure = Ending(
+                        Event(message["event"]), Failure(**message["problem"]), message["trace"]
+                    )
                 else:
                     self._fraction, self._stage = message["fraction"], message["stage"]
 
@@ -148,10 +159,15 @@ class Attempt:
         if monotonic() > self.trusted_until:
             return NOT_RENEWED
         if monotonic() > deadline:
-            return Ending(Event.FAIL, Failure(f"it took longer than the {limits.seconds:g} s allowed"))
+            return Ending(
+                Event.FAIL, Failure(f"it took longer than the {limits.seconds:g} s allowed")
+            )
         if limits.memory_bytes < math.inf and _resident(pid) > limits.memory_bytes:
             return Ending(
-                Event.FAIL, Failure(f"it used more memory than the {limits.memory_bytes / 2**20:.0f} MB allowed")
+                Event.FAIL,
+                Failure(
+                    f"it used more memory than the {limits.memory_bytes / 2**20:.0f} MB allowed"
+                ),
             )
         return None
 
@@ -166,7 +182,9 @@ class Attempt:
                 ending = self.queue.beat(self.job, self._fraction, self._stage)
             except Exception as error:  # whatever it is, the next beat may succeed
                 self.log.warning(
-                    "lease not renewed", error=type(error).__name__, exc_info=not isinstance(error, Unavailable)
+                    "lease not renewed",
+                    error=type(error).__name__,
+                    exc_info=not isinstance(error, Unavailable),
                 )
                 continue
             if ending is None:
@@ -183,7 +201,9 @@ class Attempt:
             try:
                 self._settle(ending)
             except Unavailable as error:
-                self.log.warning("the end of an attempt is not stored yet", error=type(error).__name__)
+                self.log.warning(
+                    "the end of an attempt is not stored yet", error=type(error).__name__
+                )
             except Exception:  # whatever it is, other attempts go on
                 self.log.exception("the end of an attempt could not be stored")
                 return
@@ -197,7 +217,9 @@ class Attempt:
         job = self.job
         now = self.queue.end(job, ending)
         if now is not None:
-            self.log.warning("attempt ended", then=ending.event, why=ending.problem.detail, trace=ending.trace)
+            self.log.warning(
+                "attempt ended", then=ending.event, why=ending.problem.detail, trace=ending.trace
+            )
             self.tell(now)
             return
         try:
@@ -247,7 +269,9 @@ def _resident(pid: int) -> int:
 # In the process
 
 
-def main(target: Target, argument: Any, job: Job, threads: int, attempt_end: Connection, pipe: Connection) -> None:
+def main(
+    target: Target, argument: Any, job: Job, threads: int, attempt_end: Connection, pipe: Connection
+) -> None:
     """Run `target(argument, job)`; what it raises is reported to its `Attempt`."""
     end_with(attempt_end)
     os.nice(_NICENESS)
@@ -283,7 +307,13 @@ class Reporter:
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
         trace = "" if expected else trace_of(error)
-        event = Event.MISS if isinstance(error, Unavailable) else Event.DIE if isinstance(error, Died) else Event.FAIL
+        event = (
+            Event.MISS
+            if isinstance(error, Unavailable)
+            else Event.DIE
+            if isinstance(error, Died)
+            else Event.FAIL
+        )
         self._send({"event": event, "problem": asdict(Failure.of(error)), "trace": trace})
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -46,8 +46,16 @@ class Cluster(ParallelBackendBase):
 
     def __init__(self, address: str) -> None:
         super().__init__()
-        for name in ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application"):
-            logging.getLogger(name).handlers.clear()  # Dask would write lines of its own kind between those of the log
+        for name in (
+            "distributed",
+            "distributed.client",
+            "distributed.gc",
+            "tornado",
+            "tornado.application",
+        ):
+            logging.getLogger(
+                name
+            ).handlers.clear()  # Dask would write lines of its own kind between those of the log
             logging.getLogger(name).propagate = True
         self._address = address
         self._connected: Any = None
@@ -105,11 +113,15 @@ class Cluster(ParallelBackendBase):
             arrays.append(self._placed(value))
             return Elsewhere(len(arrays) - 1)
 
-        calls = [(function, list(map(lightened, values)), named) for function, values, named in items]
+        calls = [
+            (function, list(map(lightened, values)), named) for function, values, named in items
+        ]
         name = f"{getattr(calls[0][0], '__name__', 'piece')}-{uuid4().hex}"
         # As bytes: the scheduler reads what it passes on, and need not load all that the workers do.
         pickled = dumps(calls)
-        future: Future = self._client().submit(run, pickled, versions(), *arrays, key=name, pure=False)
+        future: Future = self._client().submit(
+            run, pickled, versions(), *arrays, key=name, pure=False
+        )
         self._waiting.add(future)
         return future
 
@@ -122,7 +134,9 @@ class Cluster(ParallelBackendBase):
     def _placed(self, value: np.ndarray) -> Future:
         """An array as a reference to it on the workers."""
         if id(value) not in self._sent:
-            self._sent[id(value)] = self._client().scatter(value, broadcast=True, hash=False, direct=True)
+            self._sent[id(value)] = self._client().scatter(
+                value, broadcast=True, hash=False, direct=True
+            )
             # At exit all references end, and nothing needs to be removed.
             weakref.finalize(value, self._sent.pop, id(value), None).atexit = False
         return self._sent[id(value)]
@@ -134,9 +148,13 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        raise Died("a piece of its work ended several Dask workers in a row (perhaps it needed more memory)") from error
+        raise Died(
+            "a piece of its work ended several Dask workers in a row (perhaps it needed more memory)"
+        ) from error
     except (CancelledError, OSError) as error:
-        raise Unavailable("the Dask cluster cannot be reached, has no workers, or lost what it was given") from error
+        raise Unavailable(
+            "the Dask cluster cannot be reached, has no workers, or lost what it was given"
+        ) from error
 
 
 # On a worker

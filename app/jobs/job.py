@@ -33,7 +33,10 @@ class Event(StrEnum):
 TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.QUEUED, Event.CLAIM): Status.RUNNING,
     (Status.QUEUED, Event.CANCEL): Status.CANCELLED,
-    (Status.RUNNING, Event.CANCEL): Status.RUNNING,  # only noted: its process has to end first, then comes STOP
+    (
+        Status.RUNNING,
+        Event.CANCEL,
+    ): Status.RUNNING,  # only noted: its process has to end first, then comes STOP
     (Status.RUNNING, Event.STOP): Status.CANCELLED,
     (Status.RUNNING, Event.SUCCEED): Status.SUCCEEDED,
     (Status.RUNNING, Event.FAIL): Status.FAILED,
@@ -122,7 +125,9 @@ class Failure:
         if isinstance(error, PayoffError):
             flaws = tuple({"loc": flaw.loc, "msg": flaw.msg} for flaw in error.flaws)
             return cls(error.detail, error.title, flaws, error.status)
-        return cls(f"an unexpected {type(error).__name__} ended the job; the service's log has the details")
+        return cls(
+            f"an unexpected {type(error).__name__} ended the job; the service's log has the details"
+        )
 
 
 @dataclass(frozen=True)

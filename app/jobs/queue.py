@@ -18,13 +18,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from structlog import contextvars
 
 from app.database import Database
 from app.errors import Conflict, Invalid, TooMany
-from app.jobs.job import CANCELLED, ENDED, NOT_RENEWED, Ending, Event, Failure, Job, Status, after, unknown_job
+from app.jobs.job import (
+    CANCELLED,
+    ENDED,
+    NOT_RENEWED,
+    Ending,
+    Event,
+    Failure,
+    Job,
+    Status,
+    after,
+    unknown_job,
+)
 from app.jobs.tables import JOB_COLUMNS, JOBS, job_of, listed_columns
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
 
@@ -54,7 +75,12 @@ class Queue:
     """
 
     def __init__(
-        self, database: Database, *, attempts: int = 3, outages: int = 20, lease_seconds: float = 10.0
+        self,
+        database: Database,
+        *,
+        attempts: int = 3,
+        outages: int = 20,
+        lease_seconds: float = 10.0,
     ) -> None:
         self.database = database
         self._bounds = {Event.DIE: ("deaths", attempts), Event.MISS: ("outages", outages)}
@@ -87,7 +113,11 @@ class Queue:
         row: dict[str, Any] = {"id": job_id, **content, "dataset": dataset, "client": client}
         row |= {"status": Status.QUEUED, "created_at": self.database.now}
         request_id = contextvars.get_contextvars().get("request_id")
-        row["notes"] = {name: note for name, note in (("request_id", request_id), ("requested", requested)) if note}
+        row["notes"] = {
+            name: note
+            for name, note in (("request_id", request_id), ("requested", requested))
+            if note
+        }
         try:
             with self.database.writing() as connection:
                 row["turn"] = _next_turn(connection, client)
@@ -98,9 +128,12 @@ class Queue:
                 also(connection, job)
         except IntegrityError:
             first = self.get(job_id)
-            if {"kind": first.kind, "model": first.model, "spec": first.spec} != json.loads(json.dumps(content)):
+            if {"kind": first.kind, "model": first.model, "spec": first.spec} != json.loads(
+                json.dumps(content)
+            ):
                 raise Invalid.at(
-                    KEY_PLACE, "was used before with another request; choose a new key for a new request"
+                    KEY_PLACE,
+                    "was used before with another request; choose a new key for a new request",
                 ) from None
             return first
         self.wake()
@@ -134,7 +167,9 @@ class Queue:
         With `kinds` only jobs of these. With patterns of `models` only the jobs for such models, and those for none
         that `client` ordered. What may be megabytes is left out: specs, and results but those of kinds in `results_of`.
         """
-        statement = select(*listed_columns(results_of)).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+        statement = (
+            select(*listed_columns(results_of)).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+        )
         for column, wanted in ((JOBS.c.status, status), (JOBS.c.model, model)):
             if wanted is not None:
                 statement = statement.where(column == wanted)
@@ -152,10 +187,14 @@ class Queue:
     def uses_dataset(self, dataset: str) -> bool:
         """Whether a job that has not ended needs this data set."""
         with self.database.reading() as connection:
-            found = connection.execute(select(JOBS.c.seq).where(PENDING, JOBS.c.dataset == dataset).limit(1))
+            found = connection.execute(
+                select(JOBS.c.seq).where(PENDING, JOBS.c.dataset == dataset).limit(1)
+            )
             return found.first() is not None
 
-    def cancel(self, job_id: str, also: Callable[[Connection], None] = lambda _connection: None) -> Job:
+    def cancel(
+        self, job_id: str, also: Callable[[Connection], None] = lambda _connection: None
+    ) -> Job:
         """Cancel a queued job at once and have a running one ended: from here on it cannot succeed.
 
         A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict. `also` writes in
@@ -178,7 +217,13 @@ class Queue:
         """
         queued = JOBS.c.status == Status.QUEUED
         order = (JOBS.c.turn, JOBS.c.seq)
-        first = select(JOBS.c.seq).where(queued).order_by(*order).limit(1).with_for_update(skip_locked=True)
+        first = (
+            select(JOBS.c.seq)
+            .where(queued)
+            .order_by(*order)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
         begun = {
             "status": after(Status.QUEUED, Event.CLAIM),
             "attempt": JOBS.c.attempt + 1,
@@ -195,7 +240,11 @@ class Queue:
     def beat(self, job: Job, progress: float, stage: str) -> Ending | None:
         """Renew the lease and store how far the job is; how the attempt has to end, None where it goes on."""
         lease = self.database.now + self.lease_seconds
-        renewal = update(JOBS).where(_owned(job)).values(progress=progress, stage=stage, lease_until=lease)
+        renewal = (
+            update(JOBS)
+            .where(_owned(job))
+            .values(progress=progress, stage=stage, lease_until=lease)
+        )
         with self.database.writing() as connection:
             cancel = connection.execute(renewal.returning(JOBS.c.cancel_requested)).scalar()
         if cancel is None:
@@ -232,7 +281,9 @@ class Queue:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
-            found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
+            found = connection.execute(
+                select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True)
+            )
             ending = Ending(Event.DIE, Failure("its worker stopped responding"))
             return [self._end(connection, job_of(row), ending) for row in found.mappings().all()]
 
@@ -241,7 +292,9 @@ class Queue:
     def status(self) -> QueueStatus:
         """Two small queries, times by the database's clock."""
         by_status = select(JOBS.c.status, func.count()).group_by(JOBS.c.status)
-        oldest = select(self.database.now - func.min(JOBS.c.created_at)).where(JOBS.c.status == Status.QUEUED)
+        oldest = select(self.database.now - func.min(JOBS.c.created_at)).where(
+            JOBS.c.status == Status.QUEUED
+        )
         with self.database.reading() as connection:
             found = {row[0]: int(row[1]) for row in connection.execute(by_status)}
             age = connection.execute(oldest).scalar()
@@ -254,7 +307,11 @@ class Queue:
         What is queued or runs is never removed.
         """
         long_ago = self.database.now - seconds
-        old = select(JOBS.c.seq).where(JOBS.c.status.in_(ENDED), JOBS.c.finished_at < long_ago).limit(_EXPIRED)
+        old = (
+            select(JOBS.c.seq)
+            .where(JOBS.c.status.in_(ENDED), JOBS.c.finished_at < long_ago)
+            .limit(_EXPIRED)
+        )
         with self.database.writing() as connection:
             return connection.execute(delete(JOBS).where(JOBS.c.seq.in_(old))).rowcount
 
@@ -270,7 +327,9 @@ class Queue:
             changes["finished_at"] = self.database.now
         if status is Status.QUEUED:
             changes |= {"started_at": None, "progress": 0.0}
-        statement = update(JOBS).where(JOBS.c.seq == held.seq).values(changes).returning(*JOB_COLUMNS)
+        statement = (
+            update(JOBS).where(JOBS.c.seq == held.seq).values(changes).returning(*JOB_COLUMNS)
+        )
         return job_of(connection.execute(statement).mappings().one())
 
     def _end(self, connection: Connection, held: Job, ending: Ending) -> Job:
@@ -283,15 +342,23 @@ class Queue:
             counted[name] = times = getattr(held, name) + 1
             if times >= most:
                 event = Event.FAIL
-                problem = Failure(f"tried {times} times; the last time: {problem.detail}") if times > 1 else problem
+                problem = (
+                    Failure(f"tried {times} times; the last time: {problem.detail}")
+                    if times > 1
+                    else problem
+                )
         if event is Event.FAIL:
             return self._move(connection, held, event, error=asdict(problem), **counted)
-        return self._move(connection, held, event, stage=f"to be tried again: {problem.detail}", **counted)
+        return self._move(
+            connection, held, event, stage=f"to be tried again: {problem.detail}", **counted
+        )
 
 
 def id_of_key(key: str, client: str | None = None) -> str:
     """The id of the job for an idempotency key, which each client may use for itself."""
-    text = key if client is None else f"{client}\n{key}"  # a line break is in no header, so none can pretend
+    text = (
+        key if client is None else f"{client}\n{key}"
+    )  # a line break is in no header, so none can pretend
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"job_{digest[:20]}"
 
@@ -333,7 +400,9 @@ def _admit(connection: Connection, job_id: str, client: str, most: int) -> None:
     """
     if connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first() is not None:
         return
-    count = connection.execute(select(func.count()).where(PENDING, JOBS.c.client == client)).scalar_one()
+    count = connection.execute(
+        select(func.count()).where(PENDING, JOBS.c.client == client)
+    ).scalar_one()
     if count >= most:
         raise TooMany(
             f"{count} jobs of this key are queued or running, and {most} may be: wait for one, or cancel one",

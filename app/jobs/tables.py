@@ -49,7 +49,9 @@ TABLES = MetaData()
 JOBS = Table(
     "jobs",
     TABLES,
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column(
+        "seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    ),
     Column("id", String(24), nullable=False, unique=True),
     Column("kind", String(64), nullable=False),
     Column("spec", Json, nullable=False),
@@ -71,7 +73,9 @@ JOBS = Table(
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("finished_at", Double),
-    Column("turn", BigInteger, nullable=False, server_default="0"),  # the order of claims, see queue.py
+    Column(
+        "turn", BigInteger, nullable=False, server_default="0"
+    ),  # the order of claims, see queue.py
     Index("jobs_status_seq", "status", "seq"),
     Index("jobs_status_turn", "status", "turn", "seq"),  # claims take the first queued job
     Index("jobs_client_status_turn", "client", "status", "turn"),  # a client's last job
@@ -83,7 +87,11 @@ JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
 
 def listed_columns(results_of: Collection[str] | None = None) -> list[ColumnElement[Any]]:
     """The columns of a job with an empty spec, and without its result where its kind is not in `results_of`."""
-    result = JOBS.c.result if results_of is None else case((JOBS.c.kind.in_(results_of), JOBS.c.result)).label("result")
+    result = (
+        JOBS.c.result
+        if results_of is None
+        else case((JOBS.c.kind.in_(results_of), JOBS.c.result)).label("result")
+    )
     light = {"spec": literal({}, Json).label("spec"), "result": result}
     return [light.get(column.name, column) for column in JOB_COLUMNS]
 

@@ -19,10 +19,14 @@ from app.jobs.queue import Queue
 from app.polling import Poller
 from app.processes import preload
 
-_IDLE_SECONDS = 0.5  # between two looks for jobs that other processes queued; those of this one wake it
+_IDLE_SECONDS = (
+    0.5  # between two looks for jobs that other processes queued; those of this one wake it
+)
 _STOP_SECONDS = 5.0
 _LONGEST_REST_SECONDS = 30.0
-_ALIVE_SECONDS = 30.0  # a turn takes milliseconds, and waits for a busy SQLite file at most half of this
+_ALIVE_SECONDS = (
+    30.0  # a turn takes milliseconds, and waits for a busy SQLite file at most half of this
+)
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +100,9 @@ class Worker:
         with suppress(Unavailable):  # the database's own log line says so
             if monotonic() >= self._recover_at:
                 for job in self.queue.recover_from_dead_workers():
-                    log.warning("the worker of a job stopped responding", status=job.status, **job.named)
+                    log.warning(
+                        "the worker of a job stopped responding", status=job.status, **job.named
+                    )
                     self._tell(job)
                 self._recover_at = monotonic() + self.queue.lease_seconds / 4
             self._claim()

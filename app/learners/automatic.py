@@ -21,7 +21,11 @@ from app.progress import part
 
 _FOLDS = 3
 _OVER = "max_seconds were over"
-_BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learner cannot do with some rows
+_BREAKDOWNS = (
+    Invalid,
+    np.linalg.LinAlgError,
+    ArithmeticError,
+)  # what a learner cannot do with some rows
 
 
 CANDIDATES: dict[type[Learner], float] = {
@@ -34,7 +38,9 @@ CANDIDATES: dict[type[Learner], float] = {
 """In the order in which they are tried, the quick ones first: the seconds of work for each number of the table and fit,
 an estimate, so that a busy machine tries what an idle one does.
 """
-_KERNEL_ROWS = 3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
+_KERNEL_ROWS = (
+    3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
+)
 
 
 @dataclass(frozen=True)
@@ -89,12 +95,20 @@ class Automatic(Learner):
     def findings(self, _names: Sequence[str]) -> dict[str, Any]:
         """The comparison and the calibration of the winner, ready for JSON."""
         candidates = [vars(one) for one in self.tried_]
-        return {"calibration": self.model_.calibration_, "chosen": self.chosen_, "candidates": candidates}
+        return {
+            "calibration": self.model_.calibration_,
+            "chosen": self.chosen_,
+            "candidates": candidates,
+        }
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
         fold = stratified_folds(codes, _FOLDS, 0)
         judged = fold != UNJUDGED
-        able = {kind.name: kind for kind in CANDIDATES if kind is not KernelLogistic or len(X) <= _KERNEL_ROWS}
+        able = {
+            kind.name: kind
+            for kind in CANDIDATES
+            if kind is not KernelLogistic or len(X) <= _KERNEL_ROWS
+        }
         work, fits = 0.0, len(np.unique(fold[judged]))
         values: dict[str, np.ndarray] = {}
         losses: dict[str, np.ndarray] = {}
@@ -107,14 +121,18 @@ class Automatic(Learner):
                 continue
             work += CANDIDATES[kind] * X.size * fits
             try:
-                with part(0.8 * number / len(able), 0.8 * (number + 1) / len(able), f"trying {name}"):
+                with part(
+                    0.8 * number / len(able), 0.8 * (number + 1) / len(able), f"trying {name}"
+                ):
                     P = self._unseen(kind, X, codes, weights, fold)[judged]
             except _BREAKDOWNS as error:
                 errors.append(error)
                 self.tried_.append(Tried(name, None, None, str(error)))
                 continue
             losses[name] = log_losses(P, codes[judged])
-            values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged], judged)
+            values[name] = (
+                -losses[name] if self.benefits is None else self._earned(P, codes[judged], judged)
+            )
             self.tried_.append(Tried(name, *mean_and_error(values[name], weights[judged])))
         if errors and not values:
             raise errors[0]
@@ -122,12 +140,19 @@ class Automatic(Learner):
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
             return self._fitted(able[self.chosen_], X, codes, weights)
 
-    def _fitted(self, kind: type[Learner], X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
+    def _fitted(
+        self, kind: type[Learner], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> Learner:
         own = kind(categorical_features=self.categorical_features, random_state=self.random_state)
         return own.fit(X, codes, weights)
 
     def _unseen(
-        self, kind: type[Learner], X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray
+        self,
+        kind: type[Learner],
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        fold: np.ndarray,
     ) -> np.ndarray:
         """Each row's probabilities (n, K) from a candidate that did not see it."""
 
@@ -144,6 +169,10 @@ class Automatic(Learner):
         return row_benefits(codes, decide(P, B).choice, B)
 
 
-def best_of(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> str:
+def best_of(
+    values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray
+) -> str:
     """Of those within a standard error of the best value, the one with the smallest mean loss."""
-    return min(near_best(values, weights), key=lambda name: mean_and_error(losses[name], weights)[0])
+    return min(
+        near_best(values, weights), key=lambda name: mean_and_error(losses[name], weights)[0]
+    )

@@ -135,7 +135,9 @@ class Learner(Dataclass):
         known = self.get_params()
         for name, value in parameters.items():
             if name not in known:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                )
             setattr(self, name, value)
         return self
 
@@ -194,7 +196,10 @@ class Learner(Dataclass):
         scikit().check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise Invalid.at("", f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes")
+            raise Invalid.at(
+                "",
+                f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes",
+            )
         return codes
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
@@ -202,7 +207,9 @@ class Learner(Dataclass):
 
         For rows that were held out until the evaluation. Time: one raw fit.
         """
-        targets = np.asarray(y, dtype=np.float64) if self.regresses else np.searchsorted(self.classes_, y)
+        targets = (
+            np.asarray(y, dtype=np.float64) if self.regresses else np.searchsorted(self.classes_, y)
+        )
         self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, np.ones(len(X)))
         return self
 
@@ -218,7 +225,11 @@ class Learner(Dataclass):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The most probable class of each row (n, m), ties to the first class; or its number."""
         rows = self._validated(X)
-        return self.values(rows) if self.regresses else np.asarray(self.classes_[self.posterior(rows).argmax(axis=1)])
+        return (
+            self.values(rows)
+            if self.regresses
+            else np.asarray(self.classes_[self.posterior(rows).argmax(axis=1)])
+        )
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
@@ -239,7 +250,9 @@ class Learner(Dataclass):
         """`posterior` of rows of numbers that are neither missing nor huge, without the search for these if it can."""
         if type(self).posterior is not Learner.posterior:
             return self.posterior
-        raw: Callable[[np.ndarray], np.ndarray] = getattr(self.model_, "plain_posterior", self.model_.posterior)
+        raw: Callable[[np.ndarray], np.ndarray] = getattr(
+            self.model_, "plain_posterior", self.model_.posterior
+        )
         calibrator = self.calibrator_
         return raw if calibrator is None else lambda X: calibrator.apply(raw(X))
 
@@ -248,7 +261,9 @@ class Learner(Dataclass):
 
         With two classes to one of the second class. Raises TooLarge for more rows than it takes.
         """
-        explain: Callable[..., Contributions | None] | None = getattr(self.model_, "contributions", None)
+        explain: Callable[..., Contributions | None] | None = getattr(
+            self.model_, "contributions", None
+        )
         return None if explain is None else explain(X, chosen)
 
     def ranks(self) -> bool:
@@ -260,7 +275,9 @@ class Learner(Dataclass):
 
     def categorical(self) -> list[int]:
         """The columns that hold category codes."""
-        return [] if self.categorical_features is None else [int(j) for j in self.categorical_features]
+        return (
+            [] if self.categorical_features is None else [int(j) for j in self.categorical_features]
+        )
 
     def _numeric(self) -> list[int]:
         return sorted(set(range(self.n_features_in_)) - set(self.categorical()))
@@ -333,7 +350,13 @@ class Learner(Dataclass):
         return P
 
     def fit_one(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        fold: np.ndarray,
+        number: int,
+        folds: int,
     ) -> Any:
         """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the model."""
         dealt = Dealt(X, codes, weights, fold)

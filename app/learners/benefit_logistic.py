@@ -34,7 +34,8 @@ def rest_weights(
     K = len(shares)
     if B.shape != (K, K) or not np.isfinite(B).all():
         raise Invalid.at(
-            "", f"training needs a {K} x {K} benefit matrix of finite numbers: a row and a column per class"
+            "",
+            f"training needs a {K} x {K} benefit matrix of finite numbers: a row and a column per class",
         )
     W = np.tile(shares, (K, 1))  # W[k, i]: what class i counts among the rest of k
     np.fill_diagonal(W, 0.0)
@@ -47,7 +48,12 @@ def rest_weights(
         eta: np.ndarray = spared / gained
     usable = (spared > 0) & (gained > 0) & (eta > 0) & np.isfinite(eta)
     needed = needed or (range(1, 2) if K == 2 else range(K))
-    flaws = [flaw for k in needed if not usable[k] for flaw in _flaws(B, k, float(spared[k]), float(gained[k]))]
+    flaws = [
+        flaw
+        for k in needed
+        if not usable[k]
+        for flaw in _flaws(B, k, float(spared[k]), float(gained[k]))
+    ]
     if flaws:
         raise Invalid("the benefit matrix gives no positive training weights", flaws)
     return eta
@@ -59,14 +65,22 @@ def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
     if not spared > 0:
         text = f"calling a class {k} must pay less than being right about it, at least on average"
         culprits = [i for i in range(len(B)) if i != k and B[i, k] >= B[i, i]]
-        flaws += [Flaw(pointer(i, k), f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}") for i in culprits]
+        flaws += [
+            Flaw(pointer(i, k), f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}")
+            for i in culprits
+        ]
         flaws += [] if culprits else [Flaw("", f"column {k}: {text}")]
     if not gained > 0:
         errors = B[k, k] - gained
         flaws.append(
-            Flaw(pointer(k, k), f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors")
+            Flaw(
+                pointer(k, k),
+                f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors",
+            )
         )
-    return flaws or [Flaw("", f"the benefits that weigh class {k} are too far apart: their ratio has no value")]
+    return flaws or [
+        Flaw("", f"the benefits that weigh class {k} are too far apart: their ratio has no value")
+    ]
 
 
 @dataclass(frozen=True)
@@ -140,7 +154,9 @@ class BenefitLogistic(Logistic):
         columns = design.matrix(X)
         classes = [1] if K == 2 else list(range(K))
         fits = [
-            scikit().fit_linear(columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C)
+            scikit().fit_linear(
+                columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C
+            )
             for k in classes
         ]
         shifts = np.log(eta[classes])

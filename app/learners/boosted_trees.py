@@ -45,7 +45,11 @@ class Boosted:
         return X
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        return self._said(X, self.model.predict_proba) if len(X) else np.empty((0, len(self.model.classes_)))
+        return (
+            self._said(X, self.model.predict_proba)
+            if len(X)
+            else np.empty((0, len(self.model.classes_)))
+        )
 
     def values(self, X: np.ndarray) -> np.ndarray:
         return self._said(X, self.model.predict) if len(X) else np.empty(0)
@@ -74,22 +78,31 @@ def grown(
     )  # fmt: skip
     if many:
         pool.fit(X[:, many])
-    kind = HistGradientBoostingRegressor if codes.dtype.kind == "f" else HistGradientBoostingClassifier
+    kind = (
+        HistGradientBoostingRegressor if codes.dtype.kind == "f" else HistGradientBoostingClassifier
+    )
     boosted = Boosted(
         kind(  # early stopping is ours
-            categorical_features=list(columns) or None, early_stopping=False, warm_start=True, **parameters
+            categorical_features=list(columns) or None,
+            early_stopping=False,
+            warm_start=True,
+            **parameters,
         ),
         many,
         pool,
     )
     model, rows = boosted.model, boosted.rows(X)
     unknown = np.isnan(rows).all(axis=0)
-    if unknown.any():  # scikit-learn cannot bin a column without values; a constant one is never split
+    if (
+        unknown.any()
+    ):  # scikit-learn cannot bin a column without values; a constant one is never split
         rows = np.where(unknown, 0.0, rows)
     alike = bool((weights == 1.0).all())
     for step in rounds:
         with _threads(len(rows) // _FITTED):
-            model.set_params(max_iter=step).fit(rows, codes, sample_weight=None if alike else weights)
+            model.set_params(max_iter=step).fit(
+                rows, codes, sample_weight=None if alike else weights
+            )
         report(step / rounds[-1])
         yield boosted
     model.set_params(warm_start=False)

@@ -75,7 +75,9 @@ class BudgetForest(Stepwise):
         Field(ge=1, le=10_000),
         "Maximum number of trees; null takes the number, up to 40, with the least validation error.",
     ] = None
-    max_depth: Annotated[int | None, Field(ge=0), "Maximum depth of a tree; null is no limit."] = None
+    max_depth: Annotated[int | None, Field(ge=0), "Maximum depth of a tree; null is no limit."] = (
+        None
+    )
     feature_costs: Prices | Sequence[float] | None = None
 
     @property
@@ -92,7 +94,11 @@ class BudgetForest(Stepwise):
 
     def _again(self) -> BudgetForest:
         return replace(
-            self, budget=None, alpha=self.alpha_, cost_exponent=self.cost_exponent_, n_estimators=self.n_estimators_
+            self,
+            budget=None,
+            alpha=self.alpha_,
+            cost_exponent=self.cost_exponent_,
+            n_estimators=self.n_estimators_,
         )
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:

@@ -44,7 +44,11 @@ class Places:
         if len(self.numeric):
             N = X.take(self.numeric, axis=1)
             few = len(N) <= FEW  # one pass with an edge axis, or a pass per edge without its memory
-            below = (self.edges < N[:, None, :]).sum(axis=1) if few else sum(edge < N for edge in self.edges)
+            below = (
+                (self.edges < N[:, None, :]).sum(axis=1)
+                if few
+                else sum(edge < N for edge in self.edges)
+            )
             binned = np.where(np.isnan(N), np.nan, below)
             if len(self.numeric) == X.shape[1]:
                 codes = binned
@@ -64,7 +68,9 @@ def _cuts(column: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     if len(values) <= bins:
         return cuts
     steps = np.arange(1, bins) / bins * (1 - 1e-12)  # rounding must not move a cut by a row
-    cuts = np.unique(np.quantile(column[known], steps, method="inverted_cdf", weights=weights[known]))
+    cuts = np.unique(
+        np.quantile(column[known], steps, method="inverted_cdf", weights=weights[known])
+    )
     return np.asarray(cuts[cuts < values[-1]])
 
 
@@ -106,7 +112,9 @@ class CostNaiveBayes(Learner):
         Field(ge=1e-10, le=1e6),
         "Rows added to every value of every feature in each class, so that no value counts as impossible.",
     ] = 1.0
-    bins: Annotated[int, Field(ge=2, le=256), "Maximum number of bins of about equal counts for a number."] = 10
+    bins: Annotated[
+        int, Field(ge=2, le=256), "Maximum number of bins of about equal counts for a number."
+    ] = 10
     calibration: Calibration = "auto"
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Tables:

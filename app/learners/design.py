@@ -54,23 +54,39 @@ class Design:
     hinges: Hinges | None = None
 
     @classmethod
-    def fit(cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], shape: str = "none") -> Self:
+    def fit(
+        cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], shape: str = "none"
+    ) -> Self:
         """Learn from rows (n, m) with positive weights (n,); `shape` is `none` or one of `SHAPES`. O(n m log n).
 
         Raises Invalid for numbers beyond 1e100: their squares leave the floats.
         """
         numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
         check_sizes(X, numeric, LARGEST)
-        hinges = None if shape == "none" or not len(numeric) else fit_hinges(X, weights, numeric, shape)
+        hinges = (
+            None if shape == "none" or not len(numeric) else fit_hinges(X, weights, numeric, shape)
+        )
         if hinges is None:
-            columns = [_column(X[:, j], weights) for j in numeric]  # one by one: the table may be large
+            columns = [
+                _column(X[:, j], weights) for j in numeric
+            ]  # one by one: the table may be large
         else:
             numeric = hinges.columns[hinges.starts]
             columns = [_column(x, weights) for x in hinges.curves(X).T]
         means, scales, missing = np.array(columns, dtype=np.float64).reshape(-1, 3).T
-        marked = np.flatnonzero(missing * np.diff(numeric, prepend=-1))  # of a feature's curves the first
+        marked = np.flatnonzero(
+            missing * np.diff(numeric, prepend=-1)
+        )  # of a feature's curves the first
         values = tuple(np.unique(X[:, j]) for j in categorical)
-        return cls(numeric, means, scales, marked, np.array(list(categorical), dtype=np.intp), values, hinges)
+        return cls(
+            numeric,
+            means,
+            scales,
+            marked,
+            np.array(list(categorical), dtype=np.intp),
+            values,
+            hinges,
+        )
 
     @property
     def width(self) -> int:
@@ -84,7 +100,9 @@ class Design:
             return self.dense(X)
         sparse, front = scikit().sparse, self._front(X)
         at = self._one_hot(X)
-        ones = sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), self.width - front.shape[1]))
+        ones = sparse.csr_matrix(
+            (np.ones(len(at[0])), at), shape=(len(X), self.width - front.shape[1])
+        )
         return sparse.hstack((sparse.csr_matrix(front), ones), format="csr")
 
     def dense(self, X: np.ndarray) -> np.ndarray:
@@ -117,7 +135,10 @@ class Design:
         intercept = intercept - self.means @ raw
         places, means, hinges = self.marked, self.means, self.hinges
         if hinges is not None:
-            raw = raw.repeat(np.diff(hinges.starts, append=len(hinges.knots)), axis=0) * hinges.slopes[:, None]
+            raw = (
+                raw.repeat(np.diff(hinges.starts, append=len(hinges.knots)), axis=0)
+                * hinges.slopes[:, None]
+            )
             places, means = hinges.starts[self.marked], hinges.means
         marks = np.zeros_like(raw)
         marks[places] = coef[:, m:marked].T
@@ -222,7 +243,11 @@ def _power(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
     low, high = yeo_johnson(ends / unit, power).tolist()
     heights = np.linspace(low, high, _SEGMENTS + 1)
     places = np.concatenate((ends[:1], unit * inverse(heights[1:-1], power), ends[1:]))
-    return places, np.diff(np.diff(heights) / np.diff(places), prepend=0.0), np.arange(_SEGMENTS) == 0
+    return (
+        places,
+        np.diff(np.diff(heights) / np.diff(places), prepend=0.0),
+        np.arange(_SEGMENTS) == 0,
+    )
 
 
 def _spline(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
@@ -247,13 +272,17 @@ def _beside(x: np.ndarray, w: np.ndarray, common: float) -> np.ndarray:
     Of so few values a quantile farther out is close to the largest, which the tail decides.
     """
     sides = (x < common, x > common)
-    return np.concatenate([_quantiles(x[side], w[side], (0.5,)) if side.any() else [common] for side in sides])
+    return np.concatenate(
+        [_quantiles(x[side], w[side], (0.5,)) if side.any() else [common] for side in sides]
+    )
 
 
 def _quantiles(x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarray) -> np.ndarray:
     """The distinct weighted quantiles of sorted values."""
     reach = np.cumsum(w)
-    return np.unique(x[np.minimum(np.searchsorted(reach, np.asarray(shares) * reach[-1]), len(x) - 1)])
+    return np.unique(
+        x[np.minimum(np.searchsorted(reach, np.asarray(shares) * reach[-1]), len(x) - 1)]
+    )
 
 
 def yeo_johnson(x: np.ndarray, power: float) -> np.ndarray:

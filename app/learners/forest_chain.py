@@ -73,7 +73,9 @@ class ForestChain(Learner):
         check_sizes(X, range(X.shape[1]))
         self.seed_ = self._seed()
         with part(0.0, 0.35, "choosing the order of features"):
-            self.order_, self.rules_ = compiled().chain_order.find_order(self, X, codes, weights, self.seed_)
+            self.order_, self.rules_ = compiled().chain_order.find_order(
+                self, X, codes, weights, self.seed_
+            )
         with part(0.35, 1.0):
             model, self.experience_ = compiled().chain.learned(self, X, codes, weights)
         return model

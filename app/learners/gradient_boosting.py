@@ -20,11 +20,17 @@ from app.progress import part, report
 # Leaves of a tree by the number of rows: benefit realised on seven UCI tables, benchmarks/defaults.py.
 _LEAVES = ((1500, 8), (10_000, 16))
 _LARGE_LEAVES = 31
-_AUTO_LEAVES = ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES) + f", then {_LARGE_LEAVES}"
+_AUTO_LEAVES = (
+    ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES)
+    + f", then {_LARGE_LEAVES}"
+)
 _FOLDS = 5
 _FEW = 5000  # rows that more folds are worth: with a fifth less, residuals are clearly larger than the model's own
 _LEAST_SPREAD = 0.1  # of a row, as a part of the mean one
-_SPREAD = {"loss": "gamma", "max_leaf_nodes": 4}  # how large errors are takes more rows than the mean
+_SPREAD = {
+    "loss": "gamma",
+    "max_leaf_nodes": 4,
+}  # how large errors are takes more rows than the mean
 # Rounds after which a fit may end, as parts of `max_iter`: finer steps gained nothing on the UCI tables.
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 
@@ -53,21 +59,27 @@ class GradientBoosting(Learner):
     tasks: ClassVar = ("classification", "regression")
 
     task: Task = None
-    max_iter: Annotated[int, Field(ge=1, le=10_000), "Boosting rounds, at most; each has a tree per class."] = 200
+    max_iter: Annotated[
+        int, Field(ge=1, le=10_000), "Boosting rounds, at most; each has a tree per class."
+    ] = 200
     learning_rate: Annotated[float, Field(gt=0, le=10), "Shrinkage of each round."] = 0.1
     max_leaf_nodes: Annotated[
         Annotated[int, Field(ge=2)] | Literal["auto"] | None,
         f"Maximum number of leaves of a tree; auto is {_AUTO_LEAVES}.",
     ] = "auto"
     min_samples_leaf: Annotated[int, Field(ge=1), "Minimum number of rows in a leaf."] = 10
-    l2_regularization: Annotated[float, Field(ge=0, le=1e10), "L2 penalty on the values of leaves."] = 1.0
+    l2_regularization: Annotated[
+        float, Field(ge=0, le=1e10), "L2 penalty on the values of leaves."
+    ] = 1.0
     calibration: Calibration = "auto"
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.n_iter_ = int(self.max_iter)
         self.max_leaf_nodes_ = self.max_leaf_nodes
         if self.max_leaf_nodes == "auto":
-            self.max_leaf_nodes_ = next((leaves for rows, leaves in _LEAVES if len(X) <= rows), _LARGE_LEAVES)
+            self.max_leaf_nodes_ = next(
+                (leaves for rows, leaves in _LEAVES if len(X) <= rows), _LARGE_LEAVES
+            )
         if self.regresses:
             self._fit_numbers(X, codes, weights)
         else:
@@ -75,18 +87,26 @@ class GradientBoosting(Learner):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         grown = next(self.grown(X, codes, weights, [self.n_iter_]))
-        return replace(self.model_, mean=grown) if self.regresses else grown  # a refit keeps what residuals said
+        return (
+            replace(self.model_, mean=grown) if self.regresses else grown
+        )  # a refit keeps what residuals said
 
     def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         """The mean, and from its cross-fitted residuals the spread, or none if one for all rows is as likely."""
         if len(X) == 1:
             raise Invalid.at("", "one sample shows no errors; boosting of numbers needs two rows")
         if np.abs(y).max() > SINGLE / 4:
-            raise Invalid.at("", f"numbers must be at most {SINGLE / 4:.1g} in magnitude; use a larger unit")
+            raise Invalid.at(
+                "", f"numbers must be at most {SINGLE / 4:.1g} in magnitude; use a larger unit"
+            )
         folds = min(len(X), _FOLDS if len(X) > _FEW else 2 * _FOLDS)
-        fold = stratified_folds(np.zeros(len(X), dtype=np.intp), folds, self._seed()).astype(np.int8)
+        fold = stratified_folds(np.zeros(len(X), dtype=np.intp), folds, self._seed()).astype(
+            np.int8
+        )
         with part(0.0, 0.6, "mean"):
-            mean, unseen, self.n_iter_ = self._cross_fitted(Dealt(X, y, weights, fold), folds, _squared)
+            mean, unseen, self.n_iter_ = self._cross_fitted(
+                Dealt(X, y, weights, fold), folds, _squared
+            )
         residuals = y - unseen
         typical = float(np.average(np.abs(residuals), weights=weights)) or 1.0
         size = np.maximum(np.abs(residuals) / typical, _LEAST_SPREAD)
@@ -98,7 +118,9 @@ class GradientBoosting(Learner):
         if _unlikely(found, sizes) >= _unlikely(float(np.average(size, weights=weights)), sizes):
             spread, found = None, np.ones(len(X))
         floor = 0.0 if y.min() >= 0 else -np.inf
-        self.model_ = Residuals(mean, spread, _LEAST_SPREAD, thinned(residuals / found, weights), floor)
+        self.model_ = Residuals(
+            mean, spread, _LEAST_SPREAD, thinned(residuals / found, weights), floor
+        )
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         self.model_, P, self.n_iter_ = self._cross_fitted(dealt, folds, self._loss)
@@ -119,7 +141,8 @@ class GradientBoosting(Learner):
         """
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self.seeded().fold_stages)(*dealt, number, folds, stages, **own) for number in range(folds)
+            delayed(self.seeded().fold_stages)(*dealt, number, folds, stages, **own)
+            for number in range(folds)
         )
         answers: np.ndarray = np.zeros(0)
         for number, found in enumerate(fits):
@@ -151,14 +174,24 @@ class GradientBoosting(Learner):
             return np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
 
     def grown(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: Sequence[int], **own: Any
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        rounds: Sequence[int],
+        **own: Any,
     ) -> Iterator[Any]:
         """The same model (`Boosted`) after each of so many rounds, with parameters of its `own`; arguments as for
         `_fit_raw`.
         """
         names = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
-        parameters = {name: getattr(self, name) for name in names} | {"max_leaf_nodes": self.max_leaf_nodes_, **own}
-        return scikit().boosted_trees.grown(parameters, self.categorical(), X, codes, weights, rounds)
+        parameters = {name: getattr(self, name) for name in names} | {
+            "max_leaf_nodes": self.max_leaf_nodes_,
+            **own,
+        }
+        return scikit().boosted_trees.grown(
+            parameters, self.categorical(), X, codes, weights, rounds
+        )
 
 
 def _squared(found: np.ndarray, dealt: Dealt) -> float:

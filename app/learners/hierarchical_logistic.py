@@ -58,14 +58,19 @@ class HierarchicalLogistic(Learner):
         "The model that separates the majority class from all others; benefit_logistic trains with the benefits, those"
         " of the minority classes combined by their shares.",
     ] = None
-    second: Annotated[KernelLogistic | Logistic | None, "The model that separates the minority classes."] = None
+    second: Annotated[
+        KernelLogistic | Logistic | None, "The model that separates the minority classes."
+    ] = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 
     model_: Stages = field(init=False, repr=False)
 
     @property
     def converged_(self) -> bool:
-        stages: tuple[Any, ...] = (self.model_.first, self.model_.second)  # of kinds that are fitted in steps
+        stages: tuple[Any, ...] = (
+            self.model_.first,
+            self.model_.second,
+        )  # of kinds that are fitted in steps
         return all(stage.converged_ for stage in stages if stage is not None)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -79,7 +84,10 @@ class HierarchicalLogistic(Learner):
     def _check(self) -> None:
         for name, stage in (("first", self.first), ("second", self.second)):
             if isinstance(stage, KernelLogistic) and stage.majority is not None:
-                raise Invalid.at(pointer(name, "majority"), "majority is set once, beside the stages, not inside one")
+                raise Invalid.at(
+                    pointer(name, "majority"),
+                    "majority is set once, beside the stages, not inside one",
+                )
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Stages:
         H = most_common(self.classes_, self.majority, codes, weights)
@@ -109,5 +117,8 @@ class HierarchicalLogistic(Learner):
         return np.diag([1.0, eta])
 
     def _stage(self, stage: Learner | None) -> Learner:
-        shared: dict[str, Any] = {"categorical_features": self.categorical_features, "random_state": self.random_state}
+        shared: dict[str, Any] = {
+            "categorical_features": self.categorical_features,
+            "random_state": self.random_state,
+        }
         return replace(KernelLogistic() if stage is None else stage, **shared)

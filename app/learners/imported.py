@@ -53,7 +53,8 @@ class Columns:
         order = [position[name] for name in names] if names else list(range(len(schema.names)))
         found = [schema.features[j] for j in order]
         words = [
-            np.array([*one.categories, np.nan], dtype=object) if one.type == "categorical" else None for one in found
+            np.array([*one.categories, np.nan], dtype=object) if one.type == "categorical" else None
+            for one in found
         ]
         return cls(np.array(order, dtype=np.intp), tuple(words))
 
@@ -65,7 +66,9 @@ class Columns:
         mixed = ordered.astype(object)
         for j, words in enumerate(self.words):
             if words is not None:
-                mixed[:, j] = words[np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(np.intp)]
+                mixed[:, j] = words[
+                    np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(np.intp)
+                ]
         return mixed
 
 
@@ -105,12 +108,17 @@ class Imported(Learner):
         Returns probabilities (n, K) of the same rows, each by a calibration that was fitted without it.
         """
         weights = np.ones(len(P))
-        self.calibration_, self.calibrator_ = method, scikit().fit_calibrator(method, P, codes, weights)
+        self.calibration_, self.calibrator_ = (
+            method,
+            scikit().fit_calibrator(method, P, codes, weights),
+        )
         fold = stratified_folds(codes, min(FOLDS, int(np.bincount(codes).min())), seed)
         return calibrated_unseen(method, P, codes, weights, fold)
 
 
-def class_order(names: Sequence[Any], classes: Sequence[int | str], place: str = "/dataset") -> np.ndarray | None:
+def class_order(
+    names: Sequence[Any], classes: Sequence[int | str], place: str = "/dataset"
+) -> np.ndarray | None:
     """The position of each of the data set's `classes` among the model's `names`, None where they are the same list.
 
     Invalid with both. What is equal or written alike is one class: 1, 1.0 and "1"; true, "true" and "True".
@@ -120,11 +128,15 @@ def class_order(names: Sequence[Any], classes: Sequence[int | str], place: str =
     if sorted(order) == list(range(len(plain))):
         return None if order == sorted(order) else np.array(order, dtype=np.intp)
     ours, theirs = (", ".join(map(repr, list(each)[:20])) for each in (classes, plain))
-    raise Invalid.at(place, f"the classes differ: the model has {theirs}, the labels of the data set are {ours}")
+    raise Invalid.at(
+        place, f"the classes differ: the model has {theirs}, the labels of the data set are {ours}"
+    )
 
 
 def _alike(name: Any, one: int | str) -> bool:
-    written = str(name).lower() == str(one).lower() if isinstance(name, bool) else str(name) == str(one)
+    written = (
+        str(name).lower() == str(one).lower() if isinstance(name, bool) else str(name) == str(one)
+    )
     return bool(name == one) or written
 
 
@@ -132,11 +144,15 @@ def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
     """A model's answers as probabilities (n, K); Invalid where they are none."""
     P = np.asarray(P, dtype=np.float64)
     if P.ndim != 2 or P.shape[1] != n_classes:
-        raise Invalid.at("/file", f"the model answers an array of shape {P.shape}; expected {n_classes} columns")
+        raise Invalid.at(
+            "/file", f"the model answers an array of shape {P.shape}; expected {n_classes} columns"
+        )
     good = (np.abs(P.sum(axis=1) - 1) <= _TOLERANCE) & (P >= -_TOLERANCE).all(axis=1)
     if not good.all():
         row = np.round(P[~good][0], 6).tolist()
-        raise Invalid.at("/file", f"the model's answers are not probabilities that sum to 1, such as {row[:10]}")
+        raise Invalid.at(
+            "/file", f"the model's answers are not probabilities that sum to 1, such as {row[:10]}"
+        )
     return P
 
 
@@ -166,11 +182,15 @@ class JoblibScorer(Foreign):
 
     def answers(self, X: np.ndarray) -> np.ndarray:
         with joblib.parallel_config(backend="sequential"), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X does not have valid feature names")  # it was fitted on a frame
+            warnings.filterwarnings(
+                "ignore", "X does not have valid feature names"
+            )  # it was fitted on a frame
             return np.asarray(self.model.predict_proba(self.columns.of_rows(X)), dtype=np.float64)
 
 
-def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool) -> JoblibScorer:
+def load_joblib(
+    content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool
+) -> JoblibScorer:
     """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit.
 
     With `version_skew` it may be of another version of scikit-learn, and answer otherwise than there; without, that
@@ -186,7 +206,9 @@ def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *,
     names = getattr(model, "feature_names_in_", None)
     known = None if names is None else [str(name) for name in names]
     columns = Columns.of(schema, known, getattr(model, "n_features_in_", None))
-    return JoblibScorer(columns=columns, order=class_order(list(model.classes_), classes), model=model)
+    return JoblibScorer(
+        columns=columns, order=class_order(list(model.classes_), classes), model=model
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -218,16 +240,24 @@ class OnnxScorer(Foreign):
         return self.session.run([_probabilities(self.session)], sent)[0]
 
 
-def load_onnx(content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None) -> OnnxScorer:
+def load_onnx(
+    content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None
+) -> OnnxScorer:
     """A scorer of the data set's rows; `named` are the columns of the probabilities, where the model has no maps.
 
     Invalid where columns or classes do not fit; Conflict where onnxruntime is not installed.
     """
-    scorer, place = OnnxScorer(columns=_columns(_session(content).get_inputs(), schema), content=content), "/classes"
+    scorer, place = (
+        OnnxScorer(columns=_columns(_session(content).get_inputs(), schema), content=content),
+        "/classes",
+    )
     if named is None:
         first, place = scorer.run(np.zeros((1, len(schema.names)))), "/dataset"
         if not isinstance(first, list):
-            raise Invalid.at("/classes", "the file does not name its classes: send them in the order of its columns")
+            raise Invalid.at(
+                "/classes",
+                "the file does not name its classes: send them in the order of its columns",
+            )
         named = list(first[0])
     return replace(scorer, order=class_order(named, classes, place))
 
@@ -236,7 +266,9 @@ def _session(content: bytes) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 - an extra, and 80 MB
     except ImportError as error:
-        raise Conflict("ONNX models need onnxruntime: install the extra 'onnx' (pip install 'payoff[onnx]')") from error
+        raise Conflict(
+            "ONNX models need onnxruntime: install the extra 'onnx' (pip install 'payoff[onnx]')"
+        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False  # what a large batch took is given back
@@ -246,11 +278,17 @@ def _session(content: bytes) -> Any:
 
 def _columns(inputs: Sequence[Any], schema: Schema) -> Columns:
     """Which features the inputs take: all in one matrix, or one each by their names."""
-    if len(inputs) == 1 and len(inputs[0].shape) == 2 and (len(schema.names) > 1 or inputs[0].name not in schema.names):
+    if (
+        len(inputs) == 1
+        and len(inputs[0].shape) == 2
+        and (len(schema.names) > 1 or inputs[0].name not in schema.names)
+    ):
         width = inputs[0].shape[1]
         return Columns.of(schema, None, width if isinstance(width, int) else None)
     plain = {_PLAIN.sub("_", name): name for name in schema.names}
-    return Columns.of(schema, [plain.get(_PLAIN.sub("_", one.name), one.name) for one in inputs], None)
+    return Columns.of(
+        schema, [plain.get(_PLAIN.sub("_", one.name), one.name) for one in inputs], None
+    )
 
 
 def _typed(values: np.ndarray, kind: str) -> np.ndarray:
@@ -271,5 +309,8 @@ def _probabilities(session: Any) -> str:
     found = [one for one in outputs if one.type.startswith("seq(map")]
     found = found or [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]
     if not found:
-        raise Invalid.at("/file", "the model has no output of probabilities, only labels: export it with probabilities")
+        raise Invalid.at(
+            "/file",
+            "the model has no output of probabilities, only labels: export it with probabilities",
+        )
     return next((one for one in found if "prob" in one.name.lower()), found[-1]).name

@@ -25,7 +25,9 @@ EXACT_ROWS = 3000
 LANDMARKS = 1000
 # Numbers in the map of rows to landmarks (400 MB). Beyond 50,000 rows there are fewer landmarks, down to a tenth.
 CELLS = 50_000_000
-BLOCK = 2048  # rows mapped at a time, so that a map of 20,000 x 1000 needs no second array of its size
+BLOCK = (
+    2048  # rows mapped at a time, so that a map of 20,000 x 1000 needs no second array of its size
+)
 _FAR = 1e200  # kernel values beyond keep their sign and no more: their sums must stay finite
 
 
@@ -37,7 +39,9 @@ class Kernel:
     gamma: float
     degree: int
 
-    def __call__(self, A: np.ndarray, B: np.ndarray, squares: np.ndarray | None = None) -> np.ndarray:
+    def __call__(
+        self, A: np.ndarray, B: np.ndarray, squares: np.ndarray | None = None
+    ) -> np.ndarray:
         """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d). `squares` (m,): |b|^2."""
         K: np.ndarray = A @ B.T
         if self.name == "linear":
@@ -77,10 +81,14 @@ class KernelScorer:
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         if len(X) > BLOCK:
-            return np.concatenate([self.posterior(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)])
+            return np.concatenate(
+                [self.posterior(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)]
+            )
         with np.errstate(over="ignore"):
             Z = np.clip(self.design.dense(X), -LARGEST, LARGEST)
-        return softmax(self.kernel(Z, self.landmarks, self._squares).dot(self.alpha) + self.intercept)
+        return softmax(
+            self.kernel(Z, self.landmarks, self._squares).dot(self.alpha) + self.intercept
+        )
 
 
 class KernelLogistic(Learner):
@@ -123,7 +131,9 @@ class KernelLogistic(Learner):
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = chosen_transform(self, X, codes, weights, 1.0)
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> KernelScorer | LinearScorer:
+    def _fit_raw(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> KernelScorer | LinearScorer:
         solver = scikit().kernel_solver
         K = len(self.classes_)
         reference = most_common(self.classes_, self.majority, codes, weights)
@@ -142,7 +152,9 @@ class KernelLogistic(Learner):
         with part(0.0, 0.2, "kernel"):
             Phi = solver.landmark_features(kernel, landmarks, factor, design, X)
         W = self._solved(Phi, Y, weights, others)
-        return KernelScorer(design, kernel, landmarks, solver.landmark_weights(factor, W[:-1]), W[-1])
+        return KernelScorer(
+            design, kernel, landmarks, solver.landmark_weights(factor, W[:-1]), W[-1]
+        )
 
     def _landmarks(self, X: np.ndarray) -> np.ndarray:
         """Rows (m, features): all, or a draw without replacement."""
@@ -154,7 +166,9 @@ class KernelLogistic(Learner):
             X = X[np.sort(random.choice(n, self.n_components_, replace=False))]
         return X
 
-    def _solved(self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def _solved(
+        self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, others: np.ndarray
+    ) -> np.ndarray:
         """Coefficients (r, K) of features (n, r), zero for the class that is not among the `others`."""
         W = np.zeros((Phi.shape[1], len(others) + 1))
         with part(0.3, 1.0, "solver"):

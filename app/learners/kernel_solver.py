@@ -62,7 +62,9 @@ def landmark_features(
     for start in range(0, n, BLOCK):
         rows = slice(start, start + BLOCK)
         K = kernel(design.dense(X[rows]), landmarks)
-        Phi[rows, :m] = solve_triangular(factor, K.T, lower=True, overwrite_b=True, check_finite=False).T
+        Phi[rows, :m] = solve_triangular(
+            factor, K.T, lower=True, overwrite_b=True, check_finite=False
+        ).T
         report(min(start + BLOCK, n) / n)
     return Phi
 
@@ -138,6 +140,13 @@ def solve(objective: Objective, *, max_iter: int, tol: float) -> tuple[np.ndarra
         return value, gradient
 
     start = np.zeros(objective.R.shape[0] * objective.T.shape[0])
-    options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "gtol": tol, "ftol": 0.0, "maxcor": MEMORY, "maxls": 50}
+    options = {
+        "maxiter": max_iter,
+        "maxfun": 10 * max_iter,
+        "gtol": tol,
+        "ftol": 0.0,
+        "maxcor": MEMORY,
+        "maxls": 50,
+    }
     found = minimize(watched, start, jac=True, method="L-BFGS-B", options=options)
     return objective.coefficients(found.x), int(found.nit), float(np.abs(found.jac).max())

@@ -57,7 +57,11 @@ class Hinges:
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
-        H = None if X.shape[1] == len(self.columns) and self._in_order else X.take(self.columns, axis=1)
+        H = (
+            None
+            if X.shape[1] == len(self.columns) and self._in_order
+            else X.take(self.columns, axis=1)
+        )
         X = X if H is None else H
         tiles, rest = divmod(len(X), _TILE)
         if not tiles:
@@ -77,7 +81,9 @@ class Hinges:
         return np.add.reduceat(H, self.starts, axis=1) if len(self.starts) else H
 
 
-def _bend(X: np.ndarray, uppers: np.ndarray, knots: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+def _bend(
+    X: np.ndarray, uppers: np.ndarray, knots: np.ndarray, out: np.ndarray | None
+) -> np.ndarray:
     H: np.ndarray = np.minimum(X, uppers, out=out)
     H -= knots
     np.maximum(H, _ZERO, out=H)
@@ -127,7 +133,9 @@ class Linear:
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
         """See `of_terms`."""
-        return of_terms(self.terms(X) - self.typical, self.intercept + self.typical.sum(axis=0), chosen)
+        return of_terms(
+            self.terms(X) - self.typical, self.intercept + self.typical.sum(axis=0), chosen
+        )
 
     def terms(self, X: np.ndarray) -> np.ndarray:
         """What each feature adds to the intercepts, (n, m, L). O(n m L)."""
@@ -169,7 +177,9 @@ class Linear:
 
     def _careful(self, N: np.ndarray) -> np.ndarray:
         missing = np.isnan(N)
-        scores: np.ndarray = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST)).dot(self.coef)
+        scores: np.ndarray = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST)).dot(
+            self.coef
+        )
         scores += self.intercept
         scores += missing.astype(np.float64).dot(self.marks)
         return scores

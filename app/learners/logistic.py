@@ -45,7 +45,9 @@ class Logistic(Learner):
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         model, converged = scikit().fit_linear(design.matrix(X), codes, weights, self.C)
-        return LinearScorer(design.fold(model.coef_, model.intercept_).recorded(X, weights), converged)
+        return LinearScorer(
+            design.fold(model.coef_, model.intercept_).recorded(X, weights), converged
+        )
 
 
 def chosen_transform(
@@ -69,12 +71,20 @@ def chosen_transform(
     some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
     X, w = X[some], weights[some]
     labels = codes[some].reshape(len(some), -1).T
-    gains = {shape: -np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0) for shape in candidates}
+    gains = {
+        shape: -np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0)
+        for shape in candidates
+    }
     return near_best(gains, w)[0]
 
 
 def _losses(
-    shape: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, categorical: Sequence[int], C: float
+    shape: str,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    categorical: Sequence[int],
+    C: float,
 ) -> np.ndarray:
     """Each row's log loss (n,) by a model that did not see it; where there is none it is the same for every shape."""
     classes, codes = np.unique(codes, return_inverse=True)

@@ -28,7 +28,9 @@ class Members:
     @classmethod
     def of(cls, leaves: I32, nodes: int, weights: F64) -> Self:
         """From the leaf of each training row in each tree (N, T), one of so many nodes. O(T N log N)."""
-        rows = np.concatenate([np.argsort(tree, kind="stable") for tree in leaves.T]).astype(np.int32)
+        rows = np.concatenate([np.argsort(tree, kind="stable") for tree in leaves.T]).astype(
+            np.int32
+        )
         starts = np.cumsum(np.bincount(leaves.ravel() + 1, minlength=nodes + 1)).astype(np.int32)
         return cls(weights, starts, rows)
 
@@ -50,15 +52,31 @@ class Members:
         Training rows are not near themselves: `own` (n,), -1 of others. The last is repeated up to S.
         """
         own = np.full(len(leaves), -1) if own is None else own
-        near, reached = np.empty((len(leaves), self._most), dtype=np.int32), np.empty((len(leaves), self._most))
-        total, blocks = np.zeros(len(self.weights)), np.zeros(len(self.weights) // _BLOCK + 1, dtype=np.uint8)
-        most = collect(leaves, own, self.starts, self.rows, self.weights, total, blocks, near, reached)
+        near, reached = (
+            np.empty((len(leaves), self._most), dtype=np.int32),
+            np.empty((len(leaves), self._most)),
+        )
+        total, blocks = (
+            np.zeros(len(self.weights)),
+            np.zeros(len(self.weights) // _BLOCK + 1, dtype=np.uint8),
+        )
+        most = collect(
+            leaves, own, self.starts, self.rows, self.weights, total, blocks, near, reached
+        )
         return near[:, :most], reached[:, :most]
 
 
 @kernel
 def collect(
-    leaves: I32, own: I64, starts: I32, held: I32, weights: F64, total: F64, blocks: U8, near: I32, reached: F64
+    leaves: I32,
+    own: I64,
+    starts: I32,
+    held: I32,
+    weights: F64,
+    total: F64,
+    blocks: U8,
+    near: I32,
+    reached: F64,
 ) -> int:
     """Write what `Members.near` returns; the most training rows of a row. `total`, `blocks` are zero."""
     most = 1

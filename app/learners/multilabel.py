@@ -89,12 +89,20 @@ class Curves:
     @classmethod
     def of(cls, calibrators: Sequence[Calibrator | None]) -> Self:
         """From calibrators of two classes; None leaves the label's probability as it is."""
-        slopes, offsets, lowest = np.ones(len(calibrators)), np.zeros(len(calibrators)), np.zeros(len(calibrators))
+        slopes, offsets, lowest = (
+            np.ones(len(calibrators)),
+            np.zeros(len(calibrators)),
+            np.zeros(len(calibrators)),
+        )
         farthest = np.full(len(calibrators), _FARTHEST)
         stepped = []
         for position, curve in enumerate(calibrators):
             if isinstance(curve, Sigmoid):
-                slopes[position], offsets[position], lowest[position] = curve.slopes[0], curve.offsets[0], curve.lowest
+                slopes[position], offsets[position], lowest[position] = (
+                    curve.slopes[0],
+                    curve.offsets[0],
+                    curve.lowest,
+                )
                 farthest[position] = logit(1 - curve.limit)
             elif isinstance(curve, Isotonic):
                 stepped.append((position, curve.knots[0], curve.heights[0]))
@@ -115,7 +123,9 @@ def as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
     table = y.toarray() if scikit().sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
-        raise Invalid.at("", "labels take a table of 0 and 1: a row per instance, a column per label")
+        raise Invalid.at(
+            "", "labels take a table of 0 and 1: a row per instance, a column per label"
+        )
     return table.astype(np.int64)
 
 
@@ -159,7 +169,9 @@ class MultilabelLogistic(Multilabel):
     name: ClassVar = "multilabel_logistic"
     C: Strength = 1.0
     calibration: Calibration = "auto"
-    chain: Annotated[bool, "Whether each label's model also uses the probabilities of the labels before it."] = False
+    chain: Annotated[
+        bool, "Whether each label's model also uses the probabilities of the labels before it."
+    ] = False
     numeric_transform: str = "auto"
 
     scorer_: Linear | Chain = field(init=False, repr=False)
@@ -170,7 +182,9 @@ class MultilabelLogistic(Multilabel):
 
         Time: one raw fit for each label, in a chain up to six.
         """
-        again = replace(self, calibration="none", numeric_transform=self.numeric_transform_).fit(X, y)
+        again = replace(self, calibration="none", numeric_transform=self.numeric_transform_).fit(
+            X, y
+        )
         self.scorer_, self.converged_ = again.scorer_, again.converged_
         return self
 
@@ -184,16 +198,30 @@ class MultilabelLogistic(Multilabel):
         fixed: list[float | None] = []
         self.calibrations_, self.converged_ = [], True
         for position, y in enumerate(Y.T):
-            with part(position / Y.shape[1], (position + 1) / Y.shape[1], f"label {position + 1} of {Y.shape[1]}"):
+            with part(
+                position / Y.shape[1],
+                (position + 1) / Y.shape[1],
+                f"label {position + 1} of {Y.shape[1]}",
+            ):
                 fewest = int(np.bincount(y, minlength=2).min())
-                fixed.append(constant_share(y) if fewest == 0 else float(y.mean()) if fewest == 1 else None)
+                fixed.append(
+                    constant_share(y) if fewest == 0 else float(y.mean()) if fewest == 1 else None
+                )
                 extended = X
-                if self.chain and position + 1 < Y.shape[1]:  # first, as the progress of these fits does not rise
-                    known = self._unseen(X, y, weights) if fixed[-1] is None else np.full(len(y), fixed[-1])
+                if (
+                    self.chain and position + 1 < Y.shape[1]
+                ):  # first, as the progress of these fits does not rise
+                    known = (
+                        self._unseen(X, y, weights)
+                        if fixed[-1] is None
+                        else np.full(len(y), fixed[-1])
+                    )
                     extended = np.column_stack((X, known))
                 if fewest == 0:
                     design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
-                    linears.append(design.fold(np.zeros((1, design.width)), np.array([logit(fixed[-1])])))
+                    linears.append(
+                        design.fold(np.zeros((1, design.width)), np.array([logit(fixed[-1])]))
+                    )
                     curves.append(None)
                     self.calibrations_.append("none")
                 else:
@@ -211,7 +239,11 @@ class MultilabelLogistic(Multilabel):
         folds = scikit().StratifiedKFold(
             min(_FOLDS, int(np.bincount(y).min())), shuffle=True, random_state=self.random_state
         )
-        sent: dict[str, Any] = {"cv": folds, "method": "predict_proba", "params": {"sample_weight": weights}}
+        sent: dict[str, Any] = {
+            "cv": folds,
+            "method": "predict_proba",
+            "params": {"sample_weight": weights},
+        }
         return np.asarray(scikit().cross_val_predict(self._logistic("none"), X, y, **sent)[:, 1])
 
     def _logistic(self, calibration: Any) -> Logistic:
@@ -258,7 +290,11 @@ class Neighbours:
                 weights = total[codes]
                 kept = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
                 held = weights[kept].sum()
-                yield self.vectors[codes[kept]], weights[kept] / held, float(1.0 - held / weights.sum())
+                yield (
+                    self.vectors[codes[kept]],
+                    weights[kept] / held,
+                    float(1.0 - held / weights.sum()),
+                )
 
     def work(self, forest: FlatForest, X: np.ndarray) -> int:
         """How many training rows `find` reads for rows X (n, m): those in all their leaves. O(n trees depth)."""
@@ -303,7 +339,9 @@ class MultilabelForest(Multilabel):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forest again on rows (n, m) and labels (n, L); calibration stays. Time: one forest."""
         dealt = Dealt.whole(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
-        ((_, self.model_, _),) = compiled().forests.grown_forests(self, dealt, [ALL], self.min_samples_leaf)
+        ((_, self.model_, _),) = compiled().forests.grown_forests(
+            self, dealt, [ALL], self.min_samples_leaf
+        )
         self.neighbours_ = Neighbours.of(self.model_, *dealt[:3])
         return self
 
@@ -324,13 +362,18 @@ class MultilabelForest(Multilabel):
         folds = [*np.unique(fold[fold != UNJUDGED]).tolist(), ALL] if needed else [ALL]
         P = np.zeros(Y.shape)
         dealt = Dealt(X, Y, weights, fold)
-        for number, forest, _ in compiled().forests.grown_forests(self, dealt, folds, self.min_samples_leaf):
+        for number, forest, _ in compiled().forests.grown_forests(
+            self, dealt, folds, self.min_samples_leaf
+        ):
             if number == ALL:
                 self.model_, self.neighbours_ = forest, Neighbours.of(forest, X, Y, weights)
             else:
                 P[fold == number] = _marginals(forest, np.ascontiguousarray(dealt.only(number)))
         judged = fold != UNJUDGED
-        found = [self._curve(P[judged, label], Y[:, label], judged, weights) for label in range(Y.shape[1])]
+        found = [
+            self._curve(P[judged, label], Y[:, label], judged, weights)
+            for label in range(Y.shape[1])
+        ]
         self.curves_ = Curves.of([curve for _, curve in found])
         self.calibrations_ = [method for method, _ in found]
 
@@ -341,7 +384,9 @@ class MultilabelForest(Multilabel):
         counts = np.bincount(y, minlength=2)
         if not counts.all():
             return "none", Sigmoid(np.zeros(1), np.array([logit(constant_share(y))]), 0.0)
-        return self._calibrated(self._method(counts), np.column_stack((1.0 - p, p)), y[judged], weights[judged])
+        return self._calibrated(
+            self._method(counts), np.column_stack((1.0 - p, p)), y[judged], weights[judged]
+        )
 
 
 def _marginals(forest: Any, X: np.ndarray) -> np.ndarray:

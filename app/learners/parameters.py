@@ -58,14 +58,20 @@ class LearnerRequest(BaseModel):
     """The class that it is about."""
 
     @classmethod
-    def checked(cls, said: Mapping[str, Any], extra: Literal["forbid", "ignore"] = "forbid") -> Self:
+    def checked(
+        cls, said: Mapping[str, Any], extra: Literal["forbid", "ignore"] = "forbid"
+    ) -> Self:
         """From names and values; Invalid with every flaw, at the name."""
         try:
             return cls.model_validate(said, extra=extra)
         except ValidationError as error:
             names = [field.alias or name for name, field in cls.model_fields.items()]
             strange = islice((name for name in said if name not in names), MAX_ERRORS)
-            others = [one for one in error.errors(include_url=False, include_input=False) if one["loc"][0] in names]
+            others = [
+                one
+                for one in error.errors(include_url=False, include_input=False)
+                if one["loc"][0] in names
+            ]
             flaws = [Flaw(pointer(name), unknown("parameter", name, names)) for name in strange]
             raise Invalid.of([*flaws, *flaws_of(others, said)]) from error
 
@@ -85,7 +91,11 @@ class LearnerRequest(BaseModel):
         for each class.
         """
         inside = [one.takes("benefits") for _, one in self if isinstance(one, LearnerRequest)]
-        return self.takes("benefits") and (not inside or any(inside)) and not self.estimator.any_actions
+        return (
+            self.takes("benefits")
+            and (not inside or any(inside))
+            and not self.estimator.any_actions
+        )
 
     @classmethod
     def takes(cls, name: str) -> bool:
@@ -106,7 +116,9 @@ class LearnerRequest(BaseModel):
                 names = [str(known) for known in classes]
                 if str(value) not in names:
                     raise Invalid.at(pointer(name), unknown("class", value, names))
-                changed[name] = names.index(str(value)) if by_position else classes[names.index(str(value))]
+                changed[name] = (
+                    names.index(str(value)) if by_position else classes[names.index(str(value))]
+                )
         return self.model_copy(update=changed)
 
     def build(
@@ -125,16 +137,24 @@ class LearnerRequest(BaseModel):
         needed and absent, and at the parameter that names no class.
         """
         if self.estimator.needs_benefits and benefits is None:
-            raise Invalid.at("/benefits", f"{self.kind} trains with a benefit matrix; send one as benefits")
+            raise Invalid.at(
+                "/benefits", f"{self.kind} trains with a benefit matrix; send one as benefits"
+            )
         shared: dict[str, Any] = {
             "categorical_features": categorical_features,
             "random_state": random_state,
             "benefits": benefits,
         }
-        arguments = {k: value for k, value in {**shared, "feature_costs": feature_costs}.items() if self.takes(k)}
+        arguments = {
+            k: value
+            for k, value in {**shared, "feature_costs": feature_costs}.items()
+            if self.takes(k)
+        }
         for name, value in self if classes is None else self.naming(classes, by_position=True):
             if name != "kind":
-                arguments[name] = value.build(**shared) if isinstance(value, LearnerRequest) else value
+                arguments[name] = (
+                    value.build(**shared) if isinstance(value, LearnerRequest) else value
+                )
         return self.estimator(**arguments)
 
 
@@ -142,7 +162,9 @@ class LearnerRequest(BaseModel):
 def request_of(estimator: Any) -> type[LearnerRequest]:
     """The model of requests about this class of estimators, described by the first paragraph of its docstring."""
     hints = get_type_hints(estimator, include_extras=True)
-    own = [one for one in fields(estimator) if one.init and get_origin(hints[one.name]) is Annotated]
+    own = [
+        one for one in fields(estimator) if one.init and get_origin(hints[one.name]) is Annotated
+    ]
     declared: dict[str, Any] = {one.name: _field(hints[one.name], one.default) for one in own}
     model = create_model(
         estimator.name,
@@ -160,5 +182,9 @@ def _field(hint: Any, default: Any) -> tuple[Any, Any]:
     inner: list[Any] = [request_of(one) for one in kinds]
     if not inner:
         return Annotated[hint, Field(description=doc)], default
-    schema = WithJsonSchema({"description": doc})  # generators of clients fail at an object within alternatives
-    return Annotated[reduce(or_, inner), Field(discriminator="kind"), schema], inner[0](kind=kinds[0].name)
+    schema = WithJsonSchema(
+        {"description": doc}
+    )  # generators of clients fail at an object within alternatives
+    return Annotated[reduce(or_, inner), Field(discriminator="kind"), schema], inner[0](
+        kind=kinds[0].name
+    )

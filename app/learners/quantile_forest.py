@@ -39,7 +39,9 @@ class QuantileForest:
     cost: float
 
     @classmethod
-    def of(cls, forest: FlatForest, bags: Bools, X: F64, y: F64, weights: F64, *, corrected: bool) -> Self:
+    def of(
+        cls, forest: FlatForest, bags: Bools, X: F64, y: F64, weights: F64, *, corrected: bool
+    ) -> Self:
         """From training rows X (n, m), numbers (n,), positive weights (n,), and the rows (n, T) that a tree grew from.
 
         The correction is conformal, by the trees that did not grow from a row: where a share s of the rows has less
@@ -85,7 +87,9 @@ class QuantileForest:
             near, reached = self.members.near(leaves[some], rows[some])
             samples, own = Samples(self.numbers[near], reached), self.numbers[rows[some]]
             low[some], high[some] = below(samples, own), below(samples, np.nextafter(own, np.inf))
-        passed = np.clip((_LINE - low[:, None]) / np.maximum(high - low, _NO_TIE)[:, None], 0.0, 1.0)
+        passed = np.clip(
+            (_LINE - low[:, None]) / np.maximum(high - low, _NO_TIE)[:, None], 0.0, 1.0
+        )
         counts = self.members.weights[rows] / self.members.weights[rows].mean() @ passed
         curve: F64 = (counts + _PRIOR * _LINE) / (len(rows) + _PRIOR)
         curve[-1] = 1.0
@@ -94,7 +98,9 @@ class QuantileForest:
     def mean_cost(self, leaves: I32, rows: I64) -> float:
         """What a unit too much costs 1 - level and one too few the level, the mean over `_LEVELS`; as for the curve."""
         parts = (self._samples(leaves[some], rows[some]) for some in self.members.blocks(len(rows)))
-        short = self.numbers[rows, None] - Distribution(self.numbers[rows], lambda: parts).quantiles(_LEVELS)
+        short = self.numbers[rows, None] - Distribution(
+            self.numbers[rows], lambda: parts
+        ).quantiles(_LEVELS)
         costs = np.maximum(short * _LEVELS, short * (_LEVELS - 1.0)).mean(axis=1)
         return float(np.average(costs, weights=self.members.weights[rows]))
 
@@ -107,4 +113,6 @@ class QuantileForest:
         return total / np.where(sizes > 0, np.bincount(node, weights, len(sizes)), 1.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}  # the others are found again
+        return {
+            one.name: getattr(self, one.name) for one in fields(self)
+        }  # the others are found again

@@ -75,7 +75,9 @@ class RandomForest(Stepwise):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         dealt = Dealt.whole(X, codes, weights)
-        ((_, forest, bags),) = compiled().forests.grown_forests(self, dealt, [ALL], self.min_samples_leaf_)
+        ((_, forest, bags),) = compiled().forests.grown_forests(
+            self, dealt, [ALL], self.min_samples_leaf_
+        )
         if not self.regresses:
             return forest
         kind, corrected = compiled().quantile_forest.QuantileForest, self.calibration != "none"
@@ -83,7 +85,9 @@ class RandomForest(Stepwise):
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         P = np.empty((len(dealt.X), len(self.classes_)))
-        forests = compiled().forests.grown_forests(self, dealt, [*range(folds), ALL], self.min_samples_leaf_)
+        forests = compiled().forests.grown_forests(
+            self, dealt, [*range(folds), ALL], self.min_samples_leaf_
+        )
         for fold, forest, _ in forests:
             if fold == ALL:
                 self.model_ = forest

@@ -33,10 +33,17 @@ class Residuals:
     def distribution(self, X: np.ndarray) -> Distribution:
         """Of rows X (n, m): the mean plus each residual times the row's spread. O(n R)."""
         values = np.asarray(self.mean.values(X))
-        spread = np.ones(len(X)) if self.spread is None else np.maximum(self.spread.values(X), self.least)
+        spread = (
+            np.ones(len(X))
+            if self.spread is None
+            else np.maximum(self.spread.values(X), self.least)
+        )
 
         def parts() -> Iterator[Samples]:
-            levels, rows = np.arange(1, len(self.scaled) + 1)[None] / len(self.scaled), _CELLS // len(self.scaled)
+            levels, rows = (
+                np.arange(1, len(self.scaled) + 1)[None] / len(self.scaled),
+                _CELLS // len(self.scaled),
+            )
             for begin in range(0, len(X), rows):
                 some = slice(begin, begin + rows)
                 samples = values[some, None] + spread[some, None] * self.scaled

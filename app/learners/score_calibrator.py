@@ -69,13 +69,17 @@ class ScoreCalibrator(Learner):
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Calibrate again on rows (n, m) and labels (n,) of the same classes, by the same method."""
-        self._calibrate_on(np.ascontiguousarray(X), np.searchsorted(self.classes_, y), np.ones(len(X)))
+        self._calibrate_on(
+            np.ascontiguousarray(X), np.searchsorted(self.classes_, y), np.ones(len(X))
+        )
         return self
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.calibration_ = self._method(np.bincount(codes))
         if self.calibration == "auto" and self.calibration_ != "none":
-            self.calibration_ = best_calibration(self._model(X).posterior(X), codes, weights, may_leave=False)
+            self.calibration_ = best_calibration(
+                self._model(X).posterior(X), codes, weights, may_leave=False
+            )
         self._calibrate_on(X, codes, weights)
 
     def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
@@ -92,7 +96,9 @@ class ScoreCalibrator(Learner):
 
     def _method(self, counts: np.ndarray) -> str:
         method = self._automatic(counts) if self.calibration == "auto" else self.calibration
-        return "sigmoid" if method == "none" and self.input == "scores" else method  # scores have no probabilities
+        return (
+            "sigmoid" if method == "none" and self.input == "scores" else method
+        )  # scores have no probabilities
 
     def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
         if self.input == "probabilities":
@@ -114,7 +120,9 @@ def _standardised(X: np.ndarray) -> Standardised:
     centres = np.array([np.median(np.unique(column)) for column in D.T])
     values = (D - centres).ravel()
     # The interquartile range of the values, or of the distinct ones where that is smaller or the first is 0.
-    ranges = [float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))]
+    ranges = [
+        float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))
+    ]
     return Standardised(centres, min((each for each in ranges if each > 0), default=1.0))
 
 

@@ -20,7 +20,9 @@ from app.progress import part
 
 _VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
 _FOLDS = 5
-ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
+ENOUGH = (
+    2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
+)
 LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
 
 
@@ -74,9 +76,17 @@ class Stepwise(Learner):
         found: list[tuple[Trajectories, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
         random = scikit().check_random_state(self.random_state)
-        splits = scikit().StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
+        splits = (
+            scikit()
+            .StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
+            .split(X, codes)
+        )
         for number, (inside, outside) in zip(range(needed), splits, strict=False):
-            with part(number / needed, (number + 1) / needed, f"learning when to stop, {number + 1} of {needed}"):
+            with part(
+                number / needed,
+                (number + 1) / needed,
+                f"learning when to stop, {number + 1} of {needed}",
+            ):
                 model = self._again().fit(X[inside], codes[inside]).model_
                 some = drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
                 found.append((model.travel(X[some], prices), codes[some]))
@@ -101,8 +111,13 @@ def validation_folds(
     if not total:
         return [(everything, everything)]
     number = min(math.ceil(enough / total), int(1 / _VALIDATION))
-    held = (np.concatenate([rows[f * size : (f + 1) * size] for rows, size in shuffled]) for f in range(number))
-    return [(np.setdiff1d(everything, outside), np.sort(outside)) for outside in held if len(outside)]
+    held = (
+        np.concatenate([rows[f * size : (f + 1) * size] for rows, size in shuffled])
+        for f in range(number)
+    )
+    return [
+        (np.setdiff1d(everything, outside), np.sort(outside)) for outside in held if len(outside)
+    ]
 
 
 def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
@@ -115,7 +130,9 @@ def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
     return prices
 
 
-def drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:
+def drawn(
+    rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState
+) -> np.ndarray:
     """A stratified random sample of `count` rows, with at least one of each class."""
     if count >= len(rows):
         return rows

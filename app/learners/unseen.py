@@ -11,7 +11,9 @@ from app.learners.loading import scikit
 _FOLDS = 5
 _CELLS = 30_000  # rows times classes that are enough to choose by: at most two seconds or so
 _CLEAR = 1.5  # standard errors: with none or one the choice followed noise, with two it gave away half of the gain
-_FLOOR = 1e-6  # probability below which an error counts as no worse: one row must not decide a choice
+_FLOOR = (
+    1e-6  # probability below which an error counts as no worse: one row must not decide a choice
+)
 
 
 def unseen(
@@ -30,7 +32,12 @@ def unseen(
 
 
 def calibrated_unseen(
-    method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, resolution: float = 0.0
+    method: str,
+    P: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    fold: np.ndarray,
+    resolution: float = 0.0,
 ) -> np.ndarray:
     """P (n, K), of each row by a calibration that was fitted without its fold (n,); arguments as of `fit_calibrator`,
     or the method `none`.
@@ -39,7 +46,9 @@ def calibrated_unseen(
     def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
         found: np.ndarray = P[outside]
         if method != "none":
-            fitted = scikit().fit_calibrator(method, P[inside], codes[inside], weights[inside], resolution)
+            fitted = scikit().fit_calibrator(
+                method, P[inside], codes[inside], weights[inside], resolution
+            )
             found = fitted.apply(found)
         return found
 
@@ -69,7 +78,12 @@ def near_best(values: Mapping[str, np.ndarray], weights: np.ndarray) -> list[str
 
 
 def best_calibration(
-    P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0, *, may_leave: bool = True
+    P: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    resolution: float = 0.0,
+    *,
+    may_leave: bool = True,
 ) -> str:
     """`sigmoid`, or `isotonic` or `none` where these are clearly better; arguments as of `fit_calibrator`.
 

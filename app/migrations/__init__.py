@@ -46,7 +46,9 @@ def migrate(database: Transactions) -> None:
     with database.reading() as connection:
         if _is_done(connection):
             return
-    with database.writing(without_timeout=True) as connection:  # it may wait for another's long step
+    with database.writing(
+        without_timeout=True
+    ) as connection:  # it may wait for another's long step
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         if not _is_done(connection):

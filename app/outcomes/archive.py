@@ -14,8 +14,28 @@ from sqlalchemy import Connection, delete, insert, select
 from app.database import Database
 from app.errors import Damaged, Invalid
 from app.outcomes import rows
-from app.outcomes.decision import COLUMNS, DAY, Cases, CasesQuery, Outcome, Terms, day_of, day_of_id, id_digest
-from app.outcomes.rows import OUTCOME, ROUNDS, Day, Replaced, SealedFile, chunks, fetched, read_terms, sealed_files
+from app.outcomes.decision import (
+    COLUMNS,
+    DAY,
+    Cases,
+    CasesQuery,
+    Outcome,
+    Terms,
+    day_of,
+    day_of_id,
+    id_digest,
+)
+from app.outcomes.rows import (
+    OUTCOME,
+    ROUNDS,
+    Day,
+    Replaced,
+    SealedFile,
+    chunks,
+    fetched,
+    read_terms,
+    sealed_files,
+)
 from app.outcomes.tables import BY_ID, DECISIONS, ERASED, SEALED_FILES, SEALED_IDS
 from app.storage import Storage
 
@@ -55,7 +75,9 @@ class Archive:
 
     def __init__(self, database: Database, url: str, *, retry_seconds: float = 0.0) -> None:
         self.database = database
-        self.storage = Storage(url, "rows.parquet", name="PAYOFF_DECISIONS", retry_seconds=retry_seconds)
+        self.storage = Storage(
+            url, "rows.parquet", name="PAYOFF_DECISIONS", retry_seconds=retry_seconds
+        )
 
     @cached_property
     def sealer(self) -> "Sealer":
@@ -82,7 +104,11 @@ class Archive:
         where the store is, or the day changes all the time; Damaged where terms or a file are missing, or a file is not
         what was written.
         """
-        names = [*(_ARRIVALS if arrivals_only else COLUMNS), *["id"] * with_ids, *["instance"] * with_instances]
+        names = [
+            *(_ARRIVALS if arrivals_only else COLUMNS),
+            *["id"] * with_ids,
+            *["instance"] * with_instances,
+        ]
         asked = CasesQuery(model, since, until, versions, names)
         first, last = -inf if since is None else since, inf if until is None else until
         with self.database.reading() as connection:
@@ -142,14 +168,18 @@ class Archive:
         others = [id_ for id_ in ids if id_ not in found]
         table = SEALED_IDS.c
         given = fetched(
-            connection, lambda some: select(table.id, table.model, table.day).where(table.id.in_(some)), others
+            connection,
+            lambda some: select(table.id, table.model, table.day).where(table.id.in_(some)),
+            others,
         )
         places: dict[str, tuple[str | None, int]] = {id_: (model, day) for id_, model, day in given}
         for id_ in others:  # one of ours has its day within, but not its model
             if id_ not in places and (own := day_of_id(id_)) is not None:
                 places[id_] = None, own
         files: dict[Day, list[SealedFile]] = {}
-        for days in chunks({day for _, day in places.values()}.union(each.day for each in found.values())):
+        for days in chunks(
+            {day for _, day in places.values()}.union(each.day for each in found.values())
+        ):
             files |= sealed_files(connection, SEALED_FILES.c.day.in_(days))
         if files and places:
             sealed = self._in_files(files, places, allows, most_days)
@@ -160,7 +190,10 @@ class Archive:
             by_day[each.model, each.day].append(id_)
         for day in files.keys() & by_day.keys():
             told = self._told(files[day], by_day[day])
-            found |= {id_: replace(found[id_], files=files[day], **told.get(id_, {})) for id_ in by_day[day]}
+            found |= {
+                id_: replace(found[id_], files=files[day], **told.get(id_, {}))
+                for id_ in by_day[day]
+            }
         return found
 
     def _in_files(
@@ -174,10 +207,14 @@ class Archive:
         by_place: defaultdict[tuple[str | None, int], list[str]] = defaultdict(list)
         for id_, place in places.items():
             by_place[place].append(id_)
-        fitting = {(model, day): [*by_place[model, day], *by_place[None, day]] for model, day in files}
+        fitting = {
+            (model, day): [*by_place[model, day], *by_place[None, day]] for model, day in files
+        }
         days = [(of_day, some) for of_day, some in fitting.items() if some and allows(of_day[0])]
         if len(days) > most_days:
-            raise Invalid(f"the ids are of {len(days):,} sealed days; at most {most_days} at a time: send fewer days")
+            raise Invalid(
+                f"the ids are of {len(days):,} sealed days; at most {most_days} at a time: send fewer days"
+            )
         found: dict[str, Located] = {}
         unread: list[tuple[Damaged, list[str]]] = []
         for of_day, some in days:
@@ -199,9 +236,17 @@ class Archive:
         """`told` and `revision` of the last outcomes of decisions in the files of their day."""
         found: dict[str, dict[str, Any]] = {}
         for file in files:
-            for row in self.sealer.files.find(file, ids, OUTCOME) if file.kind == "outcomes" else ():
+            for row in (
+                self.sealer.files.find(file, ids, OUTCOME) if file.kind == "outcomes" else ()
+            ):
                 if row["id"] not in found or found[row["id"]]["revision"] < row["revision"]:
-                    told = Outcome(row["truth"], row["action"], row["benefit"], row["outcome_at"], row["number"])
+                    told = Outcome(
+                        row["truth"],
+                        row["action"],
+                        row["benefit"],
+                        row["outcome_at"],
+                        row["number"],
+                    )
                     found[row["id"]] = {"told": told, "revision": row["revision"]}
         return found
 
@@ -222,7 +267,9 @@ def _located(model: str, day: int, terms: Terms, row: Mapping[str, Any]) -> Loca
     variance = 0.0
     if terms.benefits is not None:
         payoffs = np.array([own[row["choice"]] for own in terms.benefits])
-        P = np.frombuffer(row["probabilities"], "<f8")[: len(payoffs)]  # filled up where others have more classes
+        P = np.frombuffer(row["probabilities"], "<f8")[
+            : len(payoffs)
+        ]  # filled up where others have more classes
         variance = float(P @ (payoffs - P @ payoffs) ** 2)
     made = row["at"], row["choice"], row["expected"]
     return Located(model, terms.version, day, terms, *made, digest=row["digest"], variance=variance)

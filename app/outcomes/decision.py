@@ -23,7 +23,9 @@ from app.text import is_number
 
 DAY = 86_400  # seconds; days are UTC
 _RANDOM_BITS = 74
-_UNITS = 1e6  # of the probabilities in a digest: another machine may differ in the last bits of a float
+_UNITS = (
+    1e6  # of the probabilities in a digest: another machine may differ in the last bits of a float
+)
 _FORM = np.dtype("<f8")
 
 UNIT_COSTS = "unit_costs"  # the rule of quantities
@@ -32,7 +34,13 @@ _LARGEST = 1e50  # truth: reports add up what quantities cost
 UNKNOWN = -1  # index of a truth, or of an action, that nobody has told
 FLOATS = ("at", "expected", "propensity", "number", "benefit", "outcome_at", "received_at")
 INDICES = ("choice", "truth", "action")
-COLUMNS = (*FLOATS, *INDICES, "probabilities", "terms", "client")  # that cases are made of; others on request
+COLUMNS = (
+    *FLOATS,
+    *INDICES,
+    "probabilities",
+    "terms",
+    "client",
+)  # that cases are made of; others on request
 
 Label = int | str
 
@@ -105,7 +113,9 @@ class Terms:
     @cached_property
     def content(self) -> str:
         """All of it as JSON, the same text for the same terms."""
-        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+        return orjson.dumps(
+            asdict(self), option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
+        ).decode()
 
     @cached_property
     def digest(self) -> str:
@@ -190,7 +200,9 @@ class Decided:
         for id_, t, c, e, p, r, q, details, instance in columns:
             terms = self.terms[t]
             content = f"{terms.digest} {c} {q} {details} {instance} ".encode() + r.tobytes()
-            digest = blake2b(content, digest_size=8).digest()  # the same when the request is repeated later
+            digest = blake2b(
+                content, digest_size=8
+            ).digest()  # the same when the request is repeated later
             found.append(
                 Row(
                     id_, given, at, terms.model, terms.version, terms.digest, c, e, p.tobytes(), q, client, details,

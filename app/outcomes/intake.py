@@ -24,7 +24,11 @@ from app.outcomes.rows import ROUNDS, Day, SealedFile, chunks, sealed_files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 
 Also = Callable[[Connection], None]
-_LAGS = (60.0, 3600.0, *(float(days * DAY) for days in (1, 7, 30, 90, 365)))  # upper bounds of classes, in seconds
+_LAGS = (
+    60.0,
+    3600.0,
+    *(float(days * DAY) for days in (1, 7, 30, 90, 365)),
+)  # upper bounds of classes, in seconds
 _SIGNS = ("gain", "loss")
 _VERSION = ("model", "version")
 
@@ -62,10 +66,14 @@ def receive(
         try:
             with database.writing() as connection:
                 rows.lock(connection, shared=True)
-                located = {(decision.model, decision.day): decision.files for decision, _ in sent.values()}
+                located = {
+                    (decision.model, decision.day): decision.files for decision, _ in sent.values()
+                }
                 files: dict[Day, list[SealedFile]] = {}
                 for days in chunks(sorted(located)):
-                    files |= sealed_files(connection, tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days))
+                    files |= sealed_files(
+                        connection, tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days)
+                    )
                 is_moved = any(files.get(day, ()) != before for day, before in located.items())
                 if is_moved or rows.erased(connection, sent):
                     continue
@@ -78,11 +86,17 @@ def receive(
     raise Unavailable("recorded decisions are being moved by another process; try again later")
 
 
-def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], *, correct: bool) -> Received:
+def _store(
+    connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], *, correct: bool
+) -> Received:
     """In the order of the ids, so that two requests never wait for each other."""
     table = OUTCOMES.c  # locked in the order of the ids until the transaction ends
     found = rows.fetched(
-        connection, lambda some: select(OUTCOMES).where(table.id.in_(some)).order_by(table.id).with_for_update(), sent
+        connection,
+        lambda some: (
+            select(OUTCOMES).where(table.id.in_(some)).order_by(table.id).with_for_update()
+        ),
+        sent,
     )
     stored = {row.id: row for row in found}
     received = Received()
@@ -91,7 +105,10 @@ def _store(connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], 
         row = stored.get(id_)
         before, revision = decision.told, decision.revision
         if row is not None:
-            before, revision = Outcome(row.truth, row.action, row.benefit, row.at, row.number), row.revision
+            before, revision = (
+                Outcome(row.truth, row.action, row.benefit, row.at, row.number),
+                row.revision,
+            )
         after = outcome if before is None or outcome == before else before.joined(outcome)
         if after == before:
             received.unchanged += 1
@@ -133,12 +150,18 @@ class Totals:
         self.failures = Counter("payoff_recording_failures", failed, registry=None)
         self._outcomes = counter("payoff_outcomes", "First outcomes of decisions")
         elapsed = "Time from a decision to its first outcome"
-        self._lag = Histogram("payoff_outcome_lag_seconds", elapsed, _VERSION, buckets=_LAGS, registry=None)
+        self._lag = Histogram(
+            "payoff_outcome_lag_seconds", elapsed, _VERSION, buckets=_LAGS, registry=None
+        )
         other = "Outcomes that name another action than the decision"
         self._overridden = counter("payoff_decisions_overridden", other)
-        carried_out = "Expected and realised benefit of decisions with an outcome that were carried out"
+        carried_out = (
+            "Expected and realised benefit of decisions with an outcome that were carried out"
+        )
         self._benefit = counter("payoff_outcome_benefit", carried_out, "kind", "sign")
-        self._squared = counter("payoff_outcome_benefit_error_squared", "Squared differences of the two")
+        self._squared = counter(
+            "payoff_outcome_benefit_error_squared", "Squared differences of the two"
+        )
         variances = "Variances of these, by the probabilities of the decisions"
         self._variance = counter("payoff_outcome_benefit_variance", variances)
         self._labels = cache(self._begun)

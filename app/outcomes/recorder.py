@@ -27,7 +27,9 @@ _MAX_PENDING = 200_000  # rows, about 1 kB of memory each
 _GROUP_ROWS = 2_000  # of one transaction, unless one request has more
 _LARGE = 500  # rows of a request from which on others go first
 _STOP_SECONDS = 6.0
-_TERMS_SECONDS = 3000.0  # before the terms' time is written again: `used_at` is true to within an hour
+_TERMS_SECONDS = (
+    3000.0  # before the terms' time is written again: `used_at` is true to within an hour
+)
 _MAX_TERMS = 10_000  # remembered
 _MAX_DAYS = 31  # sealed ones that the ids of a request may be of: other requests wait while their files are read
 _PART = 300  # ids in a query, which has each three times: SQLite has at least 999 parameters
@@ -55,7 +57,9 @@ class Recorder:
     batches have a thread and a connection of their own; SQLite has one writer at a time.
     """
 
-    def __init__(self, database: Database, locate: Locate, *, keep_seconds: float | None = None) -> None:
+    def __init__(
+        self, database: Database, locate: Locate, *, keep_seconds: float | None = None
+    ) -> None:
         self.keep_seconds = keep_seconds  # after which decisions are deleted
         self.totals = Totals()
         self._lanes = [_Lane(self, database, locate) for _ in range(1 if database.is_sqlite else 2)]
@@ -71,7 +75,9 @@ class Recorder:
         """
         count = len(batch.rows)
         if count > MAX_ROWS:
-            raise TooLarge(f"{count:,} decisions to record; one request records at most {MAX_ROWS:,}")
+            raise TooLarge(
+                f"{count:,} decisions to record; one request records at most {MAX_ROWS:,}"
+            )
         with self._lock:
             if self.pending + count > _MAX_PENDING or self._stopped:
                 raise Busy("too many decisions wait to be recorded; try again")
@@ -97,9 +103,13 @@ class Recorder:
         for lane in started:
             lane.thread.join(_STOP_SECONDS)
 
-    def settled(self, group: Sequence[_Waiting], results: Sequence[BaseException | Sequence[Row]]) -> None:
+    def settled(
+        self, group: Sequence[_Waiting], results: Sequence[BaseException | Sequence[Row]]
+    ) -> None:
         """Tell each request of the group, each loop once."""
-        answers = defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]](list)
+        answers = defaultdict[
+            asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]
+        ](list)
         rows: list[Row] = []
         for waiting, result in zip(group, results, strict=True):
             error = result if isinstance(result, BaseException) else None
@@ -222,12 +232,18 @@ class RowStore:
             try:
                 with self._database.translating():
                     return self._write(batches, doubtful=doubtful)
-            except self._database.driver.IntegrityError:  # one of the ids came in between, from another process
+            except (
+                self._database.driver.IntegrityError
+            ):  # one of the ids came in between, from another process
                 if attempt == _ATTEMPTS - 1:
                     raise
             except Exception as error:
                 self.close()
-                if not isinstance(error, DatabaseAway) or attempt or monotonic() - began > _LONG_SECONDS:
+                if (
+                    not isinstance(error, DatabaseAway)
+                    or attempt
+                    or monotonic() - began > _LONG_SECONDS
+                ):
                     raise
             doubtful = True
         raise AssertionError("unreachable")
@@ -239,7 +255,9 @@ class RowStore:
             with suppress(Exception):  # it may be broken
                 connection.close()
 
-    def _write(self, batches: Sequence[Batch], *, doubtful: bool) -> list[PayoffError | Sequence[Row]]:
+    def _write(
+        self, batches: Sequence[Batch], *, doubtful: bool
+    ) -> list[PayoffError | Sequence[Row]]:
         if self._driver is None:
             self._connection = self._database.own_connection()
             self._driver = self._connection.connection.dbapi_connection
@@ -251,7 +269,12 @@ class RowStore:
             if abs(now - self._known_terms.get(digest, -inf)) >= _TERMS_SECONDS
         }
         rows = [row for batch in batches for row in batch.rows]
-        if not doubtful and not terms and len(rows) <= _TOGETHER and not any(batch.given for batch in batches):
+        if (
+            not doubtful
+            and not terms
+            and len(rows) <= _TOGETHER
+            and not any(batch.given for batch in batches)
+        ):
             self._insert(rows)  # a transaction of its own
             return [batch.rows for batch in batches]
         sealed = [self._sealed(batch) if doubtful or batch.given else None for batch in batches]
@@ -260,12 +283,18 @@ class RowStore:
             asked = [row.id for batch in batches if doubtful or batch.given for row in batch.rows]
             stored = self._stored(asked) if asked else {}
             results = [
-                batch.rows if own is None else own if isinstance(own, PayoffError) else _judged(batch, stored, own)
+                batch.rows
+                if own is None
+                else own
+                if isinstance(own, PayoffError)
+                else _judged(batch, stored, own)
                 for batch, own in zip(batches, sealed, strict=True)
             ]
             for digest in sorted(terms):
                 self._driver.execute(self._insert_terms, (digest, terms[digest].content, now))
-            self._insert([row for result in results if not isinstance(result, PayoffError) for row in result])
+            self._insert(
+                [row for result in results if not isinstance(result, PayoffError) for row in result]
+            )
             self._driver.execute("COMMIT")
         except BaseException:
             with suppress(Exception):  # the connection may be lost
@@ -279,13 +308,17 @@ class RowStore:
     def _insert(self, rows: Sequence[Row]) -> None:
         """One statement for many rows: the interpreter's lock, which others hold, is waited for once."""
         if len(rows) > 1 and not self._database.is_sqlite:
-            with self._driver.cursor() as cursor, cursor.copy(f"COPY decisions ({_COLUMNS}) FROM STDIN") as copy:
+            with (
+                self._driver.cursor() as cursor,
+                cursor.copy(f"COPY decisions ({_COLUMNS}) FROM STDIN") as copy,
+            ):
                 for row in rows:
                     copy.write_row(row)
             return
         for part in chunks(rows, _TOGETHER):
             values = ", ".join([self._values] * len(part))
-            self._driver.execute(f"INSERT INTO decisions ({_COLUMNS}) VALUES {values}", [*chain.from_iterable(part)])  # noqa: S608
+            statement = f"INSERT INTO decisions ({_COLUMNS}) VALUES {values}"  # noqa: S608
+            self._driver.execute(statement, [*chain.from_iterable(part)])
 
     def _stored(self, ids: Sequence[str]) -> dict[str, int | str]:
         """The digest of the decision that each of these ids stands for, where it stands for one."""
@@ -297,8 +330,12 @@ class RowStore:
                 marks = f"({', '.join('?' * len(part))})"
                 rows = self._driver.execute(_KNOWN.format(f"IN {marks}"), [*named, *named, *part])
             else:
-                rows = self._driver.execute(_KNOWN.format("= ANY(%s)"), (named, named, part), prepare=True)
-            found.update((hashes[key], _ERASED) if digest is None else (key, digest) for key, digest in rows)
+                rows = self._driver.execute(
+                    _KNOWN.format("= ANY(%s)"), (named, named, part), prepare=True
+                )
+            found.update(
+                (hashes[key], _ERASED) if digest is None else (key, digest) for key, digest in rows
+            )
         return found
 
     def _sealed(self, batch: Batch) -> PayoffError | dict[str, int | str]:
@@ -322,7 +359,9 @@ class RowStore:
         return {id_: each.digest for id_, each in located.items() if each.digest is not None}
 
 
-def _judged(batch: Batch, stored: dict[str, int | str], sealed: dict[str, int | str]) -> PayoffError | Sequence[Row]:
+def _judged(
+    batch: Batch, stored: dict[str, int | str], sealed: dict[str, int | str]
+) -> PayoffError | Sequence[Row]:
     """The rows that are new, noted in `stored`; an error where one of the ids stands for something else."""
     stored |= {**sealed, **stored}
     taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]

@@ -10,7 +10,14 @@ from sqlalchemy import Column, ColumnElement, Connection, Select, Table, collate
 
 from app.errors import Damaged
 from app.outcomes.decision import DAY, TERMS_JSON, day_of, id_digest
-from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS
+from app.outcomes.tables import (
+    DECISION_TERMS,
+    DECISIONS,
+    ERASED,
+    OUTCOMES,
+    SEALED_FILES,
+    SHADOW_DECISIONS,
+)
 
 ROUNDS = 5  # of reading again what others change meanwhile
 BATCH = 49_152  # rows in memory as Python objects
@@ -25,7 +32,9 @@ OF_DECISIONS: Mapping[str, Column[Any]] = {
     for column in DECISIONS.c
     if column.name not in ("model", "version")  # the terms have them
 }
-OF_OUTCOMES: Mapping[str, Column[Any]] = {name: OUTCOMES.c[name.removeprefix("outcome_")] for name in ("id", *OUTCOME)}
+OF_OUTCOMES: Mapping[str, Column[Any]] = {
+    name: OUTCOMES.c[name.removeprefix("outcome_")] for name in ("id", *OUTCOME)
+}
 
 ColumnBatch = dict[str, Sequence[Any]]
 Day = tuple[str, int]
@@ -46,13 +55,19 @@ class Replaced(Damaged):
     """A file that was current a moment ago is missing: replaced, or, where it is so again and again, lost."""
 
     def __init__(self, file: str) -> None:
-        super().__init__(f"the file {file} of recorded decisions is missing: restore it from a backup")
+        super().__init__(
+            f"the file {file} of recorded decisions is missing: restore it from a backup"
+        )
 
 
-def sealed_files(connection: Connection, *where: ColumnElement[bool]) -> dict[Day, list[SealedFile]]:
+def sealed_files(
+    connection: Connection, *where: ColumnElement[bool]
+) -> dict[Day, list[SealedFile]]:
     """The files of days that are sealed, in the order in which they were written; the days in order."""
     table = SEALED_FILES.c
-    query = select(table.file, table.model, table.day, table.kind, table.at).where(table.is_current, *where)
+    query = select(table.file, table.model, table.day, table.kind, table.at).where(
+        table.is_current, *where
+    )
     found: defaultdict[Day, list[SealedFile]] = defaultdict(list)
     for row in connection.execute(query.order_by(table.model, table.day, table.at, table.file)):
         found[row.model, row.day].append(SealedFile(*row))
@@ -96,7 +111,9 @@ def chunks(values: Iterable[T], size: int = _CHUNK) -> Iterator[list[T]]:
         yield chunk
 
 
-def each_value(connection: Connection, column: Column[T], *where: ColumnElement[bool]) -> Iterator[T]:
+def each_value(
+    connection: Connection, column: Column[T], *where: ColumnElement[bool]
+) -> Iterator[T]:
     """The distinct values of a column that leads an index, one look into the index for each."""
     value = connection.execute(select(func.min(column)).where(*where)).scalar()
     while value is not None:
@@ -104,12 +121,16 @@ def each_value(connection: Connection, column: Column[T], *where: ColumnElement[
         value = connection.execute(select(func.min(column)).where(column > value, *where)).scalar()
 
 
-def days_of(connection: Connection, model: str, since: float | None, until: float | None) -> list[int]:
+def days_of(
+    connection: Connection, model: str, since: float | None, until: float | None
+) -> list[int]:
     """Days with decisions of a model that are not sealed, in order."""
     days: list[int] = []
     after = [] if since is None else [DECISIONS.c.at >= since]
     while True:
-        at = connection.execute(select(func.min(DECISIONS.c.at)).where(DECISIONS.c.model == model, *after)).scalar()
+        at = connection.execute(
+            select(func.min(DECISIONS.c.at)).where(DECISIONS.c.model == model, *after)
+        ).scalar()
         if at is None or (until is not None and at >= until):
             return days
         days.append(day_of(at))
@@ -136,13 +157,17 @@ def columns(
     names = names or list(of)
     query = select(*(of[name] for name in names)).where(*where)
     if sort:
-        query = query.order_by(of["id"] if connection.dialect.name == "sqlite" else collate(of["id"], "C"))
+        query = query.order_by(
+            of["id"] if connection.dialect.name == "sqlite" else collate(of["id"], "C")
+        )
     with connection.execute(query.execution_options(yield_per=BATCH)) as found:
         for part in found.partitions():
             yield dict(zip(names, zip(*part, strict=True), strict=True))
 
 
-def fetched(connection: Connection, select_of: Callable[[list[T]], Select[Any]], values: Iterable[T]) -> Iterator[Any]:
+def fetched(
+    connection: Connection, select_of: Callable[[list[T]], Select[Any]], values: Iterable[T]
+) -> Iterator[Any]:
     """The rows of a query for each few of many values."""
     for chunk in chunks(values):
         yield from connection.execute(select_of(chunk))
@@ -151,16 +176,26 @@ def fetched(connection: Connection, select_of: Callable[[list[T]], Select[Any]],
 def contents(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
     """Terms as JSON, by their digests; Damaged where some are missing."""
     table, wanted = DECISION_TERMS.c, set(digests)
-    rows = fetched(connection, lambda some: select(table.digest, table.content).where(table.digest.in_(some)), wanted)
+    rows = fetched(
+        connection,
+        lambda some: select(table.digest, table.content).where(table.digest.in_(some)),
+        wanted,
+    )
     found = {row[0]: row[1] for row in rows}
     if len(found) < len(wanted):
-        raise Damaged("terms of recorded decisions are missing: restore the table decision_terms from a backup")
+        raise Damaged(
+            "terms of recorded decisions are missing: restore the table decision_terms from a backup"
+        )
     return found
 
 
 def challengers(connection: Connection, model: str, day: int) -> list[str]:
     """Who decided in the background on a day."""
-    query = select(SHADOW_DECISIONS.c.challenger).where(*of_day(SHADOW_DECISIONS, model, day)).distinct()
+    query = (
+        select(SHADOW_DECISIONS.c.challenger)
+        .where(*of_day(SHADOW_DECISIONS, model, day))
+        .distinct()
+    )
     return list(connection.execute(query).scalars())
 
 
@@ -169,7 +204,9 @@ def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, i
     table = SHADOW_DECISIONS.c
     found: dict[str, dict[str, int]] = {}
     rows = fetched(
-        connection, lambda some: select(table.challenger, table.id, table.choice).where(table.id.in_(some)), ids
+        connection,
+        lambda some: select(table.challenger, table.id, table.choice).where(table.id.in_(some)),
+        ids,
     )
     for challenger, id_, choice in rows:
         found.setdefault(challenger, {})[id_] = choice

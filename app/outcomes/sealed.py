@@ -38,7 +38,9 @@ SEAL = "rows.parquet"  # the one file of its folder
 GROUP = 16_384  # rows that are decoded to find one id
 SHADOW = "shadow:"  # columns of challengers begin so
 _PART = 16  # groups that are read at a time
-_JOINED = 16_384  # rows that are joined at a time: the table of hashes stays in the processor's cache
+_JOINED = (
+    16_384  # rows that are joined at a time: the table of hashes stays in the processor's cache
+)
 _NAN = np.array(np.nan, "<f8").tobytes()
 _CODED = ["terms", "client"]
 _ARROW = {
@@ -47,12 +49,22 @@ _ARROW = {
 }  # fmt: skip
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     kind: {
-        name: pa.dictionary(pa.int32(), pa.string()) if name in _CODED else _ARROW[type(column.type)]
+        name: pa.dictionary(pa.int32(), pa.string())
+        if name in _CODED
+        else _ARROW[type(column.type)]
         for name, column in of.items()
     }
     for kind, of in (("decisions", OF_DECISIONS), ("outcomes", OF_OUTCOMES))
 }
-_FEW = [*_CODED, "choice", "truth", "action", "outcome_at", "received_at", "revision"]  # values that repeat
+_FEW = [
+    *_CODED,
+    "choice",
+    "truth",
+    "action",
+    "outcome_at",
+    "received_at",
+    "revision",
+]  # values that repeat
 OUTCOME_SCHEMA = pa.schema(_TYPES["outcomes"].items())
 """The columns of a file of outcomes."""
 
@@ -60,26 +72,38 @@ OUTCOME_SCHEMA = pa.schema(_TYPES["outcomes"].items())
 def decision_schema(width: int, challengers: Collection[str]) -> Any:
     """The columns of a file of decisions; probabilities are `width` bytes, filled up with NaN."""
     types = dict(_TYPES["decisions"]) | {"probabilities": pa.binary(max(width, 8))}
-    return pa.schema([*types.items(), *((f"{SHADOW}{name}", pa.int32()) for name in sorted(challengers))])
+    return pa.schema(
+        [*types.items(), *((f"{SHADOW}{name}", pa.int32()) for name in sorted(challengers))]
+    )
 
 
 def decision_table(
-    batch: ColumnBatch, contents: Mapping[str, str], shadows: Mapping[str, Mapping[str, int]], columns: Any = None
+    batch: ColumnBatch,
+    contents: Mapping[str, str],
+    shadows: Mapping[str, Mapping[str, int]],
+    columns: Any = None,
 ) -> Any:
     """Rows of the database as a table; `columns` is its schema, by default that of what the batch has."""
     if columns is None:
         whole = decision_schema(max(map(len, batch.get("probabilities", ())), default=0), shadows)
-        columns = pa.schema([field for field in whole if field.name in batch or field.name.startswith(SHADOW)])
+        columns = pa.schema(
+            [field for field in whole if field.name in batch or field.name.startswith(SHADOW)]
+        )
     filled: dict[str, Any] = {
         **batch,
-        **{f"{SHADOW}{name}": [chosen.get(id_) for id_ in batch["id"]] for name, chosen in shadows.items()},
+        **{
+            f"{SHADOW}{name}": [chosen.get(id_) for id_ in batch["id"]]
+            for name, chosen in shadows.items()
+        },
     }
     digests = pa.array(batch["terms"], pa.string()).dictionary_encode()
     named = pa.array([contents[digest] for digest in digests.dictionary.to_pylist()], pa.string())
     filled["terms"] = pa.DictionaryArray.from_arrays(digests.indices, named)
     if "probabilities" in batch:
         width = columns.field("probabilities").type.byte_width
-        filled["probabilities"] = [blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]]
+        filled["probabilities"] = [
+            blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]
+        ]
     none = [None] * len(batch["id"])
     return pa.table({name: filled.get(name, none) for name in columns.names}, schema=columns)
 
@@ -125,7 +149,9 @@ class OpenFile:
         self.columns = parquet.schema_arrow
         self.challengers = [name for name in self.columns.names if name.startswith(SHADOW)]
 
-    def parts(self, names: Sequence[str] | None = None, ids: Sequence[str] | None = None) -> Iterator[Any]:
+    def parts(
+        self, names: Sequence[str] | None = None, ids: Sequence[str] | None = None
+    ) -> Iterator[Any]:
         """The rows in order, some groups at a time; with `ids` only theirs, looked for where they can be."""
         groups, in_order = range(self._parquet.num_row_groups), sorted(ids or ())
         fitting = [i for i in groups if ids is None or self._may_have(i, in_order)]
@@ -133,7 +159,11 @@ class OpenFile:
             with _reading(self._name):
                 some = fitting[first : first + _PART]
                 table = self._parquet.read_row_groups(some, columns=names, use_threads=False)
-            yield table if ids is None else table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
+            yield (
+                table
+                if ids is None
+                else table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
+            )
 
     def _may_have(self, group: int, ids: Sequence[str]) -> bool:
         found = self._parquet.metadata.row_group(group).column(0).statistics
@@ -150,7 +180,9 @@ def _reading(name: str) -> Iterator[None]:
     except (PayoffError, FileNotFoundError):
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise Damaged(f"the file {name} of recorded decisions is damaged: restore it from a backup") from error
+        raise Damaged(
+            f"the file {name} of recorded decisions is damaged: restore it from a backup"
+        ) from error
 
 
 class SealedFiles:
@@ -173,11 +205,15 @@ class SealedFiles:
         with opened as content:
             with _reading(file.file):
                 coded = _CODED if file.kind == "decisions" else None
-                parquet = pq.ParquetFile(content, read_dictionary=coded, page_checksum_verification=True)
+                parquet = pq.ParquetFile(
+                    content, read_dictionary=coded, page_checksum_verification=True
+                )
             with parquet:
                 yield OpenFile(parquet, file.file)
 
-    def find(self, file: SealedFile, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def find(
+        self, file: SealedFile, ids: Sequence[str], names: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
         """The rows of some ids in a file, with these columns and the id; Replaced where it is missing."""
         with self.open(file) as opened:
             for table in opened.parts(["id", *names], ids):
@@ -200,8 +236,12 @@ class SealedFiles:
                         for part in file.parts([*found.decisions, *file.challengers]):
                             if len(cases := found.cases(part)):
                                 yield cases
-                except FileNotFoundError as error:  # a store on the network may lose it while it is read
-                    raise Unavailable("a day of decisions was replaced while it was read; try again") from error
+                except (
+                    FileNotFoundError
+                ) as error:  # a store on the network may lose it while it is read
+                    raise Unavailable(
+                        "a day of decisions was replaced while it was read; try again"
+                    ) from error
             return
 
 
@@ -214,16 +254,25 @@ class SealedDay:
     """What there is of a day, as of one moment; its files stay open while `opened` does."""
 
     def __init__(
-        self, files: SealedFiles, opened: ExitStack, connection: Connection, asked: CasesQuery, day: int
+        self,
+        files: SealedFiles,
+        opened: ExitStack,
+        connection: Connection,
+        asked: CasesQuery,
+        day: int,
     ) -> None:
         """Replaced where a file is missing."""
         self._asked, self._day, self._connection = asked, day, connection
-        self.decisions = list(dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)]))
+        self.decisions = list(
+            dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)])
+        )
         self._outcomes = [name for name in asked.names if name in OUTCOME]
         self._erased = pa.array(rows.erased_of(connection, asked.model, day), pa.string())
         self.files: list[OpenFile] = []
         names = ["id", "revision", *self._outcomes]
-        in_table = rows.columns(connection, OF_OUTCOMES, rows.of_day(OUTCOMES, asked.model, day), sort=True)
+        in_table = rows.columns(
+            connection, OF_OUTCOMES, rows.of_day(OUTCOMES, asked.model, day), sort=True
+        )
         told = [outcome_table(in_table).select(names)]
         for file in rows.files_of(connection, asked.model, day):
             if file.kind == "decisions":
@@ -242,7 +291,11 @@ class SealedDay:
         of_day = rows.of_day(DECISIONS, model, self._day)
         for batch in rows.columns(connection, OF_DECISIONS, of_day, self.decisions):
             if sealed is None:
-                ids = [part["id"].combine_chunks() for file in self.files for part in file.parts(["id"])]
+                ids = [
+                    part["id"].combine_chunks()
+                    for file in self.files
+                    for part in file.parts(["id"])
+                ]
                 sealed = pa.chunked_array(ids, pa.string()).combine_chunks()
             shadows = rows.shadows(connection, batch["id"]) if has_shadows else {}
             table = decision_table(batch, rows.contents(connection, batch["terms"]), shadows)
@@ -268,7 +321,9 @@ class SealedDay:
         for name in self._outcomes:
             table = table.append_column(name, self._told[name].take(place))
         keys, key = _coded(table, "client")
-        arrays: dict[str, Any] = {name: _numbers(table, name, np.float64, np.nan) for name in FLOATS}
+        arrays: dict[str, Any] = {
+            name: _numbers(table, name, np.float64, np.nan) for name in FLOATS
+        }
         arrays |= {name: _numbers(table, name, np.int32, UNKNOWN) for name in INDICES}
         P = np.empty((0, 0))
         if "probabilities" in table.column_names:

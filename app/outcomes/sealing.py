@@ -19,7 +19,16 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from app.database import Database, upsert
 from app.outcomes import rows
-from app.outcomes.rows import OF_DECISIONS, OF_OUTCOMES, Replaced, SealedFile, erased_of, files_of, lock, of_day
+from app.outcomes.rows import (
+    OF_DECISIONS,
+    OF_OUTCOMES,
+    Replaced,
+    SealedFile,
+    erased_of,
+    files_of,
+    lock,
+    of_day,
+)
 from app.outcomes.sealed import (
     OUTCOME_SCHEMA,
     OpenFile,
@@ -30,7 +39,14 @@ from app.outcomes.sealed import (
     new_name,
     outcome_table,
 )
-from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.tables import (
+    DECISIONS,
+    ERASED,
+    OUTCOMES,
+    SEALED_FILES,
+    SEALED_IDS,
+    SHADOW_DECISIONS,
+)
 from app.storage import Storage
 
 _TAKES_SECONDS = 3600.0  # at most; a file that was written long ago may be removed at any moment
@@ -59,15 +75,25 @@ class Sealer:
         began = time()
         with self._database.reading(without_timeout=True) as connection:
             before, erased = files_of(connection, model, day), _erasures(connection, model, day)
-            drafts = {"decisions": _decisions(connection, model, day), "outcomes": SealedWriter(OUTCOME_SCHEMA)}
-            for batch in rows.columns(connection, OF_OUTCOMES, of_day(OUTCOMES, model, day), sort=True):
+            drafts = {
+                "decisions": _decisions(connection, model, day),
+                "outcomes": SealedWriter(OUTCOME_SCHEMA),
+            }
+            for batch in rows.columns(
+                connection, OF_OUTCOMES, of_day(OUTCOMES, model, day), sort=True
+            ):
                 drafts["outcomes"].add(outcome_table([batch]))
-        written = [self._publish(model, day, kind, draft) for kind, draft in drafts.items() if draft.rows]
+        written = [
+            self._publish(model, day, kind, draft) for kind, draft in drafts.items() if draft.rows
+        ]
         if not written:
             return False
         with self._database.writing() as connection:
             lock(connection)
-            is_unmoved = files_of(connection, model, day) == before and _erasures(connection, model, day) == erased
+            is_unmoved = (
+                files_of(connection, model, day) == before
+                and _erasures(connection, model, day) == erased
+            )
             is_valid = is_unmoved and time() - began < _TAKES_SECONDS
             if is_valid:
                 _enter(connection, written)
@@ -109,12 +135,21 @@ class Sealer:
                 with self._database.writing() as connection:
                     connection.execute(delete(SEALED_FILES).where(SEALED_FILES.c.file == name))
             except Exception as error:  # noqa: BLE001 - what was done is done
-                _log.warning("a file of decisions was not removed: %s (%s)", name, type(error).__name__)
+                _log.warning(
+                    "a file of decisions was not removed: %s (%s)", name, type(error).__name__
+                )
 
     def _publish(self, model: str, day: int, kind: str, draft: SealedWriter) -> str:
         """Write a file, after the database has noted it as its own, so that it may remove it."""
         name = new_name(model, day, kind)
-        noted = {"file": name, "model": model, "day": day, "kind": kind, "is_current": False, "at": time()}
+        noted = {
+            "file": name,
+            "model": model,
+            "day": day,
+            "kind": kind,
+            "is_current": False,
+            "at": time(),
+        }
         with self._database.writing() as connection:
             connection.execute(insert(SEALED_FILES).values(noted))
         self.files.publish(name, draft.content())
@@ -149,7 +184,10 @@ class Sealer:
             files = files_of(connection, model, day)
         for file in files:
             if len(ids[file.kind]):
-                with suppress(Replaced), self.files.open(file) as opened:  # another process replaced it
+                with (
+                    suppress(Replaced),
+                    self.files.open(file) as opened,
+                ):  # another process replaced it
                     self._clear_all(file, opened, ids[file.kind])
 
     def _clear_all(self, file: SealedFile, opened: OpenFile, ids: Any) -> None:
@@ -166,7 +204,9 @@ def _retire(connection: Connection, files: Iterable[str]) -> int:
     """Let readers no longer read files; how many were read until now."""
     table = SEALED_FILES.c
     where = table.file.in_(files), table.is_current
-    return connection.execute(update(SEALED_FILES).where(*where).values(is_current=False, at=time())).rowcount
+    return connection.execute(
+        update(SEALED_FILES).where(*where).values(is_current=False, at=time())
+    ).rowcount
 
 
 def _enter(connection: Connection, files: Iterable[str], at: float | None = None) -> None:
@@ -182,17 +222,24 @@ def _erasures(connection: Connection, model: str, day: int) -> int:
 
 def _decisions(connection: Connection, model: str, day: int) -> SealedWriter:
     """The decisions of a day in the database, with challengers."""
-    width = select(func.max(func.length(DECISIONS.c.probabilities))).where(*of_day(DECISIONS, model, day))
+    width = select(func.max(func.length(DECISIONS.c.probabilities))).where(
+        *of_day(DECISIONS, model, day)
+    )
     challengers = rows.challengers(connection, model, day)
     draft = SealedWriter(decision_schema(connection.execute(width).scalar() or 0, challengers))
     for batch in rows.columns(connection, OF_DECISIONS, of_day(DECISIONS, model, day), sort=True):
-        contents, shadows = rows.contents(connection, batch["terms"]), rows.shadows(connection, batch["id"])
+        contents, shadows = (
+            rows.contents(connection, batch["terms"]),
+            rows.shadows(connection, batch["id"]),
+        )
         draft.add(decision_table(batch, contents, shadows, draft.columns))
     return draft
 
 
 def _ids(connection: Connection, of: Mapping[str, Any], where: list[Any]) -> Any:
-    parts = [pa.array(batch["id"], pa.string()) for batch in rows.columns(connection, of, where, ["id"])]
+    parts = [
+        pa.array(batch["id"], pa.string()) for batch in rows.columns(connection, of, where, ["id"])
+    ]
     return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 
@@ -202,7 +249,9 @@ def _remove(connection: Connection, file: SealedFile, part: dict[str, list[Any]]
     """
     table = DECISIONS if file.kind == "decisions" else OUTCOMES
     columns = [table.c[name] for name in ("id", "given", "digest", "revision") if name in table.c]
-    query = select(*columns).where(table.c.id.in_(part["id"])).order_by(table.c.id).with_for_update()
+    query = (
+        select(*columns).where(table.c.id.in_(part["id"])).order_by(table.c.id).with_for_update()
+    )
     found = connection.execute(query).all()
     if table is OUTCOMES:
         revisions = dict(zip(part["id"], part["revision"], strict=True))

@@ -35,7 +35,9 @@ class Shadows:
         with self._database.reading() as connection:
             return {row.alias: json.loads(row.challengers) for row in connection.execute(of_model)}
 
-    def set(self, model: str, alias: str, challengers: Sequence[str], also: Callable[[Connection], None]) -> None:
+    def set(
+        self, model: str, alias: str, challengers: Sequence[str], also: Callable[[Connection], None]
+    ) -> None:
         """Replace them; `also` writes in the transaction, where anything changes."""
         where = (SHADOWS.c.model == model, SHADOWS.c.alias == alias)
         with self._database.writing() as connection:
@@ -44,7 +46,11 @@ class Shadows:
                 return
             connection.execute(delete(SHADOWS).where(*where))
             if challengers:
-                values = {"model": model, "alias": alias, "challengers": json.dumps(list(challengers))}
+                values = {
+                    "model": model,
+                    "alias": alias,
+                    "challengers": json.dumps(list(challengers)),
+                }
                 connection.execute(insert(SHADOWS).values(values))
             also(connection)
 
@@ -52,9 +58,13 @@ class Shadows:
     def remove(connection: Connection, model: str, alias: str | None = None) -> None:
         """Those of the alias, or of all aliases of the model."""
         statement = delete(SHADOWS).where(SHADOWS.c.model == model)
-        connection.execute(statement if alias is None else statement.where(SHADOWS.c.alias == alias))
+        connection.execute(
+            statement if alias is None else statement.where(SHADOWS.c.alias == alias)
+        )
 
-    def keep(self, ids: Sequence[str], challenger: str, model: str, day: int, choice: Sequence[int]) -> None:
+    def keep(
+        self, ids: Sequence[str], challenger: str, model: str, day: int, choice: Sequence[int]
+    ) -> None:
         """Store what a challenger chose for each decision; what is stored already stays.
 
         Left out are decisions that are no longer among the recent ones, such as erased ones.
@@ -63,10 +73,19 @@ class Shadows:
         chosen = dict(zip(ids, choice, strict=True))
         with self._database.writing() as connection:
             for some in chunks(ids):
-                there = select(DECISIONS.c.id).where(DECISIONS.c.id.in_(some)).with_for_update(read=True)
-                rows = [{"id": id_, "choice": chosen[id_], **common} for id_ in connection.execute(there).scalars()]
+                there = (
+                    select(DECISIONS.c.id)
+                    .where(DECISIONS.c.id.in_(some))
+                    .with_for_update(read=True)
+                )
+                rows = [
+                    {"id": id_, "choice": chosen[id_], **common}
+                    for id_ in connection.execute(there).scalars()
+                ]
                 if rows:
-                    connection.execute(upsert(connection, SHADOW_DECISIONS).on_conflict_do_nothing(), rows)
+                    connection.execute(
+                        upsert(connection, SHADOW_DECISIONS).on_conflict_do_nothing(), rows
+                    )
 
     def _told(self, challengers: Challengers) -> None:
         self._of = challengers

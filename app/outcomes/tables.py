@@ -1,6 +1,18 @@
 """The tables of recorded decisions, alike on SQLite and PostgreSQL. Times are seconds since 1970, days are UTC."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 
 TABLES = MetaData()
 MAX_ID = 128  # characters
@@ -10,7 +22,9 @@ DECISION_TERMS = Table(
     TABLES,
     Column("digest", String(32), primary_key=True),
     Column("content", Text, nullable=False),  # `Terms` as JSON
-    Column("used_at", Double, nullable=False),  # to within an hour: unused ones are deleted with their decisions
+    Column(
+        "used_at", Double, nullable=False
+    ),  # to within an hour: unused ones are deleted with their decisions
 )
 
 DECISIONS = Table(
@@ -24,7 +38,9 @@ DECISIONS = Table(
     Column("terms", String(32), nullable=False),
     Column("choice", Integer, nullable=False),  # an index into the actions of the terms
     Column("expected", Double),  # benefit of the choice; absent where no benefits were stated
-    Column("probabilities", LargeBinary, nullable=False),  # float64, little-endian, by class; or what `Terms` says
+    Column(
+        "probabilities", LargeBinary, nullable=False
+    ),  # float64, little-endian, by class; or what `Terms` says
     Column("propensity", Double),  # of the choice, where it was drawn
     Column("client", String(64)),  # the key's name
     Column("details", Text),  # JSON: what else belongs to this decision
@@ -56,7 +72,9 @@ SEALED_FILES = Table(
     Column("model", String(64), nullable=False),
     Column("day", Integer, nullable=False),
     Column("kind", String(16), nullable=False),  # decisions or outcomes
-    Column("is_current", Boolean, nullable=False),  # readers read it; else it is being written, or was replaced
+    Column(
+        "is_current", Boolean, nullable=False
+    ),  # readers read it; else it is being written, or was replaced
     Column("at", Double, nullable=False),  # when it was written, or ceased to be current
     Index("sealed_files_model_day", "model", "day"),
 )

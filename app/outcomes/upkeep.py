@@ -48,7 +48,11 @@ def due(connection: Connection, now: float) -> list[Day]:
     found = set(outcomes)
     for model in rows.each_value(connection, DECISIONS.c.model):
         found.update((model, day) for day in rows.days_of(connection, model, None, over))
-    return sorted(one for one in found if one not in sealed or _is_enough(sealed[one], outcomes.get(one, 0), now))
+    return sorted(
+        one
+        for one in found
+        if one not in sealed or _is_enough(sealed[one], outcomes.get(one, 0), now)
+    )
 
 
 def _is_enough(files: Sequence[SealedFile], outcomes: int, now: float) -> bool:
@@ -67,13 +71,22 @@ def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True)
         with archive.database.reading() as connection:
             days = due(connection, time())
         if days and not seals:
-            _log.warning("recorded decisions stay in the database: set PAYOFF_DECISIONS to a store that is shared")
+            _log.warning(
+                "recorded decisions stay in the database: set PAYOFF_DECISIONS to a store that is shared"
+            )
         else:
             _each(days, archive, "sealed", lambda sealer, *day: sealer.seal(*day))
         with archive.database.reading() as connection:
-            has_erased = select(ERASED.c.model, ERASED.c.day).where(ERASED.c.id.is_not(None)).distinct()
+            has_erased = (
+                select(ERASED.c.model, ERASED.c.day).where(ERASED.c.id.is_not(None)).distinct()
+            )
             erased = [(row.model, row.day) for row in connection.execute(has_erased)]
-        _each(erased, archive, "written without what was erased", lambda sealer, *day: sealer.purge(*day))
+        _each(
+            erased,
+            archive,
+            "written without what was erased",
+            lambda sealer, *day: sealer.purge(*day),
+        )
         _remove_unused_terms(archive.database)
         _remove_abandoned(archive)
 
@@ -94,12 +107,21 @@ def expire(archive: Archive, keep_seconds: float) -> None:
     """Remove all of the days that ended longer ago than that."""
     before = day_of(time() - keep_seconds)
     with archive.database.reading() as connection:
-        old = [file.file for (_, day), files in sealed_files(connection).items() if day < before for file in files]
-        models = {model for table in _MODELS for model in rows.each_value(connection, table.c.model)}
+        old = [
+            file.file
+            for (_, day), files in sealed_files(connection).items()
+            if day < before
+            for file in files
+        ]
+        models = {
+            model for table in _MODELS for model in rows.each_value(connection, table.c.model)
+        }
     if old:
         archive.sealer.discard(old)
     for model in sorted(models):
-        _remove(archive.database, DECISIONS, DECISIONS.c.model == model, DECISIONS.c.at < before * DAY)
+        _remove(
+            archive.database, DECISIONS, DECISIONS.c.model == model, DECISIONS.c.at < before * DAY
+        )
         for table in (OUTCOMES, SHADOW_DECISIONS, SEALED_IDS):
             _remove(archive.database, table, table.c.model == model, table.c.day < before)
 
@@ -122,7 +144,9 @@ def _remove_unused_terms(database: Database) -> None:
     with database.reading(without_timeout=True) as connection:
         candidates = set(connection.execute(select(table.digest).where(old)).scalars())
         if candidates:
-            candidates.difference_update(connection.execute(select(DECISIONS.c.terms).distinct()).scalars())
+            candidates.difference_update(
+                connection.execute(select(DECISIONS.c.terms).distinct()).scalars()
+            )
     for some in rows.chunks(sorted(candidates), BATCH):
         with database.writing() as connection:
             connection.execute(delete(DECISION_TERMS).where(table.digest.in_(some), old))

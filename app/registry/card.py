@@ -42,8 +42,12 @@ class FeatureCard(_Part):
     name: str
     type: Literal["numeric", "categorical"]
     categories: list[str] = []
-    form: str = Field(default="", description="how text stands for the numbers of a numeric one, where it does")
-    low: FiniteFloat | None = Field(default=None, description="the least value of a numeric one in training")
+    form: str = Field(
+        default="", description="how text stands for the numbers of a numeric one, where it does"
+    )
+    low: FiniteFloat | None = Field(
+        default=None, description="the least value of a numeric one in training"
+    )
     high: FiniteFloat | None = Field(default=None, description="the greatest")
 
 
@@ -51,18 +55,24 @@ class EvaluationCard(_Part):
     """Which rows the metrics, thresholds and reports of a version come from."""
 
     method: Literal["hold-out", "cross-validation"]
-    folds: int | None = Field(default=None, description="of the cross-validation; null: one fit without the hold-out")
+    folds: int | None = Field(
+        default=None, description="of the cross-validation; null: one fit without the hold-out"
+    )
     rows: int = Field(ge=1, description="rows that were predicted by a model that did not see them")
 
 
 class DataCard(_Part):
     """What it was trained on."""
 
-    dataset: str | None = Field(default=None, description="also where its rows came with the training request")
+    dataset: str | None = Field(
+        default=None, description="also where its rows came with the training request"
+    )
     digest: str
     rows: int = Field(ge=0, description="rows that the published model was fitted on")
     holdout_rows: int = Field(default=0, ge=0, description="rows held out from the first fit")
-    refit: bool = Field(default=False, description="whether the published model was fitted again, on all rows")
+    refit: bool = Field(
+        default=False, description="whether the published model was fitted again, on all rows"
+    )
     evaluation: EvaluationCard | None = Field(default=None, description="null without a hold-out")
 
 
@@ -80,23 +90,38 @@ class Card(_Part):
     job: str | None = Field(default=None, description="the training job that made it")
     learner: LearnerCard
     features: list[FeatureCard] = Field(min_length=1)
-    ignored: list[str] = Field(default=[], description="columns that instances may have, and that are not used")
-    values: dict[str, str] = Field(default={}, description="those of them that cells of matrices may name, with forms")
+    ignored: list[str] = Field(
+        default=[], description="columns that instances may have, and that are not used"
+    )
+    values: dict[str, str] = Field(
+        default={}, description="those of them that cells of matrices may name, with forms"
+    )
     labels: list[str] = Field(description="the target column; several when multi-label")
-    classes: list[StrictInt | StrictStr] | None = Field(description="in the order of probabilities; null: regression")
-    class_priors: dict[str, FiniteFloat] = Field(default={}, description="shares of the classes in training, by name")
+    classes: list[StrictInt | StrictStr] | None = Field(
+        description="in the order of probabilities; null: regression"
+    )
+    class_priors: dict[str, FiniteFloat] = Field(
+        default={}, description="shares of the classes in training, by name"
+    )
     metrics: dict[str, Any] = Field(default={}, description="on the rows of `data.evaluation`")
     data: DataCard
     benefits: list[list[FiniteFloat]] | None = None
     case_benefits: list[list[Any]] | None = Field(
-        default=None, description="where cells depend on the case; `benefits` then are their means in training"
+        default=None,
+        description="where cells depend on the case; `benefits` then are their means in training",
     )
-    actions: list[str] | None = Field(default=None, description="names of the columns of `benefits`, where given")
+    actions: list[str] | None = Field(
+        default=None, description="names of the columns of `benefits`, where given"
+    )
     feature_costs: list[dict[str, Any]] | None = None
     unit: str | None = Field(default=None, description="of all amounts")
     seed: int = 0
-    warnings: list[str] = Field(default=[], description="what limits its answers, which repeat these sentences")
-    fitted: dict[str, Any] = Field(default={}, description="what the fit found: calibration used, convergence")
+    warnings: list[str] = Field(
+        default=[], description="what limits its answers, which repeat these sentences"
+    )
+    fitted: dict[str, Any] = Field(
+        default={}, description="what the fit found: calibration used, convergence"
+    )
     sizes: dict[str, int] = {}
     packages: dict[str, str] = Field(default_factory=installed_packages)
     sha256: dict[str, Digest] = {}
@@ -113,7 +138,10 @@ class Card(_Part):
 
     def schema_of_features(self) -> Schema:
         """What turns instances into this model's matrix."""
-        parts = [Feature(part.name, part.type, tuple(part.categories), part.form) for part in self.features]
+        parts = [
+            Feature(part.name, part.type, tuple(part.categories), part.form)
+            for part in self.features
+        ]
         return Schema(parts, self.ignored, self.values)
 
     def priors(self) -> np.ndarray:
@@ -133,5 +161,7 @@ def read_card(content: bytes) -> Card:
     try:
         return Card.model_validate_json(content)
     except Unreadable as error:
-        flaws = "; ".join(f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}" for flaw in error.errors())
+        flaws = "; ".join(
+            f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}" for flaw in error.errors()
+        )
         raise Damaged(f"this card cannot be read as format {FORMAT}: {flaws}") from error

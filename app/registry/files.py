@@ -27,7 +27,9 @@ CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
 _COLUMN = "column "  # before the name of one, in the hold-out's file
-SKLEARN = metadata.version("scikit-learn")  # importing it takes 60 MB and 0.7 s, which linear models do not need
+SKLEARN = metadata.version(
+    "scikit-learn"
+)  # importing it takes 60 MB and 0.7 s, which linear models do not need
 _NUMBER = re.compile(NUMBER)
 
 _log = logging.getLogger(__name__)
@@ -40,8 +42,13 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
     files = {ESTIMATOR: artifact.getvalue()}
     if holdout is not None:
         table = io.BytesIO()
-        arrays: dict[str, Any] = {_COLUMN + name: values for name, values in holdout.columns.items()}
-        arrays |= {"scores": np.asarray(holdout.scores, dtype=np.float64), "y": np.asarray(holdout.y)}
+        arrays: dict[str, Any] = {
+            _COLUMN + name: values for name, values in holdout.columns.items()
+        }
+        arrays |= {
+            "scores": np.asarray(holdout.scores, dtype=np.float64),
+            "y": np.asarray(holdout.y),
+        }
         np.savez_compressed(table, **arrays)
         files[HOLDOUT] = table.getvalue()
     return files
@@ -107,7 +114,12 @@ class Files:
         """A version's card. Damaged where its SHA-256 is not `digest`, Conflict where another scikit-learn made the
         version, unless that is allowed.
         """
-        card = _parse(key, self._verified(f"{folder_of(key)}/{CARD}", digest, "is not the card that was published"))
+        card = _parse(
+            key,
+            self._verified(
+                f"{folder_of(key)}/{CARD}", digest, "is not the card that was published"
+            ),
+        )
         made_with = card.packages.get("scikit-learn")
         if made_with != SKLEARN and not self._allow_version_skew:
             raise Conflict(
@@ -155,12 +167,18 @@ def _unpickle(card: Card, artifact: bytes) -> Any:
         return joblib.load(io.BytesIO(artifact))
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        raise Damaged(f"{card.folder}/{ESTIMATOR} cannot be loaded by this version of the service: {what}") from error
+        raise Damaged(
+            f"{card.folder}/{ESTIMATOR} cannot be loaded by this version of the service: {what}"
+        ) from error
 
 
 def _unpack_holdout(content: bytes) -> Holdout:
     with np.load(io.BytesIO(content), allow_pickle=False) as table:
-        columns = {name.removeprefix(_COLUMN): table[name] for name in table.files if name.startswith(_COLUMN)}
+        columns = {
+            name.removeprefix(_COLUMN): table[name]
+            for name in table.files
+            if name.startswith(_COLUMN)
+        }
         return Holdout(table["scores"], table["y"], columns)
 
 

@@ -18,7 +18,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, insert, select, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    union_all,
+    update,
+)
 
 from app.database import Database, upsert
 from app.errors import Conflict
@@ -97,14 +109,18 @@ class Index:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def take_number(self, name: str, job: str | None, above: int, also: Also = write_nothing) -> tuple[int, float]:
+    def take_number(
+        self, name: str, job: str | None, above: int, also: Also = write_nothing
+    ) -> tuple[int, float]:
         """The next number of a model, greater than `above` and never given before, and the time by the database."""
         with self.database.writing() as connection:
             row = upsert(connection, models).values(name=name, next_version=above + 2, listed=False)
             counted = row.on_conflict_do_update(
                 index_elements=[models.c.name], set_={"next_version": _at_least(above + 1) + 1}
             )
-            number: int = connection.execute(counted.returning(models.c.next_version)).scalar_one() - 1
+            number: int = (
+                connection.execute(counted.returning(models.c.next_version)).scalar_one() - 1
+            )
             connection.execute(insert(unpublished).values(name=name, version=number, job=job))
             also(connection)
             return number, connection.execute(select(self.database.now)).scalar_one()
@@ -114,14 +130,23 @@ class Index:
         connection.execute(_CHANGED)
         taken = delete(unpublished).where(_is(unpublished, card.key))
         if not connection.execute(taken).rowcount:
-            raise Conflict(f"version {card.version} of {card.name!r} was not staged, or is published already")
+            raise Conflict(
+                f"version {card.version} of {card.name!r} was not staged, or is published already"
+            )
         connection.execute(update(models).where(models.c.name == card.name).values(listed=True))
         _insert_version(connection, card, card.to_bytes())
 
-    def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = write_nothing) -> None:
+    def set_alias(
+        self, name: str, alias: str, version: int, who: str, also: Also = write_nothing
+    ) -> None:
         """Point `alias` at a version, unless it points there already. NotFound without that version."""
         with self._changing() as connection:
-            if connection.execute(select(versions.c.job).where(_is(versions, (name, version)))).first() is None:
+            if (
+                connection.execute(
+                    select(versions.c.job).where(_is(versions, (name, version)))
+                ).first()
+                is None
+            ):
                 raise absent(f"{name}:{version}")
             before = _target(connection, name, alias)
             if before == version:
@@ -129,7 +154,8 @@ class Index:
             row = upsert(connection, aliases).values(name=name, alias=alias, version=version)
             connection.execute(
                 row.on_conflict_do_update(
-                    index_elements=[aliases.c.name, aliases.c.alias], set_={"version": row.excluded.version}
+                    index_elements=[aliases.c.name, aliases.c.alias],
+                    set_={"version": row.excluded.version},
                 )
             )
             self._remember(connection, name, alias, who, before, version)
@@ -141,7 +167,9 @@ class Index:
             before = _target(connection, name, alias)
             if before is None:
                 raise absent(f"{name}@{alias}")
-            connection.execute(delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias))
+            connection.execute(
+                delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias)
+            )
             self._remember(connection, name, alias, who, before, None)
             also(connection)
 
@@ -182,9 +210,16 @@ class Index:
             new = [(card, content) for card, content in cards if card.key not in known]
             listed = {card.name for card, _ in new}
             for name, number in highest.items():
-                row = upsert(connection, models).values(name=name, next_version=number + 1, listed=name in listed)
-                changes = {"next_version": _at_least(number + 1), "listed": models.c.listed | row.excluded.listed}
-                connection.execute(row.on_conflict_do_update(index_elements=[models.c.name], set_=changes))
+                row = upsert(connection, models).values(
+                    name=name, next_version=number + 1, listed=name in listed
+                )
+                changes = {
+                    "next_version": _at_least(number + 1),
+                    "listed": models.c.listed | row.excluded.listed,
+                }
+                connection.execute(
+                    row.on_conflict_do_update(index_elements=[models.c.name], set_=changes)
+                )
             for card, content in new:
                 _insert_version(connection, card, content)
             return len(new)
@@ -196,12 +231,17 @@ class Index:
 
     def unpublished(self) -> list[Unpublished]:
         with self.database.reading() as connection:
-            rows = connection.execute(select(unpublished).order_by(unpublished.c.name, unpublished.c.version))
+            rows = connection.execute(
+                select(unpublished).order_by(unpublished.c.name, unpublished.c.version)
+            )
             return [Unpublished(**row) for row in rows.mappings()]
 
     def is_unpublished(self, key: Key) -> bool:
         with self.database.reading() as connection:
-            return connection.execute(select(unpublished).where(_is(unpublished, key))).first() is not None
+            return (
+                connection.execute(select(unpublished).where(_is(unpublished, key))).first()
+                is not None
+            )
 
     def revision(self, connection: Connection) -> int:
         return connection.execute(select(state.c.revision)).scalar_one()
@@ -214,7 +254,9 @@ class Index:
                 return known
             columns = (versions.c.name, versions.c.version, versions.c.sha256, versions.c.bytes)
             rows = connection.execute(select(*columns)).all()
-            pointing = connection.execute(select(aliases.c.name, aliases.c.alias, aliases.c.version)).all()
+            pointing = connection.execute(
+                select(aliases.c.name, aliases.c.alias, aliases.c.version)
+            ).all()
             return Snapshot.of(
                 revision,
                 {(row.name, row.version): row.sha256 for row in rows},
@@ -224,7 +266,11 @@ class Index:
 
     def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
         """At most `limit` models after the name `after` (`""`: from the first), that match a pattern, if any."""
-        page = select(models.c.name).where(models.c.listed, models.c.name > after).order_by(models.c.name)
+        page = (
+            select(models.c.name)
+            .where(models.c.listed, models.c.name > after)
+            .order_by(models.c.name)
+        )
         if patterns:
             page = page.where(matches(models.c.name, patterns))
         numbers: dict[str, list[int]] = defaultdict(list)
@@ -234,16 +280,25 @@ class Index:
             of_names = select(versions.c.name, versions.c.version).where(versions.c.name.in_(names))
             for name, version in connection.execute(of_names.order_by(versions.c.version.desc())):
                 numbers[name].append(version)
-            theirs = select(aliases.c.name, aliases.c.alias, aliases.c.version).where(aliases.c.name.in_(names))
+            theirs = select(aliases.c.name, aliases.c.alias, aliases.c.version).where(
+                aliases.c.name.in_(names)
+            )
             for name, alias, version in connection.execute(theirs.order_by(aliases.c.alias)):
                 pointing[name][alias] = version
-        return [ModelLine(name, max(numbers[name], default=None), numbers[name], pointing[name]) for name in names]
+        return [
+            ModelLine(name, max(numbers[name], default=None), numbers[name], pointing[name])
+            for name in names
+        ]
 
     def model(self, name: str) -> ModelPage:
         """NotFound where there is no such model; one whose versions were all deleted is there, and empty."""
         columns = (versions.c.version, versions.c.kind, versions.c.created_at, versions.c.metrics)
         newest = select(*columns).where(versions.c.name == name).order_by(versions.c.version.desc())
-        pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name).order_by(aliases.c.alias)
+        pointing = (
+            select(aliases.c.alias, aliases.c.version)
+            .where(aliases.c.name == name)
+            .order_by(aliases.c.alias)
+        )
         fields = [history.c[field] for field in Move.__dataclass_fields__]
         moves = select(*fields).where(history.c.name == name).order_by(history.c.seq)
         with self.database.reading() as connection:
@@ -251,16 +306,23 @@ class Index:
             return ModelPage(
                 name,
                 [
-                    VersionLine(row.version, row.kind, _time(row.created_at), json.loads(row.metrics))
+                    VersionLine(
+                        row.version, row.kind, _time(row.created_at), json.loads(row.metrics)
+                    )
                     for row in connection.execute(newest)
                 ],
                 {row.alias: row.version for row in connection.execute(pointing)},
-                [Move(**{**row, "at": _time(row["at"])}) for row in connection.execute(moves).mappings()],
+                [
+                    Move(**{**row, "at": _time(row["at"])})
+                    for row in connection.execute(moves).mappings()
+                ],
             )
 
     def card(self, name: str, version: int) -> Card:
         """The card as it was published; NotFound where there is no such model or version."""
-        query = select(versions.c.card).where(versions.c.name == name, versions.c.version == version)
+        query = select(versions.c.card).where(
+            versions.c.name == name, versions.c.version == version
+        )
         with self.database.reading() as connection:
             text: str | None = connection.execute(query).scalar()
         if text is None:
@@ -270,7 +332,9 @@ class Index:
     def datasets(self) -> set[str]:
         """The data sets that the cards of published versions name; O(bytes of all cards)."""
         with self.database.reading(without_timeout=True) as connection:
-            cards = connection.execute(select(versions.c.card).execution_options(yield_per=_CARDS)).scalars()
+            cards = connection.execute(
+                select(versions.c.card).execution_options(yield_per=_CARDS)
+            ).scalars()
             return {named for card in cards if (named := json.loads(card)["data"].get("dataset"))}
 
     @contextmanager
@@ -280,17 +344,30 @@ class Index:
             yield connection
 
     def _remember(
-        self, connection: Connection, name: str, alias: str, who: str, before: int | None, after: int | None
+        self,
+        connection: Connection,
+        name: str,
+        alias: str,
+        who: str,
+        before: int | None,
+        after: int | None,
     ) -> None:
         last = select(func.coalesce(func.max(history.c.seq), 0)).where(history.c.name == name)
         move = {"alias": alias, "who": who, "from_version": before, "to_version": after}
-        row = insert(history).values(name=name, seq=last.scalar_subquery() + 1, at=self.database.now, **move)
+        row = insert(history).values(
+            name=name, seq=last.scalar_subquery() + 1, at=self.database.now, **move
+        )
         connection.execute(row)
 
 
 def check_listed(connection: Connection, name: str) -> None:
     """NotFound where no version was ever published under `name`, or none since the model was deleted."""
-    if connection.execute(select(models.c.name).where(models.c.listed, models.c.name == name)).first() is None:
+    if (
+        connection.execute(
+            select(models.c.name).where(models.c.listed, models.c.name == name)
+        ).first()
+        is None
+    ):
         raise absent(name)
 
 
@@ -319,14 +396,21 @@ def _known(connection: Connection) -> set[Key]:
 
 def _unpublish(connection: Connection, which: ColumnElement[bool]) -> list[int]:
     """Delete versions; the numbers of those that were there."""
-    gone = [dict(row) for row in connection.execute(delete(versions).where(which).returning(*_UNPUBLISHED)).mappings()]
+    gone = [
+        dict(row)
+        for row in connection.execute(
+            delete(versions).where(which).returning(*_UNPUBLISHED)
+        ).mappings()
+    ]
     if gone:
         connection.execute(insert(unpublished), gone)
     return [row["version"] for row in gone]
 
 
 def _insert_version(connection: Connection, card: Card, content: bytes) -> None:
-    scalars = {name: value for name, value in card.metrics.items() if isinstance(value, int | float | str)}
+    scalars = {
+        name: value for name, value in card.metrics.items() if isinstance(value, int | float | str)
+    }
     connection.execute(
         insert(versions).values(
             name=card.name,

@@ -94,7 +94,9 @@ class Loaded:
         """
         ranges = [(part.low, part.high) for part in self.card.features]
         widened = [
-            (-np.inf, np.inf) if low is None or high is None else (low - (high - low), high + (high - low))
+            (-np.inf, np.inf)
+            if low is None or high is None
+            else (low - (high - low), high + (high - low))
             for low, high in ranges
         ]
         bounds = np.array(widened, dtype=np.float64).T

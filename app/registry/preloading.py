@@ -73,7 +73,9 @@ class Preloader(Poller):
             return
         except PayoffError as error:
             reason = error.detail
-        except Exception as error:  # a model that cannot be used must not keep others from being loaded
+        except (
+            Exception
+        ) as error:  # a model that cannot be used must not keep others from being loaded
             log.exception("a model cannot be loaded")
             reason = f"{type(error).__name__}: {error}"
         if reason:

@@ -87,7 +87,9 @@ class Registry:
             if self.resolve(reference) != key:  # the version was deleted while it was read
                 return self.load(reference)
             raise
-        if key not in self._snapshot.digests:  # deleted as well, but late enough to be answered with once more
+        if (
+            key not in self._snapshot.digests
+        ):  # deleted as well, but late enough to be answered with once more
             self.cache.retain(self._snapshot.digests)
         return loaded
 
@@ -98,12 +100,16 @@ class Registry:
         self._read()
         snapshot, meant = self._snapshot, self.cache.meant
         means = snapshot.references
-        for key in {means[each] for each, before in meant.items() if means.get(each, before) != before}:
+        for key in {
+            means[each] for each, before in meant.items() if means.get(each, before) != before
+        }:
             with suppress(Exception):  # the preloader tries again, and says what is wrong
                 self._loaded(key, snapshot)
         self._settle()
 
-    def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing) -> Card:
+    def stage(
+        self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing
+    ) -> Card:
         """Write a version's folder under the model's next number, which is its own; `index.add` makes it visible.
 
         Returns the card with number, sizes, digests and time. `also` is called in the transaction that takes the
@@ -112,7 +118,9 @@ class Registry:
         check_name(card.name)
         files = pack(estimator, holdout)
         for _ in range(_NUMBERS):
-            highest = max(self.files.numbers(card.name), default=0)  # folders that this database may not know
+            highest = max(
+                self.files.numbers(card.name), default=0
+            )  # folders that this database may not know
             number, now = self.index.take_number(card.name, card.job, highest, also)
             try:
                 return self.files.stage(card.model_copy(update={"version": number}), files, now)
@@ -153,7 +161,9 @@ class Registry:
         card = self.index.card(name, version)
         return card, self.files.read(card, ESTIMATOR)
 
-    def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = write_nothing) -> None:
+    def set_alias(
+        self, name: str, alias: str, version: int, who: str, also: Also = write_nothing
+    ) -> None:
         """Point an alias at a published version; the history remembers `who`, and `also` writes in the transaction."""
         check_name(alias, "alias")
         self.index.set_alias(name, alias, version, who, also)
@@ -196,7 +206,9 @@ class Registry:
         return len(newest), found
 
     def _loaded(self, key: Key, snapshot: Snapshot) -> Loaded:
-        return self.cache.load(key, snapshot.sizes[key], lambda: self.files.load(key, snapshot.digests[key]))
+        return self.cache.load(
+            key, snapshot.sizes[key], lambda: self.files.load(key, snapshot.digests[key])
+        )
 
     def _read(self) -> None:
         with self._refreshing:

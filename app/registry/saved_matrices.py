@@ -73,7 +73,9 @@ class SavedMatrices:
     def of(self, model: str) -> Mapping[str, Saved]:
         """The matrices of a model by reference. No input or output; NotReady where they are not known yet."""
         if self._view.revision < 0:
-            raise NotReady("saved matrices are not known yet, as the database is unavailable; try again soon")
+            raise NotReady(
+                "saved matrices are not known yet, as the database is unavailable; try again soon"
+            )
         return self._view.of(model)
 
     def read(self, model: str) -> Mapping[str, Saved]:
@@ -85,7 +87,12 @@ class SavedMatrices:
         return view.of(model)
 
     def save(
-        self, model: str, matrix: str, content: bytes, who: str, also: Callable[[Connection, Saved], None]
+        self,
+        model: str,
+        matrix: str,
+        content: bytes,
+        who: str,
+        also: Callable[[Connection, Saved], None],
     ) -> Saved:
         """Save a new version, unless the newest one is equal; `also` writes in the transaction of a new one.
 
@@ -133,7 +140,9 @@ class SavedMatrices:
             connection.execute(delete(table).where(gone))
             connection.execute(_CHANGED)
             last = max(last, _deleted(connection, model))
-            connection.execute(update(models).where(models.c.name == model).values(deleted_matrix=last))
+            connection.execute(
+                update(models).where(models.c.name == model).values(deleted_matrix=last)
+            )
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
@@ -152,7 +161,14 @@ class SavedMatrices:
         for row in connection.execute(select(table).order_by(table.c.matrix, table.c.version)):
             saved = known.of(row.model).get(f"{row.matrix}:{row.version}")
             if saved is None:
-                saved = Saved(row.model, row.matrix, row.version, row.content.encode(), row.created_at, row.who)
+                saved = Saved(
+                    row.model,
+                    row.matrix,
+                    row.version,
+                    row.content.encode(),
+                    row.created_at,
+                    row.who,
+                )
             found.setdefault(row.model, {}).update({saved.reference: saved, saved.matrix: saved})
         return _View(revision, found)
 
@@ -171,11 +187,16 @@ def unsaved(model: str, reference: str, known: Mapping[str, Saved]) -> str:
 
 def _deleted(connection: Connection, model: str) -> int:
     """The greatest number that a deleted matrix of the model had."""
-    return connection.execute(select(models.c.deleted_matrix).where(models.c.name == model)).scalar_one()
+    return connection.execute(
+        select(models.c.deleted_matrix).where(models.c.name == model)
+    ).scalar_one()
 
 
 def _check_room(model: str, before: Mapping[str, Saved], content: bytes) -> None:
-    contents = [content, *(saved.content for reference, saved in before.items() if ":" in reference)]
+    contents = [
+        content,
+        *(saved.content for reference, saved in before.items() if ":" in reference),
+    ]
     size = sum(len(each) + _BYTES_PER_VERSION for each in contents)
     if size > MOST_BYTES:
         each = f"{_BYTES_PER_VERSION:,} for each version included"

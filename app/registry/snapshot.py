@@ -73,10 +73,14 @@ class Snapshot:
     ) -> Self:
         """From the digest of every version's card, its bytes, and the rows (name, alias, version); O(n log n)."""
         references: dict[str, Key] = {}
-        for name, version in sorted(digests):  # the highest comes last and stays under the bare name
+        for name, version in sorted(
+            digests
+        ):  # the highest comes last and stays under the bare name
             references[f"{name}:{version}"] = references[name] = (name, version)
         references |= {
-            f"{name}@{alias}": (name, version) for name, alias, version in aliases if (name, version) in digests
+            f"{name}@{alias}": (name, version)
+            for name, alias, version in aliases
+            if (name, version) in digests
         }
         return cls(revision, digests, sizes, references)
 
@@ -91,7 +95,9 @@ class Snapshot:
         key = self.references.get(text)
         if key is None:
             Reference.parse(text)
-            raise NotFound.at("/model", absent(text).detail)  # every caller calls a reference `model`
+            raise NotFound.at(
+                "/model", absent(text).detail
+            )  # every caller calls a reference `model`
         return key
 
 

@@ -79,10 +79,14 @@ def loss_table(loss: Loss, n: int, empty: int) -> np.ndarray:
 @lru_cache(maxsize=128)
 def recall_table(n: int) -> np.ndarray:
     """TPR at all feasible counts."""
-    return _table(n, lambda tp, _k, positives: np.where(positives > 0, tp / np.maximum(positives, 1), 1.0))
+    return _table(
+        n, lambda tp, _k, positives: np.where(positives > 0, tp / np.maximum(positives, 1), 1.0)
+    )
 
 
-def _table(n: int, of_counts: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+def _table(
+    n: int, of_counts: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
     blocks = []
     for k in range(n + 1):
         tp, fn = np.arange(k + 1)[:, None], np.arange(n - k + 1)[None, :]
@@ -117,8 +121,18 @@ def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64)
         for t in range(k + 1):
             before = prefixes[k, t]
             for m in range(0, eights, 8):
-                a0, a1, a2, a3 = table[at + m], table[at + m + 1], table[at + m + 2], table[at + m + 3]
-                b0, b1, b2, b3 = table[at + m + 4], table[at + m + 5], table[at + m + 6], table[at + m + 7]
+                a0, a1, a2, a3 = (
+                    table[at + m],
+                    table[at + m + 1],
+                    table[at + m + 2],
+                    table[at + m + 3],
+                )
+                b0, b1, b2, b3 = (
+                    table[at + m + 4],
+                    table[at + m + 5],
+                    table[at + m + 6],
+                    table[at + m + 7],
+                )
                 s0, s1, s2, s3 = suffix[m], suffix[m + 1], suffix[m + 2], suffix[m + 3]
                 t0, t1, t2, t3 = suffix[m + 4], suffix[m + 5], suffix[m + 6], suffix[m + 7]
                 for lane in range(lanes):

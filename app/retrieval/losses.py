@@ -29,7 +29,9 @@ from app.errors import Invalid, TooLarge
 
 DEFAULT_BETA = 1.0  # counts recall and precision alike
 LARGEST_BETA = 1e150  # its square is still a float
-LARGEST_COEFFICIENT = 1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
+LARGEST_COEFFICIENT = (
+    1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
+)
 LARGEST_LOSS = {"mcc": 2.0}  # of all others but fractional_linear it is 1
 NEARLY_ZERO = 1e-12  # a sum this small beside its terms may be rounding alone
 
@@ -48,9 +50,13 @@ class Loss:
         """β²."""
         return (self.beta or DEFAULT_BETA) ** 2
 
-    def of_counts(self, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: int, *, empty: int = 0) -> np.ndarray:
+    def of_counts(
+        self, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: int, *, empty: int = 0
+    ) -> np.ndarray:
         """The loss of single outcomes: counts that broadcast, 0 <= tp <= min(k, positives); returns float64."""
-        counts = np.broadcast_arrays(*(np.asarray(count, dtype=np.float64) for count in (tp, k, positives)))
+        counts = np.broadcast_arrays(
+            *(np.asarray(count, dtype=np.float64) for count in (tp, k, positives))
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(LOSSES[self.name](self, *counts, float(n), float(empty)))
 
@@ -64,51 +70,73 @@ class Loss:
         """As requests state it."""
         given = {"name": self.name, "beta": self.beta, "c": self.c, "d": self.d}
         return {
-            key: list(value) if isinstance(value, tuple) else value for key, value in given.items() if value is not None
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in given.items()
+            if value is not None
         }
 
 
-def _rates(tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
+def _rates(
+    tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float
+) -> tuple[np.ndarray, np.ndarray]:
     negatives = n - positives
     tpr = np.where(positives > 0, tp / positives, 1.0)
     tnr = np.where(negatives > 0, (negatives - k + tp) / negatives, 1.0)
     return tpr, tnr
 
 
-def _f_beta(loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
-    return np.where(positives + k > 0, 1 - (1 + loss.square) * tp / (loss.square * positives + k), empty)
+def _f_beta(
+    loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float
+) -> np.ndarray:
+    return np.where(
+        positives + k > 0, 1 - (1 + loss.square) * tp / (loss.square * positives + k), empty
+    )
 
 
-def _jaccard(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
+def _jaccard(
+    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float
+) -> np.ndarray:
     return np.where(positives + k > 0, (positives + k - 2 * tp) / (positives + k - tp), empty)
 
 
-def _am(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+def _am(
+    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+) -> np.ndarray:
     tpr, tnr = _rates(tp, k, positives, n)
     return np.asarray(1 - (tpr + tnr) / 2)
 
 
-def _g_tp_pr(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
+def _g_tp_pr(
+    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float
+) -> np.ndarray:
     both = np.where(positives * k > 0, 1 - tp / np.sqrt(positives * k), 1.0)
     return np.where(positives + k > 0, both, empty)
 
 
-def _g_mean(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+def _g_mean(
+    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+) -> np.ndarray:
     tpr, tnr = _rates(tp, k, positives, n)
     return np.asarray(1 - np.sqrt(tpr * tnr))
 
 
-def _h_mean(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+def _h_mean(
+    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+) -> np.ndarray:
     tpr, tnr = _rates(tp, k, positives, n)
     return np.asarray(1 - np.where(tpr + tnr > 0, 2 * tpr * tnr / (tpr + tnr), 0.0))
 
 
-def _auc(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+def _auc(
+    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+) -> np.ndarray:
     pairs = positives * (n - positives)
     return np.where(pairs > 0, (k - tp) * (positives - tp) / pairs, 0.0)
 
 
-def _mcc(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float) -> np.ndarray:
+def _mcc(
+    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float
+) -> np.ndarray:
     square = k * (n - k) * positives * (n - positives)
     both = np.where(square > 0, 1 - (n * tp - k * positives) / np.sqrt(square), 1.0)
     return np.where(positives + k > 0, both, empty)
@@ -121,7 +149,9 @@ def _fractional_linear(
     above, below = (np.asarray(x[0] * n + x[1] * tp + x[2] * k + x[3] * positives) for x in (c, d))
     near = np.abs(below) <= NEARLY_ZERO * absolute_sum(d, (n, tp, k, positives))
     if near.any():  # rounding hides whether they are zero
-        counts = np.column_stack([np.full(int(near.sum()), n), tp[near], k[near], positives[near]]).astype(np.int64)
+        counts = np.column_stack(
+            [np.full(int(near.sum()), n), tp[near], k[near], positives[near]]
+        ).astype(np.int64)
         exact, scale = exact_sums(d, counts)
         below[near] = [value / scale for value in exact]
     return np.where(below != 0, above / below, empty)
@@ -137,7 +167,9 @@ def exact_sums(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[lis
     ratios = [value.as_integer_ratio() for value in coefficients]
     scale = max(below for _, below in ratios)  # all are powers of 2
     whole = [above * (scale // below) for above, below in ratios]
-    return [sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()], scale
+    return [
+        sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()
+    ], scale
 
 
 LOSSES: dict[str, Callable[..., np.ndarray]] = {
@@ -154,7 +186,9 @@ LOSSES: dict[str, Callable[..., np.ndarray]] = {
 """The value of each loss, of (loss, tp, k, positives, n, empty), in the order in which documents list them."""
 
 
-WIDEST = 1e20  # of a denominator's range: the nodes of its quadrature grow with the logarithm, 208 here
+WIDEST = (
+    1e20  # of a denominator's range: the nodes of its quadrature grow with the logarithm, 208 here
+)
 
 
 @dataclass(frozen=True)
@@ -173,10 +207,14 @@ class Denominator:
     cancels: float
     n: int
 
-    def vanishes(self, tp: float | np.ndarray, k: float | np.ndarray, positives: float) -> np.ndarray:
+    def vanishes(
+        self, tp: float | np.ndarray, k: float | np.ndarray, positives: float
+    ) -> np.ndarray:
         """Whether the denominator is zero at these feasible counts; where it is nearly so, the loss is refused."""
         value = self.d[0] * self.n + self.d[1] * tp + self.d[2] * k + self.d[3] * positives
-        return np.asarray(np.abs(value) <= NEARLY_ZERO * absolute_sum(self.d, (self.n, tp, k, positives)))
+        return np.asarray(
+            np.abs(value) <= NEARLY_ZERO * absolute_sum(self.d, (self.n, tp, k, positives))
+        )
 
 
 def check_monotone(loss: Loss, n: int) -> None:
@@ -211,7 +249,9 @@ def denominator(loss: Loss, n: int) -> Denominator:
     values = counts @ d
     exact, scale = exact_sums(loss.d or (), counts)
     if min(exact) < 0 < max(exact):
-        raise _refused(loss, n, counts[exact.index(min(exact))], "is negative and elsewhere positive")
+        raise _refused(
+            loss, n, counts[exact.index(min(exact))], "is negative and elsewhere positive"
+        )
     if max(exact) <= 0:
         c, d, values = -c, -d, -values
     zero = np.array([value == 0 for value in exact])
@@ -230,7 +270,9 @@ def denominator(loss: Loss, n: int) -> Denominator:
     if high > WIDEST * low:
         what = f"the denominator of {loss.name!r} ranges from {low:.3g} to {high:.3g}"
         raise TooLarge(f"{what} for {n} items; at most a factor of {WIDEST:g} is supported")
-    largest = float((above[~zero] / values[~zero]).max()) + (40 * float(above[zero].max()) / low if zero.any() else 0.0)
+    largest = float((above[~zero] / values[~zero]).max()) + (
+        40 * float(above[zero].max()) / low if zero.any() else 0.0
+    )
     cancels = float((counts[~zero] @ np.abs(d) / values[~zero]).max())
     return Denominator(tuple(c), tuple(d), low, high, largest, cancels, n)
 
@@ -257,7 +299,8 @@ def _refused(loss: Loss, n: int, counts: np.ndarray, why: str) -> Invalid:
 
 
 AUC_WARNING = (
-    "the AUC loss of an empty or a whole set is 0, so k is kept within 1 … n - 1; set k_min and k_max to allow both"
+    "the AUC loss of an empty or a whole set is 0, so k is kept within 1 … n - 1; "
+    "set k_min and k_max to allow both"
 )
 
 
@@ -276,12 +319,16 @@ class SetTerms:
 
     def __post_init__(self) -> None:
         if self.k_max is not None and self.k_min > self.k_max:
-            raise Invalid.at("/k_min", f"'k_min' is {self.k_min}; it must be at most 'k_max', {self.k_max}")
+            raise Invalid.at(
+                "/k_min", f"'k_min' is {self.k_min}; it must be at most 'k_max', {self.k_max}"
+            )
 
     def sizes(self, n: int) -> tuple[int, int]:
         """The smallest and largest k allowed for n items; a k_max above n is no bound, a k_min above n is Invalid."""
         if self.k_min > n:
-            raise Invalid.at("/k_min", f"'k_min' is {self.k_min}; it must be at most the number of items, {n}")
+            raise Invalid.at(
+                "/k_min", f"'k_min' is {self.k_min}; it must be at most the number of items, {n}"
+            )
         low, high = self.k_min, n if self.k_max is None else min(self.k_max, n)
         if self.loss.name == "auc":
             low = low or min(1, high)

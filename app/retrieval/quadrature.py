@@ -118,7 +118,9 @@ def rates(p: np.ndarray) -> Rates:
     """E[TPR_k] and E[TNR_k] for the items in the order given; O(nodes n)."""
     n, q = len(p), 1.0 - p
     rule = exponential_sum(1.0, 1.0, float(max(n, 1)))
-    return Rates(recalls(p), recalls(q[::-1].copy())[::-1], rule.error + 2 * rounding(n, len(rule.t)))
+    return Rates(
+        recalls(p), recalls(q[::-1].copy())[::-1], rule.error + 2 * rounding(n, len(rule.t))
+    )
 
 
 def recalls(p: np.ndarray, first: int | None = None) -> np.ndarray:
@@ -164,7 +166,9 @@ def jaccard_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     suffix = np.cumsum(blocks[::-1], axis=0)[::-1].copy()
     sums = np.empty(n)
     jaccard_sums(p, q, rule.t, s, rule.w, suffix, sums)
-    return Curve(_with_nothing(p, 1 - np.cumsum(p) * sums, empty), rule.error + 2 * rounding(n, len(rule.t)))
+    return Curve(
+        _with_nothing(p, 1 - np.cumsum(p) * sums, empty), rule.error + 2 * rounding(n, len(rule.t))
+    )
 
 
 def g_tp_pr_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
@@ -185,7 +189,9 @@ def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
         live, weights = _weights(inner, outer, s, rule.w)
         totals = np.empty(int(live.sum()))
         # swapped, Σ_i q_i / (q_i + p_i s): the items left at label 0 under the tilt
-        tilted_totals(*((outer, inner, 1.0 / s[live]) if swapped else (inner, outer, s[live])), totals)
+        tilted_totals(
+            *((outer, inner, 1.0 / s[live]) if swapped else (inner, outer, s[live])), totals
+        )
         auc_sums(inner, outer, s[live], weights, totals, swapped, values)
     curve = np.concatenate([[0.0], np.clip(values / n, 0.0, None)])
     curve[n] = 0.0
@@ -199,17 +205,24 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     rule = exponential_sum(1.0, form.low, form.high)
     values, logs, means = np.zeros(n + 1), np.empty(n + 1), np.empty(n + 1)
     k = np.arange(n + 1)
-    gains = np.array([form.d[1] + form.d[3], form.d[3]])  # what a relevant item adds: retrieved, not retrieved
+    gains = np.array(
+        [form.d[1] + form.d[3], form.d[3]]
+    )  # what a relevant item adds: retrieved, not retrieved
     floors = form.d[0] * n + form.d[2] * k + k * min(gains[0], 0.0) + (n - k) * min(gains[1], 0.0)
     c = np.array([form.c[0] * n, form.c[2], form.c[1] + form.c[3], form.c[3]])
     for t, w in zip(rule.t, rule.w, strict=True):
         # 700: the smallest factor that is still a float; what it belongs to is long dead by then
         above = np.minimum(t * np.abs(gains), 700.0)
-        low, high = np.where(gains > 0, 1.0, np.exp(-above)), np.where(gains > 0, np.exp(-above), 1.0)
+        low, high = (
+            np.where(gains > 0, 1.0, np.exp(-above)),
+            np.where(gains > 0, np.exp(-above), 1.0),
+        )
         tilt = np.array([low[0], high[0], low[1], high[1]])
         fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
     values += empty * _vanishing_mass(p, form)
-    return Curve(values, form.largest * (rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT))
+    return Curve(
+        values, form.largest * (rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT)
+    )
 
 
 def _vanishing_mass(p: np.ndarray, form: Denominator) -> np.ndarray:
@@ -235,7 +248,9 @@ def _block_logs(p: np.ndarray, q: np.ndarray, s: np.ndarray) -> np.ndarray:
     return logs
 
 
-def _weights(p: np.ndarray, q: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _weights(
+    p: np.ndarray, q: np.ndarray, s: np.ndarray, w: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The nodes at which G is not negligible, and w G(s) there."""
     logs = _block_logs(p, q, s).sum(axis=0)
     live = logs > -DEAD

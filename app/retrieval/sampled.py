@@ -19,7 +19,9 @@ PASSES = 5  # of raking
 _STEPS = 10_000  # of branch and bound for one set, times labels
 
 
-def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: SetTerms) -> tuple[Selections, F64]:
+def select_sampled(
+    vectors: Iterable[tuple[U8, F64]], P: F64, terms: SetTerms
+) -> tuple[Selections, F64]:
     """The best set of labels for each row of P (n, L), the marginals to which the vectors' weights are moved; and the
     marginals that they come to (n, L).
 
@@ -36,7 +38,11 @@ def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: SetTerms) -
     losses = loss_table(terms.loss, L, terms.empty)
     k = np.arange(L + 1)
     begins = np.concatenate(([0], np.cumsum((k + 1) * (L - k + 1))))
-    chosen, figures, marginals = np.zeros((n, L), dtype=np.bool_), np.empty((6, n)), np.empty((n, L))
+    chosen, figures, marginals = (
+        np.zeros((n, L), dtype=np.bool_),
+        np.empty((6, n)),
+        np.empty((n, L)),
+    )
     for i, (given, shares) in enumerate(vectors):
         Y, weights = np.ascontiguousarray(given), shares / shares.sum()
         rake(Y, P[i], weights, PASSES)
@@ -143,7 +149,15 @@ def _relaxed(
 
 @kernel
 def search(
-    vectors: U8, weights: F64, losses: F64, begins: I64, low: int, high: int, slack: float, most: int, chosen: Bools
+    vectors: U8,
+    weights: F64,
+    losses: F64,
+    begins: I64,
+    low: int,
+    high: int,
+    slack: float,
+    most: int,
+    chosen: Bools,
 ) -> float:
     """Write the set of low to high labels with the largest gain to `chosen` (L,); returns a bound on the gain of all.
 
@@ -156,7 +170,9 @@ def search(
     picked, score = np.zeros(L, dtype=np.bool_), np.zeros(L)
     best, waiting = -np.inf, high - low + 1
     for k in range(low, high + 1):
-        bound, value, _ = _relaxed(vectors, weights, losses[begins[k] :], k, fates[0], picked, score)
+        bound, value, _ = _relaxed(
+            vectors, weights, losses[begins[k] :], k, fates[0], picked, score
+        )
         if value > best + slack:
             best = value
             copy(picked, chosen)
@@ -176,7 +192,9 @@ def search(
             return float(bounds[waiting])
         steps += 1
         k, fate = sizes[waiting], fates[waiting]
-        bound, value, first = _relaxed(vectors, weights, losses[begins[k] :], k, fate, picked, score)
+        bound, value, first = _relaxed(
+            vectors, weights, losses[begins[k] :], k, fate, picked, score
+        )
         if value > best + slack:
             best = value
             copy(picked, chosen)

@@ -47,7 +47,9 @@ def expected_losses(p: np.ndarray, loss: Loss, empty: int = 0) -> Curve:
 def check_usable(loss: Loss, n: int) -> None:
     """Invalid at `/loss` where the theory does not hold for this loss at n items, TooLarge for MCC of too many."""
     if loss.name == "mcc" and n > MOST_CORRELATED:
-        raise TooLarge(f"a set has {n:,} items; with the loss 'mcc' it may have {MOST_CORRELATED:,}")
+        raise TooLarge(
+            f"a set has {n:,} items; with the loss 'mcc' it may have {MOST_CORRELATED:,}"
+        )
     if loss.name == "fractional_linear":
         try:
             check_monotone(loss, n)
@@ -56,7 +58,8 @@ def check_usable(loss: Loss, n: int) -> None:
 
 
 UNPROVEN_WARNING = (
-    "losses of neighbouring k were compared with an approximation whose error (below 1e-13) is measured, not proven"
+    "losses of neighbouring k were compared with an approximation "
+    "whose error (below 1e-13) is measured, not proven"
 )
 
 
@@ -107,7 +110,9 @@ ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to 
 _MOST_THREADS = 4  # of one call, of several at once: a container is told of all the machine's cores
 
 
-def select_many(p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, threads: int | None = None) -> Selections:
+def select_many(
+    p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, threads: int | None = None
+) -> Selections:
     """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
 
     p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
@@ -117,7 +122,10 @@ def select_many(p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, threads:
     if threads is None:
         threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(p) >= ITEMS_WORTH_A_THREAD else 1
     # read-only arrays would compile the kernels anew
-    p, offsets = (np.require(given, kind, ["C", "A", "W"]) for given, kind in ((p, np.float64), (offsets, np.int64)))
+    p, offsets = (
+        np.require(given, kind, ["C", "A", "W"])
+        for given, kind in ((p, np.float64), (offsets, np.int64))
+    )
     return _Batch(p, offsets, terms).run(threads)
 
 
@@ -137,7 +145,10 @@ def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
     elif terms.loss.name not in MEANS:
         large = 90 + 0.2 * n
     else:  # each k of a curve costs what its laws are long, up to where Gauss's rule takes their place
-        of_best, of_curve = np.minimum(1.7 * n, 3000 + 0.25 * n), np.minimum(0.05 * n**2, 45_000 + 3 * n)
+        of_best, of_curve = (
+            np.minimum(1.7 * n, 3000 + 0.25 * n),
+            np.minimum(0.05 * n**2, 45_000 + 3 * n),
+        )
         large = 200 + (of_curve if terms.curve else of_best)
     return float(0.4 * sizes[sizes <= DP_LIMIT].sum() + large.sum()) / 1e6
 
@@ -163,10 +174,16 @@ class _Batch:
         self.tables, self.starts = self._tables(present[present <= DP_LIMIT])
 
     def run(self, threads: int) -> Selections:
-        ascending = np.argsort(self.sizes, kind="stable")  # the kernel takes sets of one size together
+        ascending = np.argsort(
+            self.sizes, kind="stable"
+        )  # the kernel takes sets of one size together
         few = int(np.searchsorted(self.sizes[ascending], DP_LIMIT, side="right"))
-        shares = [(self._small, share) for share in np.array_split(ascending[:few], threads) if len(share)]
-        shares += [(self._large, share) for share in np.array_split(np.sort(ascending[few:]), threads)]
+        shares = [
+            (self._small, share) for share in np.array_split(ascending[:few], threads) if len(share)
+        ]
+        shares += [
+            (self._large, share) for share in np.array_split(np.sort(ascending[few:]), threads)
+        ]
         if threads == 1 or len(self.sizes) == 1:
             for task, share in shares:
                 task(share)
@@ -209,10 +226,14 @@ class _Batch:
         recalls = [recall_table(int(n)) for n in sizes]
         lengths = np.zeros(DP_LIMIT + 1, dtype=np.int64)
         lengths[sizes] = [len(table) for table in losses]
-        return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate([[0], np.cumsum(lengths)])
+        return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate(
+            [[0], np.cumsum(lengths)]
+        )
 
 
-def _best(ranked: np.ndarray, low: int, high: int, terms: SetTerms) -> tuple[Best, np.ndarray, float, float]:
+def _best(
+    ranked: np.ndarray, low: int, high: int, terms: SetTerms
+) -> tuple[Best, np.ndarray, float, float]:
     """The best k from low to high, the curve if it is wanted, and the expected precision and recall of k items."""
     if terms.loss.name in MEANS and not terms.curve:
         rates, curve = quadrature.rates(ranked), np.empty(0)
@@ -254,5 +275,10 @@ def select_class_set(P: np.ndarray, terms: SetTerms) -> Selections:
     figures = np.stack((curves[pick], precision, inside[pick], np.full(rows, table_error(loss, n))))
     chosen = order[sizes[:n] < k[:, None]]
     return Selections(
-        chosen, k, figures, np.full(rows, n + 1), curves.ravel() if terms.curve else None, terms.warnings(n)
+        chosen,
+        k,
+        figures,
+        np.full(rows, n + 1),
+        curves.ravel() if terms.curve else None,
+        terms.warnings(n),
     )

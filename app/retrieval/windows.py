@@ -38,7 +38,9 @@ NEWTON_STEPS = 6  # from a distance below 0.1 the nodes converge in five
 PROVEN = 144.0  # variance from which a thinned window has a proven error
 OBSERVED = 40.0  # variance from which it is accurate to the last digits in all tests (e^-40 is the chance of no hit)
 THINNING_ERROR = 2e-14
-FULL_AT_MOST = 20_000  # so many k with a law between OBSERVED and PROVEN are evaluated in full, at 0.1 ms each
+FULL_AT_MOST = (
+    20_000  # so many k with a law between OBSERVED and PROVEN are evaluated in full, at 0.1 ms each
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Best:
     proven: bool
 
 
-_START = np.asarray(hermite_e.hermegauss(POINTS)[0])  # from which Newton's method finds the nodes of a Gauss rule
+_START = np.asarray(
+    hermite_e.hermegauss(POINTS)[0]
+)  # from which Newton's method finds the nodes of a Gauss rule
 MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
 
 
@@ -172,7 +176,9 @@ def span_cumulants(p: F64, q: F64, polynomials: F64, out: F64) -> None:
             total = 0.0
             for i in range(size):
                 x = v[i]
-                value = c0 + x * (c1 + x * (c2 + x * (c3 + x * (c4 + x * (c5 + x * (c6 + x * c7))))))
+                value = c0 + x * (
+                    c1 + x * (c2 + x * (c3 + x * (c4 + x * (c5 + x * (c6 + x * c7)))))
+                )
                 total += value if even else value * skew[i]
             out[b, r] = total
 
@@ -196,7 +202,9 @@ def slide(old: F64, size: int, p: float, q: float, new: F64) -> tuple[int, int, 
 
 
 @vector
-def window_rule(pmf: F64, size: int, first: int, total: int, variance: float, stride_from: float, rule: F64) -> int:
+def window_rule(
+    pmf: F64, size: int, first: int, total: int, variance: float, stride_from: float, rule: F64
+) -> int:
     """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry; returns their number.
 
     Where many p are equal, their q = 1 - p are rounded alike and the law's mass drifts from 1; it is divided out.
@@ -265,7 +273,9 @@ def recurrence(moments: F64) -> tuple[F64, F64]:
     for k in range(1, POINTS):
         new = np.zeros(2 * POINTS)
         for j in range(k, 2 * POINTS - k):
-            new[j] = now[j + 1] - a[k - 1] * now[j] - b[k - 1] * before[j] * (k > 1) + j * now[j - 1]
+            new[j] = (
+                now[j + 1] - a[k - 1] * now[j] - b[k - 1] * before[j] * (k > 1) + j * now[j - 1]
+            )
         a[k] = new[k + 1] / new[k] - now[k] / now[k - 1]
         b[k] = new[k] / now[k - 1]
         before, now = now, new
@@ -311,7 +321,9 @@ def suffix_windows(p: F64, q: F64, stored: F64, firsts: I64, sizes: I64, lost: F
 
 
 @vector
-def laws_within(p: F64, q: F64, polynomials: F64, rows: F64, laws: F64, firsts: I64, sizes: I64, lost: F64) -> None:
+def laws_within(
+    p: F64, q: F64, polynomials: F64, rows: F64, laws: F64, firsts: I64, sizes: I64, lost: F64
+) -> None:
     """Fill the laws and cumulants of every suffix that begins within a span, from those at its end.
 
     sizes stay 0 from where the variance reaches GAUSS_FROM.
@@ -372,7 +384,15 @@ def mean_losses(
                 j = k - lo
                 m, error = rule_of(prefix, size, first, gone, k, row, stride_from, start, front)
                 c, more = rule_of(
-                    laws[j], law_size[j], law_first[j], law_lost[j], n - k, rows[j], stride_from, start, back
+                    laws[j],
+                    law_size[j],
+                    law_first[j],
+                    law_lost[j],
+                    n - k,
+                    rows[j],
+                    stride_from,
+                    start,
+                    back,
                 )
                 out[0, at] = 1.0 - mean_quality(front, m, back, c, harmonic)
                 out[1, at] = error + more

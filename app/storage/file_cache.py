@@ -43,7 +43,10 @@ class FileCache:
 
     def _make_room(self, size: int) -> None:
         """Parts of killed writers go like other files."""
-        known = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(self._folder))
+        known = sorted(
+            (entry.stat().st_mtime, entry.stat().st_size, entry.path)
+            for entry in os.scandir(self._folder)
+        )
         free = self._limit - sum(size for _, size, _ in known)
         for _, taken, path in known:
             if free >= size:

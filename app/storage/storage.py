@@ -61,7 +61,9 @@ class Storage:
     calls to a disk that fails. Unusable, a kind of Unavailable, is what waiting does not fix, such as a missing bucket.
     """
 
-    def __init__(self, url: str, seal: str, *, name: str = "the storage", retry_seconds: float = 0.0) -> None:
+    def __init__(
+        self, url: str, seal: str, *, name: str = "the storage", retry_seconds: float = 0.0
+    ) -> None:
         self.url = url
         self.seal = seal
         self.name = name
@@ -101,7 +103,9 @@ class Storage:
         seal = _checked(folder, self.seal)
         if self.exists(folder):
             raise Conflict(f"{folder} exists already")
-        for _ in range(_ROUNDS):  # from the second on the seal may be the one that was written in the first
+        for _ in range(
+            _ROUNDS
+        ):  # from the second on the seal may be the one that was written in the first
             for path in sorted(paths, key=lambda path: path == seal):
                 self._create(path, paths[path])
             sizes = {path: info["size"] for path, info in self._find(folder).items()}
@@ -123,7 +127,11 @@ class Storage:
             return folder, None
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return {folder: content for folder, content in pool.map(read, folders) if content is not None}
+            return {
+                folder: content
+                for folder, content in pool.map(read, folders)
+                if content is not None
+            }
 
     def open(self, *path: str) -> BinaryIO:
         """One file, seekable, to be read piece by piece and closed; NotFound where it is absent.
@@ -178,7 +186,9 @@ class Storage:
                 self._drop(path)
         raise Unavailable(f"{folder} is being written by another process; try again later")
 
-    def clean_up(self, folders: re.Pattern[str] = _NONE, older_than_seconds: float = _ABANDONED_SECONDS) -> int:
+    def clean_up(
+        self, folders: re.Pattern[str] = _NONE, older_than_seconds: float = _ABANDONED_SECONDS
+    ) -> int:
         """Remove what killed processes left half-written; how many there were.
 
         These are folders without a seal whose whole name matches `folders`, and parts of files.
@@ -213,7 +223,9 @@ class Storage:
         # Of the client's limits only that for all of a request holds while it is being sent.
         obstore.put(self._client(seconds, seconds), path, content, mode=mode, use_multipart=False)
 
-    def _put_flushed(self, root: Path, path: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
+    def _put_flushed(
+        self, root: Path, path: str, content: bytes, mode: Literal["create", "overwrite"]
+    ) -> None:
         """The library's own `put` leaves it to the system when the disk has the bytes."""
         part = str(PurePosixPath(path).with_name(f"{_HIDDEN}{uuid4().hex}"))
         try:
@@ -226,7 +238,9 @@ class Storage:
             for folder in PurePosixPath(path).parents:  # any of them may be new
                 _flush_folder(root / folder)
         except FileNotFoundError as error:
-            raise Unavailable(f"{path} was removed while it was written; try again later") from error
+            raise Unavailable(
+                f"{path} was removed while it was written; try again later"
+            ) from error
         finally:
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, part)
@@ -267,14 +281,22 @@ def _flush_folder(path: Path) -> None:
             os.close(descriptor)
 
 
-def _client(url: str, name: str, retry_seconds: float, seconds: float, quiet_seconds: float) -> ObjectStore:
+def _client(
+    url: str, name: str, retry_seconds: float, seconds: float, quiet_seconds: float
+) -> ObjectStore:
     """A client whose requests take so long at most, and pause no longer than that; Unusable where there can be none."""
     if url.startswith(("http:", "https:", "memory:", "file:")):
-        raise Unusable(f"{name} is {url}: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
+        raise Unusable(
+            f"{name} is {url}: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL"
+        )
     try:  # the library panics at what is no URL
-        TypeAdapter(HttpUrl).validate_python(os.environ.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com")
+        TypeAdapter(HttpUrl).validate_python(
+            os.environ.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com"
+        )
     except ValueError as error:
-        raise Unusable(f"the store of {name} cannot be used (AWS_ENDPOINT_URL is not a URL of http)") from error
+        raise Unusable(
+            f"the store of {name} cannot be used (AWS_ENDPOINT_URL is not a URL of http)"
+        ) from error
     options: ClientConfig = {
         "allow_http": True,
         "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),

@@ -24,7 +24,9 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _FAILING = UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}  # of a disk
 _ERRNO = re.compile(r"\(os error (\d+)\)")
 
-ERRORS = Counter("payoff_storage_errors", "Calls that a store did not answer", ("store",), registry=None)
+ERRORS = Counter(
+    "payoff_storage_errors", "Calls that a store did not answer", ("store",), registry=None
+)
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +73,9 @@ class StoreBreaker(CircuitBreaker):
                 raise
             self._errors.inc()
             if not self.reason:
-                _log.warning("%s: %s", failure.detail, _code_of(error) or str(error).partition("\n")[0])
+                _log.warning(
+                    "%s: %s", failure.detail, _code_of(error) or str(error).partition("\n")[0]
+                )
             self.trip(failure.detail)
             raise failure from error
         self.reset()
@@ -83,7 +87,9 @@ def _failure_of(name: str, error: Exception) -> Unavailable | None:
     code = _code_of(error)
     if code in _REFUSALS:
         return Unusable(f"the store of {name} cannot be used ({code})")
-    if isinstance(error, FileNotFoundError | AlreadyExistsError) or not isinstance(error, OSError | BaseError):
+    if isinstance(error, FileNotFoundError | AlreadyExistsError) or not isinstance(
+        error, OSError | BaseError
+    ):
         return None
     return Unavailable(f"the store of {name} does not answer at the moment")
 

@@ -45,19 +45,24 @@ _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string"
 class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
     """All that is known so far, and what the rest may cost, in the currency of the benefits."""
 
-    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
-    budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
+    model: Text = Field(
+        description="name, name:version or name@alias of a forest or tree", examples=["triage"]
+    )
+    budget: Budget = Field(
+        default=None, description="what each case may spend, with what it has spent already"
+    )
     unavailable: Names = Field(default=[], description="features that cannot be had")
     feature_costs: FeatureCosts = Field(
-        default=None, description="prices that differ from those of training; 0 for what is there for nothing"
+        default=None,
+        description="prices that differ from those of training; 0 for what is there for nothing",
     )
     known: Annotated[Any, WithJsonSchema(_KNOWN)] | None = Field(
         default=None,
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
         " full cost); null is a value that cannot be had",
     )
-    instances: Annotated[list[Any], WithJsonSchema({"type": "array", "items": _KNOWN})] | None = Field(
-        default=None, description="the same for many cases, in place of `known`"
+    instances: Annotated[list[Any], WithJsonSchema({"type": "array", "items": _KNOWN})] | None = (
+        Field(default=None, description="the same for many cases, in place of `known`")
     )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
@@ -84,18 +89,26 @@ class CaseState(BaseModel):
     status: Literal["acquire", "decided"]
     reason: Reason | None = Field(description="why nothing more is asked for")
     next: Offer | None = Field(description="what to learn next")
-    frontier: list[Wanted] = Field(description="all that trees wait for, best first, affordable or not")
+    frontier: list[Wanted] = Field(
+        description="all that trees wait for, best first, affordable or not"
+    )
     spent: float
     remaining: float | None = Field(description="of the budget")
     prediction: int | str | float = Field(
         description="from what is known: the class that most trees of a forest vote for (`/predict` decides by the"
         " calibrated probabilities, and may name another), or what the deepest node of a tree says, a class or a number"
     )
-    probabilities: dict[str, float] | None = Field(description="of the classes; null where numbers are predicted")
+    probabilities: dict[str, float] | None = Field(
+        description="of the classes; null where numbers are predicted"
+    )
     trees: int
     trees_resolved: int
-    decision: int | str | None = Field(default=None, description="the best action now, or the likeliest class")
-    expected_benefits: dict[str, float] | None = Field(default=None, description="with benefits: of each action")
+    decision: int | str | None = Field(
+        default=None, description="the best action now, or the likeliest class"
+    )
+    expected_benefits: dict[str, float] | None = Field(
+        default=None, description="with benefits: of each action"
+    )
     expected_gain: float | None = Field(
         default=None, description="with benefits: of asking on, before the price of `next`"
     )
@@ -105,7 +118,9 @@ class CaseAnswer(CaseState):
     """The answer to `known`."""
 
     model: ModelVersion
-    ids: list[str | None] | None = Field(default=None, description="with `record`: null while more is asked for")
+    ids: list[str | None] | None = Field(
+        default=None, description="with `record`: null while more is asked for"
+    )
     warnings: list[str]
 
 
@@ -169,11 +184,16 @@ class CaseStates:
 
     def _predicted(self) -> Iterator[dict[str, Any]]:
         if not self.asker.classes:
-            yield from ({"prediction": value, "probabilities": None} for value in self.states.value.tolist())
+            yield from (
+                {"prediction": value, "probabilities": None} for value in self.states.value.tolist()
+            )
             return
         names = [str(name) for name in self.asker.classes]
         for code, P in zip(self.states.prediction.tolist(), self.P.tolist(), strict=True):
-            yield {"prediction": self.asker.classes[code], "probabilities": dict(zip(names, P, strict=True))}
+            yield {
+                "prediction": self.asker.classes[code],
+                "probabilities": dict(zip(names, P, strict=True)),
+            }
 
     def _actions(self) -> Iterator[dict[str, Any]]:
         if self.decision is None or self.stakes is None:
@@ -181,7 +201,12 @@ class CaseStates:
             return
         names = [str(action) for action in self.stakes.actions]
         gains: Iterator[float] = repeat(np.nan) if self.gain is None else iter(self.gain.tolist())
-        columns = zip(self.decision.choice.tolist(), self.decision.expected_benefits.tolist(), gains, strict=False)
+        columns = zip(
+            self.decision.choice.tolist(),
+            self.decision.expected_benefits.tolist(),
+            gains,
+            strict=False,
+        )
         for choice, expected, gain in columns:
             yield {
                 "decision": self.stakes.actions[choice],
@@ -190,7 +215,9 @@ class CaseStates:
             }
 
 
-def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: Callable[[int], str]) -> CaseStates:
+def acquire(
+    model: Loaded, cases: Sequence[Any], asked: AcquireRequest, place: Callable[[int], str]
+) -> CaseStates:
     """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
 
     With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price
@@ -227,7 +254,9 @@ def extent(model: Loaded, cases: int, asked: AcquireRequest) -> int:
     """About how many values so many cases take in memory."""
     classes, actions = len(model.classes), asked.width()
     each = classes * actions * bool(asked.case_columns)
-    return min(cases, MAX_CELLS) * (_PER_FEATURE * len(model.schema.names) + classes + actions + each)
+    return min(cases, MAX_CELLS) * (
+        _PER_FEATURE * len(model.schema.names) + classes + actions + each
+    )
 
 
 def _check_finite(states: States, place: Callable[[int], str]) -> None:
@@ -247,7 +276,9 @@ def _check_size(n: int, ready: AcquisitionModel, stakes: Prepared | None) -> Non
     each = stakes.benefits.size if stakes is not None and stakes.cases is not None else 0
     most = min(MAX_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions + each))
     if n > most:
-        raise TooLarge(f"{n:,} cases; with this model and these actions one call takes up to {most:,}")
+        raise TooLarge(
+            f"{n:,} cases; with this model and these actions one call takes up to {most:,}"
+        )
 
 
 def _reasons(states: States, *, settles: bool) -> list[str | None]:
@@ -272,10 +303,14 @@ def _gain(
         return None
     gain = np.full(len(states), np.nan)
     open_ = np.flatnonzero([why is None for why in reason])
-    matrices, which = distinct(stakes.benefits[open_] if stakes.benefits.ndim > 2 else stakes.benefits, len(open_))
+    matrices, which = distinct(
+        stakes.benefits[open_] if stakes.benefits.ndim > 2 else stakes.benefits, len(open_)
+    )
     most = max(ready.most_matrices(len(stakes.actions)), 1)
     if len(matrices) > most:
-        raise TooLarge(f"{len(matrices):,} matrices of cases; one call takes up to {most:,}: send fewer cases")
+        raise TooLarge(
+            f"{len(matrices):,} matrices of cases; one call takes up to {most:,}: send fewer cases"
+        )
     for number, B in enumerate(matrices):
         worth, rows = ready.worth(B, prices, budget), open_[which == number]
         feature, stake = states.following[rows], at_stake(P[rows], B)
@@ -294,11 +329,16 @@ def _frontiers(states: States, names: Sequence[str]) -> list[list[dict[str, Any]
     wanted = [
         {"feature": names[j], "cost": cost, "waiting": waiting}
         for j, cost, waiting in zip(
-            columns.tolist(), states.price[rows, columns].tolist(), states.waiting[rows, columns].tolist(), strict=True
+            columns.tolist(),
+            states.price[rows, columns].tolist(),
+            states.waiting[rows, columns].tolist(),
+            strict=True,
         )
     ]
     ends = np.cumsum(states.wanted).tolist()
-    return [wanted[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if n else []
+    return (
+        [wanted[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if n else []
+    )
 
 
 def _next(frontier: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -319,7 +359,10 @@ class Known(NamedTuple):
 
 
 def encode_known(
-    schema: Schema, cases: Sequence[Any], place: Callable[[int], str], unavailable: Sequence[str] = ()
+    schema: Schema,
+    cases: Sequence[Any],
+    place: Callable[[int], str],
+    unavailable: Sequence[str] = (),
 ) -> Known:
     """Objects of known values by feature name; null is a value that cannot be had, like those of `unavailable`.
 
@@ -329,7 +372,9 @@ def encode_known(
     flaws = (Flaw(place(i), _NO_CASE) for i, case in enumerate(cases) if type(case) is not dict)
     reject(flaws, _UNUSABLE)
     cases = schema.without_ignored(cases)
-    absent = {name: None if j in schema.categorical else np.nan for j, name in enumerate(schema.names)}
+    absent = {
+        name: None if j in schema.categorical else np.nan for j, name in enumerate(schema.names)
+    }
     try:
         X, warnings = schema.encode([absent | case for case in cases])
     except Invalid:
@@ -347,7 +392,9 @@ def encode_known(
     return Known(X, status, warnings)
 
 
-def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> Iterator[Flaw]:
+def _mark_unavailable(
+    status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]
+) -> Iterator[Flaw]:
     """Mark the features that cannot be had, and yield what is wrong with their names; each column is read once."""
     seen: set[str] = set()
     for place, name in enumerate(unavailable):
@@ -379,11 +426,16 @@ def recorded(
         return None, None
     ids = ids_of(ports, caller, order, len(cases), own_ids)
     if not states.asker.classes:
-        raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")
+        raise Invalid.at(
+            "/record",
+            f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes",
+        )
     done = [reason is not None for reason in states.reason]
     at: np.ndarray = np.flatnonzero(done)
     choice = states.states.prediction if states.decision is None else states.decision.choice
-    expected = None if states.decision is None else states.decision.expected_benefits[at, choice[at]]
+    expected = (
+        None if states.decision is None else states.decision.expected_benefits[at, choice[at]]
+    )
     cases = model.schema.without_ignored(cases)
     details = _details(cases, states)
     beside = (asked.columns or {}).items()
@@ -412,7 +464,11 @@ def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:
 def _terms(model: Loaded, asked: AcquireRequest, states: CaseStates, B: np.ndarray | None) -> Terms:
     classes, stakes = tuple(states.asker.classes), states.stakes
     sent = {name: getattr(asked, name) for name in _FIGURES}
-    figures = {name: list(value) if name == "unavailable" else value for name, value in sent.items() if value}
+    figures = {
+        name: list(value) if name == "unavailable" else value
+        for name, value in sent.items()
+        if value
+    }
     if asked.budget is not None:
         figures["budget"] = asked.budget
     return Terms(

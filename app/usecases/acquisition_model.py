@@ -23,7 +23,9 @@ from app.usecases.matrices import MatrixFields, check_few_actions, named_matrix,
 
 _MAX_MATRICES = 500  # of cases: what asking is worth takes some milliseconds for each,
 _MAX_CELLS = 50_000  # and for each of their cells a tenth of one
-_REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
+_REMEMBERED = (
+    64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
+)
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
 
 
@@ -45,14 +47,23 @@ class AcquisitionModel:
     _kept: OrderedDict[bytes, Worth] = field(default_factory=OrderedDict)
 
     @classmethod
-    def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> AcquisitionModel:
+    def of(
+        cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices
+    ) -> AcquisitionModel:
         """Around a fitted learner that asks."""
         columns = np.zeros(len(names), dtype=bool)
         columns[estimator.model_.columns] = True
         experience = getattr(estimator, "experience_", None)
         calibrator = getattr(estimator, "calibrator_", None)
         return cls(
-            names, classes, estimator.model_, prices, columns, calibrator, experience, hasattr(estimator, "experience_")
+            names,
+            classes,
+            estimator.model_,
+            prices,
+            columns,
+            calibrator,
+            experience,
+            hasattr(estimator, "experience_"),
         )
 
     @property
@@ -81,13 +92,17 @@ class AcquisitionModel:
             return []
         one, other = (self.names[order[crossed[0] + offset]] for offset in (0, 1))
         changed = f"since training the price of {one!r} has changed more than threefold against that of {other!r}"
-        return [f"{changed}; the order of the features is still that of training: train with these prices"]
+        return [
+            f"{changed}; the order of the features is still that of training: train with these prices"
+        ]
 
     def stakes(self, sent: MatrixFields) -> Prepared | None:
         """The request's matrix, whose cells may depend on the case; without names its actions are the classes."""
         classes = self.classes
         if not classes and sent.stated:
-            raise Invalid.at(sent.place, "a benefit matrix is for classes, and this model predicts a number")
+            raise Invalid.at(
+                sent.place, "a benefit matrix is for classes, and this model predicts a number"
+            )
         stakes = named_matrix(sent, classes)
         if stakes is None:
             refuse_actions(sent)
@@ -129,8 +144,13 @@ def asker(model: Loaded) -> AcquisitionModel:
         all_able = " or ".join(name for name, other in KINDS.items() if other.asks)
         able = "cost_tree, of numbers alone" if model.regression else all_able
         chosen = fitted.get("chosen")  # of several learners, by one that compares them
-        advice = f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].asks else f"train {able}"
-        raise Invalid.at("/model", f"the learner {kind!r} of {model.name!r} cannot say what to ask next; {advice}")
+        advice = (
+            f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].asks else f"train {able}"
+        )
+        raise Invalid.at(
+            "/model",
+            f"the learner {kind!r} of {model.name!r} cannot say what to ask next; {advice}",
+        )
     names = model.schema.names
     prices = parse_prices(model.card.feature_costs, names)
     return AcquisitionModel.of(model.estimator, names, model.classes, prices)

@@ -78,4 +78,6 @@ class Maturing(BaseModel):
         description="some classes become known later than others; null: nothing shows it"
     )
     p_value: float | None
-    reason: str | None = Field(description="why no day can be called mature, and all verdicts are open")
+    reason: str | None = Field(
+        description="why no day can be called mature, and all verdicts are open"
+    )

@@ -19,7 +19,15 @@ from app.errors import Conflict, Invalid, TooLarge, pointer
 from app.features import NO_FEATURES
 from app.registry.loaded import Loaded
 from app.usecases.decide import sorted_holdout
-from app.usecases.fields import COLUMNS, PROBABILITIES, ByClass, CaseColumns, ClassNames, ModelVersion, Text
+from app.usecases.fields import (
+    COLUMNS,
+    PROBABILITIES,
+    ByClass,
+    CaseColumns,
+    ClassNames,
+    ModelVersion,
+    Text,
+)
 from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import MatrixFields, NamedMatrixFields, columns_beside, needed_matrix
 from app.usecases.predict import check_classes
@@ -27,11 +35,16 @@ from app.usecases.predict import check_classes
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
 Source = Literal["hold-out", "cross-validation", "request"]
-_ROW: dict[Source, str] = {"hold-out": "hold-out row", "cross-validation": "cross-validated row", "request": "row"}
+_ROW: dict[Source, str] = {
+    "hold-out": "hold-out row",
+    "cross-validation": "cross-validated row",
+    "request": "row",
+}
 
 
 Interval = Annotated[
-    tuple[float, float], Field(description="95 %, low and high: percentiles of resamples of the same rows")
+    tuple[float, float],
+    Field(description="95 %, low and high: percentiles of resamples of the same rows"),
 ]
 
 
@@ -40,7 +53,9 @@ class ContenderResult(BaseModel):
 
     rule: RuleName
     benefit: float
-    mu: float | None = Field(description="benefit / upper_bound; null where the bound is not positive")
+    mu: float | None = Field(
+        description="benefit / upper_bound; null where the bound is not positive"
+    )
     interval: Interval
     behind: float = Field(description="by how much the best one's benefit is larger")
     behind_interval: Interval
@@ -52,11 +67,15 @@ class ContenderResult(BaseModel):
 class Lead(BaseModel):
     """Is the lead more than noise?"""
 
-    difference: float | None = Field(description="to the runner-up; null where all earned the same on every row")
+    difference: float | None = Field(
+        description="to the runner-up; null where all earned the same on every row"
+    )
     interval: Interval | None = Field(
         description="of the difference; allows for the choice of the best on the same rows"
     )
-    differing_rows: int = Field(description="on which the best and the runner-up earned differently")
+    differing_rows: int = Field(
+        description="on which the best and the runner-up earned differently"
+    )
     significant: bool = Field(
         description="whether the interval of the difference excludes 0, there are at least 30 differing rows, and at"
         " least 30 rows of each class in which the two can differ: among fewer, a rare large loss may be missing"
@@ -67,7 +86,8 @@ class BenefitRequest(NamedMatrixFields):
     """What is at stake."""
 
     priors: ByClass | None = Field(
-        default=None, description="class priors where the model is used; by default those of the hold-out"
+        default=None,
+        description="class priors where the model is used; by default those of the hold-out",
     )
     points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
 
@@ -76,7 +96,9 @@ class GivenBenefitRequest(BenefitRequest):
     """What is at stake, and the rows to judge on."""
 
     classes: ClassNames
-    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True, description="the true class of each row")]
+    labels: Annotated[
+        list[StrictInt | Text], Field(fail_fast=True, description="the true class of each row")
+    ]
     probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] = Field(
         description="a row per instance, a column for each of `classes`"
     )
@@ -87,7 +109,9 @@ class EarningDocument(BaseModel):
     """What one rule earned per row, and how often each class (row) met each action (column)."""
 
     benefit: float
-    mu: float | None = Field(description="benefit / upper_bound; null where the bound is not positive")
+    mu: float | None = Field(
+        description="benefit / upper_bound; null where the bound is not positive"
+    )
     confusion: list[list[int]]
 
 
@@ -120,21 +144,31 @@ class RuleLead(Lead):
 class BenefitReport(EarningDocument):
     """The best that the scores allow with one threshold (two classes, two actions), else the expected-benefit rule."""
 
-    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
+    model: ModelVersion | None = Field(
+        default=None, description="absent where the request sent probabilities"
+    )
     classes: list[int | str]
-    actions: list[str] | None = Field(description="names of the columns; null where the matrix had none")
+    actions: list[str] | None = Field(
+        description="names of the columns; null where the matrix had none"
+    )
     rows: int = Field(description="that were evaluated")
     evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
         description="of the model on rows that it did not see, or of the probabilities in the request"
     )
     priors: dict[str, float] = Field(description="weight of each class")
     upper_bound: float = Field(description="mean benefit of someone who knows every class")
-    threshold: float | None = Field(default=None, description="the best cut on the hold-out's scores")
-    posterior_threshold: float | None = Field(default=None, description="the cut t* that the matrix alone gives")
+    threshold: float | None = Field(
+        default=None, description="the best cut on the hold-out's scores"
+    )
+    posterior_threshold: float | None = Field(
+        default=None, description="the cut t* that the matrix alone gives"
+    )
     curve: list[CurvePoint] | None = None
     expected_benefit: EarningDocument
     cost_blind: EarningDocument = Field(description="acting on the most probable class")
-    rules: list[RuleResult] = Field(description="every rule that the matrix allows, and the best action for all")
+    rules: list[RuleResult] = Field(
+        description="every rule that the matrix allows, and the best action for all"
+    )
     best: RuleLead
     warnings: list[str]
 
@@ -159,7 +193,9 @@ def evidence_of(model: Loaded) -> Evidence:
     check_classes(model)
     if model.holdout is None:
         name = f"version {model.version} of {model.name!r}"
-        raise Conflict(f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows")
+        raise Conflict(
+            f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows"
+        )
     scores, y, columns = model.holdout.scores, model.holdout.y, model.holdout.columns
     ordered = partial(model.once, sorted_holdout)
     return Evidence(model.classes, scores, y, model.priors, model.evaluation, ordered, columns)
@@ -176,7 +212,9 @@ def evidence_given(sent: GivenBenefitRequest, P: np.ndarray) -> Evidence:
     return Evidence(classes, P, y, shares, "request", lambda: HoldoutScores(P[:, 1], y), columns)
 
 
-def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:
+def report(
+    rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | None, points: int
+) -> dict[str, Any]:
     """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for JSON.
 
     Its own benefit is that of the best cut for two actions and two classes, both with rows, else that of the
@@ -189,7 +227,9 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
     if cases is not None:
         values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns)
         ours = rows.evaluation == "request"  # of a hold-out, callers are not told what a row has
-        B = np.ascontiguousarray(cases.at(values, (lambda i, name: pointer("columns", name, i)) if ours else None))
+        B = np.ascontiguousarray(
+            cases.at(values, (lambda i, name: pointer("columns", name, i)) if ours else None)
+        )
     y, corrected = rows.y, priors is not None
     shares = np.bincount(y, minlength=len(rows.classes)) / len(y)
     used, P = shares, rows.P
@@ -199,13 +239,21 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
         if (absent := np.flatnonzero((shares == 0) & (used > 0))).size:
             what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
             raise Invalid.at("/priors", f"there is no {what} to reweigh")
-    judged = JudgedRows(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
+    judged = JudgedRows(
+        y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected
+    )
     bound = judged.bound
     ruled_on = HeldOutRows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
     ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), class_means(y, B), used)]
-    ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])
+    ranking = contest(
+        np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1]
+    )
     expected, cost_blind = (_earned(rule.choice, judged, bound) for rule in ruled[:2])
-    by_cut = _by_cut(rows, judged, used, bound, points) if B.shape[-2:] == (2, 2) and shares.all() else expected
+    by_cut = (
+        _by_cut(rows, judged, used, bound, points)
+        if B.shape[-2:] == (2, 2) and shares.all()
+        else expected
+    )
     table = zip(ruled, standings_of(ruled, ranking, bound), strict=True)
     return {
         **by_cut,
@@ -217,7 +265,10 @@ def report(rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | Non
         "upper_bound": bound,
         "expected_benefit": expected,
         "cost_blind": cost_blind,
-        "rules": [{**row, "figures": rule.figures, "request": _request(rule, rows.evaluation)} for rule, row in table],
+        "rules": [
+            {**row, "figures": rule.figures, "request": _request(rule, rows.evaluation)}
+            for rule, row in table
+        ],
         "best": {"rule": ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)},
         "warnings": [
             *warnings,
@@ -283,7 +334,9 @@ def _backwards(rows: Evidence) -> list[str]:
     inside, outside = ((rows.P * mask).sum(axis=0) / mask.sum(axis=0) for mask in (own, ~own))
     if (inside >= outside).any():
         return []
-    return ["every class is less probable where it is the label: are the probabilities in the order of 'classes'?"]
+    return [
+        "every class is less probable where it is the label: are the probabilities in the order of 'classes'?"
+    ]
 
 
 def _about(ranking: Ranking, n: int) -> list[str]:
@@ -292,7 +345,9 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     if n < FEWEST:
         warnings.append(f"the evaluation has {n} rows: intervals from so few are wide and rough")
     if ranking.standings[-1].behind <= 0:
-        warnings.append("no rule earns more than one action for all: the model does not pay with these benefits")
+        warnings.append(
+            "no rule earns more than one action for all: the model does not pay with these benefits"
+        )
     return warnings
 
 
@@ -303,7 +358,9 @@ def _earned(choice: np.ndarray, judged: JudgedRows, bound: float) -> dict[str, A
     return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
 
 
-def _by_cut(rows: Evidence, judged: JudgedRows, priors: np.ndarray, bound: float, points: int) -> dict[str, Any]:
+def _by_cut(
+    rows: Evidence, judged: JudgedRows, priors: np.ndarray, bound: float, points: int
+) -> dict[str, Any]:
     """What the best cut on the scores earned, the cut on posteriors, and B(t) between 0 and 1."""
     scores, B = rows.ordered(), judged.B
     cut, _ = scores.best(B, priors)

@@ -29,11 +29,19 @@ _Score = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST)]
 _Row = Annotated[list[_Score], Field(fail_fast=True)]
 _Scores = Annotated[
     Annotated[_Row, Tag("one")] | Annotated[list[_Row], Field(fail_fast=True), Tag("each")],
-    Discriminator(lambda sent: "each" if isinstance(sent, list) and isinstance(sent[:1] and sent[0], list) else "one"),
+    Discriminator(
+        lambda sent: (
+            "each" if isinstance(sent, list) and isinstance(sent[:1] and sent[0], list) else "one"
+        )
+    ),
 ]
 
 _BITS = BeforeValidator(
-    lambda sent: [int(one) if isinstance(one, bool) else one for one in sent] if isinstance(sent, list) else sent
+    lambda sent: (
+        [int(one) if isinstance(one, bool) else one for one in sent]
+        if isinstance(sent, list)
+        else sent
+    )
 )  # as of a boolean column of labels
 
 
@@ -47,16 +55,21 @@ class CalibrateRequest(WireModel):
         " the second class; or a row with a number for each of `classes`",
     )
     probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] | None = Field(
-        default=None, description="in place of scores: a row per instance, a column for each of `classes`"
+        default=None,
+        description="in place of scores: a row per instance, a column for each of `classes`",
     )
-    classes: Annotated[ClassNames, Field(min_length=2), _BITS] = Field(description="false is 0, true is 1")
+    classes: Annotated[ClassNames, Field(min_length=2), _BITS] = Field(
+        description="false is 0, true is 1"
+    )
     labels: Annotated[list[StrictInt | Text], Field(fail_fast=True), _BITS] = Field(
         description="the true class of each row"
     )
     method: Literal["auto", "sigmoid", "isotonic"] = Field(
         default="auto", description="auto chooses by the log loss on rows that were left out"
     )
-    holdout: float = Field(default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none")
+    holdout: float = Field(
+        default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none"
+    )
 
 
 def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Caller) -> Job:
@@ -88,16 +101,22 @@ def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Ca
         holdout=asked.holdout,
     )
     ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
-    return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key)
+    return jobs.submit(
+        ports, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key
+    )
 
 
-def drafted(ports: Ports, X: np.ndarray, labels: Sequence[int | str], classes: Classes, owner: str) -> Draft:
+def drafted(
+    ports: Ports, X: np.ndarray, labels: Sequence[int | str], classes: Classes, owner: str
+) -> Draft:
     """Rows (n, m) and their labels as a data set to keep; Invalid below /classes and /labels."""
     names = [SCORE] if X.shape[1] == 1 else [str(name) for name in classes]
     try:
         draft = ports.datasets.draft_inline(names, X.tolist(), labels, owner=owner)
     except Invalid as error:
-        flaws = [Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg) for flaw in error.flaws]
+        flaws = [
+            Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg) for flaw in error.flaws
+        ]
         raise Invalid(error.detail, flaws) from error
     seen = draft.dataset.classes or ()
     reject(
@@ -114,7 +133,10 @@ def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.nd
     rows: list[Any] = [[one] for one in scores] if single else scores
     width = 1 if single and n_classes == 2 else n_classes
     reject(
-        Flaw(pointer("scores", i), f"a row has {len(row)} scores, and needs {width} for {n_classes} classes")
+        Flaw(
+            pointer("scores", i),
+            f"a row has {len(row)} scores, and needs {width} for {n_classes} classes",
+        )
         for i, row in enumerate(rows)
         if len(row) != width
     )
@@ -124,10 +146,15 @@ def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.nd
 def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:
     """Scores that are all the same, or that clearly rank the second class below the first, cannot be calibrated."""
     if (X[0] == X).all():
-        raise Invalid.at(pointer(given), f"the {given} of all rows are the same; they cannot tell the classes apart")
+        raise Invalid.at(
+            pointer(given),
+            f"the {given} of all rows are the same; they cannot tell the classes apart",
+        )
     if X.shape[1] > 1 or len(np.unique(codes)) < 2:
         return
     area, error = rank_area(X[:, 0], codes == 1)
     if area < 0.5 - _CLEAR * error:
         pairs = f"a row of {classes[1]!r} has the greater score in only {area:.1%} of its pairs with {classes[0]!r}"
-        raise Invalid.at("/scores", f"a greater score must mean the second class, but {pairs}; reverse 'classes'")
+        raise Invalid.at(
+            "/scores", f"a greater score must mean the second class, but {pairs}; reverse 'classes'"
+        )

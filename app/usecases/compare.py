@@ -53,10 +53,15 @@ class CompareRequest(MatrixFields):
     dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: Annotated[list[Learner], Field(min_length=1, max_length=20)]
     unit_costs: UnitCosts | None = Field(
-        default=None, description="of quantities, for learners of numbers; by default both are 1, for absolute errors"
+        default=None,
+        description="of quantities, for learners of numbers; by default both are 1, for absolute errors",
     )
     folds: int = Field(
-        default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
+        default=FOLDS,
+        ge=2,
+        le=20,
+        strict=True,
+        description="each is evaluated by models fitted on the others",
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
@@ -80,9 +85,15 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
     resolved = _resolved(asked.learners, dataset)
     numbers = resolved[0].regresses
     if numbers and asked.stated:
-        raise Invalid.at(asked.place, "a matrix is for classes, and these learners predict numbers; send 'unit_costs'")
+        raise Invalid.at(
+            asked.place,
+            "a matrix is for classes, and these learners predict numbers; send 'unit_costs'",
+        )
     if asked.unit_costs is not None and not numbers:
-        raise Invalid.at("/unit_costs", "this is for quantities, and these learners predict classes; send a matrix")
+        raise Invalid.at(
+            "/unit_costs",
+            "this is for quantities, and these learners predict classes; send a matrix",
+        )
     units = asked.unit_costs or UnitCosts(over=1.0, under=1.0)
     stakes: dict[str, Any] = {"unit_costs": (units.over, units.under)}
     B, classes = None, dataset.classes or ()
@@ -94,7 +105,9 @@ def submit(ports: Ports, asked: CompareRequest, *, key: str | None, caller: Call
             check_columns(cases, dataset)
             stakes["case_benefits"] = cases.cells()
     learners = _buildable(resolved, B, classes)
-    spec = CompareSpec(dataset=dataset.id, learners=learners, folds=asked.folds, seed=asked.seed, **stakes)
+    spec = CompareSpec(
+        dataset=dataset.id, learners=learners, folds=asked.folds, seed=asked.seed, **stakes
+    )
     return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
 
 
@@ -114,7 +127,10 @@ def _resolved(sent: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[Learn
                 what = f"{learner.kind} predicts several labels; rules decide about one"
                 yield Flaw(pointer("learners", i, "kind"), what)
             if learners and learner.regresses != learners[0].regresses:
-                yield Flaw(pointer("learners", i), "some learners predict numbers, others classes: compare them apart")
+                yield Flaw(
+                    pointer("learners", i),
+                    "some learners predict numbers, others classes: compare them apart",
+                )
             learners.append(learner)
 
     reject(flaws(), _INCOMPARABLE)
@@ -136,7 +152,12 @@ def _buildable(
             continue
         learner = LearnerSpec(kind=named.kind, parameters=named.parameters)
         if learner in learners:
-            flaws.append(Flaw(pointer("learners", i), "the same learner with the same parameters is there already"))
+            flaws.append(
+                Flaw(
+                    pointer("learners", i),
+                    "the same learner with the same parameters is there already",
+                )
+            )
         learners.append(learner)
     reject(flaws, _INCOMPARABLE)
     return learners
@@ -145,8 +166,12 @@ def _buildable(
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
     """What a learner is called in the table: its kind, and the parameters that are not the kind's defaults."""
     defaults = catalogue.resolve({"kind": kind}).parameters
-    others = {name: value for name, value in parameters.items() if name != "task"}  # which all have in common
-    changed = [f"{name}={_worded(value)}" for name, value in others.items() if value != defaults[name]]
+    others = {
+        name: value for name, value in parameters.items() if name != "task"
+    }  # which all have in common
+    changed = [
+        f"{name}={_worded(value)}" for name, value in others.items() if value != defaults[name]
+    ]
     return f"{kind}({', '.join(changed)})" if changed else kind
 
 
@@ -167,7 +192,9 @@ def run(ports: Ports, job: Job) -> None:
         if own is not None:
             spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
     groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
-    fold = stratified_folds(groups, spec.folds, spec.seed)  # a data set has two rows of each class at least
+    fold = stratified_folds(
+        groups, spec.folds, spec.seed
+    )  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
         trials = trials_of(table, fold, spec, own)
     failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
@@ -193,14 +220,21 @@ class _Trial:
     failure: Invalid | None = None
 
 
-def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray | None = None) -> list[_Trial]:
+def trials_of(
+    table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray | None = None
+) -> list[_Trial]:
     """What became of each learner: one that cannot be fitted here does not spoil the others. `own` as in `built_for`.
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
     width = len(table.classes or _OF_NUMBERS)
-    trials = [_Trial(_name(one.kind, one.parameters), np.zeros((len(fold), width))) for one in spec.learners]
-    every = list(product(range(len(trials)), (part for part in range(spec.folds) if (fold == part).any())))
+    trials = [
+        _Trial(_name(one.kind, one.parameters), np.zeros((len(fold), width)))
+        for one in spec.learners
+    ]
+    every = list(
+        product(range(len(trials)), (part for part in range(spec.folds) if (fold == part).any()))
+    )
     building = {
         "categorical_features": list(table.schema.categorical),
         "benefits": spec.benefit_matrix,
@@ -211,11 +245,19 @@ def trials_of(table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray
     def pieces() -> Iterator[Any]:
         for place, (number, part) in enumerate(every):
             if trials[number].failure is None:
-                where = place / len(every), (place + 1) / len(every), f"{trials[number].name}, fold {part + 1}"
+                where = (
+                    place / len(every),
+                    (place + 1) / len(every),
+                    f"{trials[number].name}, fold {part + 1}",
+                )
                 at = pointer("learners", number), table.schema.names
-                yield delayed(_tried)(spec, number, part, building, table.X, table.y, own, fold, where, at)
+                yield delayed(_tried)(
+                    spec, number, part, building, table.X, table.y, own, fold, where, at
+                )
 
-    for done, (number, part, tried) in enumerate(Parallel(prefer="threads", return_as="generator")(pieces()), 1):
+    for done, (number, part, tried) in enumerate(
+        Parallel(prefer="threads", return_as="generator")(pieces()), 1
+    ):
         trial = trials[number]
         progress.report(done / len(every), f"{trial.name}, fold {part + 1}")
         if isinstance(tried, Invalid):
@@ -245,7 +287,9 @@ def _tried(
     learner, held = spec.learners[number], fold == part
     try:
         with progress.part(*where), placed(*place):
-            estimator = built_for(~held, own, catalogue.stored(learner.kind, learner.parameters), **building)
+            estimator = built_for(
+                ~held, own, catalogue.stored(learner.kind, learner.parameters), **building
+            )
             began = perf_counter()
             estimator.fit(X[~held], y[~held])
             seconds = perf_counter() - began
@@ -255,7 +299,11 @@ def _tried(
                 scores = _quantities(estimator, X[held], *spec.unit_costs)
     except Invalid as error:
         return number, part, error
-    return number, part, (scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else [])
+    return (
+        number,
+        part,
+        (scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []),
+    )
 
 
 def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.ndarray:
@@ -287,7 +335,9 @@ def _by_unit_costs(
     for part in np.unique(fold):
         alike[fold == part] = np.quantile(y[fold != part], level, method="inverted_cdf")
     action = float(np.quantile(y, level, method="inverted_cdf"))
-    contenders.append((None, Ruled("same_for_all", alike, None, {"action": action}, cross_validated=True)))
+    contenders.append(
+        (None, Ruled("same_for_all", alike, None, {"action": action}, cross_validated=True))
+    )
     beyond = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
     benefits = np.where(beyond > 0, -over * beyond, under * beyond)
     ranking = rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
@@ -299,7 +349,11 @@ def _by_unit_costs(
 
 
 def _result(
-    table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: CompareSpec, own: np.ndarray | None
+    table: Table,
+    fold: np.ndarray,
+    trials: Sequence[_Trial],
+    spec: CompareSpec,
+    own: np.ndarray | None,
 ) -> dict[str, Any]:
     B, y = spec.benefit_matrix if own is None else own, table.y
     fitted = [trial for trial in trials if trial.failure is None]
@@ -330,14 +384,18 @@ def _result(
         "classes": list(table.classes or ()),
         "rows": len(y),
         "upper_bound": bound,
-        "table": [{"learner": learner, **row} for (learner, _), row in zip(contenders, rows, strict=True)],
+        "table": [
+            {"learner": learner, **row} for (learner, _), row in zip(contenders, rows, strict=True)
+        ],
         "best": {**name(ranking.best), **lead_of(ranking, name)},
         "same_for_all": {**contenders[-1][1].figures, "benefit": ranking.standings[-1].mean},
         "learners": [
             {
                 "name": trial.name,
                 **learner.model_dump(),
-                "fit_seconds": round(float(np.mean(trial.seconds)), 4) if trial.failure is None else None,
+                "fit_seconds": round(float(np.mean(trial.seconds)), 4)
+                if trial.failure is None
+                else None,
                 "converged": (trial.failure is None and trial.converged) or None,
                 "error": None if trial.failure is None else trial.failure.detail,
             }
@@ -349,11 +407,19 @@ def _result(
 
 def _about(trials: Sequence[_Trial], ranking: Ranking) -> list[str]:
     """What became of the learners, and who is best; the last contender is one action for all."""
-    warnings = [f"{trial.name} is left out: {trial.failure.detail}" for trial in trials if trial.failure is not None]
+    warnings = [
+        f"{trial.name} is left out: {trial.failure.detail}"
+        for trial in trials
+        if trial.failure is not None
+    ]
     for trial in trials:
         fits = trial.converged
         if trial.failure is None and not all(fits):
-            warnings.append(f"{trial.name}: {fits.count(False)} of {len(fits)} fits did not converge")
+            warnings.append(
+                f"{trial.name}: {fits.count(False)} of {len(fits)} fits did not converge"
+            )
     if ranking.standings[-1].behind <= 0:
-        warnings.append("no learner earns more with any rule than one action for all: no model is worth using")
+        warnings.append(
+            "no learner earns more with any rule than one action for all: no model is worth using"
+        )
     return warnings

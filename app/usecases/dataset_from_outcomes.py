@@ -47,7 +47,9 @@ def make(
     request.check()
     counts: Counter[str] = Counter()
     versions, names = set[int](), set[str]()
-    maturity = matured(ports.archive.cases(model, since=since, until=until, arrivals_only=True), time())
+    maturity = matured(
+        ports.archive.cases(model, since=since, until=until, arrivals_only=True), time()
+    )
     actions = ActionCounts()
     with TemporaryFile() as file:
         schema = _schema(card)
@@ -62,10 +64,16 @@ def make(
                 if counts["rows"] > ports.datasets.limits.max_rows:
                     most = f"{ports.datasets.limits.max_rows:,} rows"
                     raise TooLarge(f"a data set may have at most {most}; choose a period")
-        left_out = {reason: counts[reason] for reason in ("without_instance", "without_truth", "of_acquire")}
+        left_out = {
+            reason: counts[reason] for reason in ("without_instance", "without_truth", "of_acquire")
+        }
         if not counts["rows"]:
-            detail = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in left_out.items())
-            raise Conflict(f"no recorded decision of {model!r} has its instance and its truth: {detail}")
+            detail = ", ".join(
+                f"{count:,} {reason.replace('_', ' ')}" for reason, count in left_out.items()
+            )
+            raise Conflict(
+                f"no recorded decision of {model!r} has its instance and its truth: {detail}"
+            )
         lineage = {
             "model": model,
             "versions": sorted(versions),
@@ -96,14 +104,17 @@ def _latest(ports: Ports, model: str) -> Card:
         raise NotFound.at("/model", error.detail) from error
     if card.classes is None or len(card.labels) > 1:
         raise Invalid.at(
-            "/model", f"{model!r} predicts numbers or several labels; a data set is made of decisions among classes"
+            "/model",
+            f"{model!r} predicts numbers or several labels; a data set is made of decisions among classes",
         )
     return card
 
 
 def _schema(card: Card) -> pa.Schema:
     """The card's features, values, and its label."""
-    kinds = {part.name: pa.float64() if part.type == "numeric" else pa.string() for part in card.features}
+    kinds = {
+        part.name: pa.float64() if part.type == "numeric" else pa.string() for part in card.features
+    }
     kinds |= dict.fromkeys(card.values, pa.float64())
     integers = all(isinstance(name, int) for name in card.classes or ())
     return pa.schema((kinds | {card.labels[0]: pa.int64() if integers else pa.string()}).items())
@@ -120,14 +131,18 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) -> Iterator[dict[str, Any]]:
+def _rows(
+    cases: Cases, card: Card, counts: Counter[str], versions: set[int]
+) -> Iterator[dict[str, Any]]:
     """A row for each usable case, with what its instance has of the card's features and values. Count these, and the
     others by what they lack; add to `versions`.
     """
     assert cases.instances is not None
     features = [*(feature.name for feature in card.features), *card.values]
     readers = {feature.name: reader(feature.form) for feature in card.features if feature.form}
-    for instance, term, truth in zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True):
+    for instance, term, truth in zip(
+        cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True
+    ):
         terms = cases.terms[term]
         if terms.verb != "predict":
             counts["of_acquire"] += 1
@@ -141,6 +156,13 @@ def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) ->
             values = orjson.loads(instance)
             row = {name: values[name] for name in features if values.get(name) is not None}
             # of integers above 2 ** 53 Arrow makes no floats by itself
-            row = {name: float(value) if isinstance(value, int) else value for name, value in row.items()}
-            row |= {name: read(row[name]) for name, read in readers.items() if isinstance(row.get(name), str)}
+            row = {
+                name: float(value) if isinstance(value, int) else value
+                for name, value in row.items()
+            }
+            row |= {
+                name: read(row[name])
+                for name, read in readers.items()
+                if isinstance(row.get(name), str)
+            }
             yield row | {card.labels[0]: terms.classes[truth]}

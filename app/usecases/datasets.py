@@ -47,7 +47,11 @@ def expire(ports: Ports) -> int:
 
     Jobs are looked at before cards: a job that ends between the two publishes its card in the same transaction.
     """
-    unused = [dataset_id for dataset_id in ports.datasets.expired() if not ports.queue.uses_dataset(dataset_id)]
+    unused = [
+        dataset_id
+        for dataset_id in ports.datasets.expired()
+        if not ports.queue.uses_dataset(dataset_id)
+    ]
     if not unused:
         return 0
     named = ports.registry.index.datasets()

@@ -11,7 +11,13 @@ from pydantic import Field, StrictBool, StrictInt
 from app.decisions.benefit import LARGEST, Prepared
 from app.decisions.priors import under_priors
 from app.decisions.rules import ByCosts, beta_delta, hierarchical
-from app.decisions.threshold import Cut, HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
+from app.decisions.threshold import (
+    Cut,
+    HoldoutScores,
+    decide_by_threshold,
+    given_cut,
+    posterior_threshold,
+)
 from app.errors import Conflict, Flaw, Invalid, below, pointer, reject
 from app.registry.loaded import Loaded
 from app.text import some_of
@@ -22,7 +28,10 @@ from app.usecases.matrices import MatrixFields, check_distinct
 from app.usecases.quantities import QuantityFields
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
-_DECIDES_ACTIONS: tuple[Rule, ...] = ("expected_benefit", "threshold")  # the other rules decide among the classes
+_DECIDES_ACTIONS: tuple[Rule, ...] = (
+    "expected_benefit",
+    "threshold",
+)  # the other rules decide among the classes
 _BELONGS: dict[str, tuple[Rule, ...]] = {  # the fields that a rule would pass over
     "threshold": ("threshold",),
     "costs": ("beta_delta", "hierarchical"),
@@ -39,15 +48,34 @@ class Costs(WireModel):
     """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
 
     majority: StrictInt | Text = Field(examples=["healthy"])
-    C_HD: float = Field(ge=0, le=LARGEST, strict=True, description="taking the majority for a minority class")
-    C_DH: float = Field(ge=0, le=LARGEST, strict=True, description="taking a minority class for the majority")
+    C_HD: float = Field(
+        ge=0, le=LARGEST, strict=True, description="taking the majority for a minority class"
+    )
+    C_DH: float = Field(
+        ge=0, le=LARGEST, strict=True, description="taking a minority class for the majority"
+    )
     C_DD: float | None = Field(
-        default=None, ge=0, le=LARGEST, strict=True, description="taking one minority class for another"
+        default=None,
+        ge=0,
+        le=LARGEST,
+        strict=True,
+        description="taking one minority class for another",
     )
 
 
 _PLAIN = frozenset(
-    {"model", "instances", "benefits", "cost_matrix", "actions", "rule", "record", "ids", "saved", "case_columns"}
+    {
+        "model",
+        "instances",
+        "benefits",
+        "cost_matrix",
+        "actions",
+        "rule",
+        "record",
+        "ids",
+        "saved",
+        "case_columns",
+    }
 )
 
 
@@ -58,7 +86,10 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
         default=None,
         description="a row per actual class, a column per action; one matrix, or one per instance; or the name of a"
         " saved matrix",
-        examples=[[[0, -1], [-10, 5]], {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
+        examples=[
+            [[0, -1], [-10, 5]],
+            {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
+        ],
     )
     cost_matrix: Matrices | None = Field(default=None, description=COSTS)
     rule: Rule = "expected_benefit"
@@ -69,7 +100,9 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
         description="class priors where the model is used, by class",
         examples=[{"healthy": 0.98, "ill": 0.02}],
     )
-    explain: StrictBool = Field(default=False, description="say what would change each decision; in JSON answers")
+    explain: StrictBool = Field(
+        default=False, description="say what would change each decision; in JSON answers"
+    )
 
     explore: Annotated[float, Field(gt=0, le=0.5, strict=True)] | None = Field(
         default=None,
@@ -80,7 +113,11 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
     @cached_property
     def is_plain(self) -> bool:
         """Whether the matrix alone decides, one for all cases: nothing outside `_PLAIN` was sent."""
-        return self.rule == "expected_benefit" and self.model_fields_set <= _PLAIN and not self.case_columns
+        return (
+            self.rule == "expected_benefit"
+            and self.model_fields_set <= _PLAIN
+            and not self.case_columns
+        )
 
 
 class Answer(NamedTuple):
@@ -117,11 +154,18 @@ def _foreign(asked: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
     classes = () if model is None else model.classes
     for name in asked.of_numbers:
         if name != "bands" or classes or model is None:
-            yield Flaw(pointer(name), f"{name} is about numbers, and this is about classes; leave it out")
+            yield Flaw(
+                pointer(name), f"{name} is about numbers, and this is about classes; leave it out"
+            )
     if asked.priors is not None and not classes:
-        yield Flaw("/priors", "priors correct the probabilities of a model, which knows the priors in training")
+        yield Flaw(
+            "/priors",
+            "priors correct the probabilities of a model, which knows the priors in training",
+        )
     if asked.threshold == "holdout" and not classes:
-        yield Flaw("/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number")
+        yield Flaw(
+            "/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number"
+        )
 
 
 def _flaws(asked: RuleFields) -> Iterator[Flaw]:
@@ -130,16 +174,28 @@ def _flaws(asked: RuleFields) -> Iterator[Flaw]:
         yield Flaw("/benefits", f'rule {rule} needs benefits; or ask for "rule": "most_probable"')
     if asked.costs is None and rule in _BELONGS["costs"]:
         yield Flaw("/costs", f"rule {rule} needs costs")
-    sent = [name for name in _BELONGS if getattr(asked, name) is not None and getattr(asked, name) is not False]
+    sent = [
+        name
+        for name in _BELONGS
+        if getattr(asked, name) is not None and getattr(asked, name) is not False
+    ]
     for name in sent:
         if rule not in _BELONGS[name]:
             place = "/benefits" if name == "actions" and asked.saved else pointer(name)
-            yield Flaw(place, f"{name!r} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}")
+            yield Flaw(
+                place, f"{name!r} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}"
+            )
     for name in ("explain", "explore"):
         if name in sent and asked.limited:
-            yield Flaw(pointer(name), f"with limits a decision depends on the whole batch; leave out {name}")
+            yield Flaw(
+                pointer(name),
+                f"with limits a decision depends on the whole batch; leave out {name}",
+            )
     if asked.explore is not None and asked.explain:
-        yield Flaw("/explore", "actions that are drawn at random have no explanation; leave out explain or explore")
+        yield Flaw(
+            "/explore",
+            "actions that are drawn at random have no explanation; leave out explain or explore",
+        )
 
 
 def decide_by(
@@ -161,7 +217,9 @@ def decide_by(
     if matrix is not None and matrix.is_named and rule not in _DECIDES_ACTIONS:
         named = some_of([str(name) for name in matrix.actions], _SHOWN)
         what = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
-        raise Invalid.at(asked.place, f"{what}; leave out the matrix, or decide by the rule expected_benefit")
+        raise Invalid.at(
+            asked.place, f"{what}; leave out the matrix, or decide by the rule expected_benefit"
+        )
     check_distinct(asked.actions or ())
     actions = matrix.actions if matrix is not None else asked.actions or classes
     decision = None if matrix is None else matrix.decide(P)
@@ -169,7 +227,11 @@ def decide_by(
     explained, more = None, list[str]()
     if rule == "threshold":
         cut, of = _cut(asked, scores, P, priors, matrix, actions, model)
-        choice, figures, more = decide_by_threshold(of[:, 1], cut), {"threshold": cut.value}, [*cut.warnings]
+        choice, figures, more = (
+            decide_by_threshold(of[:, 1], cut),
+            {"threshold": cut.value},
+            [*cut.warnings],
+        )
     elif rule in _BELONGS["costs"]:
         choice, figures, more = _by_costs(asked, classes, P)
     elif rule == "most_probable" or matrix is None or decision is None:
@@ -182,14 +244,17 @@ def decide_by(
             explained = explanations(P, matrix.benefits, decision, classes, actions)
     expected = None if decision is None else decision.expected_benefits
     told = [*warnings, *notes, *more]
-    return Answer(rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix)
+    return Answer(
+        rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix
+    )
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:
     """A binary model's hold-out, sorted (use `Loaded.once`); Conflict at /threshold where it has none."""
     if model.holdout is None:
         raise Conflict.at(
-            "/threshold", "this version has no hold-out; use 'posterior' or a number, or train it with a 'holdout'"
+            "/threshold",
+            "this version has no hold-out; use 'posterior' or a number, or train it with a 'holdout'",
         )
     with below("/threshold"):
         return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
@@ -203,8 +268,13 @@ def _cut(
     on the model's own scores, priors or not.
     """
     if P.shape[1] != 2 or len(actions) != 2:
-        raise Invalid.at("/rule", "a threshold needs two classes and two actions; use expected_benefit")
-    wanted, B = asked.threshold, None if matrix is None or matrix.benefits.ndim > 2 else matrix.benefits
+        raise Invalid.at(
+            "/rule", "a threshold needs two classes and two actions; use expected_benefit"
+        )
+    wanted, B = (
+        asked.threshold,
+        None if matrix is None or matrix.benefits.ndim > 2 else matrix.benefits,
+    )
     if isinstance(wanted, int | float):
         return given_cut(float(wanted), B, actions), P
     if B is None:
@@ -219,10 +289,15 @@ def _by_costs(asked: RuleFields, classes: Sequence[int | str], P: np.ndarray) ->
     costs, names = asked.costs, [str(name) for name in classes]
     assert costs is not None
     if str(costs.majority) not in names or len(names) < 2:
-        raise Invalid.at("/costs/majority", f"majority is one of two classes or more: {', '.join(names)}")
+        raise Invalid.at(
+            "/costs/majority", f"majority is one of two classes or more: {', '.join(names)}"
+        )
     majority = names.index(str(costs.majority))
     if asked.rule == "hierarchical":
         return hierarchical(P, majority, costs.C_HD, costs.C_DH)
     if costs.C_DD is None:
-        raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
+        raise Invalid.at(
+            "/costs/C_DD",
+            "beta_delta needs C_DD, the cost of taking one minority class for another",
+        )
     return beta_delta(P, majority, costs.C_DD, costs.C_HD, costs.C_DH)

@@ -101,7 +101,9 @@ def of_a_fold(spec: TrainSpec, folds: int) -> TrainSpec:
     if "max_seconds" not in parameters:
         return spec
     parameters["max_seconds"] /= folds
-    return spec.model_copy(update={"learner": spec.learner.model_copy(update={"parameters": parameters})})
+    return spec.model_copy(
+        update={"learner": spec.learner.model_copy(update={"parameters": parameters})}
+    )
 
 
 def cross_validated(
@@ -122,14 +124,20 @@ def cross_validated(
     scores[split.holdout] = holdout.scores
     for part in range(1, folds):
         rows = np.flatnonzero(fold == part)
-        with progress.part((part - 1) / (folds - 1), part / (folds - 1), f"fold {part + 1} of {folds}"):
+        with progress.part(
+            (part - 1) / (folds - 1), part / (folds - 1), f"fold {part + 1} of {folds}"
+        ):
             if rows.size:
                 scores[rows] = fitted(np.flatnonzero(fold != part)).posterior(table.X[rows])
     judged = fold != UNJUDGED
-    return Holdout(scores[judged], table.y[judged], {name: values[judged] for name, values in columns.items()})
+    return Holdout(
+        scores[judged], table.y[judged], {name: values[judged] for name, values in columns.items()}
+    )
 
 
-def held_out(estimator: Any, table: Table, rows: np.ndarray, columns: Columns = NO_COLUMNS) -> Holdout | None:
+def held_out(
+    estimator: Any, table: Table, rows: np.ndarray, columns: Columns = NO_COLUMNS
+) -> Holdout | None:
     """A fitted estimator's predictions for the held-out `rows`, if there are any, with `columns` (n,) of all rows.
 
     A table without classes has numbers for labels, which the estimator predicts.
@@ -141,7 +149,9 @@ def held_out(estimator: Any, table: Table, rows: np.ndarray, columns: Columns = 
     return Holdout(scores, table.y[rows], {name: values[rows] for name, values in columns.items()})
 
 
-def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
+def metrics_of(
+    estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, rows: np.ndarray
+) -> dict[str, Any]:
     """Metrics of the predictions `holdout` by models that did not see them, and of asking on the held-out `rows`."""
     return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows)
 
@@ -163,7 +173,9 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
 def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     """What the fit found, as far as this kind of learner reports it, and whether it answers `/acquire`."""
     names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
-    found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
+    found = {
+        name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")
+    }
     found |= {"acquire": ACQUIRES} if estimator.acquires else {}
     found |= estimator.findings(features)
     return found
@@ -235,7 +247,9 @@ def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
     if table.classes is None:
         return {}
     y = table.y[rows]
-    shares = y.mean(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes)) / len(y)
+    shares = (
+        y.mean(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes)) / len(y)
+    )
     return dict(zip(map(str, table.classes), shares.tolist(), strict=True))
 
 
@@ -246,4 +260,6 @@ def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
         return multilabel_metrics(holdout.scores, holdout.y, table.classes)
     none = np.empty((len(holdout.y), 0))
     own = own_matrices(spec.case_benefits, NO_FEATURES, none, holdout.columns)
-    return holdout_metrics(holdout.scores, holdout.y, table.classes, spec.benefit_matrix if own is None else own[0])
+    return holdout_metrics(
+        holdout.scores, holdout.y, table.classes, spec.benefit_matrix if own is None else own[0]
+    )

@@ -34,7 +34,9 @@ class MatrixFlip(BaseModel):
 class ContributionTarget(BaseModel):
     """The score that a base value and contributions add up to."""
 
-    class_: int | str = Field(alias="class", description="the second of two classes, else the most probable one")
+    class_: int | str = Field(
+        alias="class", description="the second of two classes, else the most probable one"
+    )
     score: Literal["log_odds", "log_ratio", "probability"] = Field(
         description="log_odds of the class against the others; log_ratio: the log of its probability less the mean log"
         " of all classes; or its probability; each as the model gives it, before it is calibrated"
@@ -44,20 +46,29 @@ class ContributionTarget(BaseModel):
 class Explanation(BaseModel):
     """What would change a decision; by a model, also what the features contribute to it."""
 
-    sentence: str = Field(description="the decision, what the runner-up would earn less, and where another is better")
+    sentence: str = Field(
+        description="the decision, what the runner-up would earn less, and where another is better"
+    )
     runner_up: int | str
     margin: float = Field(description="expected benefit of the decision less that of the runner-up")
-    flips_at: NearestFlip | None = Field(description="null where the decision is the same at all probabilities")
+    flips_at: NearestFlip | None = Field(
+        description="null where the decision is the same at all probabilities"
+    )
     matrix_flip: MatrixFlip
     contributions: dict[str, float] | None = Field(
-        default=None, description="by feature; absent where the model has none, or for too many instances"
+        default=None,
+        description="by feature; absent where the model has none, or for too many instances",
     )
     base_value: float | None = Field(default=None, description="the score without any feature")
     contributions_to: ContributionTarget | None = None
 
 
 def explanations(
-    P: np.ndarray, B: np.ndarray, decision: Decision, classes: Sequence[object], actions: Sequence[object]
+    P: np.ndarray,
+    B: np.ndarray,
+    decision: Decision,
+    classes: Sequence[object],
+    actions: Sequence[object],
 ) -> list[dict[str, Any]]:
     """One for each `decision` of n, made by expected benefit with probabilities P (n, K) and B, (K, A) or (n, K, A).
 
@@ -71,10 +82,20 @@ def explanations(
     found, names, documents = flips(P, B, choice), [str(name) for name in classes], []
     for i, runner_up in enumerate(found.runner_up.tolist()):
         to = int(found.to[i])
-        nearest = {"action": actions[to], "probabilities": dict(zip(names, found.point[i].tolist(), strict=True))}
+        nearest = {
+            "action": actions[to],
+            "probabilities": dict(zip(names, found.point[i].tolist(), strict=True)),
+        }
         earned, next_best = expected[i, [choice[i], runner_up]].tolist()
-        less = "as much" if math.isclose(earned, next_best, rel_tol=_EQUAL) else f"{_amount(earned - next_best)} less"
-        words = [f"{actions[choice[i]]}: {_amount(earned)} expected", f"{actions[runner_up]} would earn {less}"]
+        less = (
+            "as much"
+            if math.isclose(earned, next_best, rel_tol=_EQUAL)
+            else f"{_amount(earned - next_best)} less"
+        )
+        words = [
+            f"{actions[choice[i]]}: {_amount(earned)} expected",
+            f"{actions[runner_up]} would earn {less}",
+        ]
         if to >= 0 and earned > next_best:
             words.append(_beyond(actions[to], names, P[i], found.point[i]))
         documents.append(
@@ -111,13 +132,17 @@ def _beyond(action: object, names: Sequence[str], p: np.ndarray, point: np.ndarr
     )
 
 
-def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dict[str, Any]], list[str]]:
+def contributions(
+    model: Loaded, X: np.ndarray, P: np.ndarray
+) -> tuple[list[dict[str, Any]], list[str]]:
     """What each feature of rows X (n, m) contributed to a score of the most probable class by P (n, K), or with two
     classes of the second: fields for each row; or none, and why.
     """
     if X.size * len(model.classes) > _CELLS:
         most = _CELLS // (X.shape[1] * len(model.classes))
-        return [], [f"there are no contributions for so many numbers: send at most {most} instances"]
+        return [], [
+            f"there are no contributions for so many numbers: send at most {most} instances"
+        ]
     try:
         found = model.estimator.contributions(X, P.argmax(axis=1))
     except TooLarge as error:

@@ -26,10 +26,14 @@ def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
     """The name of a feature that the request has not priced before."""
     columns, priced = info.context["columns"], info.context["priced"]
     if name in info.context["ignored"]:
-        raise ValueError(f"the column {name!r} is not trained with: {info.context['ignored'][name]}")
+        raise ValueError(
+            f"the column {name!r} is not trained with: {info.context['ignored'][name]}"
+        )
     if name not in columns:
         strange = info.context["strange"] = info.context.get("strange", 0) + 1
-        raise ValueError(unknown("feature", name, columns) if strange <= MAX_ERRORS else "unknown feature")
+        raise ValueError(
+            unknown("feature", name, columns) if strange <= MAX_ERRORS else "unknown feature"
+        )
     if name in priced:
         raise ValueError(f"{name!r} is priced twice; keep one entry")
     priced.add(name)
@@ -59,7 +63,9 @@ class FeatureCost(BaseModel):
     feature: _Feature
     cost: _Price
     group: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] | None = None
-    discounted_cost: _Price | None = Field(default=None, description="once another feature of the group is known")
+    discounted_cost: _Price | None = Field(
+        default=None, description="once another feature of the group is known"
+    )
 
 
 _LONG = {"type": "array", "items": FeatureCost.model_json_schema()}
@@ -70,7 +76,10 @@ _LISTED: TypeAdapter[list[FeatureCost]] = TypeAdapter(list[FeatureCost])
 
 
 def parse_prices(
-    costs: Any, names: Sequence[str], base: Prices | None = None, ignored: Mapping[str, str] = MappingProxyType({})
+    costs: Any,
+    names: Sequence[str],
+    base: Prices | None = None,
+    ignored: Mapping[str, str] = MappingProxyType({}),
 ) -> Prices:
     """Prices for the features `names` from `feature_costs` as requests send it.
 
@@ -96,16 +105,29 @@ def parse_prices(
                 discounted[j] = min(price, discounted[j]) if group[j] >= 0 else price
         else:
             entries = _LISTED.validate_python(costs, context=context)
-            reject((flaw for i, entry in enumerate(entries) for flaw in _flaws(pointer(i), entry)), _INVALID)
+            reject(
+                (flaw for i, entry in enumerate(entries) for flaw in _flaws(pointer(i), entry)),
+                _INVALID,
+            )
             for entry in entries:
                 j = columns[entry.feature]
-                cost[j], discounted[j] = entry.cost, entry.cost if entry.group is None else entry.discounted_cost
-                group[j] = -1 if entry.group is None else numbers.setdefault(entry.group, len(numbers))
+                cost[j], discounted[j] = (
+                    entry.cost,
+                    entry.cost if entry.group is None else entry.discounted_cost,
+                )
+                group[j] = (
+                    -1 if entry.group is None else numbers.setdefault(entry.group, len(numbers))
+                )
     except ValidationError as error:
-        found = {_place(each["loc"], each["type"]): words_of(each) for each in reversed(error.errors())}
+        found = {
+            _place(each["loc"], each["type"]): words_of(each) for each in reversed(error.errors())
+        }
         raise Invalid(_INVALID, (Flaw(*flaw) for flaw in reversed(found.items()))) from None
     absent = () if base is not None else (name for name in names if name not in priced)
-    reject((Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent), _INVALID)
+    reject(
+        (Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent),
+        _INVALID,
+    )
     return Prices(cost, discounted, group, tuple(numbers))
 
 
@@ -114,9 +136,15 @@ _INVALID = "invalid feature_costs"
 
 def _flaws(loc: str, entry: FeatureCost) -> list[Flaw]:
     if entry.discounted_cost is None:
-        return [] if entry.group is None else [Flaw(loc, "a member of a group needs its discounted_cost")]
+        return (
+            []
+            if entry.group is None
+            else [Flaw(loc, "a member of a group needs its discounted_cost")]
+        )
     if entry.discounted_cost > entry.cost:
-        return [Flaw(f"{loc}/discounted_cost", f"the discounted cost is above the cost {entry.cost}")]
+        return [
+            Flaw(f"{loc}/discounted_cost", f"the discounted cost is above the cost {entry.cost}")
+        ]
     if entry.group is None and entry.discounted_cost != entry.cost:
         return [Flaw(f"{loc}/discounted_cost", "a discount needs a group that it belongs to")]
     return []

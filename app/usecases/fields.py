@@ -22,8 +22,13 @@ from app.text import MAX_NAME, is_number
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
 _MAX_CLASSES = 10_000  # of an object that has a value for each class
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
-Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature, or a reference to a model or data set
+Name = Annotated[
+    str,
+    Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -"),
+]
+Text = Annotated[
+    str, Field(max_length=MAX_NAME)
+]  # an action, class or feature, or a reference to a model or data set
 
 
 def few(most: int, what: str) -> BeforeValidator:
@@ -59,36 +64,65 @@ class CaseCell(BaseModel):
 _TYPED = {name: {"type": "number"} for name in ("times", "plus")} | {
     "column": {"type": "string", "maxLength": MAX_NAME}
 }
-_OF_CASE = {"type": "object", "properties": _TYPED, "required": ["column"], "description": CaseCell.__doc__}
-_CELL = {"oneOf": [{"type": "number"}, _OF_CASE]}  # without a title, of which generators of clients allow one
+_OF_CASE = {
+    "type": "object",
+    "properties": _TYPED,
+    "required": ["column"],
+    "description": CaseCell.__doc__,
+}
+_CELL = {
+    "oneOf": [{"type": "number"}, _OF_CASE]
+}  # without a title, of which generators of clients allow one
 _MATRIX: dict[str, Any] = {
     "oneOf": [
         {"type": "array", "items": {"type": "array", "items": _CELL}},
-        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _CELL}},
+        {
+            "type": "object",
+            "additionalProperties": {"type": "object", "additionalProperties": _CELL},
+        },
     ]
 }
 Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
-_SAVED = {"type": "string", "maxLength": MAX_NAME, "description": "a saved matrix of the model, or a version of one"}
+_SAVED = {
+    "type": "string",
+    "maxLength": MAX_NAME,
+    "description": "a saved matrix of the model, or a version of one",
+}
 NamedMatrix = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _SAVED]})]
 _LISTS = {"type": "array", "items": _MATRIX}
 Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS]})]
 NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS, _SAVED]})]
 COSTS = "costs in place of benefits, in the same forms"
 COLUMNS = "values of the columns that cells of the matrix name, a number for each instance, where these have none"
-_COLUMNS = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}}}
-CaseColumns = Annotated[dict[Text, Any], WithJsonSchema(_COLUMNS), few(_MAX_FIELDS, "columns")] | None
-PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
+_COLUMNS = {
+    "type": "object",
+    "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}},
+}
+CaseColumns = (
+    Annotated[dict[Text, Any], WithJsonSchema(_COLUMNS), few(_MAX_FIELDS, "columns")] | None
+)
+PROBABILITIES = {
+    "type": "array",
+    "items": {"type": "array", "items": {"type": "number", "minimum": 0}},
+}
 INSTANCES = {
     "oneOf": [
-        {"type": "array", "items": {"type": "array", "items": {"type": ["number", "string", "null"]}}},
+        {
+            "type": "array",
+            "items": {"type": "array", "items": {"type": ["number", "string", "null"]}},
+        },
         {"type": "array", "items": {"type": "object"}},
     ]
 }
-ClassNames = Annotated[list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)]
+ClassNames = Annotated[
+    list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)
+]
 Names = Annotated[list[Text], Field(fail_fast=True)]
 ByClass = Annotated[dict[Text, Number], few(_MAX_CLASSES, "classes")]
 
-TIME_FORM = "a time is ISO 8601, such as 2026-03-01T12:00:00Z (in a URL + is %2B), or seconds since 1970"
+TIME_FORM = (
+    "a time is ISO 8601, such as 2026-03-01T12:00:00Z (in a URL + is %2B), or seconds since 1970"
+)
 
 
 def seconds(sent: Any) -> float | None:
@@ -104,7 +138,9 @@ def seconds(sent: Any) -> float | None:
         raise ValueError(TIME_FORM) from error
 
 
-_SCHEMA = {"oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}, {"type": "null"}]}
+_SCHEMA = {
+    "oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}, {"type": "null"}]
+}
 Moment = Annotated[float | None, BeforeValidator(seconds), WithJsonSchema(_SCHEMA)]
 
 
@@ -118,7 +154,9 @@ class WireModel(BaseModel):
     def _few_fields(cls, sent: Any) -> Any:
         """Millions of unknown fields would each be worded as an error."""
         if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
-            raise ValueError(f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}")
+            raise ValueError(
+                f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}"
+            )
         return sent
 
 
@@ -132,9 +170,12 @@ class ModelVersion(BaseModel):
 class OwnIds(WireModel):
     """Ids that come back with the answer."""
 
-    ids: Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})] | None = (
-        Field(default=None, description="one for each instance, in their order; they come back")
-    )
+    ids: (
+        Annotated[
+            list[Any], WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})
+        ]
+        | None
+    ) = Field(default=None, description="one for each instance, in their order; they come back")
 
 
 _FIRST, _END = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999

@@ -54,8 +54,12 @@ class ImportRequest(MatrixFields):
     format: Format = Field(
         description="`onnx`: any library; `joblib`: a fitted classifier, called as it is, with PAYOFF_ALLOW_PICKLES"
     )
-    dataset: Text = Field(description="labelled rows that the model is evaluated on, and was not trained on")
-    calibration: Calibration = Field(default="none", description="of the model's probabilities, on the same rows")
+    dataset: Text = Field(
+        description="labelled rows that the model is evaluated on, and was not trained on"
+    )
+    calibration: Calibration = Field(
+        default="none", description="of the model's probabilities, on the same rows"
+    )
     classes: Names | None = Field(
         default=None,
         description="names of the columns of the model's probabilities, where it has none; repeat the part",
@@ -93,11 +97,16 @@ def submit(
     unless the service takes them.
     """
     if asked.format == "joblib" and not ports.imports.pickles:
-        raise Forbidden("a joblib file runs code when it is loaded: send onnx, or set PAYOFF_ALLOW_PICKLES=1")
+        raise Forbidden(
+            "a joblib file runs code when it is loaded: send onnx, or set PAYOFF_ALLOW_PICKLES=1"
+        )
     dataset = find_named(ports, asked.dataset, "/dataset", caller)
     if dataset.multilabel or dataset.classes is None:
         there = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
-        raise Invalid.at("/dataset", f"an imported model predicts one label of classes, and this data set has {there}")
+        raise Invalid.at(
+            "/dataset",
+            f"an imported model predicts one label of classes, and this data set has {there}",
+        )
     stakes = read_matrix(asked, dataset.classes, cases=False)
     if stakes is None:
         refuse_actions(asked)
@@ -161,15 +170,22 @@ def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imp
     elif spec.classes is not None:
         raise Invalid.at("/classes", "a joblib file names its classes; leave out 'classes'")
     elif not ports.imports.pickles:
-        raise Invalid.at("/format", "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too")
+        raise Invalid.at(
+            "/format",
+            "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too",
+        )
     else:
-        scorer = load_joblib(content, table.schema, classes, version_skew=ports.imports.version_skew)
+        scorer = load_joblib(
+            content, table.schema, classes, version_skew=ports.imports.version_skew
+        )
         takes_missing |= True
     checked_rows(scorer.answers(table.X[:100]), len(classes))
     return Imported(scorer=scorer, n_classes=len(classes), takes_missing=takes_missing)
 
 
-def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray) -> _Published:
+def _evaluated(
+    job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray
+) -> _Published:
     """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row without itself."""
     rows = np.arange(len(table.y))
     check_order(P, table.y, table.classes or ())
@@ -185,12 +201,16 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, spec, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split)
-    card = card_to_publish(model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False)
+    card = card_to_publish(
+        model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False
+    )
     fitted = len(rows) if method != "none" else 0
     data, said = card.data.model_copy(update={"rows": fitted}), [_DUTY]
     card = card.model_copy(update={"data": data, "fitted": card.fitted | {"evaluation": _DUTY}})
     if len(rows) >= _MANY and (P.argmax(axis=1) == table.y).all():
-        said.append("the model is right on every row of the data set: it was probably trained on these rows")
+        said.append(
+            "the model is right on every row of the data set: it was probably trained on these rows"
+        )
     return card, model, holdout, said
 
 
@@ -203,7 +223,9 @@ def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str]) -> N
     members = np.eye(len(classes))[y]
     sizes = np.maximum(members.sum(axis=0), 1)
     lifts = members.T.dot(P) / sizes[:, None] - P.mean(axis=0)
-    wrong = np.flatnonzero(np.diagonal(lifts) < -_CLEAR * P.std(axis=0) / np.sqrt(sizes) - _ROUNDING)
+    wrong = np.flatnonzero(
+        np.diagonal(lifts) < -_CLEAR * P.std(axis=0) / np.sqrt(sizes) - _ROUNDING
+    )
     if len(wrong):
         first = repr(classes[wrong[0]])
         what = f"the model gives {first} lower probabilities where {first} is true than elsewhere"

@@ -51,7 +51,9 @@ def submit(
     """
 
     def also(connection: Connection, job: Job) -> None:
-        ports.audit.entry(caller, "job.submit", job.id, kind=kind, **({"model": model} if model else {}))(connection)
+        ports.audit.entry(
+            caller, "job.submit", job.id, kind=kind, **({"model": model} if model else {})
+        )(connection)
 
     return ports.queue.submit(
         kind,

@@ -8,7 +8,9 @@ import numpy as np
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 
 
-def class_codes(labels: Sequence[Any], classes: Sequence[int | str], n: int, rows: str = "probabilities") -> np.ndarray:
+def class_codes(
+    labels: Sequence[Any], classes: Sequence[int | str], n: int, rows: str = "probabilities"
+) -> np.ndarray:
     """The codes (n,) of labels as sent, one for each of n rows; Invalid at or below /labels.
 
     A label has the type of its class: "1" is not 1.
@@ -47,7 +49,10 @@ def as_probabilities(value: list[Any] | np.ndarray, classes: Sequence[int | str]
     least = P.min(axis=1, initial=0.0)
     reject(_wrong_numbers(P, np.flatnonzero(~(np.isfinite(sums) & (least >= 0)))))
     reject(
-        Flaw(pointer("probabilities", i), f"these sum to {sums[i]:.6g}, and must sum to 1: divide each by the sum")
+        Flaw(
+            pointer("probabilities", i),
+            f"these sum to {sums[i]:.6g}, and must sum to 1: divide each by the sum",
+        )
         for i in np.flatnonzero(np.abs(sums - 1) > TOLERANCE)
     )
     return P
@@ -62,11 +67,16 @@ def check_class_names(classes: Sequence[int | str]) -> None:
 def _as_array(value: list[Any] | np.ndarray, n_classes: int) -> np.ndarray:
     if isinstance(value, np.ndarray):
         if value.shape[1:] != (n_classes,):
-            raise Invalid.at("/probabilities", f"the shape is {list(value.shape)}; it must be [n, {n_classes}]")
+            raise Invalid.at(
+                "/probabilities", f"the shape is {list(value.shape)}; it must be [n, {n_classes}]"
+            )
         return np.ascontiguousarray(value)  # what JSON is written from
     hint = ": [1 - p, p]" if n_classes == 2 else ""
     reject(
-        Flaw(pointer("probabilities", i), f"a row is a list of {n_classes} numbers, one per class{hint}")
+        Flaw(
+            pointer("probabilities", i),
+            f"a row is a list of {n_classes} numbers, one per class{hint}",
+        )
         for i, row in enumerate(value)
         if not isinstance(row, list) or len(row) != n_classes
     )
@@ -83,4 +93,6 @@ def _as_array(value: list[Any] | np.ndarray, n_classes: int) -> np.ndarray:
 def _wrong_numbers(P: np.ndarray, rows: np.ndarray) -> Iterator[Flaw]:
     for i in rows:
         for k in np.flatnonzero(~(P[i] >= 0) | np.isinf(P[i])):
-            yield Flaw(pointer("probabilities", i, k), "a probability is a finite number of at least 0")
+            yield Flaw(
+                pointer("probabilities", i, k), "a probability is a finite number of at least 0"
+            )

@@ -45,7 +45,9 @@ class Resource(WireModel):
     """What actions use together, each instance so much."""
 
     name: Text
-    use: Annotated[dict[Text, Amount], _FEW] = Field(min_length=1, description="by action; the others use nothing")
+    use: Annotated[dict[Text, Amount], _FEW] = Field(
+        min_length=1, description="by action; the others use nothing"
+    )
     at_most: Amount
 
 
@@ -84,11 +86,17 @@ class LimitAnswer(BaseModel):
     used: float
     at_most: float | None = None
     at_least: float | None = None
-    shadow_price: float | None = Field(description="change of the total per unit more; null where that is infeasible")
+    shadow_price: float | None = Field(
+        description="change of the total per unit more; null where that is infeasible"
+    )
 
 
 def decide_within_limits(
-    asked: LimitedFields, P: np.ndarray, B: np.ndarray, decision: Decision, actions: Sequence[int | str]
+    asked: LimitedFields,
+    P: np.ndarray,
+    B: np.ndarray,
+    decision: Decision,
+    actions: Sequence[int | str],
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The actions (n,) that earn most in sum, and the figures of the answer; Invalid where there are none.
 
@@ -116,7 +124,10 @@ def decide_within_limits(
 
 
 def _flaws(
-    asked: LimitedFields, counted: Mapping[str, CountLimit], resources: Sequence[Resource], names: Sequence[str]
+    asked: LimitedFields,
+    counted: Mapping[str, CountLimit],
+    resources: Sequence[Resource],
+    names: Sequence[str],
 ) -> Iterator[Flaw]:
     used = {name for each in resources for name in each.use}
     if len(counted) + len(resources) > MAX_LIMITS or len(used | set(counted)) > _MAX_ACTIONS:
@@ -127,8 +138,15 @@ def _flaws(
     for name, limit in counted.items():
         if name not in known:
             yield Flaw(pointer("limits", name), unknown("action", name, names))
-        elif limit.at_least is not None and limit.at_most is not None and limit.at_least > limit.at_most:
-            yield Flaw(pointer("limits", name), "at_least is greater than at_most; it must be at most as great")
+        elif (
+            limit.at_least is not None
+            and limit.at_most is not None
+            and limit.at_least > limit.at_most
+        ):
+            yield Flaw(
+                pointer("limits", name),
+                "at_least is greater than at_most; it must be at most as great",
+            )
     for r, resource in enumerate(resources):
         if any(resource.name == other.name for other in resources[:r]):
             yield Flaw(pointer("resources", r, "name"), "two resources have the same name")
@@ -149,7 +167,12 @@ def _documents(
 
     def described(name: str, used: float, bound: str, value: float, price: float) -> dict[str, Any]:
         price = float(price)
-        return {"name": name, "used": used, bound: value, "shadow_price": price if math.isfinite(price) else None}
+        return {
+            "name": name,
+            "used": used,
+            bound: value,
+            "shadow_price": price if math.isfinite(price) else None,
+        }
 
     for name, limit in counted.items():
         a = names.index(name)
@@ -157,4 +180,6 @@ def _documents(
             if (value := getattr(limit, bound)) is not None:
                 yield described(name, int(counts[a]), bound, value, prices[a])
     for resource, uses, price in zip(resources, limits.uses, found.most, strict=True):
-        yield described(resource.name, float(f"{uses @ counts:.{_DIGITS}g}"), "at_most", resource.at_most, price)
+        yield described(
+            resource.name, float(f"{uses @ counts:.{_DIGITS}g}"), "at_most", resource.at_most, price
+        )

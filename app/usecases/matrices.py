@@ -60,7 +60,9 @@ class MatrixFields(WireModel):
         """The columns that cells of the matrix name, before it is checked."""
         if isinstance(_first(_first(self.matrix)), list):  # one matrix per instance
             return frozenset()
-        cells = (cell for row in _entries(self.matrix) for cell in _entries(row) if type(cell) is dict)
+        cells = (
+            cell for row in _entries(self.matrix) for cell in _entries(row) if type(cell) is dict
+        )
         return frozenset(name for cell in cells if isinstance(name := cell.get("column"), str))
 
     @property
@@ -76,12 +78,16 @@ class MatrixFields(WireModel):
         if self.actions is not None:
             return len(self.actions)
         first = _first(self.matrix)
-        if isinstance(self.matrix, list) and (isinstance(first, dict) or isinstance(_first(first), list)):
+        if isinstance(self.matrix, list) and (
+            isinstance(first, dict) or isinstance(_first(first), list)
+        ):
             first = _first(first)  # one matrix per instance
         return max(len(first) if isinstance(first, list | dict) else 0, default)
 
 
-def columns_beside(sent: Mapping[str, Any], n: int, used: Collection[str], known: Collection[str]) -> Columns:
+def columns_beside(
+    sent: Mapping[str, Any], n: int, used: Collection[str], known: Collection[str]
+) -> Columns:
     """The columns that a request sends beside n rows, each `used` by a cell; Invalid where the rows have it already."""
     for name, values in sent.items():
         with below(pointer("columns", name)):
@@ -156,7 +162,9 @@ def read_matrix(
     names, words = [str(name) for name in classes], None
     actions: Sequence[str] | None = sent.actions
     with below(sent.place):
-        if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
+        if isinstance(value, dict) or (
+            isinstance(value, list) and value and isinstance(value[0], dict)
+        ):
             value, actions = _from_words(value, names, names if square else actions)
             words = names, actions
         numbers, terms = _lifted(value, words)
@@ -174,7 +182,10 @@ def read_matrix(
         return Stakes(B, actions, doubts)
     sign, under = -1.0 if costs else 1.0, sent.place
     at = {a: number for number, a in enumerate(order)}
-    own = [Term(k, at[a], name, sign * times + 0.0, under + place) for k, a, name, times, place in terms]
+    own = [
+        Term(k, at[a], name, sign * times + 0.0, under + place)
+        for k, a, name, times, place in terms
+    ]
     return Stakes(B, actions, doubts, CaseBenefits(B, own))
 
 
@@ -194,7 +205,9 @@ def named_matrix(
     if actions is None and B.shape[-1] != len(classes):
         raise Invalid.at(sent.place, "the columns are not the classes; name them in 'actions'")
     is_named = sent.actions is not None or actions not in (None, [str(name) for name in classes])
-    return Prepared(B, tuple(actions or ()) if is_named else classes, is_named, classes, before, doubts, by_case)
+    return Prepared(
+        B, tuple(actions or ()) if is_named else classes, is_named, classes, before, doubts, by_case
+    )
 
 
 def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, list[Term]]:
@@ -202,7 +215,13 @@ def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, lis
     are called by `words`, or by number.
     """
     rows = value if isinstance(value, list) else []
-    at = [(k, a) for k, row in enumerate(rows) if type(row) is list for a, cell in enumerate(row) if type(cell) is dict]
+    at = [
+        (k, a)
+        for k, row in enumerate(rows)
+        if type(row) is list
+        for a, cell in enumerate(row)
+        if type(cell) is dict
+    ]
     if not at:
         return value, []
     numbers, terms = [row.copy() if type(row) is list else row for row in rows], []
@@ -236,7 +255,9 @@ def _order(B: np.ndarray) -> list[int]:
     """The actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
     first = B if B.ndim == 2 else B[0]
     best = first == first.max(axis=1, keepdims=True)
-    found: list[int] = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable").tolist()
+    found: list[int] = np.argsort(
+        np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable"
+    ).tolist()
     return found
 
 
@@ -264,10 +285,14 @@ def check_few_actions(sent: MatrixFields, count: int) -> None:
     """Invalid where the matrix has more actions than saved matrices and questions may have."""
     if count > _MAX_ACTIONS:
         place = sent.place if sent.actions is None else "/actions"
-        raise Invalid.at(place, f"there are {count:,} actions; at most {_MAX_ACTIONS:,} are supported")
+        raise Invalid.at(
+            place, f"there are {count:,} actions; at most {_MAX_ACTIONS:,} are supported"
+        )
 
 
-def _from_words(value: Any, classes: Sequence[str], actions: Sequence[str] | None) -> tuple[list[Any], Sequence[str]]:
+def _from_words(
+    value: Any, classes: Sequence[str], actions: Sequence[str] | None
+) -> tuple[list[Any], Sequence[str]]:
     """The matrix, or matrices, in lists, and the names of the columns: `actions`, else the classes, else as the longest
     row has them.
     """
@@ -279,8 +304,12 @@ def _from_words(value: Any, classes: Sequence[str], actions: Sequence[str] | Non
         raise Invalid.at("", "the matrix names no action")
     reject(_flaws(value, classes, columns))
     if actions is None and (longest := max(map(len, columns))) > MAX_NAME:
-        raise Invalid.at("", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported")
-    numbers = [[[matrix[name][action] for action in columns] for name in classes] for matrix in matrices]
+        raise Invalid.at(
+            "", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported"
+        )
+    numbers = [
+        [[matrix[name][action] for action in columns] for name in classes] for matrix in matrices
+    ]
     return numbers[0] if isinstance(value, dict) else numbers, columns
 
 
@@ -298,9 +327,17 @@ def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterat
                 yield Flaw(at + pointer(name), "a row is an object with a number for each action")
             elif name in known[0]:
                 yield from _misnamed(at + pointer(name), "action", row, actions, known[1])
-                numbers = {a: cell for a, cell in row.items() if a in known[1] and not (lone and type(cell) is dict)}
+                numbers = {
+                    a: cell
+                    for a, cell in row.items()
+                    if a in known[1] and not (lone and type(cell) is dict)
+                }
                 cells = ((action, refused_benefit(cell)) for action, cell in numbers.items())
-                yield from (Flaw(at + pointer(name, action), message) for action, message in cells if message)
+                yield from (
+                    Flaw(at + pointer(name, action), message)
+                    for action, message in cells
+                    if message
+                )
 
 
 def _misnamed(
@@ -343,9 +380,12 @@ def with_saved(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] 
     names = [str(name) for name in classes]
     if different := [name for name in (*names, *words) if name not in words or name not in names]:
         what = (
-            f"the saved matrix {saved.reference!r} and this version of the model differ in the class {different[0]!r}"
+            f"the saved matrix {saved.reference!r} and this version of the model "
+            f"differ in the class {different[0]!r}"
         )
-        fix = f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
+        fix = (
+            f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
+        )
         raise Invalid.at("/benefits", f"{what}; {fix}")
     stated: dict[str, Any] = {"benefits": words, "actions": actions, "saved": saved.reference}
     if b'"column"' not in saved.content:  # to look at each cell would take longer
@@ -367,7 +407,9 @@ def save(ports: Ports, model: str, matrix: str, sent: MatrixFields, *, by: Calle
         raise Conflict(f"{model!r} has no versions, and so no classes for a matrix")
     card = ports.registry.index.card(model, versions[0].version)
     if card.classes is None or card.classes == card.labels:
-        raise Invalid.at("", f"{model!r} decides by no matrix: it predicts numbers, or several labels")
+        raise Invalid.at(
+            "", f"{model!r} decides by no matrix: it predicts numbers, or several labels"
+        )
     content = _content(sent, card.classes)
 
     def also(connection: Connection, saved: Saved) -> None:
@@ -392,18 +434,25 @@ def _content(sent: MatrixFields, classes: Sequence[object]) -> bytes:
     by_words = isinstance(sent.matrix, dict) and sent.actions is None
     order = list(next(iter(sent.matrix.values()))) if by_words else columns
     rows = [dict(zip(columns, row, strict=True)) for row in cells]
-    words = {name: {action: row[action] for action in order} for name, row in zip(names, rows, strict=True)}
+    words = {
+        name: {action: row[action] for action in order}
+        for name, row in zip(names, rows, strict=True)
+    }
     content = orjson.dumps((words, sent.actions))
     if len(content) > _MOST_BYTES:
         what = f"in words the matrix takes {len(content):,} bytes as JSON; a saved one may take {_MOST_BYTES:,}"
-        raise Invalid.at(sent.place, f"{what}: shorten the names of its actions, or send it with each request")
+        raise Invalid.at(
+            sent.place, f"{what}: shorten the names of its actions, or send it with each request"
+        )
     return content
 
 
 def newest(ports: Ports, model: str) -> list[tuple[Saved, int]]:
     """The newest version of each matrix, by name, and how many there are."""
     known = ports.matrices.read(model)
-    counts = Counter(saved.matrix for reference, saved in known.items() if reference == saved.reference)
+    counts = Counter(
+        saved.matrix for reference, saved in known.items() if reference == saved.reference
+    )
     return [(known[name], counts[name]) for name in sorted(counts)]
 
 
@@ -413,10 +462,14 @@ def describe(ports: Ports, model: str, reference: str) -> tuple[Saved, list[int]
     if reference not in known:
         raise NotFound(unsaved(model, reference, known))
     saved = known[reference]
-    own = (each for key, each in known.items() if key == each.reference and each.matrix == saved.matrix)
+    own = (
+        each for key, each in known.items() if key == each.reference and each.matrix == saved.matrix
+    )
     return saved, [each.version for each in own]
 
 
 def delete(ports: Ports, model: str, matrix: str, *, by: Caller) -> None:
     """All versions of it; NotFound where there is none."""
-    ports.matrices.delete(model, matrix, ports.audit.entry(by, "matrix.delete", f"{model}/{matrix}"))
+    ports.matrices.delete(
+        model, matrix, ports.audit.entry(by, "matrix.delete", f"{model}/{matrix}")
+    )

@@ -14,9 +14,13 @@ from app.usecases.ports import Ports
 from app.usecases.shadow import check_challengers
 
 
-def page(ports: Ports, caller: Caller, *, page_size: int, page_token: str | None) -> tuple[list[ModelLine], str | None]:
+def page(
+    ports: Ports, caller: Caller, *, page_size: int, page_token: str | None
+) -> tuple[list[ModelLine], str | None]:
     """Models that the key is for, by name, and the token of the next page, None at the end."""
-    lines = ports.registry.index.models(place_of(page_token, NAME) or "", page_size + 1, caller.models)
+    lines = ports.registry.index.models(
+        place_of(page_token, NAME) or "", page_size + 1, caller.models
+    )
     return page_of(lines, page_size, lambda line: line.name)
 
 
@@ -38,7 +42,13 @@ def card_of(ports: Ports, reference: str) -> Card:
 
 
 def set_alias(
-    ports: Ports, name: str, alias: str, version: int, shadow: Sequence[str] | None = None, *, by: Caller
+    ports: Ports,
+    name: str,
+    alias: str,
+    version: int,
+    shadow: Sequence[str] | None = None,
+    *,
+    by: Caller,
 ) -> list[str]:
     """Point an alias, new or not, at a version that is published; NotFound at `/version` where it is not.
 
@@ -57,7 +67,9 @@ def set_alias(
     promoted = [own] if shadow is None and own in before else []
     kept = [one for one in before if one not in promoted] if shadow is None else list(shadow)
     if kept != before:
-        ports.shadows.set(name, alias, kept, ports.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=kept))
+        ports.shadows.set(
+            name, alias, kept, ports.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=kept)
+        )
     return promoted
 
 

@@ -54,8 +54,12 @@ class Sent:
 class OutcomeDocument(WireModel):
     """What became of a decision."""
 
-    id: Annotated[Text, BeforeValidator(lambda sent: str(sent) if type(sent) is int else sent)] = Field(
-        max_length=MAX_ID, description="of the decision, as its answer had it", examples=["visit-1"]
+    id: Annotated[Text, BeforeValidator(lambda sent: str(sent) if type(sent) is int else sent)] = (
+        Field(
+            max_length=MAX_ID,
+            description="of the decision, as its answer had it",
+            examples=["visit-1"],
+        )
     )
     truth: Annotated[
         StrictInt | Number | Text | None,
@@ -66,10 +70,14 @@ class OutcomeDocument(WireModel):
         examples=["ill"],
     )
     action: StrictInt | Text | None = Field(
-        default=None, description="what was really done, where that was not the decision", examples=["treat"]
+        default=None,
+        description="what was really done, where that was not the decision",
+        examples=["treat"],
     )
     benefit: Annotated[float, Field(strict=True)] | None = Field(
-        default=None, description="what was really gained, where it is not the benefit of the matrix", examples=[4.5]
+        default=None,
+        description="what was really gained, where it is not the benefit of the matrix",
+        examples=[4.5],
     )
     at: Moment = Field(
         default=None,
@@ -78,7 +86,9 @@ class OutcomeDocument(WireModel):
     )
 
 
-CORRECT = Field(default=False, description="replace outcomes that say something else; in the audit log")
+CORRECT = Field(
+    default=False, description="replace outcomes that say something else; in the audit log"
+)
 
 
 class OutcomesRequest(WireModel):
@@ -121,8 +131,12 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
             return None
         models = sorted({found[id_].model for id_ in received.corrected})
         subject = models[0] if len(models) == 1 else f"{len(models)} models"
-        digests = [id_digest(id_) for id_ in received.corrected[:_AUDITED_IDS]]  # an id may tell of a person
-        return ports.audit.entry(caller, "outcomes.correct", subject, count=len(received.corrected), id_digests=digests)
+        digests = [
+            id_digest(id_) for id_ in received.corrected[:_AUDITED_IDS]
+        ]  # an id may tell of a person
+        return ports.audit.entry(
+            caller, "outcomes.correct", subject, count=len(received.corrected), id_digests=digests
+        )
 
     received = receive(ports.database, resolve, correct=correct, also=audited)
     ports.recorder.totals.hear(received.first, time())
@@ -177,9 +191,16 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
         if known is None:
             known = positions[names] = {str(name): k for k, name in enumerate(names)}
         word = str(label)
-        k = known.get(word, known.get(word.removesuffix(".0")))  # as pandas writes integers beside missing ones
+        k = known.get(
+            word, known.get(word.removesuffix(".0"))
+        )  # as pandas writes integers beside missing ones
         if k is None:
-            flaws.append(Flaw(sent.place(i, field), unknown("class" if field == "truth" else field, label, known)))
+            flaws.append(
+                Flaw(
+                    sent.place(i, field),
+                    unknown("class" if field == "truth" else field, label, known),
+                )
+            )
         return k or 0
 
     resolved = {}
@@ -197,12 +218,24 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
             )
             if at is not None and at < decision.at - _TOLERANCE:
                 made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
-                flaws.append(Flaw(sent.place(i, "at"), f"'at' is before the decision, which was made at {made}"))
+                flaws.append(
+                    Flaw(
+                        sent.place(i, "at"),
+                        f"'at' is before the decision, which was made at {made}",
+                    )
+                )
             label, number = decision.terms.labelled(truth)
-            outcome = Outcome(index(i, "truth", label, decision.terms.classes), done, benefit, at, number)
+            outcome = Outcome(
+                index(i, "truth", label, decision.terms.classes), done, benefit, at, number
+            )
             resolved[id_] = decision, outcome
         if first.setdefault(id_, outcome) != outcome:
-            flaws.append(Flaw(sent.place(i, "id"), f"{id_!r} comes twice in this request, with different outcomes"))
+            flaws.append(
+                Flaw(
+                    sent.place(i, "id"),
+                    f"{id_!r} comes twice in this request, with different outcomes",
+                )
+            )
         if len(flaws) >= MAX_ERRORS:
             break
     reject(flaws)
@@ -213,4 +246,8 @@ def _worded(decision: Located, outcome: Outcome) -> dict[str, Any]:
     """An outcome in the words of its decision, with the fields that it states."""
     words = outcome.stated
     words["truth"] = words.pop("number", decision.terms.classes[outcome.truth])
-    return words if outcome.action is None else words | {"action": decision.terms.actions[outcome.action]}
+    return (
+        words
+        if outcome.action is None
+        else words | {"action": decision.terms.actions[outcome.action]}
+    )

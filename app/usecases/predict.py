@@ -24,12 +24,28 @@ from app.registry.loaded import Loaded
 from app.text import positions
 from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by
 from app.usecases.explain import Explanation, contributions
-from app.usecases.fields import COLUMNS, INSTANCES, PROBABILITIES, CaseColumns, ClassNames, ModelVersion, OwnIds, Text
+from app.usecases.fields import (
+    COLUMNS,
+    INSTANCES,
+    PROBABILITIES,
+    CaseColumns,
+    ClassNames,
+    ModelVersion,
+    OwnIds,
+    Text,
+)
 from app.usecases.limit_fields import LimitAnswer
 from app.usecases.matrices import best_in_training, named_matrix
 from app.usecases.ports import Ports
 from app.usecases.quantities import Quantities, banded, quantities
-from app.usecases.record import RecordField, explored, ids_of, predicted_batch, texts_of_json, texts_of_rows
+from app.usecases.record import (
+    RecordField,
+    explored,
+    ids_of,
+    predicted_batch,
+    texts_of_json,
+    texts_of_rows,
+)
 
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
@@ -48,9 +64,13 @@ class PredictFields(RuleFields, RecordField):
     """All of a request but its instances or probabilities."""
 
     model: Text | None = Field(
-        default=None, description="name, name:version or name@alias; or send `probabilities`", examples=["triage"]
+        default=None,
+        description="name, name:version or name@alias; or send `probabilities`",
+        examples=["triage"],
     )
-    classes: ClassNames | None = Field(default=None, description="with `probabilities`: the names of their columns")
+    classes: ClassNames | None = Field(
+        default=None, description="with `probabilities`: the names of their columns"
+    )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
 
@@ -58,26 +78,34 @@ class PredictRequest(PredictFields, OwnIds):
     """Instances of a model, or probabilities of classes, and what is at stake."""
 
     instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(
-        default=None, description="rows in the model's feature order, or objects by feature name; null where missing"
+        default=None,
+        description="rows in the model's feature order, or objects by feature name; null where missing",
     )
     probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] | None = Field(
-        default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
+        default=None,
+        description="in place of model and instances: a row per instance, a column for each of `classes`",
     )
 
 
 class AnswerFields(BaseModel):
     """What answers by models of classes and of numbers have in common."""
 
-    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
+    model: ModelVersion | None = Field(
+        default=None, description="absent where the request sent probabilities"
+    )
     ids: list[int | float | str | None] | None = Field(
         default=None, description="with `ids`, `id` or `record`, in the order of the instances"
     )
-    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
+    kept: dict[str, list[Any]] | None = Field(
+        default=None, description="with `keep`: the columns that were named"
+    )
     limits: list[LimitAnswer] | None = Field(
         default=None,
         description="with `limits`, `resources` or `sum_at_most`, whose price is what a unit more would save",
     )
-    total: float | None = Field(default=None, description="sum of the expected benefits, or costs, of the decisions")
+    total: float | None = Field(
+        default=None, description="sum of the expected benefits, or costs, of the decisions"
+    )
     unlimited_total: float | None = Field(default=None, description="the same without limits")
     warnings: list[str]
 
@@ -91,20 +119,32 @@ class DecisionsAnswer(AnswerFields):
     decisions: list[int | str]
     probabilities: list[list[float]]
     expected_benefits: list[list[float]] | None = None
-    threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
+    threshold: float | None = Field(
+        default=None, description="where the second action begins (rules with a threshold)"
+    )
     beta: float | None = None
     delta: float | None = None
-    gap: float | None = Field(default=None, description="by how much at most other decisions earn more; 0: none do")
-    propensities: list[float] | None = Field(default=None, description="with `explore`: the chance of each decision")
-    explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
+    gap: float | None = Field(
+        default=None, description="by how much at most other decisions earn more; 0: none do"
+    )
+    propensities: list[float] | None = Field(
+        default=None, description="with `explore`: the chance of each decision"
+    )
+    explanations: list[Explanation] | None = Field(
+        default=None, description="with `explain`: one for each instance"
+    )
 
 
 class ValuesAnswer(AnswerFields):
     """What a model of numbers (regression) predicts, and which quantities cost least."""
 
-    decisions: list[float] | None = Field(default=None, description="with `unit_costs`: the quantities")
+    decisions: list[float] | None = Field(
+        default=None, description="with `unit_costs`: the quantities"
+    )
     expected_costs: list[float] | None = Field(default=None, description="of these")
-    intervals: list[tuple[float, float]] | None = Field(default=None, description="with `coverage`: low and high")
+    intervals: list[tuple[float, float]] | None = Field(
+        default=None, description="with `coverage`: low and high"
+    )
     values: list[float] = Field(description="one for each instance")
 
 
@@ -165,11 +205,19 @@ def predict(
         answer = quantities(model, asked, rows.X, rows.warnings)
     else:
         check_fields(asked, model)
-        classes, P = (asked.classes or (), rows.X) if model is None else banded(model, asked.bands or [], rows.X)
-        answer = decide_given(classes, P, asked, rows, NO_FEATURES if model is None else model.schema)
+        classes, P = (
+            (asked.classes or (), rows.X)
+            if model is None
+            else banded(model, asked.bands or [], rows.X)
+        )
+        answer = decide_given(
+            classes, P, asked, rows, NO_FEATURES if model is None else model.schema
+        )
     if asked.record is None:
         if asked.explore is not None:
-            raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
+            raise Invalid.at(
+                "/explore", 'exploration is for recorded decisions: send "record": true'
+            )
         return answer, None
     if model is None:
         raise Invalid.at("/record", "decisions are recorded by model, and this request has none")
@@ -196,16 +244,25 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     scores = usual.posterior(rows.X) if rows.usual else model.estimator.posterior(rows.X)
     check_finite(scores)
     told = [*model.card.warnings, *rows.warnings]
-    answer = decide_by(asked, model.classes, scores, told, _of_rows(matrix, rows, model.schema), model)
+    answer = decide_by(
+        asked, model.classes, scores, told, _of_rows(matrix, rows, model.schema), model
+    )
     if not answer.explanations:
         return answer
     fields, why = contributions(model, rows.X, answer.probabilities)
-    explained = [one | more for one, more in zip(answer.explanations, fields or [{}] * len(scores), strict=True)]
+    explained = [
+        one | more
+        for one, more in zip(answer.explanations, fields or [{}] * len(scores), strict=True)
+    ]
     return answer._replace(explanations=explained, warnings=[*answer.warnings, *why])
 
 
 def decide_given(
-    classes: Sequence[int | str], P: np.ndarray, asked: RuleFields, rows: Rows, schema: Schema = NO_FEATURES
+    classes: Sequence[int | str],
+    P: np.ndarray,
+    asked: RuleFields,
+    rows: Rows,
+    schema: Schema = NO_FEATURES,
 ) -> Answer:
     """Decide with probabilities (n, K) for rows of a schema; the fields are checked."""
     matrix = named_matrix(asked, classes, len(P))
@@ -256,10 +313,13 @@ def key_of(found: dict[str, Any]) -> bytes | None:
 def check_classes(model: Loaded) -> None:
     """Invalid at /model where it predicts numbers, or has several labels: actions are for exclusive classes."""
     if model.regression:
-        raise Invalid.at("/model", f"{model.name!r} predicts numbers; this needs a model of classes")
+        raise Invalid.at(
+            "/model", f"{model.name!r} predicts numbers; this needs a model of classes"
+        )
     if model.multilabel:
         raise Invalid.at(
-            "/model", f"{model.name!r} has several labels; `POST /retrieve` says which of them to retrieve"
+            "/model",
+            f"{model.name!r} has several labels; `POST /retrieve` says which of them to retrieve",
         )
 
 
@@ -271,10 +331,14 @@ def extent(model: Loaded | None, asked: PredictFields, n_instances: int) -> int:
     classes = (asked.classes or ()) if model is None else model.classes
     n_classes = len(classes) or len(asked.bands or ()) + 1
     n_actions = asked.width(n_classes)
-    each = bool(asked.case_columns) + _EXPLAINED * asked.explain  # its matrix, and all changes of it
+    each = (
+        bool(asked.case_columns) + _EXPLAINED * asked.explain
+    )  # its matrix, and all changes of it
     numbers = n_instances * (n_classes + n_actions + each * n_classes * n_actions)
     if (work := numbers * (1 if classes or not asked.of_numbers else _SPREAD)) > LARGEST_ANSWER:
-        raise TooLarge(f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances")
+        raise TooLarge(
+            f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances"
+        )
     return numbers
 
 
@@ -282,15 +346,24 @@ def extent_in_memory(model: Loaded | None, asked: PredictFields, rows: Rows) -> 
     """About how many values the work and its answer take, by what is declared; TooLarge as `extent`."""
     records = asked.record is not None
     numbers = extent(model, asked, len(rows.X))
-    return numbers + rows.X.size * _KEPT * (asked.explain or records) + len(rows.X) * _RECORDED * records
+    return (
+        numbers
+        + rows.X.size * _KEPT * (asked.explain or records)
+        + len(rows.X) * _RECORDED * records
+    )
 
 
 def check_finite(P: np.ndarray) -> None:
     """Reject non-finite probabilities."""
-    total = sum(P.ravel().tolist()) if P.size <= _FEW_NUMBERS else P.sum()  # of few a tenth of the time
+    total = (
+        sum(P.ravel().tolist()) if P.size <= _FEW_NUMBERS else P.sum()
+    )  # of few a tenth of the time
     if not math.isfinite(total):
         rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
-        reject(Flaw(pointer("instances", i), "the model gives no probabilities for this instance") for i in rows)
+        reject(
+            Flaw(pointer("instances", i), "the model gives no probabilities for this instance")
+            for i in rows
+        )
 
 
 class Usual:
@@ -298,13 +371,17 @@ class Usual:
 
     def __init__(self, model: Loaded) -> None:
         self._model = model
-        self.matrices: dict[bytes | None, Prepared] = {}  # by `key_of` the fields; need no check again
+        self.matrices: dict[
+            bytes | None, Prepared
+        ] = {}  # by `key_of` the fields; need no check again
         self._lock = Lock()
         self._bounds: tuple[list[float], list[float]] | None = None
         numbers = not model.schema.categorical and bool(model.classes) and model.inline
         if numbers and model.bounds is not None and np.abs(model.bounds).max() < _HUGE:
             self._bounds = (model.bounds[0].tolist(), model.bounds[1].tolist())
-            self._pack = struct.Struct(f"{len(model.schema.names)}d").pack_into  # half the time of `np.array`
+            self._pack = struct.Struct(
+                f"{len(model.schema.names)}d"
+            ).pack_into  # half the time of `np.array`
             self.posterior = getattr(model.estimator, "plain_posterior", model.estimator.posterior)
 
     def rows(self, instances: Sequence[Any]) -> np.ndarray | None:
@@ -327,13 +404,22 @@ class Usual:
                 if any(map(gt, least, values)) or any(map(lt, greatest, values)):
                     return None
                 self._pack(packed, width * i, *values)
-            except (TypeError, struct.error, OverflowError):  # a null, text, a list, a huge integer, more or fewer
+            except (
+                TypeError,
+                struct.error,
+                OverflowError,
+            ):  # a null, text, a list, a huge integer, more or fewer
                 return None
         return np.ndarray((len(instances), len(least)), buffer=packed)
 
     def keep(self, key: bytes | None, matrix: Prepared | None) -> None:
         """Have it in `matrices`, unless it is large."""
-        if key is None or matrix is None or matrix.benefits.ndim > 2 or matrix.benefits.size > _MAX_KEPT_CELLS:
+        if (
+            key is None
+            or matrix is None
+            or matrix.benefits.ndim > 2
+            or matrix.benefits.size > _MAX_KEPT_CELLS
+        ):
             return
         with self._lock:
             if len(self.matrices) >= _MAX_MATRICES:

@@ -37,7 +37,11 @@ class Promise:
         difference = self.realised - self.expected
         if self.rows < _MIN_ROWS or not math.isfinite(self.standard_error):
             return None
-        return difference - self.standard_error**2 / difference if abs(difference) > self.standard_error else 0.0
+        return (
+            difference - self.standard_error**2 / difference
+            if abs(difference) > self.standard_error
+            else 0.0
+        )
 
     @property
     def warning(self) -> str | None:

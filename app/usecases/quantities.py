@@ -48,7 +48,9 @@ class QuantityFields(WireModel):
         description="of a model of numbers: where the bands begin that are the classes of the matrix; [0, 10] makes"
         " `below 0`, `from 0 to below 10` and `from 10`",
     )
-    sum_at_most: Number | None = Field(default=None, description="of all quantities together, with `unit_costs`")
+    sum_at_most: Number | None = Field(
+        default=None, description="of all quantities together, with `unit_costs`"
+    )
 
     @field_validator("bands")
     @classmethod
@@ -76,14 +78,19 @@ class Quantities(NamedTuple):
     figures: Mapping[str, Any] = {}
 
 
-def quantities(model: Loaded, asked: QuantityFields, X: np.ndarray, warnings: Sequence[str]) -> Quantities:
+def quantities(
+    model: Loaded, asked: QuantityFields, X: np.ndarray, warnings: Sequence[str]
+) -> Quantities:
     """The numbers for rows X (n, m) as the model's schema encodes them, and which quantities cost least.
 
     Raises Invalid with the place of whatever is asked that needs classes, or that does not fit.
     """
     reject(_flaws(model, asked))
     distribution = _distribution(model, X) if asked.of_numbers else None
-    values = np.asarray(model.estimator.values(X) if distribution is None else distribution.expected, dtype=np.float64)
+    values = np.asarray(
+        model.estimator.values(X) if distribution is None else distribution.expected,
+        dtype=np.float64,
+    )
     reject(
         Flaw(pointer("instances", i), "the model gives no number for this instance")
         for i in np.flatnonzero(~np.isfinite(values))
@@ -91,7 +98,9 @@ def quantities(model: Loaded, asked: QuantityFields, X: np.ndarray, warnings: Se
     found = Quantities(values, warnings)
     if distribution is None:
         return found
-    over, under = (1.0, 1.0) if asked.unit_costs is None else (asked.unit_costs.over, asked.unit_costs.under)
+    over, under = (
+        (1.0, 1.0) if asked.unit_costs is None else (asked.unit_costs.over, asked.unit_costs.under)
+    )
     tail = (1 - (asked.coverage or 0.0)) / 2
     levels = np.array([under / (over + under), tail, 1 - tail])
     chosen, low, high = np.ascontiguousarray(distribution.quantiles(levels).T)
@@ -114,9 +123,14 @@ def quantities(model: Loaded, asked: QuantityFields, X: np.ndarray, warnings: Se
 def _flaws(model: Loaded, asked: QuantityFields) -> Iterator[Flaw]:
     for name in _FOR_CLASSES:
         if name in asked.model_fields_set and getattr(asked, name) not in (None, False):
-            yield Flaw(pointer(name), f"{model.name!r} predicts numbers: {name} is for classes, such as 'bands' make")
+            yield Flaw(
+                pointer(name),
+                f"{model.name!r} predicts numbers: {name} is for classes, such as 'bands' make",
+            )
     if asked.sum_at_most is not None and asked.unit_costs is None:
-        yield Flaw("/sum_at_most", "this limits the quantities that 'unit_costs' ask for; send them, too")
+        yield Flaw(
+            "/sum_at_most", "this limits the quantities that 'unit_costs' ask for; send them, too"
+        )
 
 
 def _distribution(model: Loaded, X: np.ndarray) -> Distribution:
@@ -124,12 +138,18 @@ def _distribution(model: Loaded, X: np.ndarray) -> Distribution:
     found: Distribution | None = model.estimator.distribution(X)
     if found is None:
         able = 'train random_forest or gradient_boosting with "task": "regression"'
-        raise Invalid.at("/model", f"{model.name!r} ({model.card.learner.kind}) predicts numbers alone; {able}")
+        raise Invalid.at(
+            "/model", f"{model.name!r} ({model.card.learner.kind}) predicts numbers alone; {able}"
+        )
     return found
 
 
 def banded(model: Loaded, cuts: Sequence[float], X: np.ndarray) -> tuple[list[str], np.ndarray]:
     """The names of the bands, and their probabilities (n, bands) for rows X (n, m)."""
     words = [str(int(cut)) if cut.is_integer() and abs(cut) < 1e15 else str(cut) for cut in cuts]
-    names = [f"below {words[0]}", *(f"from {a} to below {b}" for a, b in pairwise(words)), f"from {words[-1]}"]
+    names = [
+        f"below {words[0]}",
+        *(f"from {a} to below {b}" for a, b in pairwise(words)),
+        f"from {words[-1]}",
+    ]
     return names, _distribution(model, X).shares(np.array(cuts))

@@ -39,9 +39,13 @@ class Recording(WireModel):
     ids: Annotated[list[Any], WithJsonSchema(_IDS)] | None = Field(
         default=None, description="one for each instance; without them the service makes its own"
     )
-    instances: StrictBool = Field(default=False, description="record what was sent of each instance, too")
+    instances: StrictBool = Field(
+        default=False, description="record what was sent of each instance, too"
+    )
     at: Moment = Field(
-        default=None, description=f"when the decisions were made, where that is not now; {TIME_FORM}", examples=[None]
+        default=None,
+        description=f"when the decisions were made, where that is not now; {TIME_FORM}",
+        examples=[None],
     )
 
 
@@ -54,7 +58,8 @@ class RecordField(WireModel):
     """The field `record`."""
 
     record: Annotated[
-        Recording | None, BeforeValidator(_in_full, json_schema_input_type=StrictBool | Recording | None)
+        Recording | None,
+        BeforeValidator(_in_full, json_schema_input_type=StrictBool | Recording | None),
     ] = Field(
         default=None,
         description="store the decisions before they are answered; `ids` of the answer name them for `POST /outcomes`",
@@ -70,7 +75,9 @@ class Ids(NamedTuple):
     at: float
 
 
-def ids_of(ports: Ports, caller: Caller, order: Recording, n: int, own: tuple[str, list[Any]] | None = None) -> Ids:
+def ids_of(
+    ports: Ports, caller: Caller, order: Recording, n: int, own: tuple[str, list[Any]] | None = None
+) -> Ids:
     """One id for each of n decisions; `own` are those of the request itself, after their field.
 
     Invalid where those that were sent are no ids, or both places have some; see `check_moment`, too.
@@ -109,16 +116,23 @@ def check_moment(ports: Ports, caller: Caller, order: Recording) -> None:
     """
     now = time()
     if not 0 <= (order.at or now) <= now + _SKEW_SECONDS:
-        raise Invalid.at("/record/at", "decisions are recorded as of now, or of a moment since 1970 that has passed")
+        raise Invalid.at(
+            "/record/at",
+            "decisions are recorded as of now, or of a moment since 1970 that has passed",
+        )
     if order.at is None or order.at > now - _SKEW_SECONDS:
         return
     try:
         caller.need(frozenset({Scope.TRAIN}))
     except Forbidden as error:
-        raise Forbidden(f"to date decisions back {error.detail}", [Flaw("/record/at", error.detail)]) from None
+        raise Forbidden(
+            f"to date decisions back {error.detail}", [Flaw("/record/at", error.detail)]
+        ) from None
     keep = ports.recorder.keep_seconds
     if keep is not None and order.at < now - keep:
-        raise Invalid.at("/record/at", f"decisions are kept for {keep / DAY:g} days; this moment is before that")
+        raise Invalid.at(
+            "/record/at", f"decisions are kept for {keep / DAY:g} days; this moment is before that"
+        )
 
 
 def _flaw(id_: Any) -> str | None:
@@ -133,7 +147,9 @@ def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
     """What is to be written; Invalid where no report could add the amounts."""
     _check_shared(decided.terms)
     if any(np.abs(terms.benefits or 0.0).max() > LARGEST_EARNED for terms in decided.terms):
-        raise Invalid.at("/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not recorded")
+        raise Invalid.at(
+            "/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not recorded"
+        )
     rows = decided.rows(ids.ids, ids.at, client_of(caller), given=ids.given)
     return Batch(rows, {terms.digest: terms for terms in decided.terms}, ids.place)
 
@@ -143,10 +159,16 @@ def client_of(caller: Caller) -> str | None:
     return None if caller.client is None and caller.name == ANYBODY.name else caller.name
 
 
-def texts_of_json(instances: Sequence[Any], schema: Schema, more: Columns = NO_COLUMNS) -> list[str]:
+def texts_of_json(
+    instances: Sequence[Any], schema: Schema, more: Columns = NO_COLUMNS
+) -> list[str]:
     """Each instance as JSON by feature name, with the values that were sent, and `more` columns."""
     names = schema.names
-    return _texts([[each[name] for name in names] if type(each) is dict else each for each in instances], schema, more)
+    return _texts(
+        [[each[name] for name in names] if type(each) is dict else each for each in instances],
+        schema,
+        more,
+    )
 
 
 def texts_of_rows(X: np.ndarray, schema: Schema, more: Columns = NO_COLUMNS) -> list[str]:
@@ -159,9 +181,15 @@ def texts_of_rows(X: np.ndarray, schema: Schema, more: Columns = NO_COLUMNS) -> 
 
 
 def _texts(rows: Sequence[Sequence[Any]], schema: Schema, more: Columns) -> list[str]:
-    names, own = (*schema.names, *more), np.empty((len(rows), 0)) if not more else np.column_stack([*more.values()])
+    names, own = (
+        (*schema.names, *more),
+        np.empty((len(rows), 0)) if not more else np.column_stack([*more.values()]),
+    )
     both = zip(rows, own.tolist(), strict=True)
-    return [orjson.dumps(dict(zip(names, (*row, *values), strict=True))).decode() for row, values in both]
+    return [
+        orjson.dumps(dict(zip(names, (*row, *values), strict=True))).decode()
+        for row, values in both
+    ]
 
 
 def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> Answer:
@@ -184,25 +212,49 @@ def _uniform(text: str) -> float:
 
 
 def predicted_batch(
-    model: Loaded, asked: RuleFields, answer: Answer | Quantities, ids: Ids, caller: Caller, texts: Sequence[str] | None
+    model: Loaded,
+    asked: RuleFields,
+    answer: Answer | Quantities,
+    ids: Ids,
+    caller: Caller,
+    texts: Sequence[str] | None,
 ) -> Batch:
     """The decisions of an answer to `/predict`, ready to be stored; `texts` are the instances as JSON."""
     if isinstance(answer, Quantities):
         return batch(_decided_quantities(model, asked, answer, texts), ids, caller)
     terms, term = _terms(model, asked, answer)
     rows = np.arange(len(ids.ids))
-    expected = None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
+    expected = (
+        None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
+    )
     P, propensities = answer.probabilities, answer.propensities
     decided = Decided(terms, term, answer.choice, P, expected, propensities, instances=texts)
     return batch(decided, ids, caller)
 
 
-def _decided_quantities(model: Loaded, asked: RuleFields, answer: Quantities, texts: Sequence[str] | None) -> Decided:
+def _decided_quantities(
+    model: Loaded, asked: RuleFields, answer: Quantities, texts: Sequence[str] | None
+) -> Decided:
     """As `Terms` says; an interval that was not asked for is NaN."""
     if answer.chosen is None or answer.expected_costs is None or asked.unit_costs is None:
-        raise Invalid.at("/record", f"{model.name!r} predicts numbers: send 'unit_costs' or 'bands' for decisions")
-    figures = asked.unit_costs.model_dump() | {"coverage": asked.coverage, "limit": asked.sum_at_most, "bands": []}
-    terms = Terms("predict", model.name, model.version, UNIT_COSTS, ("a number",), ("quantity",), figures=figures)
+        raise Invalid.at(
+            "/record",
+            f"{model.name!r} predicts numbers: send 'unit_costs' or 'bands' for decisions",
+        )
+    figures = asked.unit_costs.model_dump() | {
+        "coverage": asked.coverage,
+        "limit": asked.sum_at_most,
+        "bands": [],
+    }
+    terms = Terms(
+        "predict",
+        model.name,
+        model.version,
+        UNIT_COSTS,
+        ("a number",),
+        ("quantity",),
+        figures=figures,
+    )
     none = np.zeros(len(answer.chosen), dtype=np.intp)
     ends = np.full((len(none), 2), np.nan) if answer.intervals is None else answer.intervals
     numbers = np.column_stack((answer.chosen, ends))
@@ -213,7 +265,9 @@ def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms
     """The terms of the decisions, and for each decision which of them: each distinct matrix has its own."""
     figures = {name: answer.figures[name] for name in _FIGURES if name in answer.figures}
     figures |= {name: value for name, value in asked.model_dump(include=_STATED).items() if value}
-    matrices, term = distinct(None if answer.matrix is None else answer.matrix.benefits, len(answer.choice))
+    matrices, term = distinct(
+        None if answer.matrix is None else answer.matrix.benefits, len(answer.choice)
+    )
     priors = answer.priors
     return [
         Terms(
@@ -224,7 +278,9 @@ def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms
             classes=tuple(answer.classes),
             actions=tuple(answer.actions),
             benefits=None if matrix is None else tuple(map(tuple, matrix.tolist())),
-            priors=None if priors is None else dict(zip(map(str, answer.classes), priors.tolist(), strict=True)),
+            priors=None
+            if priors is None
+            else dict(zip(map(str, answer.classes), priors.tolist(), strict=True)),
             figures=figures or None,
         )
         for matrix in matrices

@@ -31,7 +31,13 @@ from app.registry.snapshot import Reference
 from app.usecases import jobs
 from app.usecases.decide import Costs, Rule, RuleFields, check_fields
 from app.usecases.fields import ByClass, Number, Period, Text, WireModel
-from app.usecases.matrices import MatrixFields, NamedMatrixFields, named_matrix, read_matrix, with_saved
+from app.usecases.matrices import (
+    MatrixFields,
+    NamedMatrixFields,
+    named_matrix,
+    read_matrix,
+    with_saved,
+)
 from app.usecases.models import card_of
 from app.usecases.outcome_report.changes import trained
 from app.usecases.outcome_report.earned import UNEQUAL, WHATEVER, ActionCounts, basis, total
@@ -52,14 +58,18 @@ class ReplayRule(WireModel):
     rule: Rule = "expected_benefit"
     threshold: Literal["posterior"] | Number | None = None
     costs: Costs | None = None
-    priors: ByClass | None = Field(default=None, description="class priors, in place of those of each request")
+    priors: ByClass | None = Field(
+        default=None, description="class priors, in place of those of each request"
+    )
 
 
 class ReplayRequest(NamedMatrixFields, Period):
     """What to replay."""
 
     models: Annotated[list[Text], Field(max_length=10)] = Field(
-        default=[], description="versions that decide on the recorded instances", examples=[["triage@champion"]]
+        default=[],
+        description="versions that decide on the recorded instances",
+        examples=[["triage@champion"]],
     )
     rules: Annotated[list[ReplayRule], Field(min_length=1, max_length=20)] | None = Field(
         default=None,
@@ -68,7 +78,9 @@ class ReplayRequest(NamedMatrixFields, Period):
     )
 
 
-def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | None, caller: Caller) -> Job:
+def submit(
+    ports: Ports, reference: str, asked: ReplayRequest, *, key: str | None, caller: Caller
+) -> Job:
     """Accept an order to replay the decisions of `name` (all versions), `name:3` or `name@alias`.
 
     Raises Invalid with the place of what cannot work, NotFound for what is not published.
@@ -79,11 +91,15 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
     whole = wanted.version is None and wanted.alias is None
     card = card_of(ports, reference)
     if card.classes is None or card.classes == card.labels:
-        raise Invalid(f"{wanted.name!r} predicts numbers, or several labels; decisions among classes are replayed")
+        raise Invalid(
+            f"{wanted.name!r} predicts numbers, or several labels; decisions among classes are replayed"
+        )
     stakes = named_matrix(with_saved(ports, asked, wanted.name, card.classes), card.classes)
     by_case = None if stakes is None else stakes.cases
     if stakes is not None and np.abs(stakes.benefits).max() > LARGEST_EARNED:
-        raise Invalid.at("/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed")
+        raise Invalid.at(
+            "/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed"
+        )
     rules = [rule.model_dump(exclude_none=True) for rule in asked.rules or ()]
     rules = rules or list(_USUAL if not asked.models else _USUAL[:1])
     for i, rule in enumerate(rules):
@@ -98,7 +114,11 @@ def submit(ports: Ports, reference: str, asked: ReplayRequest, *, key: str | Non
         versions=None if whole else [card.version],
         models=_versions(ports, asked.models, card, caller),
         rules=rules,
-        benefits=None if stakes is None else stakes.benefits.tolist() if by_case is None else by_case.cells(),
+        benefits=None
+        if stakes is None
+        else stakes.benefits.tolist()
+        if by_case is None
+        else by_case.cells(),
         actions=None if stakes is None or not stakes.is_named else list(map(str, stakes.actions)),
         forms={feature.name: feature.form for feature in card.features if feature.form},
         since=asked.since,
@@ -122,7 +142,9 @@ def _versions(ports: Ports, references: list[str], card: Card, caller: Caller) -
         except NotFound as error:
             raise NotFound.at(pointer("models", i), error.detail) from error
         if other.classes != card.classes:
-            flaws.append(Flaw(pointer("models", i), f"{reference!r} has other classes than {card.name!r}"))
+            flaws.append(
+                Flaw(pointer("models", i), f"{reference!r} has other classes than {card.name!r}")
+            )
         found.append(f"{other.name}:{other.version}")
     reject(flaws)
     return list(dict.fromkeys(found))
@@ -150,13 +172,17 @@ class Alternative:
     failure: str | None = None
     done: float = 0.0
     paired: Paired = field(default_factory=Paired)
-    bounds: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of differences over all cases
+    bounds: np.ndarray = field(
+        default_factory=lambda: np.zeros(2)
+    )  # sums of differences over all cases
 
     def add(self, part: Slice, chosen: np.ndarray) -> None:
         """The cases of a slice in which this way (n,) decides."""
         self.cases += int(np.count_nonzero(chosen != UNKNOWN))
         rows = self.paired.compare(part, part.taken, chosen)
-        self.done += float(part.stack.matrices[part.term[rows], part.truth[rows], part.taken[rows]].sum())
+        self.done += float(
+            part.stack.matrices[part.term[rows], part.truth[rows], part.taken[rows]].sum()
+        )
         open_ = np.flatnonzero(~part.known & (chosen != UNKNOWN))
         low, high = payoff_range(part.payoffs(open_, chosen) - part.payoffs(open_, part.taken))
         self.bounds += (low.sum(), high.sum())
@@ -168,7 +194,11 @@ class Alternative:
         known = self.paired.count
         named = {"model": self.model, "rule": self.rule, "cases": self.cases, "known": known}
         if self.failure is not None or not known:
-            why = "no case has a known truth" if self.cases else "there is no case, or no instance of one was recorded"
+            why = (
+                "no case has a known truth"
+                if self.cases
+                else "there is no case, or no instance of one was recorded"
+            )
             return named | {"error": self.failure or why}
         about = basis(known, self.cases, selective=selective, reason=late)
         low, high = ((self.bounds + self.paired.total) / self.cases).tolist()
@@ -194,14 +224,19 @@ class Alternative:
         }
 
 
-def documents(alternatives: Sequence[Alternative], *, selective: bool, late: str | None = None) -> list[dict[str, Any]]:
+def documents(
+    alternatives: Sequence[Alternative], *, selective: bool, late: str | None = None
+) -> list[dict[str, Any]]:
     """The figures of all alternatives, with one correction for all that differ from what was done (Holm)."""
     adjusted = np.ones(len(alternatives))
-    tested = [i for i, each in enumerate(alternatives) if each.failure is None and each.paired.nonzero]
+    tested = [
+        i for i, each in enumerate(alternatives) if each.failure is None and each.paired.nonzero
+    ]
     found = [alternatives[i].paired.mean().p_value for i in tested]
     adjusted[tested] = holm(np.array([1.0 if p is None else p for p in found]))
     return [
-        each.document(float(p), selective=selective, late=late) for each, p in zip(alternatives, adjusted, strict=True)
+        each.document(float(p), selective=selective, late=late)
+        for each, p in zip(alternatives, adjusted, strict=True)
     ]
 
 
@@ -219,11 +254,19 @@ class Replay:
         self._actions = ActionCounts()
         self._maturity = Maturity()
         self._decisions = self._known = 0
-        self.alternatives = [Alternative(name, rule) for name in (None, *spec.models) for rule in spec.rules]
+        self.alternatives = [
+            Alternative(name, rule) for name in (None, *spec.models) for rule in spec.rules
+        ]
 
     def read(self) -> None:
         spec = self._spec
-        recorded = partial(self._archive.cases, spec.model, since=spec.since, until=spec.until, versions=spec.versions)
+        recorded = partial(
+            self._archive.cases,
+            spec.model,
+            since=spec.since,
+            until=spec.until,
+            versions=spec.versions,
+        )
         self._maturity = matured(recorded(arrivals_only=True), time())
         last, first = day_of(time() if spec.until is None else spec.until), None
         for cases in recorded(with_instances=bool(spec.models) or self._by_case is not None):
@@ -251,7 +294,9 @@ class Replay:
             "left_out": dict(self._left_out),
             "selective": selective,
             "maturing": maturing(maturity),
-            "alternatives": documents(self.alternatives, selective=selective["is"], late=maturity.reason),
+            "alternatives": documents(
+                self.alternatives, selective=selective["is"], late=maturity.reason
+            ),
             "warnings": list(reservations(maturity, selective=selective["is"])),
         }
 
@@ -260,9 +305,14 @@ class Replay:
         for part in slices(cases, self._maturity.since):
             self._actions.add(part)
         cases, matrices = self._matrices(cases)
-        found = [self._replayed(terms, matrix) for terms, matrix in zip(cases.terms, matrices, strict=False)]
+        found = [
+            self._replayed(terms, matrix)
+            for terms, matrix in zip(cases.terms, matrices, strict=False)
+        ]
         width = max((len(terms.actions) for terms in cases.terms), default=0) + 1
-        place = np.full((len(found), width), UNKNOWN, dtype=np.int32)  # of each action; the last one stands for none
+        place = np.full(
+            (len(found), width), UNKNOWN, dtype=np.int32
+        )  # of each action; the last one stands for none
         counts = np.bincount(cases.term, minlength=len(found)).tolist()
         terms = []
         for t, (before, after) in enumerate(zip(cases.terms, found, strict=True)):
@@ -280,7 +330,9 @@ class Replay:
             action=place[cases.term, cases.action],
             expected=np.zeros(len(cases)),  # a case without its promise can be replayed as well
         )
-        yield from (part for part in slices(cases, self._maturity.since, self._priors) if part.stack.stated)
+        yield from (
+            part for part in slices(cases, self._maturity.since, self._priors) if part.stack.stated
+        )
 
     def _matrices(self, cases: Cases) -> tuple[Cases, Iterable[Any]]:
         """The matrix of the order for each of the terms; where it depends on the case, each has terms of its own, and
@@ -290,13 +342,20 @@ class Replay:
         if by_case is None:
             return cases, repeat(self._spec.benefits)
         instances = [orjson.loads(text or "{}") for text in cases.instances or ()]
-        values = np.array([[self._number(name, one.get(name)) for name in by_case.columns] for one in instances])
+        values = np.array(
+            [[self._number(name, one.get(name)) for name in by_case.columns] for one in instances]
+        )
         values = values.reshape(len(cases), len(by_case.columns))
         usable = (np.abs(values) <= LARGEST_EARNED).all(axis=1)
         B = by_case.at(np.where(usable[:, None], values, 0.0))
         usable &= (np.abs(B) <= LARGEST_EARNED).all(axis=(1, 2))
-        own = replace(cases, terms=[cases.terms[t] for t in cases.term.tolist()], term=np.arange(len(cases)))
-        return own, [matrix if fine else None for matrix, fine in zip(B.tolist(), usable.tolist(), strict=True)]
+        own = replace(
+            cases, terms=[cases.terms[t] for t in cases.term.tolist()], term=np.arange(len(cases))
+        )
+        return own, [
+            matrix if fine else None
+            for matrix, fine in zip(B.tolist(), usable.tolist(), strict=True)
+        ]
 
     def _number(self, name: str, value: Any) -> float:
         """A recorded value as a number; NaN where it is none."""
@@ -320,15 +379,26 @@ class Replay:
 
     def _priors(self, terms: Terms) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
         """The priors that a request stated, and those of its probabilities: these, or those of training."""
-        sent = None if terms.priors is None else tuple(terms.priors[str(name)] for name in terms.classes)
+        sent = (
+            None
+            if terms.priors is None
+            else tuple(terms.priors[str(name)] for name in terms.classes)
+        )
         shares, _ = self._trained(terms.version)
         return sent, sent or (None if shares is None else tuple(shares.tolist()))
 
     def _decide(
-        self, alternative: Alternative, part: Slice, posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]]
+        self,
+        alternative: Alternative,
+        part: Slice,
+        posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]],
     ) -> None:
         """Enter what the alternative decides."""
-        name, wanted, classes = alternative.model, alternative.rule.get("priors"), part.stack.classes
+        name, wanted, classes = (
+            alternative.model,
+            alternative.rule.get("priors"),
+            part.stack.classes,
+        )
         sent, base = self._priors(part.terms[0])
         if name not in posteriors:
             posteriors[name] = self._posterior(name, part)
@@ -341,7 +411,9 @@ class Replay:
                 wanted = dict(zip(map(str, classes), sent, strict=True))
         if wanted is not None:
             if base is None:
-                raise Invalid("the class priors in training are not known any more: the version was deleted")
+                raise Invalid(
+                    "the class priors in training are not known any more: the version was deleted"
+                )
             _, P, _ = under_priors(P, classes, np.array(base), wanted)
         alternative.add(part, way(part, rows, _choice(alternative.rule, part, rows, P)))
 
@@ -360,7 +432,9 @@ class Replay:
         model = self._models[name]
         known = frozenset(model.schema.names)  # beside which a benefit may depend on others
         found = (orjson.loads(instances[i] or "") for i in rows.tolist())
-        X, _ = model.schema.encode([{name: one[name] for name in one if name in known} for one in found])
+        X, _ = model.schema.encode(
+            [{name: one[name] for name in one if name in known} for one in found]
+        )
         return rows, model.estimator.posterior(X)
 
 
@@ -371,10 +445,16 @@ def _choice(rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarra
     B = stack.matrices[0] if is_uniform else stack.matrices[part.term[rows]]
     if rule["rule"] == "most_probable":
         likely = P.argmax(axis=1)
-        return np.asarray((B[likely] if is_uniform else B[np.arange(len(P)), likely]).argmax(axis=1))
+        return np.asarray(
+            (B[likely] if is_uniform else B[np.arange(len(P)), likely]).argmax(axis=1)
+        )
     if rule["rule"] == "expected_benefit":
         return decide(P, B).choice
     by_costs = question.costs is not None
     if by_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
-        raise Invalid(f"{rule['rule']} decides among the classes, and these decisions are about other actions")
-    return decide_given(stack.classes, P, _question(rule, None if by_costs else B.tolist()), Rows(P, [])).choice
+        raise Invalid(
+            f"{rule['rule']} decides among the classes, and these decisions are about other actions"
+        )
+    return decide_given(
+        stack.classes, P, _question(rule, None if by_costs else B.tolist()), Rows(P, [])
+    ).choice

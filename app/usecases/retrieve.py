@@ -9,7 +9,14 @@ from app.errors import Conflict, Invalid, TooLarge, pointer, unknown
 from app.registry.loaded import Loaded
 from app.retrieval.losses import SetTerms
 from app.retrieval.sampled import MAX_LABELS, select_sampled
-from app.retrieval.selection import Selections, check_usable, seconds, select, select_class_set, select_many
+from app.retrieval.selection import (
+    Selections,
+    check_usable,
+    seconds,
+    select,
+    select_class_set,
+    select_many,
+)
 from app.text import counted
 from app.usecases.labelled_rows import TOLERANCE
 from app.usecases.predict import LARGEST_ANSWER, check_finite
@@ -20,7 +27,9 @@ MOST_SECONDS = 10  # of a core, for all sets of a call
 _SAMPLED_LEARNER = "multilabel_forest"
 _MAX_ITEMS = 20_000  # labels of all instances of one call
 _MAX_LEAF_ROWS = 20_000_000  # training rows in the leaves of all instances of one call: seconds
-_MAX_CUT = 0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
+_MAX_CUT = (
+    0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
+)
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,14 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
     """
     if asked.positive is not None:
         raise Invalid.at(
-            "/positive", "'positive' needs a model; probabilities in the request are those of being relevant"
+            "/positive",
+            "'positive' needs a model; probabilities in the request are those of being relevant",
         )
     if asked.method == "sampled":
-        raise Invalid.at("/method", f"'sampled' needs a model of the learner {_SAMPLED_LEARNER!r}, not probabilities")
+        raise Invalid.at(
+            "/method",
+            f"'sampled' needs a model of the learner {_SAMPLED_LEARNER!r}, not probabilities",
+        )
     _check_fields(asked, len(sets.p))
     if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
@@ -61,7 +74,9 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
     return Retrieved(choice, list(choice.warnings), marginals=sets if asked.marginals else None)
 
 
-def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]) -> Retrieved:
+def retrieve_with(
+    model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]
+) -> Retrieved:
     """Choose for rows X (n, m) as the model's schema encodes them: the n items of one set (binary) or, with `average`,
     of a set per label; else a set per row.
 
@@ -69,7 +84,10 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
     """
     warnings = [*model.card.warnings, *warnings]
     if model.regression:
-        raise Invalid.at("/model", f"{model.name!r} predicts numbers; /retrieve needs a model of classes or labels")
+        raise Invalid.at(
+            "/model",
+            f"{model.name!r} predicts numbers; /retrieve needs a model of classes or labels",
+        )
     fitting = "multilabel" if model.multilabel else "multiclass"
     if asked.setting not in ("binary", fitting):
         has = "several labels" if model.multilabel else "one label"
@@ -97,10 +115,18 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
     P = P if column is None else P[:, [column]]
     sets = Sets.of_rows(P.T if by_class else P)
     choice = _choose(sets, asked)
-    promise = model.once(promiser)(replace(asked.terms, curve=False)) if model.multilabel and not by_class else None
+    promise = (
+        model.once(promiser)(replace(asked.terms, curve=False))
+        if model.multilabel and not by_class
+        else None
+    )
     return Retrieved(
         choice,
-        [*warnings, *choice.warnings, *([] if promise is None or promise.warning is None else [promise.warning])],
+        [
+            *warnings,
+            *choice.warnings,
+            *([] if promise is None or promise.warning is None else [promise.warning]),
+        ],
         labels=None if by_class else model.classes,
         positive=None if column is None else model.classes[column],
         marginals=sets if asked.marginals else None,
@@ -110,7 +136,9 @@ def retrieve_with(model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings:
 
 def _check_fields(asked: RetrieveFields, items: int) -> None:
     if asked.average and asked.setting == "binary":
-        raise Invalid.at("/average", "'average' is allowed in the settings 'multilabel' and 'multiclass' only")
+        raise Invalid.at(
+            "/average", "'average' is allowed in the settings 'multilabel' and 'multiclass' only"
+        )
     if asked.marginals and items > LARGEST_ANSWER:
         raise TooLarge(
             f"the answer would hold {items:,} marginal probabilities; at most {LARGEST_ANSWER:,} are allowed"
@@ -129,7 +157,9 @@ def _positive(model: Loaded, asked: RetrieveFields) -> int | None:
     what = "label" if model.multilabel else "class"
     if asked.positive is None:
         several = "classes" if what == "class" else "labels"
-        raise Invalid.at("/positive", f"{model.name!r} has {len(names)} {several}; name the {what} that counts")
+        raise Invalid.at(
+            "/positive", f"{model.name!r} has {len(names)} {several}; name the {what} that counts"
+        )
     if str(asked.positive) not in names:
         raise Invalid.at("/positive", unknown(what, asked.positive, names))
     return names.index(str(asked.positive))
@@ -150,7 +180,8 @@ def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
         choice = select_many(sets.p, sets.offsets, asked.terms)
     if not np.isfinite(choice.figures).all():
         raise Invalid.at(
-            "/loss", "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude"
+            "/loss",
+            "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude",
         )
     return choice
 
@@ -228,4 +259,9 @@ def _about_cut(largest: float, unproven: int) -> tuple[str, ...]:
         return ()
     warning = f"of the weight of an instance's label vectors up to {largest:.1%} is left out: the lightest ones"
     many = counted(unproven, "instance")
-    return (warning + (f"; 'gap' is null for {many} with more than {_MAX_CUT:.0%} left out" if unproven else ""),)
+    return (
+        warning
+        + (
+            f"; 'gap' is null for {many} with more than {_MAX_CUT:.0%} left out" if unproven else ""
+        ),
+    )

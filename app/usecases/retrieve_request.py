@@ -10,7 +10,14 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from app.errors import Invalid, TooLarge, pointer
-from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, LOSSES, Loss, SetTerms
+from app.retrieval.losses import (
+    DEFAULT_BETA,
+    LARGEST_BETA,
+    LARGEST_COEFFICIENT,
+    LOSSES,
+    Loss,
+    SetTerms,
+)
 from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
 
 Setting = Literal["binary", "multilabel", "multiclass"]
@@ -65,14 +72,18 @@ def check_extent(sets: int, items: int) -> None:
 def _in_range(value: float) -> float:
     if value != 0 and not 1 / LARGEST_COEFFICIENT <= abs(value) <= LARGEST_COEFFICIENT:
         least = 1 / LARGEST_COEFFICIENT
-        raise ValueError(f"a coefficient is 0, or a number of magnitude from {least:g} to {LARGEST_COEFFICIENT:g}")
+        raise ValueError(
+            f"a coefficient is 0, or a number of magnitude from {least:g} to {LARGEST_COEFFICIENT:g}"
+        )
     return value
 
 
 _MAGNITUDE = {"minimum": 1 / LARGEST_COEFFICIENT, "maximum": LARGEST_COEFFICIENT}
 _NEGATIVE = {"minimum": -LARGEST_COEFFICIENT, "maximum": -1 / LARGEST_COEFFICIENT}
 _COEFFICIENT = {"type": "number", "oneOf": [{"const": 0}, _MAGNITUDE, _NEGATIVE]}
-Coefficient = Annotated[float, Field(strict=True), AfterValidator(_in_range), WithJsonSchema(_COEFFICIENT)]
+Coefficient = Annotated[
+    float, Field(strict=True), AfterValidator(_in_range), WithJsonSchema(_COEFFICIENT)
+]
 Four = Annotated[list[Coefficient], Field(min_length=4, max_length=4)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -116,8 +127,12 @@ class RetrieveFields(WireModel):
         default=0, description="the loss where nothing is relevant and nothing is retrieved"
     )
     k_min: Count = Field(default=0, description="minimum number of items to retrieve")
-    k_max: Count | None = Field(default=None, description="maximum number of items to retrieve; null: no limit")
-    curve: Flag = Field(default=False, description="add the expected loss of retrieving the best 0, 1, … n")
+    k_max: Count | None = Field(
+        default=None, description="maximum number of items to retrieve; null: no limit"
+    )
+    curve: Flag = Field(
+        default=False, description="add the expected loss of retrieving the best 0, 1, … n"
+    )
     marginals: Flag = Field(default=False, description="add the probabilities that were used")
     method: Method = Field(
         default="expected_loss",
@@ -126,11 +141,15 @@ class RetrieveFields(WireModel):
         " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
         " exclude or imply one another",
     )
-    model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
-    positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
-        default=None,
-        description="binary with a model: the class or label that counts as relevant; of two classes by default the"
-        " second",
+    model: Text | None = Field(
+        default=None, description="name, name:version or name@alias; goes with instances"
+    )
+    positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = (
+        Field(
+            default=None,
+            description="binary with a model: the class or label that counts as relevant; of two classes by default the"
+            " second",
+        )
     )
     average: Literal["macro"] | None = Field(
         default=None,
@@ -161,17 +180,21 @@ class RetrieveRequest(RetrieveFields):
     """Probabilities, or a model and instances."""
 
     probabilities: Annotated[list[Any], WithJsonSchema(_PROBABILITIES)] | None = Field(
-        default=None, description="of being relevant: a list is one set, a list of lists a set each, of any sizes"
+        default=None,
+        description="of being relevant: a list is one set, a list of lists a set each, of any sizes",
     )
     instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(
-        default=None, description="as in /predict; in binary they are the items of one set, else each has a set"
+        default=None,
+        description="as in /predict; in binary they are the items of one set, else each has a set",
     )
 
 
 class RetrievedSet(BaseModel):
     """One set, and what to expect of it."""
 
-    selected: list[int | str] = Field(description="positions, or a model's labels or classes; best first")
+    selected: list[int | str] = Field(
+        description="positions, or a model's labels or classes; best first"
+    )
     k: int = Field(description="how many")
     expected_loss: float
     expected_precision: float = Field(description="of an empty set 1")
@@ -183,11 +206,13 @@ class RetrievedSet(BaseModel):
         " null where more than 10 % of the weight of the label vectors is left out",
     )
     vectors: float | None = Field(
-        default=None, description="method sampled: effective number of label vectors, 1 / (sum of squared weights)"
+        default=None,
+        description="method sampled: effective number of label vectors, 1 / (sum of squared weights)",
     )
     curve: list[float] | None = Field(default=None, description="L_0 … L_n")
     marginals: list[float] | None = Field(
-        default=None, description="the probability of each item, in the order of the items, labels or classes"
+        default=None,
+        description="the probability of each item, in the order of the items, labels or classes",
     )
 
 
@@ -201,7 +226,8 @@ class RetrieveAnswer(BaseModel):
     average: Literal["macro"] | None = None
     positive: int | str | None = None
     labels: list[int | str] | None = Field(
-        default=None, description="the model's labels or classes; with `average` each has a set, in this order"
+        default=None,
+        description="the model's labels or classes; with `average` each has a set, in this order",
     )
     correction: float | None = Field(
         default=None,

@@ -31,7 +31,9 @@ _PAUSE_SECONDS = 1.0  # after an error of the database
 _log = logging.getLogger(__name__)
 
 
-def check_challengers(ports: Ports, name: str, version: int, references: Sequence[str], by: Caller) -> None:
+def check_challengers(
+    ports: Ports, name: str, version: int, references: Sequence[str], by: Caller
+) -> None:
     """Invalid below /shadow where a challenger could not decide on the requests to the version.
 
     Forbidden, before anything is looked up, where the key is not for one of them.
@@ -44,7 +46,10 @@ def check_challengers(ports: Ports, name: str, version: int, references: Sequenc
     reject(
         Flaw(pointer("shadow", i), found)
         for i, reference in enumerate(references)
-        if (found := _unfit(ports, card, reference) or ("" if reference not in references[:i] else "it is named twice"))
+        if (
+            found := _unfit(ports, card, reference)
+            or ("" if reference not in references[:i] else "it is named twice")
+        )
     )
 
 
@@ -150,9 +155,13 @@ class ShadowDecider:
         try:
             model = self._registry.load(challenger)
             answer = decide(model, offered.question, offered.rows_for(model))
-            if (share := offered.question.explore) is not None:  # the same draw, or the challenger would explore less
+            if (
+                share := offered.question.explore
+            ) is not None:  # the same draw, or the challenger would explore less
                 answer = explored(answer, offered.model.name, offered.ids, share)
-            self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist())
+            self._shadows.keep(
+                offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist()
+            )
         except (PayoffError, SQLAlchemyError) as error:
             self._shadows.dropped.inc(len(offered.ids))
             _log.warning("%s could not decide in the background: %s", challenger, error)

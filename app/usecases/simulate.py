@@ -9,7 +9,15 @@ from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
 
 from app.access.caller import Caller, Scope
 from app.acquisition.prices import Prices
@@ -41,21 +49,31 @@ _Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
 class SimulateRequest(NamedMatrixFields):
     """Complete rows with their labels, and the budgets to try."""
 
-    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
-    dataset: Text | None = Field(default=None, description="a data set with the model's features and classes")
-    rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
-    labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = Field(
-        default=None, description="with a class, or a number, for each"
+    model: Text = Field(
+        description="name, name:version or name@alias of a forest or tree", examples=["triage"]
+    )
+    dataset: Text | None = Field(
+        default=None, description="a data set with the model's features and classes"
+    )
+    rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
+        default=None, description="or rows"
+    )
+    labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = (
+        Field(default=None, description="with a class, or a number, for each")
     )
     budgets: Annotated[list[_Budget], Field(max_length=20)] | None = Field(
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
-    feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
+    feature_costs: FeatureCosts = Field(
+        default=None, description="prices that differ from those of training"
+    )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:
-        if (self.dataset is None) == (self.rows is None) or (self.rows is None) != (self.labels is None):
+        if (self.dataset is None) == (self.rows is None) or (self.rows is None) != (
+            self.labels is None
+        ):
             raise ValueError("send either dataset, or rows with labels")
         return self
 
@@ -65,8 +83,12 @@ class SimulatedOutcome(BaseModel):
 
     cost: float
     questions: float
-    error: float = Field(description="share of rows whose prediction is not their class, or mean squared error")
-    benefit: float | None = Field(default=None, description="of the decisions, which the matrix makes")
+    error: float = Field(
+        description="share of rows whose prediction is not their class, or mean squared error"
+    )
+    benefit: float | None = Field(
+        default=None, description="of the decisions, which the matrix makes"
+    )
     net_benefit: float | None = Field(default=None, description="less the cost")
 
 
@@ -113,10 +135,15 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
     prices, stakes = ready.priced(asked.feature_costs), ready.stakes(asked)
     by_its_own = stakes is not None and stakes.cases is not None
     if by_its_own and asked.dataset is not None:
-        caller.need(frozenset({Scope.TRAIN}))  # by cells of its columns the means tell what is in them
+        caller.need(
+            frozenset({Scope.TRAIN})
+        )  # by cells of its columns the means tell what is in them
     rows, values, warnings = _labelled(ports, model, asked, caller)
     names = {*model.schema.names, *values}
-    columns = {**values, **columns_beside(asked.columns or {}, len(rows.X), asked.case_columns, names)}
+    columns = {
+        **values,
+        **columns_beside(asked.columns or {}, len(rows.X), asked.case_columns, names),
+    }
     warnings += ready.stale(prices)
     chosen = evenly(len(rows.X))
     if len(chosen) < len(rows.X):
@@ -124,27 +151,51 @@ def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
         rows = _Rows(*(part[chosen] for part in rows))
     if stakes is not None:
         if by_its_own and len(chosen) * stakes.benefits.size > _CELLS:
-            raise TooLarge(f"{len(chosen):,} matrices of {stakes.benefits.size:,} cells; at most {_CELLS:,} in all")
+            raise TooLarge(
+                f"{len(chosen):,} matrices of {stakes.benefits.size:,} cells; at most {_CELLS:,} in all"
+            )
         columns = {name: column[chosen] for name, column in columns.items()}
-        place = None if asked.rows is None else partial(_place, chosen, columns, asked.rows, model.schema.names)
+        place = (
+            None
+            if asked.rows is None
+            else partial(_place, chosen, columns, asked.rows, model.schema.names)
+        )
         stakes = by_case(stakes, model.schema, rows.X, columns, place)
         warnings += stakes.warnings
     found = report(ready, rows.X, rows.y, prices, stakes, asked.budgets, rows.missing)
     if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
-        raise Invalid.at("", "the squared errors of these rows are too large for a 64-bit float; use smaller units")
-    if stakes is not None and ready.experience is not None and "worth_stopping" not in found["budgets"][0]:
-        warnings.append("`worth_stopping` is left out: it takes a few hundred different matrices times budgets")
+        raise Invalid.at(
+            "",
+            "the squared errors of these rows are too large for a 64-bit float; use smaller units",
+        )
+    if (
+        stakes is not None
+        and ready.experience is not None
+        and "worth_stopping" not in found["budgets"][0]
+    ):
+        warnings.append(
+            "`worth_stopping` is left out: it takes a few hundred different matrices times budgets"
+        )
     return {**found, "warnings": warnings}
 
 
-def _place(chosen: np.ndarray, columns: Columns, rows: Sequence[Any], names: Sequence[str], i: int, name: str) -> str:
+def _place(
+    chosen: np.ndarray,
+    columns: Columns,
+    rows: Sequence[Any],
+    names: Sequence[str],
+    i: int,
+    name: str,
+) -> str:
     row = int(chosen[i])
     if name in columns:
         return pointer("columns", name, row)
     return pointer("rows", row, name if isinstance(rows[row], dict) else names.index(name))
 
 
-def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller) -> tuple[_Rows, Columns, list[str]]:
+def _labelled(
+    ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller
+) -> tuple[_Rows, Columns, list[str]]:
     """Complete rows of the model, the values of a data set that are no features, and warnings."""
     if asked.dataset is not None:
         found = find_named(ports, asked.dataset, "/dataset", caller).id
@@ -152,15 +203,21 @@ def _labelled(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Calle
     assert asked.rows is not None
     assert asked.labels is not None
     if len(asked.rows) != len(asked.labels) or not asked.rows:
-        raise Invalid.at("/labels", f"{len(asked.labels)} labels for {len(asked.rows)} rows; each row has one")
+        raise Invalid.at(
+            "/labels", f"{len(asked.labels)} labels for {len(asked.rows)} rows; each row has one"
+        )
     with below("/rows"):
         X, warnings = model.schema.encode(asked.rows)
     labels, n = asked.labels, len(asked.rows)
     y = _labels_of_numbers(labels) if model.regression else class_codes(labels, model.classes, n)
     missing = np.isnan(X)
-    for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
+    for i, j in zip(
+        *np.nonzero(missing), strict=True
+    ):  # a word that training never saw has been bought
         row = asked.rows[i]
-        missing[i, j] = (row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]) is None
+        missing[i, j] = (
+            row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]
+        ) is None
     return _Rows(X, y, missing), NO_COLUMNS, list(warnings)
 
 
@@ -171,7 +228,9 @@ def _from_dataset(table: Table, model: Loaded) -> tuple[_Rows, Columns, list[str
     flaws = []
     for j, feature in enumerate(model.schema.features):
         if feature.name not in there or there[feature.name][1].type != feature.type:
-            flaws.append(Flaw("/dataset", f"the model needs a {feature.type} feature {feature.name!r}"))
+            flaws.append(
+                Flaw("/dataset", f"the model needs a {feature.type} feature {feature.name!r}")
+            )
             continue
         place, other = there[feature.name]
         X[:, j] = table.X[:, place]
@@ -179,7 +238,9 @@ def _from_dataset(table: Table, model: Loaded) -> tuple[_Rows, Columns, list[str
         if feature.type == "categorical" and other.categories != feature.categories:
             code = {word: float(i) for i, word in enumerate(feature.categories)}
             codes = np.array([*(code.get(word, np.nan) for word in other.categories), np.nan])
-            X[:, j] = codes[np.where(np.isnan(table.X[:, place]), -1, table.X[:, place]).astype(np.intp)]
+            X[:, j] = codes[
+                np.where(np.isnan(table.X[:, place]), -1, table.X[:, place]).astype(np.intp)
+            ]
     y, flaw = _target(table, model)
     flaws += [] if flaw is None else [flaw]
     reject(flaws)
@@ -236,7 +297,9 @@ def report(
         own = own if work <= ready.most_matrices(len(stakes.actions)) else None
     unlimited, dearest = _run(ready, rows, prices, stakes, None, own)
     if budgets is None:
-        budgets = sorted({min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0})
+        budgets = sorted(
+            {min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0}
+        )
     runs = [{"budget": b, **_run(ready, rows, prices, stakes, b, own)[0]} for b in budgets]
     return {
         "rows": len(X),
@@ -257,7 +320,11 @@ def _run(
     sums: dict[str, dict[str, float]] = {}
     dearest, stake = 0.0, stakes
     which = np.zeros(len(data.X), dtype=np.intp) if own is None else own[1]
-    worths = [] if own is None or ready.experience is None else [(B, ready.worth(B, prices, budget)) for B in own[0]]
+    worths = (
+        []
+        if own is None or ready.experience is None
+        else [(B, ready.worth(B, prices, budget)) for B in own[0]]
+    )
     width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
     chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
     for start in range(0, len(data.X), chunk):
@@ -275,7 +342,9 @@ def _run(
             for figure, column in _columns(data.y[rows], vote, P, spent, ends, stake).items():
                 way[figure] = way.get(figure, 0.0) + float(column.sum())
     n = len(data.X)
-    return {name: {figure: total / n for figure, total in way.items()} for name, way in sums.items()}, dearest
+    return {
+        name: {figure: total / n for figure, total in way.items()} for name, way in sums.items()
+    }, dearest
 
 
 def _ends(
@@ -287,7 +356,9 @@ def _ends(
     """The state in which each row stops, by each way."""
     ends = {"plain": trajectories.length}
     if ready.votes:
-        ends["vote_stopping"] = np.where(trajectories.settled >= 0, trajectories.settled, trajectories.length)
+        ends["vote_stopping"] = np.where(
+            trajectories.settled >= 0, trajectories.settled, trajectories.length
+        )
     if not worths:
         return ends
     n, S = trajectories.asked.shape
@@ -295,13 +366,22 @@ def _ends(
     stops = np.ones((n, S + 1), dtype=bool)
     for number, (B, worth) in enumerate(worths):
         asked = (states < trajectories.length[:, None]) & (which == number)[:, None]
-        P = ready.probabilities(trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
-        stops[:, :S][asked] = worth.stops(trajectories.asked[asked], trajectories.price[asked], at_stake(P, B))
+        P = ready.probabilities(
+            trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool)
+        )
+        stops[:, :S][asked] = worth.stops(
+            trajectories.asked[asked], trajectories.price[asked], at_stake(P, B)
+        )
     return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), trajectories.length)}
 
 
 def _fixed(
-    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, *, everything: bool
+    ready: AcquisitionModel,
+    data: _Rows,
+    prices: Prices,
+    stakes: Prepared | None,
+    *,
+    everything: bool,
 ) -> dict[str, Any]:
     """What buying all features, or none, costs and earns."""
     X, y = data.X, data.y
@@ -323,7 +403,9 @@ def _all_together(missing: np.ndarray, prices: Prices) -> np.ndarray:
     """What all that is not `missing` (n, m) costs (n,): of each group, that opens it whose discount is least."""
     cost: np.ndarray = np.where(missing, 0.0, prices.discounted).sum(axis=1)
     for group in range(len(prices.groups)):
-        more = np.where(missing | (prices.group != group), np.inf, prices.cost - prices.discounted).min(axis=1)
+        more = np.where(
+            missing | (prices.group != group), np.inf, prices.cost - prices.discounted
+        ).min(axis=1)
         cost += np.where(np.isinf(more), 0.0, more)
     return cost
 

@@ -50,10 +50,14 @@ _EXTREME = "its parameters are too extreme for these data"
 Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "null"]})]
 Label = Annotated[
     Any,
-    WithJsonSchema({"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}),
+    WithJsonSchema(
+        {"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}
+    ),
 ]
 _KINDS = [request_of(kind).model_json_schema() for kind in catalogue.KINDS.values()]
-Learner = TypeAliasType("Learner", Annotated[dict[str, Any], few(100, "fields"), WithJsonSchema({"oneOf": _KINDS})])
+Learner = TypeAliasType(
+    "Learner", Annotated[dict[str, Any], few(100, "fields"), WithJsonSchema({"oneOf": _KINDS})]
+)
 """One schema, by name."""
 
 
@@ -67,13 +71,17 @@ class InlineData(WireModel):
     """A small table sent along: kept as a data set like any other."""
 
     features: Names = Field(examples=[["age", "pain"]])
-    rows: Annotated[list[list[Cell]], Field(fail_fast=True)] = Field(examples=[[[63, "mild"], [41, "none"]]])
+    rows: Annotated[list[list[Cell]], Field(fail_fast=True)] = Field(
+        examples=[[[63, "mild"], [41, "none"]]]
+    )
     labels: Annotated[list[Label], Field(fail_fast=True)] = Field(
         description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
         " multi-label"
     )
     types: dict[Text, Literal["value"]] = Field(
-        default={}, description="of columns that are no features, for cells of matrices", examples=[{}]
+        default={},
+        description="of columns that are no features, for cells of matrices",
+        examples=[{}],
     )
 
 
@@ -84,7 +92,8 @@ def _form(sent: Any) -> str:
 
 
 Data = Annotated[
-    Annotated[StoredData, Tag("StoredData")] | Annotated[InlineData, Tag("InlineData")], Discriminator(_form)
+    Annotated[StoredData, Tag("StoredData")] | Annotated[InlineData, Tag("InlineData")],
+    Discriminator(_form),
 ]
 
 
@@ -94,16 +103,24 @@ class TrainRequest(MatrixFields):
     model: Name = Field(examples=["triage"])
     learner: Learner = Field(examples=[{"kind": "logistic"}])
     data: Data
-    feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
+    feature_costs: FeatureCosts = Field(
+        default=None, description="what it costs to learn each feature's value"
+    )
     holdout: float = Field(
-        default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate the model; 0: none"
+        default=HOLDOUT,
+        ge=0,
+        le=0.9,
+        strict=True,
+        description="part held out to evaluate the model; 0: none",
     )
     refit: StrictBool = Field(
         default=True,
         description="whether to fit again on all rows after the evaluation; false publishes the evaluated model",
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
-    unit: Annotated[str, Field(max_length=16)] | None = Field(default=None, description="of all amounts, such as EUR")
+    unit: Annotated[str, Field(max_length=16)] | None = Field(
+        default=None, description="of all amounts, such as EUR"
+    )
 
 
 def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller) -> Job:
@@ -115,14 +132,18 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     caller.need_model(asked.model)
     with below("/learner"):
         learner = catalogue.resolve(asked.learner)
-    if learner.kind == "auto" and asked.feature_costs is not None:  # no learner earned more with prices on any table
+    if (
+        learner.kind == "auto" and asked.feature_costs is not None
+    ):  # no learner earned more with prices on any table
         learner = catalogue.resolve({"kind": "forest_chain"})
     dataset, draft = _dataset(ports, asked.data, caller, numbers=learner.regresses)
     learner = with_task(learner, dataset)
     spec = _specification(asked, learner, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
-        spec = spec.model_copy(update={"dataset": draft.content})  # the same when the order is repeated with its key
+        spec = spec.model_copy(
+            update={"dataset": draft.content}
+        )  # the same when the order is repeated with its key
     return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
 
 
@@ -155,7 +176,9 @@ def with_task(learner: LearnerRequest, dataset: Dataset) -> LearnerRequest:
     """The learner with the task that the labels ask for, where it has several and names none."""
     if len(learner.estimator.tasks) == 1 or getattr(learner, "task", None) is not None:
         return learner
-    return learner.model_copy(update={"task": "regression" if dataset.classes is None else "classification"})
+    return learner.model_copy(
+        update={"task": "regression" if dataset.classes is None else "classification"}
+    )
 
 
 def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
@@ -163,13 +186,23 @@ def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
     labels, kinds = learner.estimator.labels, catalogue.KINDS.values()
     if dataset.multilabel != (labels == "several"):
         able = " or ".join(other.name for other in kinds if other.labels != labels)
-        one, there = ("one label", str(len(dataset.labels))) if dataset.multilabel else ("several labels", "one")
-        raise Invalid.at("/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}")
+        one, there = (
+            ("one label", str(len(dataset.labels)))
+            if dataset.multilabel
+            else ("several labels", "one")
+        )
+        raise Invalid.at(
+            "/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}"
+        )
     if learner.regresses:
         if isinstance((dataset.classes or (0,))[0], str):
-            raise Invalid.at("/task", "regression needs numbers, and the labels are words: take classification")
+            raise Invalid.at(
+                "/task", "regression needs numbers, and the labels are words: take classification"
+            )
     elif dataset.classes is None and len(learner.estimator.tasks) > 1:
-        raise Invalid.at("/task", "the labels of this data set are numbers, not classes: take regression")
+        raise Invalid.at(
+            "/task", "the labels of this data set are numbers, not classes: take regression"
+        )
     elif dataset.classes is None:
         able = " or ".join(other.name for other in kinds if "regression" in other.tasks)
         what = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
@@ -184,32 +217,48 @@ def _dataset(
         if isinstance(data, StoredData):
             return find_named(ports, data.dataset, "/data/dataset", caller), None
         draft = ports.datasets.draft_inline(
-            data.features, data.rows, data.labels, numbers=numbers, types=data.types, owner=caller.owner
+            data.features,
+            data.rows,
+            data.labels,
+            numbers=numbers,
+            types=data.types,
+            owner=caller.owner,
         )
     return draft.dataset, draft
 
 
-def _stakes(sent: TrainRequest, classes: Sequence[object], learner: LearnerRequest) -> Stakes | None:
+def _stakes(
+    sent: TrainRequest, classes: Sequence[object], learner: LearnerRequest
+) -> Stakes | None:
     """The matrix as sent; what trains with it may need the classes for columns. Numbers have no classes."""
     if not sent.stated:
         refuse_actions(sent)
         return None
     if not classes:
         raise Invalid.at(
-            sent.place, "a benefit matrix is for classes, and this learner predicts a number; leave it out"
+            sent.place,
+            "a benefit matrix is for classes, and this learner predicts a number; leave it out",
         )
     if learner.estimator.labels == "several":
-        raise Invalid.at(sent.place, "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
+        raise Invalid.at(
+            sent.place,
+            "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later",
+        )
     return read_matrix(sent, classes, square=learner.needs_square)
 
 
 def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
     """Invalid at a cell whose column the data set does not have as numbers, or with rows without one."""
     schema = Schema(dataset.features)
-    cases.values(schema, np.empty((0, len(schema.names))), dict.fromkeys(dataset.values, np.empty(0)))
+    cases.values(
+        schema, np.empty((0, len(schema.names))), dict.fromkeys(dataset.values, np.empty(0))
+    )
     gaps = {each.name: each.missing for each in dataset.columns if each.missing}
     reject(
-        Flaw(f"{place}/column", f"{column!r} is missing in {counted(gaps[column], 'row')}; leave these rows out")
+        Flaw(
+            f"{place}/column",
+            f"{column!r} is missing in {counted(gaps[column], 'row')}; leave these rows out",
+        )
         for _, _, column, _, place in cases.terms
         if column in gaps
     )
@@ -229,7 +278,9 @@ def run(ports: Ports, job: Job) -> None:
     publish(ports, job, *trained(ports, job))
 
 
-def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
+def publish(
+    ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]
+) -> None:
     """Publish a version and finish `job`, which warns of what the card does, and of what was `said` besides.
 
     The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
@@ -239,7 +290,11 @@ def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout
         alive = partial(ports.queue.held, job=job)
         card = ports.registry.stage(card, estimator, holdout, also=alive)
         # those about the matrix of training are not kept with the card, as decisions may take another one
-        odd = oddities(np.array(card.benefits), card.actions, card.classes) if card.benefits and card.classes else []
+        odd = (
+            oddities(np.array(card.benefits), card.actions, card.classes)
+            if card.benefits and card.classes
+            else []
+        )
         warnings = [*card.warnings, *odd, *said]
         model = {"name": card.name, "version": card.version}
         result = {"model": model, "metrics": card.metrics, "warnings": warnings}
@@ -288,7 +343,9 @@ def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[
         raise error.under(learner) from error
 
 
-def built(learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]) -> LearnerRequest:
+def built(
+    learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]
+) -> LearnerRequest:
     """The request with the classes that it names as they are written, if its learner can be built.
 
     What the estimator's making already shows to be wrong is said now, not by a job that fails: Invalid where the
@@ -321,7 +378,10 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
     with progress.part(0.0, 0.05, "reading data"):
         table = _table(ports, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
-        own, columns = own_matrices(spec.case_benefits, table.schema, table.X, table.values) or (None, {})
+        own, columns = own_matrices(spec.case_benefits, table.schema, table.X, table.values) or (
+            None,
+            {},
+        )
         columns = {**table.values, **columns}
         if own is not None:
             spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
@@ -337,7 +397,9 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
             fitted = partial(_fitted, order, table, own)
             holdout = cross_validated(holdout, spec, table, rows, folds, fitted, columns)
     with progress.part(evaluation, evaluation + 0.05, "evaluating"):
-        metrics = {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
+        metrics = (
+            {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
+        )
     said = notes(estimator, spec)
     if refit:
         every = progress.part(0.65, 0.95, "fitting on all rows")
@@ -353,7 +415,9 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
         evaluated = EvaluationCard(method="cross-validation", folds=folds, rows=len(holdout.y))
     else:
         evaluated = EvaluationCard(method="hold-out", rows=len(holdout.y))
-    card = card_to_publish(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
+    card = card_to_publish(
+        estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit
+    )
     return card, estimator, holdout, said
 
 
@@ -371,18 +435,27 @@ class _Clock:
 
 def _table(ports: Ports, job: Job, spec: TrainSpec) -> Table:
     table = ports.datasets.table(job.dataset or spec.dataset)
-    if "classes" in spec.learner.parameters:  # of a calibration, whose probabilities keep the order of the request
+    if (
+        "classes" in spec.learner.parameters
+    ):  # of a calibration, whose probabilities keep the order of the request
         return table.with_classes(spec.learner.parameters["classes"])
     learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
     return table.as_numbers() if learner.regresses else table
 
 
 def built_for(
-    rows: np.ndarray, own: np.ndarray | None, learner: LearnerRequest, *, benefits: np.ndarray | None, **building: Any
+    rows: np.ndarray,
+    own: np.ndarray | None,
+    learner: LearnerRequest,
+    *,
+    benefits: np.ndarray | None,
+    **building: Any,
 ) -> Any:
     """The estimator for these rows: with their `own` matrices (n, K, A) where it can use them, else with `benefits`."""
     by_case = own is not None and learner.estimator.by_case
-    return learner.build(benefits=own[rows] if own is not None and by_case else benefits, **building)
+    return learner.build(
+        benefits=own[rows] if own is not None and by_case else benefits, **building
+    )
 
 
 def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndarray) -> Any:
@@ -406,7 +479,9 @@ def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndar
             estimator.benefits = spec.benefit_matrix  # no row stays with the model
         if stops:
             with progress.part(0.6, 1.0):
-                estimator.learn_stops(X, y, spec.prices(table.schema.names) or Prices.unit(X.shape[1]))
+                estimator.learn_stops(
+                    X, y, spec.prices(table.schema.names) or Prices.unit(X.shape[1])
+                )
         _check_answers(estimator, table, X)
     return estimator
 
@@ -414,4 +489,6 @@ def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndar
 def _check_answers(estimator: Any, table: Table, X: np.ndarray) -> None:
     """Invalid where the model gives no usable answers: such a model is not published."""
     some = X[:1000]
-    checked_posterior(estimator, some) if table.classes else finite(estimator.values(some), "numbers")
+    checked_posterior(estimator, some) if table.classes else finite(
+        estimator.values(some), "numbers"
+    )

@@ -26,10 +26,17 @@ def rare_classes(estimator: Any, table: Table, rows: Split) -> list[str]:
     counts = y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes))
     rarest = [k for k in np.argsort(counts, kind="stable") if counts[k] < FEW]
     if rarest:
-        kind, needed = "classes" if y.ndim == 1 else "labels", math.ceil(FEW * len(table.y) / len(rows.train))
-        named = some_of([f"{table.classes[k]!r} ({counted(counts[k], 'row')})" for k in rarest], _MAX_NAMED)
+        kind, needed = (
+            "classes" if y.ndim == 1 else "labels",
+            math.ceil(FEW * len(table.y) / len(rows.train)),
+        )
+        named = some_of(
+            [f"{table.classes[k]!r} ({counted(counts[k], 'row')})" for k in rarest], _MAX_NAMED
+        )
         advice = f"provide at least {needed} of each, or merge rare {kind}"
-        found.append(f"{kind} with too few training rows for reliable probabilities: {named}; {advice}")
+        found.append(
+            f"{kind} with too few training rows for reliable probabilities: {named}; {advice}"
+        )
     if y.ndim == 1 and not estimator.ranks():
         found.append(
             "the features do not rank rows that the model did not see: every prediction has about the shares of the"

@@ -64,7 +64,9 @@ class Stack:
     def revoke(self):
         """The last key."""
         if self.present:
-            Keys(self._database, AuditLog(self._database)).revoke(self.present[-1].partition(".")[0])
+            Keys(self._database, AuditLog(self._database)).revoke(
+                self.present[-1].partition(".")[0]
+            )
             self.formers.append(self.present.pop())
             self.look()
 
@@ -151,7 +153,9 @@ EVENTS = (
 )
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(events=st.lists(st.sampled_from(EVENTS), max_size=8))
 def test_in_any_order_of_events_it_is_open_only_if_no_key_was_ever_made(tmp_path_factory, events):
     stack = Stack(tmp_path_factory.mktemp("stack"))
@@ -167,7 +171,10 @@ def test_in_any_order_of_events_it_is_open_only_if_no_key_was_ever_made(tmp_path
         if ever:
             assert stack.entrance() == ("locked" if stack.known else "not ready")
         assert {stack.entrance(key.encode()) for key in stack.present} <= {"key"}
-        assert not ever or {stack.entrance(key.encode()) for key in stack.formers} <= {"locked", "not ready"}
+        assert not ever or {stack.entrance(key.encode()) for key in stack.formers} <= {
+            "locked",
+            "not ready",
+        }
     stack.look()
     assert stack.entrance() == ("open" if not ever else "locked" if stack.known else "not ready")
 
@@ -190,7 +197,9 @@ def test_an_admin_key_opens_a_service_whose_table_is_lost(tmp_path):
     stack = Stack(tmp_path)
     stack.make()
     stack.replace()
-    stack._keyring = Keyring(Keys(stack._database, AuditLog(stack._database)), stack.made, "letmein")
+    stack._keyring = Keyring(
+        Keys(stack._database, AuditLog(stack._database)), stack.made, "letmein"
+    )
     stack.look()
 
     assert stack.entrance(b"letmein") == "key"

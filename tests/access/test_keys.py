@@ -38,14 +38,26 @@ def test_a_key_is_told_once_kept_as_its_digest_and_ended(database_url):
 
 
 def _life_of_a_key(keys, database):
-    key, secret = keys.create("bank", ("train", "predict"), ("heart-*",), rate="5/second", jobs=2, days=1)
+    key, secret = keys.create(
+        "bank", ("train", "predict"), ("heart-*",), rate="5/second", jobs=2, days=1
+    )
 
     assert KEY_FORM.fullmatch(secret.encode())
     assert keys.list() == [key]
-    assert (key.name, key.scopes, key.models) == ("bank", {Scope.TRAIN, Scope.PREDICT}, ("heart-*",))
-    assert (key.rate, key.jobs, key.expires_at) == (Rate(5, 1), 2, pytest.approx(key.created_at + 86_400, abs=1))
+    assert (key.name, key.scopes, key.models) == (
+        "bank",
+        {Scope.TRAIN, Scope.PREDICT},
+        ("heart-*",),
+    )
+    assert (key.rate, key.jobs, key.expires_at) == (
+        Rate(5, 1),
+        2,
+        pytest.approx(key.created_at + 86_400, abs=1),
+    )
     with database.reading() as connection:
-        kept = str(connection.execute(select(API_KEYS)).all()) + str(connection.execute(select(AUDIT_LOG)).all())
+        kept = str(connection.execute(select(API_KEYS)).all()) + str(
+            connection.execute(select(AUDIT_LOG)).all()
+        )
     assert secret.partition(".")[2] not in kept
     assert key.id in kept
     assert keys.revision()[:2] == (1, 0)
@@ -107,7 +119,9 @@ def test_the_keyring_knows_holders_and_their_limits(keys, keyring):
     assert (admin.name, admin.client, admin.rate, admin.jobs) == ("admin", None, None, None)
 
 
-def test_before_the_table_was_read_the_admin_key_alone_opens_and_guesses_of_it_are_counted(keys, made):
+def test_before_the_table_was_read_the_admin_key_alone_opens_and_guesses_of_it_are_counted(
+    keys, made
+):
     """As in a process that starts while the database is unavailable."""
     _, secret = keys.create("bank", ("predict",))
     keyring = Keyring(keys, made, "letmein")
@@ -165,7 +179,9 @@ def test_wrong_keys_never_keep_a_correct_one_out(keys, keyring):
     keyring.count_wrong_key("elsewhere")
 
 
-@pytest.mark.parametrize("presented", [b"payoff_00000000.a", b"letmeix", b"", b".", b"\xff\x00", b"a" * 100_000])
+@pytest.mark.parametrize(
+    "presented", [b"payoff_00000000.a", b"letmeix", b"", b".", b"\xff\x00", b"a" * 100_000]
+)
 def test_every_comparison_takes_the_same_way(keys, keyring, presented, monkeypatch):
     """An unknown id costs the comparisons that a wrong secret costs, in constant time."""
     key, _ = keys.create("bank")

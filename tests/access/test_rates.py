@@ -27,13 +27,17 @@ def windows(clock):
     return Windows(clock)
 
 
-@pytest.mark.parametrize(("text", "rate"), [("100/second", Rate(100, 1)), ("5/day", Rate(5, 86_400))])
+@pytest.mark.parametrize(
+    ("text", "rate"), [("100/second", Rate(100, 1)), ("5/day", Rate(5, 86_400))]
+)
 def test_rates_are_read_and_written(text, rate):
     assert Rate.parse(text) == rate
     assert str(rate) == text
 
 
-@pytest.mark.parametrize("text", ["", "0/second", "-1/second", "5", "5/week", "5 / second", "1e3/second", "5/second\n"])
+@pytest.mark.parametrize(
+    "text", ["", "0/second", "-1/second", "5", "5/week", "5 / second", "1e3/second", "5/second\n"]
+)
 def test_what_is_no_rate(text):
     with pytest.raises(Invalid):
         Rate.parse(text)

@@ -21,7 +21,12 @@ from tests.reference.stepwise import travels_as_it_steps
 from tests.reference.worth import curves_of_chains
 
 seeds = st.integers(0, 10**6)
-PRICES = Prices(np.array([1.0, 2, 0.5, 0]), np.array([1.0, 0.5, 0.5, 0]), np.array([-1, 0, 0, -1], np.int32), ("g",))
+PRICES = Prices(
+    np.array([1.0, 2, 0.5, 0]),
+    np.array([1.0, 0.5, 0.5, 0]),
+    np.array([-1, 0, 0, -1], np.int32),
+    ("g",),
+)
 PRIOR = np.array([0.5, 0.3, 0.2])
 
 
@@ -37,7 +42,9 @@ def table(seed, n=60, m=4, K=3, gaps=0.1):
 def forests(seed, states=4, trees=3, **changes):
     X, y = table(seed, **changes)
     K = int(y.max()) + 1
-    parts = [grow(X[:s], y, np.ones(len(y)), K, Rule(1), range(trees))[0] for s in range(1, states + 1)]
+    parts = [
+        grow(X[:s], y, np.ones(len(y)), K, Rule(1), range(trees))[0] for s in range(1, states + 1)
+    ]
     return beside(parts, PRIOR[:K]), X, y
 
 
@@ -55,7 +62,12 @@ def test_a_forest_answers_as_its_trees_say(seed, gaps):
 
 
 @settings(deadline=None, max_examples=25)
-@given(seed=seeds, least=st.sampled_from([1, 3, 10]), tries=st.sampled_from([1, 3]), gaps=st.sampled_from([0, 0.2]))
+@given(
+    seed=seeds,
+    least=st.sampled_from([1, 3, 10]),
+    tries=st.sampled_from([1, 3]),
+    gaps=st.sampled_from([0, 0.2]),
+)
 def test_a_tree_divides_all_rows(seed, least, tries, gaps):
     """Every leaf has at least so many rows, and the class shares of the rows that reach it; with one row a leaf, rows
     that differ are told apart.
@@ -71,8 +83,12 @@ def test_a_tree_divides_all_rows(seed, least, tries, gaps):
     assert (importance >= -1e-9).all()
     if least == 1:
         for i in range(len(y)):
-            same = np.array([np.array_equal(X[:, i], X[:, k], equal_nan=True) for k in range(len(y))])
-            np.testing.assert_allclose(P[i], np.bincount(y[same], minlength=3) / same.sum(), atol=1e-6)
+            same = np.array(
+                [np.array_equal(X[:, i], X[:, k], equal_nan=True) for k in range(len(y))]
+            )
+            np.testing.assert_allclose(
+                P[i], np.bincount(y[same], minlength=3) / same.sum(), atol=1e-6
+            )
 
 
 def test_the_threshold_is_uniform_and_the_purest_feature_wins():
@@ -96,7 +112,12 @@ def test_many_thresholds_find_the_best_split(seed, least, gaps):
     column, left = int(tree.feature[0]) % MISSING_LEFT, bool(tree.feature[0] >= MISSING_LEFT)
     found = impurity(X, y, column, float(tree.threshold[0]), left, least)
     tops = np.nanmax(X, axis=1).astype(int)
-    every = [impurity(X, y, j, t, side, least) for j in range(4) for t in range(tops[j]) for side in (False, True)]
+    every = [
+        impurity(X, y, j, t, side, least)
+        for j in range(4)
+        for t in range(tops[j])
+        for side in (False, True)
+    ]
     assert found == pytest.approx(min(every))
 
 
@@ -115,8 +136,12 @@ def test_a_weight_is_a_repeated_row():
     weights = np.random.default_rng(1).integers(1, 4, len(y))
     twice = np.repeat(np.arange(len(y)), weights)
     one = grow(X, y, weights.astype(float), 3, Rule(1), [5])[0]
-    other = grow(np.ascontiguousarray(X[:, twice]), y[twice], np.ones(len(twice)), 3, Rule(1), [5])[0]
-    np.testing.assert_array_equal(one.shares(X.T, np.ones(len(y))), other.shares(X.T, np.ones(len(y))))
+    other = grow(np.ascontiguousarray(X[:, twice]), y[twice], np.ones(len(twice)), 3, Rule(1), [5])[
+        0
+    ]
+    np.testing.assert_array_equal(
+        one.shares(X.T, np.ones(len(y))), other.shares(X.T, np.ones(len(y)))
+    )
 
 
 def random_experience(seed, n=50, S=4, K=3):
@@ -124,7 +149,9 @@ def random_experience(seed, n=50, S=4, K=3):
     P = random.dirichlet(np.ones(K), (n, S + 1))
     P[:, 0] = P[0, 0]
     order = random.permutation(S)
-    return ChainExperience.of(P, random.integers(0, K, n), random.random((n, S)) < 0.2, order, S), random
+    return ChainExperience.of(
+        P, random.integers(0, K, n), random.random((n, S)) < 0.2, order, S
+    ), random
 
 
 @settings(deadline=None, max_examples=40)
@@ -139,7 +166,9 @@ def test_the_stop_is_the_literal_backward_pass(seed, budget, size):
     z = random.random(50) * 2 * size
     for j, curve in found.items():
         gains = worth.gain(np.full(50, j), z)
-        np.testing.assert_allclose(gains, [curve(stake) for stake in z], rtol=1e-6, atol=1e-6 * size)
+        np.testing.assert_allclose(
+            gains, [curve(stake) for stake in z], rtol=1e-6, atol=1e-6 * size
+        )
         assert (gains <= z).all(), "more than perfect information is worth"
 
 
@@ -158,7 +187,9 @@ def reduced_forests(seed, X, y, marks, calibrated):
         return reduced
     two = [k > 0 and missing[k - 1][1] == missing[k][1] for k in range(len(missing))]
     blends = [Blend(random.random(1 + more), random.normal(size=3), 0.01) for more in two]
-    return replace(reduced, blends=blends, loss=random.random(5 + len(missing)), masked_loss=random.random())
+    return replace(
+        reduced, blends=blends, loss=random.random(5 + len(missing)), masked_loss=random.random()
+    )
 
 
 def chain(seed, gaps=0.0, known_gaps=(), reduced=None):
@@ -204,8 +235,13 @@ def test_what_cannot_be_had_is_answered_by_the_best_forest_without_it(seed, gaps
     rows = X[:, model.order].astype(np.float32)
     state = np.random.default_rng(seed).integers(1, 5, len(rows)).astype(np.int32)
     strange = (np.isnan(rows) & ~model.gaps & (np.arange(4) < state[:, None])).any(axis=1)
-    expected = [without(model, x, s) for x, s in zip(rows[strange].tolist(), state[strange].tolist(), strict=True)]
-    np.testing.assert_allclose(model.answers(rows, state)[strange], np.reshape(expected, (-1, 3)), rtol=1e-6)
+    expected = [
+        without(model, x, s)
+        for x, s in zip(rows[strange].tolist(), state[strange].tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(
+        model.answers(rows, state)[strange], np.reshape(expected, (-1, 3)), rtol=1e-6
+    )
     plain = replace(model, reduced=None).answers(rows, state)
     np.testing.assert_array_equal(model.answers(rows, state)[~strange], plain[~strange])
 
@@ -218,7 +254,16 @@ def test_a_lost_feature_has_a_forest_for_each_prefix():
     first = [length for length, lost in lacking(12, none) if lost == (0,)]
     assert first == [2, 3, 4, 5, 6, 7, 12]
     assert [length for length, lost in lacking(12, none) if lost == (4,)] == [6, 7, 12]
-    assert {lost for _, lost in lacking(12, none)} == {(0,), (1,), (2,), (3,), (4,), (0, 1), (0, 2), (1, 2)}
+    assert {lost for _, lost in lacking(12, none)} == {
+        (0,),
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    }
     assert {lost for _, lost in lacking(12, np.arange(12) == 1)} == {(0,), (2,), (3,), (4,), (0, 2)}
     assert lacking(1, none[:1]) == []
 
@@ -246,5 +291,7 @@ def test_what_costs_more_than_the_budget_ends_the_chain():
     assert run.length.tolist() == [1, 1, 1]
     now = model.step(X[:1], np.array([[0, 0, 0, 1, 0]]), prices, 2.0)
     assert now.following[0] == -1
-    sums = model.travel(X[:3], Prices.of([0.2, 1, 9, 0.1, 1]), 0.3)  # .1 and .2 add up to a hair more than .3
+    sums = model.travel(
+        X[:3], Prices.of([0.2, 1, 9, 0.1, 1]), 0.3
+    )  # .1 and .2 add up to a hair more than .3
     assert sums.length.tolist() == [2, 2, 2]

@@ -18,9 +18,13 @@ from tests.reference.stepwise import simulate
 def test_costs_along_the_path_are_those_of_asking(seed, shared):
     """Mean simulated cost and error after each tree; unequal discounts in a group are counted in the dearest order."""
     forest, trees, prices, X, random = random_case(seed)
-    if shared:  # one discount for all of a group, which is what a shared needle or a shared visit is
+    if (
+        shared
+    ):  # one discount for all of a group, which is what a shared needle or a shared visit is
         discount = np.where(prices.group == 0, 0.5, 2.0) * (prices.group >= 0)
-        prices = Prices(prices.discounted + discount, prices.discounted, prices.group, prices.groups)
+        prices = Prices(
+            prices.discounted + discount, prices.discounted, prices.group, prices.groups
+        )
     y, weights = random.integers(0, 3, len(X)), random.random(len(X)) + 0.1
     costs = PathCosts(X, y, weights, prices, 3)
     points = [*costs.add(FlatForest(flatten(trees[:3], forest.nodes.prior), 5)), *costs.add(

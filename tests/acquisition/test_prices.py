@@ -67,7 +67,10 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
         (3, [""]),
         ({"age": 1}, ["", "", ""]),
         ({"age": 1, "chol": 1, "fbs": 1, "a/b": -1, "x~/y": 2}, ["/a~1b", "/x~0~1y"]),
-        ({"age": math.nan, "chol": math.inf, "fbs": True, "a/b": "1"}, ["/age", "/chol", "/fbs", "/a~1b"]),
+        (
+            {"age": math.nan, "chol": math.inf, "fbs": True, "a/b": "1"},
+            ["/age", "/chol", "/fbs", "/a~1b"],
+        ),
         ({"age": 10**400, "chol": None, "fbs": 1, "a/b": 1}, ["/age", "/chol"]),
         ({"age": 5e-324, "chol": 1e-151, "fbs": 1e-150, "a/b": 0}, ["/age", "/chol"]),
         ([{"feature": "age", "cost": 1, "a/b~": 2}, *BLOOD[1:]], ["/0/a~1b~0"]),
@@ -79,11 +82,26 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
         ([*BLOOD, {"feature": "age", "cost": -1}], ["/4/feature", "/4/cost"]),
         ([{**BLOOD[0], "price": 2}, *BLOOD[1:]], ["/0/price"]),
         ([{"feature": "age", "cost": 1, "group": "g"}, *BLOOD[1:]], ["/0"]),
-        ([{"feature": "age", "cost": 1, "group": 2, "discounted_cost": 1}, *BLOOD[1:]], ["/0/group"]),
-        ([{"feature": "age", "cost": 1, "group": "", "discounted_cost": 1}, *BLOOD[1:]], ["/0/group"]),
-        ([{"feature": "age", "cost": 1, "discounted_cost": 0.5}, *BLOOD[1:]], ["/0/discounted_cost"]),
-        ([{"feature": "age", "cost": 1, "group": "g", "discounted_cost": 2}, *BLOOD[1:]], ["/0/discounted_cost"]),
-        ([{"feature": "age", "cost": 1, "group": "g", "discounted_cost": -2}, *BLOOD[1:]], ["/0/discounted_cost"]),
+        (
+            [{"feature": "age", "cost": 1, "group": 2, "discounted_cost": 1}, *BLOOD[1:]],
+            ["/0/group"],
+        ),
+        (
+            [{"feature": "age", "cost": 1, "group": "", "discounted_cost": 1}, *BLOOD[1:]],
+            ["/0/group"],
+        ),
+        (
+            [{"feature": "age", "cost": 1, "discounted_cost": 0.5}, *BLOOD[1:]],
+            ["/0/discounted_cost"],
+        ),
+        (
+            [{"feature": "age", "cost": 1, "group": "g", "discounted_cost": 2}, *BLOOD[1:]],
+            ["/0/discounted_cost"],
+        ),
+        (
+            [{"feature": "age", "cost": 1, "group": "g", "discounted_cost": -2}, *BLOOD[1:]],
+            ["/0/discounted_cost"],
+        ),
         ([BLOOD[1], {**BLOOD[1], "group": "other"}, BLOOD[0], *BLOOD[2:]], ["/1/feature"]),
     ],
 )

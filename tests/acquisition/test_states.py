@@ -54,21 +54,31 @@ def test_a_state_is_the_literal_one(seed, budget, T):
         twin = state(twins, known, 3, prices, math.inf if budget is None else budget)
         stands_as(now, 0, twin)
         assert now.prediction[0] == twin["prediction"]
-        np.testing.assert_allclose(now.probabilities[0], twin["probabilities"], rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            now.probabilities[0], twin["probabilities"], rtol=1e-6, atol=1e-9
+        )
 
 
 def test_classes_beyond_the_bits_of_a_word_are_still_settled_rightly():
     """With 70 classes nothing is known about what a subtree can vote for, and the answer stays right."""
     forest, trees, prices, X, _ = random_case(3, T=9, K=70)
     run = simulate(forest, X, prices)
-    np.testing.assert_array_equal(run.prediction, [full_class([nested(t) for t in trees], x, 70) for x in X.tolist()])
+    np.testing.assert_array_equal(
+        run.prediction, [full_class([nested(t) for t in trees], x, 70) for x in X.tolist()]
+    )
 
 
 def test_no_trees_answer_with_the_prior():
     """An empty forest asks for nothing."""
     forest = FlatForest(flatten([], np.array([0.3, 0.7])), 2)
     now = forest.step(np.zeros((1, 2)), np.zeros((1, 2)), Prices.unit(2))
-    assert (now.following[0], now.prediction[0], now.spent[0], now.resolved[0], now.trees) == (-1, 1, 0, 0, 0)
+    assert (now.following[0], now.prediction[0], now.spent[0], now.resolved[0], now.trees) == (
+        -1,
+        1,
+        0,
+        0,
+        0,
+    )
     np.testing.assert_array_equal(now.probabilities, [[0.3, 0.7]])
     np.testing.assert_array_equal(forest.predict(np.zeros((3, 2))), [1, 1, 1])
     np.testing.assert_array_equal(forest.posterior(np.zeros((1, 2))), [[0.3, 0.7]])

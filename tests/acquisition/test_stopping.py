@@ -25,7 +25,9 @@ def experience(P, y, asked=None, missing=None):
 
 
 @settings(deadline=None, max_examples=40)
-@given(seed=seeds, budget=st.sampled_from([None, 0.4, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]))
+@given(
+    seed=seeds, budget=st.sampled_from([None, 0.4, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50])
+)
 def test_it_is_the_literal_backward_pass(seed, budget, size):
     """Offsets and slopes of random experience with gaps, groups and trajectories of different lengths."""
     random = np.random.default_rng(seed)
@@ -37,17 +39,26 @@ def test_it_is_the_literal_backward_pass(seed, budget, size):
     missing = (random.random((n, S)) < 0.2) & (asked >= 0)
     known = experience(P, random.integers(0, K, n), asked, missing)
     prices = Prices(
-        np.array([1.0, 2, 0.5, 0]), np.array([1.0, 0.5, 0.5, 0]), np.array([-1, 0, 0, -1], np.int32), ("g",)
+        np.array([1.0, 2, 0.5, 0]),
+        np.array([1.0, 0.5, 0.5, 0]),
+        np.array([-1, 0, 0, -1], np.int32),
+        ("g",),
     )
     B = random.normal(size=(K, 2)) * size
     worth = known.worth(B, prices, budget)
     expected = lines_of_forests(known, B, prices, np.inf if budget is None else budget)
-    for name, values, scale in zip(("offset", "slope", "low", "high"), expected.T, (size, 1, size, size), strict=True):
+    for name, values, scale in zip(
+        ("offset", "slope", "low", "high"), expected.T, (size, 1, size, size), strict=True
+    ):
         np.testing.assert_allclose(getattr(worth, name), values, rtol=1e-6, atol=1e-6 * scale)
-    stakes = np.concatenate(([0.0], 10.0 ** random.uniform(-6, 3, 50)))  # also far outside of those that were seen
+    stakes = np.concatenate(
+        ([0.0], 10.0 ** random.uniform(-6, 3, 50))
+    )  # also far outside of those that were seen
     for j in range(S):
         gains = [gain(expected[j], stake) for stake in stakes]
-        np.testing.assert_allclose(worth.gain(np.full(51, j), stakes), gains, rtol=1e-6, atol=1e-6 * size)
+        np.testing.assert_allclose(
+            worth.gain(np.full(51, j), stakes), gains, rtol=1e-6, atol=1e-6 * size
+        )
         assert (worth.gain(np.full(51, j), stakes) <= stakes).all()
 
 
@@ -139,7 +150,9 @@ def test_what_is_at_stake_at_first_is_what_the_class_shares_say(longest, rare):
     P = np.tile([1 - rare, rare], (n, longest + 1, 1))
     P[:, 1:] = np.where((y == 1)[:, None, None], [0.2, 0.8], [1.0, 0.0])
     vote, none = P.argmax(axis=2), np.zeros((n, longest), dtype=bool)
-    rows = Trajectories(asked, 1.0 * (asked >= 0), none, P, vote, length, length, np.ones(n, dtype=bool))
+    rows = Trajectories(
+        asked, 1.0 * (asked >= 0), none, P, vote, length, length, np.ones(n, dtype=bool)
+    )
     known = learn(rows, y, longest, lambda P: P)
     assert known.P[:, 0, 1] == pytest.approx(rare, abs=0.1 * rare)
     B = np.array([[0.0, -100], [-100, 0]])

@@ -49,8 +49,13 @@ def test_a_tree_is_the_literal_one(seed, n, m, K, values, gaps, alpha, max_depth
     drawn[0] += 1
     prices = random.integers(1, 4, m).astype(float)
     grown = nested(grow_tree(bin_columns(X), y, drawn, K, prices, alpha, max_depth))
-    listed = [(row.tolist(), int(label)) for row, label in zip(X.repeat(drawn, axis=0), y.repeat(drawn), strict=True)]
-    assert grown == greedy_tree(listed, K, prices, alpha, math.inf if max_depth is None else max_depth)
+    listed = [
+        (row.tolist(), int(label))
+        for row, label in zip(X.repeat(drawn, axis=0), y.repeat(drawn), strict=True)
+    ]
+    assert grown == greedy_tree(
+        listed, K, prices, alpha, math.inf if max_depth is None else max_depth
+    )
 
 
 def example():
@@ -62,7 +67,9 @@ def example():
     return X.astype(float), y
 
 
-@pytest.mark.parametrize(("alpha", "wrong", "cost"), [(0, 0, 10)] + [(alpha, 4, 2) for alpha in range(1, 11)])
+@pytest.mark.parametrize(
+    ("alpha", "wrong", "cost"), [(0, 0, 10)] + [(alpha, 4, 2) for alpha in range(1, 11)]
+)
 def test_the_papers_example(alpha, wrong, cost):
     """Allowing some error takes the greatest cost of a row from ten features to two, at four errors."""
     X, y = example()
@@ -82,7 +89,12 @@ def test_rows_of_large_nodes_are_counted_as_those_of_small_ones():
     X = np.round(random.normal(size=(3000, 3)), 5)
     X[:, 2] = random.permutation(np.arange(3000) % 255) / 3
     X[random.random(3000) < 0.1, 0] = np.nan
-    y = ((X[:, 0] > 0.3).astype(int) + np.isnan(X[:, 0]) + (X[:, 1] > -0.2) + (X[:, 2] * 3).round().astype(int)) % 2
+    y = (
+        (X[:, 0] > 0.3).astype(int)
+        + np.isnan(X[:, 0])
+        + (X[:, 1] > -0.2)
+        + (X[:, 2] * 3).round().astype(int)
+    ) % 2
     tree = grow_tree(bin_columns(X), y, np.ones(3000, int), 2, np.ones(3))
     forest = FlatForest(flatten([tree], np.ones(2) / 2), 3)
     assert (forest.predict(X) == y).mean() > 0.99
@@ -96,7 +108,9 @@ def test_a_cheap_feature_is_preferred_and_a_free_one_does_not_take_over():
     y = good.astype(int)
 
     def root(*prices):
-        return grow_tree(bin_columns(X), y, np.ones(200, int), 2, np.array(prices, float)).feature[0]
+        return grow_tree(bin_columns(X), y, np.ones(200, int), 2, np.array(prices, float)).feature[
+            0
+        ]
 
     assert root(2, 1, 1) == 1
     assert root(1, 2, 1) == 0

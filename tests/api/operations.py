@@ -27,7 +27,9 @@ class Operation:
         for parameter in self.document.get("parameters", []):
             if parameter["in"] == "path":
                 value = example_of(parameter)
-                assert value is not None, f"{self.method} {self.path}: no example for {parameter['name']}"
+                assert value is not None, (
+                    f"{self.method} {self.path}: no example for {parameter['name']}"
+                )
                 url = url.replace("{" + parameter["name"] + "}", str(value))
         return url
 
@@ -52,7 +54,9 @@ class Operation:
             found |= schema.get("properties", {}).keys()
             schemas += [each for way in ("anyOf", "oneOf", "allOf") for each in schema.get(way, ())]
             if "$ref" in schema:
-                schemas.append(_document()["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]])
+                schemas.append(
+                    _document()["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+                )
         return found
 
     @property

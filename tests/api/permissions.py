@@ -17,7 +17,9 @@ EITHER = PREDICT | TRAIN
 ADMIN = frozenset({Scope.ADMIN})
 STATIC = {"/static-offline-docs": "swagger-ui.css", "/console": "main.js"}  # and a file of each
 
-REST = {"/outcomes/{id}"}  # whose last part is the rest of the path, slashes and all: ids are the callers'
+REST = {
+    "/outcomes/{id}"
+}  # whose last part is the rest of the path, slashes and all: ids are the callers'
 
 _SCOPES = {
     "open": OPEN,
@@ -31,7 +33,9 @@ _SCOPES = {
 _DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "scopes.md").read_text()
 _ROWS = [
     (*request.split(" "), scope, threads)
-    for scope, threads, requests in re.findall(r"^\| (.*?) \| (shared|own) \| (.*) \|$", _DOCUMENT, re.MULTILINE)
+    for scope, threads, requests in re.findall(
+        r"^\| (.*?) \| (shared|own) \| (.*) \|$", _DOCUMENT, re.MULTILINE
+    )
     for request in re.findall(r"`([A-Z]+ /\S*)`", requests)
 ]
 
@@ -71,15 +75,22 @@ def expected(method: str, path: str, scopes: frozenset[Scope] | None, root: str 
 
 def _fits(template: str, path: str) -> bool:
     if template in STATIC:
-        return path.startswith(template + "/") or path == template == "/console"  # which leads to the page
+        return (
+            path.startswith(template + "/") or path == template == "/console"
+        )  # which leads to the page
     if template in REST:
         return path.startswith(template.rpartition("/")[0] + "/")
     wanted, sent = template.split("/"), path.split("/")
     return len(wanted) == len(sent) and all(
-        one != "" if part.startswith("{") else part == one for part, one in zip(wanted, sent, strict=True)
+        one != "" if part.startswith("{") else part == one
+        for part, one in zip(wanted, sent, strict=True)
     )
 
 
 def filled(template: str) -> str:
     """A path of the template, percent-encoded or not as one likes."""
-    return f"{template}/{STATIC[template]}" if template in STATIC else template.replace("{", "a").replace("}", "")
+    return (
+        f"{template}/{STATIC[template]}"
+        if template in STATIC
+        else template.replace("{", "a").replace("}", "")
+    )

@@ -19,7 +19,13 @@ BENEFITS = [[0, -10], [-40, 10]]
 def clinic(service: httpx.Client) -> str:
     """A forest that asks for age, pulse and pain at the prices of COSTS."""
     learner = {"kind": "random_forest", "n_estimators": 12}
-    order = {"model": "clinic", "learner": learner, "data": DATA, "feature_costs": COSTS, "benefits": BENEFITS}
+    order = {
+        "model": "clinic",
+        "learner": learner,
+        "data": DATA,
+        "feature_costs": COSTS,
+        "benefits": BENEFITS,
+    }
     trained(service, order)
     return "clinic"
 
@@ -50,15 +56,28 @@ def test_simulation_from_rows_and_from_a_data_set(service, clinic):
     for row in new["rows"][::3]:
         row[2] = "burning"
     question = {"model": clinic, "budgets": [0, 5], "benefits": BENEFITS}
-    sent = service.post("/acquire/simulate", json={**question, "rows": new["rows"], "labels": new["labels"]}).json()
-    stored = service.post("/acquire/simulate", json={**question, "dataset": uploaded(service, new)}).json()
-    assert [sent[name] for name in ("rows", "budgets", "everything")] == [40, stored["budgets"], stored["everything"]]
+    sent = service.post(
+        "/acquire/simulate", json={**question, "rows": new["rows"], "labels": new["labels"]}
+    ).json()
+    stored = service.post(
+        "/acquire/simulate", json={**question, "dataset": uploaded(service, new)}
+    ).json()
+    assert [sent[name] for name in ("rows", "budgets", "everything")] == [
+        40,
+        stored["budgets"],
+        stored["everything"],
+    ]
     assert [run["budget"] for run in sent["budgets"]] == [0, 5, None]
     assert sent["budgets"][0]["plain"]["cost"] == 0
     assert np.isfinite([run["worth_stopping"]["net_benefit"] for run in sent["budgets"]]).all()
 
 
 def test_data_of_other_features_cannot_be_simulated(service, clinic):
-    narrow = uploaded(service, {"features": ["age"], "rows": [[1], [2], [3], [4]], "labels": ["a", "b", "a", "b"]})
+    narrow = uploaded(
+        service, {"features": ["age"], "rows": [[1], [2], [3], [4]], "labels": ["a", "b", "a", "b"]}
+    )
     response = service.post("/acquire/simulate", json={"model": clinic, "dataset": narrow})
-    assert (response.status_code, len(response.json()["errors"])) == (422, 3)  # two features and the classes
+    assert (response.status_code, len(response.json()["errors"])) == (
+        422,
+        3,
+    )  # two features and the classes

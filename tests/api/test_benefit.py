@@ -14,16 +14,29 @@ def by_name(report):
 
 def test_every_rule_is_compared_on_the_same_rows(service, ward):
     """Two classes: four rules, each with an interval around its benefit; the threshold is the best of the curve."""
-    report = service.post(f"/models/{ward}/benefit", json={"benefits": BENEFITS, "points": 51}).json()
+    report = service.post(
+        f"/models/{ward}/benefit", json={"benefits": BENEFITS, "points": 51}
+    ).json()
     rules = by_name(report)
 
-    names = ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "same_for_all"]
+    names = [
+        "expected_benefit",
+        "most_probable",
+        "threshold_posterior",
+        "threshold_holdout",
+        "same_for_all",
+    ]
     assert list(rules) == names
     for row in rules.values():
         assert row["interval"][0] <= row["benefit"] <= row["interval"][1]
         assert row["mu"] == pytest.approx(row["benefit"] / report["upper_bound"])
-        assert row["behind"] == pytest.approx(rules[report["best"]["rule"]]["benefit"] - row["benefit"])
-    for name, figures in (("expected_benefit", "expected_benefit"), ("most_probable", "cost_blind")):
+        assert row["behind"] == pytest.approx(
+            rules[report["best"]["rule"]]["benefit"] - row["benefit"]
+        )
+    for name, figures in (
+        ("expected_benefit", "expected_benefit"),
+        ("most_probable", "cost_blind"),
+    ):
         assert rules[name]["benefit"] == pytest.approx(report[figures]["benefit"])
     assert len(report["curve"]) == 51
     assert report["benefit"] >= max(point["benefit"] for point in report["curve"])
@@ -46,7 +59,12 @@ def test_what_the_report_says_to_ask_for_is_what_a_prediction_does(service):
     assert list(rules) == ["expected_benefit", "most_probable", "same_for_all"]
     assert rules.pop("same_for_all")["request"] is None
     for row in rules.values():
-        question = {"model": "minorities", "instances": rows[:5], "benefits": matrix, **row["request"]}
+        question = {
+            "model": "minorities",
+            "instances": rows[:5],
+            "benefits": matrix,
+            **row["request"],
+        }
         answer = service.post("/predict", json=question).json()
         for name, value in row["figures"].items():
             assert answer[name] == pytest.approx(value)
@@ -72,7 +90,12 @@ RULES = [
     {"rule": "most_probable", "benefits": None, "actions": None},
     {"rule": "threshold"},
     {"rule": "threshold", "threshold": 0.5},
-    {"rule": "hierarchical", "benefits": None, "actions": None, "costs": {"majority": "healthy", "C_HD": 4, "C_DH": 1}},
+    {
+        "rule": "hierarchical",
+        "benefits": None,
+        "actions": None,
+        "costs": {"majority": "healthy", "C_HD": 4, "C_DH": 1},
+    },
 ]
 
 
@@ -93,7 +116,11 @@ def test_the_report_judges_the_rows_that_were_sent(service):
     p = rng.random(400)
     ill = rng.random(400) < p
     P, B = np.column_stack([1 - p, p]), np.array(BENEFITS, dtype=float)
-    asked = {"probabilities": P.tolist(), "classes": CLASSES, "labels": np.where(ill, "ill", "healthy").tolist()}
+    asked = {
+        "probabilities": P.tolist(),
+        "classes": CLASSES,
+        "labels": np.where(ill, "ill", "healthy").tolist(),
+    }
     asked |= {"benefits": BENEFITS}
     priors = {"healthy": 0.99, "ill": 0.01}
     report, swapped, shifted = (
@@ -103,8 +130,13 @@ def test_the_report_judges_the_rows_that_were_sent(service):
     chart = service.post("/benefit", json=asked, headers={"Accept": "image/svg+xml"}).text
 
     assert ("model" in report, report["rows"], report["actions"]) == (False, 400, ["wait", "treat"])
-    assert report["expected_benefit"]["benefit"] == pytest.approx(B[ill.astype(int), (P @ B).argmax(axis=1)].mean())
-    told = [any("in the order of 'classes'" in warning for warning in one["warnings"]) for one in (report, swapped)]
+    assert report["expected_benefit"]["benefit"] == pytest.approx(
+        B[ill.astype(int), (P @ B).argmax(axis=1)].mean()
+    )
+    told = [
+        any("in the order of 'classes'" in warning for warning in one["warnings"])
+        for one in (report, swapped)
+    ]
     assert told == [False, True]
     assert shifted["priors"] == priors
     assert chart.startswith("<svg")

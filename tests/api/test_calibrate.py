@@ -19,7 +19,12 @@ def scored(n=N, seed=0):
 
 def order(**changes):
     scores, labels = scored()
-    body = {"model": "mails", "scores": scores, "classes": ["spam", "clean"], "labels": labels} | changes
+    body = {
+        "model": "mails",
+        "scores": scores,
+        "classes": ["spam", "clean"],
+        "labels": labels,
+    } | changes
     return {name: value for name, value in body.items() if value is not ...}
 
 
@@ -37,14 +42,24 @@ def mails(service):
 
 def test_the_model_takes_scores_and_keeps_the_order_of_the_classes(service, mails):
     version = f"mails:{mails['model']['version']}"
-    body = {"model": version, "instances": [[-6], [0.3], [6]], "benefits": BENEFITS, "explain": True}
+    body = {
+        "model": version,
+        "instances": [[-6], [0.3], [6]],
+        "benefits": BENEFITS,
+        "explain": True,
+    }
     answer = service.post("/predict", json=body).json()
     assert answer["classes"] == ["spam", "clean"]
     assert answer["decisions"][::2] == ["drop", "keep"]
     clean = [row[1] for row in answer["probabilities"]]
     np.testing.assert_allclose(clean, 1 / (1 + np.exp(-np.array([-3, 0.15, 3]))), atol=0.08)
     assert len(answer["explanations"]) == 3
-    named = {"model": version, "instances": [{"score": 6}], "benefits": BENEFITS, "limits": {"drop": 0}}
+    named = {
+        "model": version,
+        "instances": [{"score": 6}],
+        "benefits": BENEFITS,
+        "limits": {"drop": 0},
+    }
     assert service.post("/predict", json=named).json()["decisions"] == ["keep"]
 
 
@@ -53,7 +68,9 @@ def test_an_absurd_score_or_none_is_answered_safely(service, mails):
     answer = service.post("/predict", json=far).json()
     assert np.min(answer["probabilities"]) >= 1 / (N + 2) - 1e-12
     assert any("score" in warning for warning in answer["warnings"])
-    none = service.post("/predict", json={"model": "mails", "instances": [[0.1], [None]], "benefits": BENEFITS})
+    none = service.post(
+        "/predict", json={"model": "mails", "instances": [[0.1], [None]], "benefits": BENEFITS}
+    )
     assert none.status_code == 422
     assert none.json()["errors"] == [says("/instances/1", "no probabilities")]
 
@@ -63,13 +80,24 @@ def test_probabilities_of_three_classes_that_are_integers(service):
     P = rng.dirichlet([1, 1, 1], 200)
     y = (rng.random(200)[:, None] > P.cumsum(axis=1)).sum(axis=1)
     classes = [30, 10, 20]
-    body = order(scores=..., model="three", probabilities=P.tolist(), classes=classes, labels=[classes[k] for k in y])
+    body = order(
+        scores=...,
+        model="three",
+        probabilities=P.tolist(),
+        classes=classes,
+        labels=[classes[k] for k in y],
+    )
     calibrated(service, body)
-    request = {"model": "three", "instances": [{"30": 0.8, "10": 0.1, "20": 0.1}, {"10": 0.9, "20": 0.1, "30": 0}]}
+    request = {
+        "model": "three",
+        "instances": [{"30": 0.8, "10": 0.1, "20": 0.1}, {"10": 0.9, "20": 0.1, "30": 0}],
+    }
     answer = service.post("/predict", json=request | {"rule": "most_probable"}).json()
     assert answer["classes"] == classes
     assert answer["decisions"] == [30, 10]
-    wrong = service.post("/predict", json=request | {"instances": [[0.8, 0.8, 0.1]], "rule": "most_probable"})
+    wrong = service.post(
+        "/predict", json=request | {"instances": [[0.8, 0.8, 0.1]], "rule": "most_probable"}
+    )
     assert wrong.json()["errors"] == [says("/instances/0", "no probabilities")]
 
 
@@ -80,10 +108,14 @@ def test_scores_that_rank_well_are_taken_whatever_their_means(service):
     s = rng.normal(size=300) + 2 * ill
     s[np.flatnonzero(ill)[:8]] = -999
     assert s[ill].mean() < s[~ill].mean()
-    body = order(model="marked", scores=s.tolist(), classes=[False, True], labels=ill.tolist(), holdout=0)
+    body = order(
+        model="marked", scores=s.tolist(), classes=[False, True], labels=ill.tolist(), holdout=0
+    )
     assert not any("rank" in warning for warning in calibrated(service, body)["warnings"])
     request = {"model": "marked", "instances": [[-2], [3], [-999]], "rule": "most_probable"}
     answer = service.post("/predict", json=request).json()
     assert (answer["classes"], answer["decisions"][:2]) == ([0, 1], [0, 1])
-    unclear = order(model="unclear", scores=[1, 2, 3, 4, 1, 2, 4, 3], labels=["spam", "clean"] * 4, holdout=0)
+    unclear = order(
+        model="unclear", scores=[1, 2, 3, 4, 1, 2, 4, 3], labels=["spam", "clean"] * 4, holdout=0
+    )
     assert any("hardly rank" in warning for warning in calibrated(service, unclear)["warnings"])

@@ -20,7 +20,9 @@ NS = "{http://www.w3.org/2000/svg}"
 values = st.floats(-1e150, 1e150) | st.floats(0, 1e-300)
 
 
-@pytest.mark.parametrize("bad", ["\x00", "\x08", "\x0b", "\x0c", "\x1f", "\ud800", "\ufffe", "\uffff"])
+@pytest.mark.parametrize(
+    "bad", ["\x00", "\x08", "\x0b", "\x0c", "\x1f", "\ud800", "\ufffe", "\uffff"]
+)
 def test_what_xml_cannot_hold_is_replaced_or_escaped(bad):
     """Names may hold characters that no XML may, not even escaped: the picture stays one."""
     name = f'<&">a{bad}b' + "c" * 100
@@ -41,7 +43,13 @@ def result(learner):
     table = [standing(rule, learner=learner) for rule in ("expected_benefit", "most_probable")]
     best = {"learner": learner, "rule": "expected_benefit", "difference": 0.5, "significant": True}
     best["runner_up"] = {"learner": learner, "rule": "most_probable"}
-    return {"rows": 10, "upper_bound": 2.0, "table": table, "best": best, "same_for_all": {"action": 0, "benefit": 0.1}}
+    return {
+        "rows": 10,
+        "upper_bound": 2.0,
+        "table": table,
+        "best": best,
+        "same_for_all": {"action": 0, "benefit": 0.1},
+    }
 
 
 def report(points, *, threshold, posterior, bound):
@@ -72,7 +80,12 @@ def vertices(path):
 
 @settings(max_examples=60)
 @example([0.0, 5e-324], 0.0, None, None)
-@given(st.lists(values, min_size=2, max_size=8), values, st.none() | st.floats(-1e-9, 1 + 1e-9), st.none() | values)
+@given(
+    st.lists(values, min_size=2, max_size=8),
+    values,
+    st.none() | st.floats(-1e-9, 1 + 1e-9),
+    st.none() | values,
+)
 def test_curves_are_steps_and_stay_on_the_paper(benefits, bound, threshold, posterior):
     """No line leads askew from one threshold to the next."""
     points = [(i / (len(benefits) - 1), value) for i, value in enumerate(benefits)]

@@ -48,14 +48,20 @@ def form(name, content, file_name=None):
 
 def labelled(label, kind):
     """A form whose labels are words, and what they are said to be."""
-    parts = [form("file", b"a,y\n1,u\n2,v\n3,u\n4,v\n", "a"), form("label", label), form("label_type", kind)]
+    parts = [
+        form("file", b"a,y\n1,u\n2,v\n3,u\n4,v\n", "a"),
+        form("label", label),
+        form("label_type", kind),
+    ]
     return b"".join(parts) + b"--x--\r\n"
 
 
 BARE = {
     "text/csv; charset=utf-8": CSV,
     "application/gzip": gzip.compress(CSV),
-    "application/vnd.apache.parquet": parquet({"a": [1, 2, None, 4], "b": ["u", "v", "u", None], "y": [0, 1, 0, 1]}),
+    "application/vnd.apache.parquet": parquet(
+        {"a": [1, 2, None, 4], "b": ["u", "v", "u", None], "y": [0, 1, 0, 1]}
+    ),
     "application/octet-stream": CSV,
     "text/csv": gzip.compress(CSV),
 }
@@ -63,16 +69,26 @@ BARE = {
 
 def test_form_upload(client):
     """The form of the contract answers with the data set and where it is; a bare body is the same data set."""
-    response = client("POST", "/datasets", files={"file": ("t.csv", CSV)}, data={"label": "y", "name": "small"})
+    response = client(
+        "POST", "/datasets", files={"file": ("t.csv", CSV)}, data={"label": "y", "name": "small"}
+    )
 
     found = response.json()
     assert (response.status_code, response.headers["location"]) == (201, f"/datasets/{found['id']}")
-    assert found["features"] == [{"name": "a", "type": "numeric"}, {"name": "b", "type": "categorical"}]
+    assert found["features"] == [
+        {"name": "a", "type": "numeric"},
+        {"name": "b", "type": "categorical"},
+    ]
     stated = {"name": "small", "rows": 4, "labels": ["y"], "classes": [0, 1]}
     assert {name: found[name] for name in stated} == stated
     assert client("GET", response.headers["location"]).json() == found
     for media_type, content in BARE.items():
-        bare = client("POST", "/datasets?label=y&name=small", content=content, headers={"Content-Type": media_type})
+        bare = client(
+            "POST",
+            "/datasets?label=y&name=small",
+            content=content,
+            headers={"Content-Type": media_type},
+        )
         assert (bare.status_code, bare.json()) == (201, found), media_type
     assert client("DELETE", response.headers["location"]).status_code == 204
     problem(client("GET", response.headers["location"]), 404)
@@ -81,8 +97,12 @@ def test_form_upload(client):
 def test_several_labels_and_pages(client):
     """A label for each time that the field comes; newest first, a page at a time."""
     content, headers = b"a,p,q\n1,1,0\n2,0,1\n", {"Content-Type": "text/csv"}
-    one = client("POST", "/datasets", files={"file": ("t.csv", content)}, data={"label": ["p", "q"]}).json()
-    other = client("POST", "/datasets?label=p&label=q", content=content.replace(b"a", b"b"), headers=headers).json()
+    one = client(
+        "POST", "/datasets", files={"file": ("t.csv", content)}, data={"label": ["p", "q"]}
+    ).json()
+    other = client(
+        "POST", "/datasets?label=p&label=q", content=content.replace(b"a", b"b"), headers=headers
+    ).json()
     assert one["classes"] == other["classes"] == ["p", "q"]
 
     first = client("GET", "/datasets?page_size=1").json()
@@ -125,10 +145,14 @@ def test_too_large(client):
             yield b"1,2\n" * 100
 
     for content in (b"a,y\n" + b"1,2\n" * 2000, endless()):
-        sent = client("POST", "/datasets?label=y", content=content, headers={"Content-Type": "text/csv"})
+        sent = client(
+            "POST", "/datasets?label=y", content=content, headers={"Content-Type": "text/csv"}
+        )
         assert not problem(sent, 413)
     for content in (b"1" * 6000, gzip.compress(b"a,y\n" + b"1,2\n" * 25_000)):
-        assert not problem(client("POST", "/datasets", files={"file": ("t", content)}, data={"label": "y"}), 413)
+        assert not problem(
+            client("POST", "/datasets", files={"file": ("t", content)}, data={"label": "y"}), 413
+        )
 
 
 def test_types_dialect_and_name(client):
@@ -141,7 +165,9 @@ def test_types_dialect_and_name(client):
     assert sent["ignored"] == {"b": "ordered"}
     assert len(sent["warnings"]) == 1
     assert "row 3: '.' is not a number" in sent["warnings"][0]
-    bare = client("POST", "/datasets", params=fields, content=content, headers={"Content-Type": "text/csv"}).json()
+    bare = client(
+        "POST", "/datasets", params=fields, content=content, headers={"Content-Type": "text/csv"}
+    ).json()
     assert bare == sent
     assert client("GET", "/datasets/small").json() == sent
     for name, value, loc in [
@@ -153,9 +179,13 @@ def test_types_dialect_and_name(client):
         ("delimiter", "x", "/delimiter"),
         ("encoding", "utf-7", "/encoding"),
     ]:
-        answer = client("POST", "/datasets", files={"file": ("t.csv", content)}, data=fields | {name: value})
+        answer = client(
+            "POST", "/datasets", files={"file": ("t.csv", content)}, data=fields | {name: value}
+        )
         assert problem(answer) == [loc]
-    answer = client("POST", "/datasets?label=y", content=b"a,y\n,0\n,1\n", headers={"Content-Type": "text/csv"})
+    answer = client(
+        "POST", "/datasets?label=y", content=b"a,y\n,0\n,1\n", headers={"Content-Type": "text/csv"}
+    )
     assert problem(answer) == ["/file/y", "/file/a"]
     assert [each["name"] for each in answer.json()["columns"]] == ["a", "y"]
 
@@ -190,4 +220,6 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
         app=SimpleNamespace(state=SimpleNamespace(limiters=Limiters())),
         scope={"state": {}},
     )
-    assert asyncio.run(run_while_connected(request, work, "done")) == ("stopped" if disconnected else "done")
+    assert asyncio.run(run_while_connected(request, work, "done")) == (
+        "stopped" if disconnected else "done"
+    )

@@ -44,7 +44,9 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("path", ["/health/live", "/models", "/nowhere", "/metrics", "/openapi.json"])
+@pytest.mark.parametrize(
+    "path", ["/health/live", "/models", "/nowhere", "/metrics", "/openapi.json"]
+)
 def test_every_answer_tells_browsers_what_to_leave(replica, path):
     for response in (replica.client.get(path), httpx.get(f"{replica.url}{path}")):
         assert TOLD.items() <= dict(response.headers).items()
@@ -55,9 +57,16 @@ def test_the_policy_of_the_documentation_page_lets_in_its_own_script_alone(repli
 
     (script,) = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    directives = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+    directives = dict(
+        part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";")
+    )
     assert directives["script-src"] == f"'self' 'sha256-{digest}'"
-    assert directives["default-src"] == directives["base-uri"] == directives["frame-ancestors"] == "'none'"
+    assert (
+        directives["default-src"]
+        == directives["base-uri"]
+        == directives["frame-ancestors"]
+        == "'none'"
+    )
     assert directives["connect-src"] == "'self'"
 
 
@@ -65,14 +74,22 @@ def test_keys_from_the_command_line(replica):
     """The secret is told once, and the service knows of the key, and of its end, within a second."""
 
     def keys(*words):
-        command = [sys.executable, "-m", "app.cli", "keys", *words]  # a process of its own, whose log is silent
+        command = [
+            sys.executable,
+            "-m",
+            "app.cli",
+            "keys",
+            *words,
+        ]  # a process of its own, whose log is silent
         environment = {**os.environ, **replica.environment()}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     def status(key):
         return httpx.get(f"{replica.url}/models", headers={"X-API-Key": key}).status_code
 
-    made = keys("create", "--name", "bank", "--scope", "predict", "--model", "heart-*", "--days", "90").stdout.strip()
+    made = keys(
+        "create", "--name", "bank", "--scope", "predict", "--model", "heart-*", "--days", "90"
+    ).stdout.strip()
     key_id, _, secret = made.partition(".")
     eventually(lambda: status(made) == 200, SOON)
     listed = keys("list").stdout
@@ -97,7 +114,9 @@ def test_logs_hold_no_keys_and_no_payloads(replica):
     log = replica.log.read_text()
 
     audited = [json.loads(line) for line in log.splitlines() if '"event":"audit"' in line]
-    assert ("admin", "alias.set", "ward@best") in {(line["who"], line["action"], line["subject"]) for line in audited}
+    assert ("admin", "alias.set", "ward@best") in {
+        (line["who"], line["action"], line["subject"]) for line in audited
+    }
     assert all(line["request_id"] for line in audited)
     assert not [secret for secret in (ADMIN_KEY, "wrong-77af", str(SECRET_NUMBER)) if secret in log]
 
@@ -112,7 +131,10 @@ def behind() -> Iterator[Replica]:
 
 
 def guesses(replica: Replica, forwarded: list[str]) -> list[int]:
-    sent = [{"X-API-Key": f"guess {i}", "X-Forwarded-For": addresses} for i, addresses in enumerate(forwarded)]
+    sent = [
+        {"X-API-Key": f"guess {i}", "X-Forwarded-For": addresses}
+        for i, addresses in enumerate(forwarded)
+    ]
     with httpx.Client(base_url=replica.url) as client:
         return [client.get("/models", headers=headers).status_code for headers in sent]
 
@@ -158,8 +180,14 @@ def test_a_wrong_method_is_a_problem_that_names_the_right_ones(service, path, al
 
 def test_every_answer_has_a_request_id_and_keeps_a_given_one(service):
     assert re.fullmatch("[0-9a-f]{16}", service.get("/health/live").headers["x-request-id"])
-    assert service.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
-    assert service.get("/health/live", headers={"X-Request-ID": "a b"}).headers["x-request-id"] != "a b"
+    assert (
+        service.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"]
+        == "abc-1"
+    )
+    assert (
+        service.get("/health/live", headers={"X-Request-ID": "a b"}).headers["x-request-id"]
+        != "a b"
+    )
 
 
 def test_a_body_over_the_limit_is_refused(tmp_path):
@@ -168,7 +196,11 @@ def test_a_body_over_the_limit_is_refused(tmp_path):
         streamed = client.post("/predict", content=(b" " * 100 for _ in range(20)))
 
     assert announced.status_code == streamed.status_code == 413
-    assert announced.headers["content-type"] == streamed.headers["content-type"] == "application/problem+json"
+    assert (
+        announced.headers["content-type"]
+        == streamed.headers["content-type"]
+        == "application/problem+json"
+    )
 
 
 def test_a_service_that_cannot_record_is_not_ready(tmp_path, monkeypatch):
@@ -179,7 +211,9 @@ def test_a_service_that_cannot_record_is_not_ready(tmp_path, monkeypatch):
     assert "decisions cannot be recorded" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+@pytest.mark.parametrize(
+    "number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS]
+)
 def test_what_the_machine_lacks_is_a_problem_that_says_when_to_come_again(number):
     response = failing(OSError(number, os.strerror(number)))
 

@@ -17,18 +17,28 @@ from tests.jobs.waiting import eventually
 ROW = b'{"model":"numeric","instances":[[50,70]],"benefits":[[0,-1],[-10,5]]}'
 PLAIN = json.loads(ROW)
 ORDER = {"model": "numeric", "learner": {"kind": "logistic"}}
-ORDER["data"] = two_class_rows() | {"features": ["age", "pulse"], "rows": [row[:2] for row in two_class_rows()["rows"]]}
+ORDER["data"] = two_class_rows() | {
+    "features": ["age", "pulse"],
+    "rows": [row[:2] for row in two_class_rows()["rows"]],
+}
 
 
 def on_the_wire(body=ROW, *more):
-    lines = [b"Host: localhost", b"Content-Type: application/json", b"Content-Length: %d" % len(body), *more]
+    lines = [
+        b"Host: localhost",
+        b"Content-Type: application/json",
+        b"Content-Length: %d" % len(body),
+        *more,
+    ]
     return b"\r\n".join([b"POST /predict HTTP/1.1", *lines]) + b"\r\n\r\n" + body
 
 
 def received(client, *pieces, answers=1):
     """What the server writes to a connection, but for the date."""
     found = b""
-    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=20) as connection:
+    with socket.create_connection(
+        (client.base_url.host, client.base_url.port), timeout=20
+    ) as connection:
         for piece in pieces:
             connection.sendall(piece)
             sleep(0.002)
@@ -36,7 +46,9 @@ def received(client, *pieces, answers=1):
         for _ in range(answers):
             head = b"".join(iter(file.readline, b"\r\n"))
             assert head, "the connection was closed"
-            found += re.sub(rb"(?i)date: .*\r\n", b"", head) + file.read(int(re.search(rb"(?i)length: (\d+)", head)[1]))
+            found += re.sub(rb"(?i)date: .*\r\n", b"", head) + file.read(
+                int(re.search(rb"(?i)length: (\d+)", head)[1])
+            )
     return found
 
 
@@ -55,7 +67,10 @@ def asked(monkeypatch):
 
 
 def test_the_server_writes_the_same_bytes_as_by_the_route(service, numeric, asked):
-    mine, again = b"X-Request-ID: mine", (b"X-Other: 1", b"X-Other: 2")  # a header that comes twice is not plain
+    mine, again = (
+        b"X-Request-ID: mine",
+        (b"X-Other: 1", b"X-Other: 2"),
+    )  # a header that comes twice is not plain
     one, refused = on_the_wire(ROW, mine), on_the_wire(ROW.replace(b"50", b'"50"'), mine)
     plain = received(service, on_the_wire(ROW, mine, *again))
     assert asked == {}
@@ -63,7 +78,9 @@ def test_the_server_writes_the_same_bytes_as_by_the_route(service, numeric, aske
     assert received(service, one) == plain
     assert asked == {True: 1}
     assert received(service, one * 3, answers=3) == plain * 3
-    assert asked == {True: 4}  # of pipelined requests the first in the server, the others around the application
+    assert asked == {
+        True: 4
+    }  # of pipelined requests the first in the server, the others around the application
     for cut in range(1, len(one), 37):  # a head or a body that comes in two pieces
         assert received(service, one[:cut], one[cut:]) == plain
     wrong = received(service, on_the_wire(ROW.replace(b"50", b'"50"'), mine, *again))
@@ -89,7 +106,9 @@ def test_no_timer_of_an_answer_runs_on_while_the_next_request_of_the_piece_is_in
         assert received(client, on_the_wire() + waiting, answers=2).count(b"HTTP/1.1 200 OK") == 2
 
 
-def test_every_answer_has_its_log_line_and_one_over_its_rate_is_not_decided(tmp_path, capfdbinary, monkeypatch):
+def test_every_answer_has_its_log_line_and_one_over_its_rate_is_not_decided(
+    tmp_path, capfdbinary, monkeypatch
+):
     with serving(settings_for(tmp_path)) as client:
         trained(client, ORDER)
     decided, real = [], Prepared.decide
@@ -99,7 +118,11 @@ def test_every_answer_has_its_log_line_and_one_over_its_rate_is_not_decided(tmp_
         statuses = [received(client, one).split()[1] for one in sent]
 
         def logged():
-            lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines() if b'"mine-' in line]
+            lines = [
+                json.loads(line)
+                for line in capfdbinary.readouterr().out.splitlines()
+                if b'"mine-' in line
+            ]
             found.extend((line["request_id"], line["status"]) for line in lines)
             return len(found) == 21
 
@@ -121,7 +144,10 @@ STAKES = [
     {"rule": "most_probable", "priors": {"healthy": 0.5, "ill": 0.5}},
     {"benefits": [[0, -1], [-10, 5]], "ids": ["one"]},
 ]
-RIGHT = [{"benefits": None, "instances": [row]} | stakes for row, stakes in product([*ROWS, *ROWS], STAKES)]
+RIGHT = [
+    {"benefits": None, "instances": [row]} | stakes
+    for row, stakes in product([*ROWS, *ROWS], STAKES)
+]
 RIGHT += [{"benefits": [[0, 1], [-10, 5]]}, {"actions": ["a", "b"]}]
 WRONG = [  # each differs in one sign from a request that was answered before
     {"instances": [[50, True]]},

@@ -24,7 +24,9 @@ def ask(service, rows=ROWS, benefits=BENEFITS, **more):
 def test_a_sentence_says_the_decision_the_next_best_and_where_another_is_better(service):
     benefits = {"healthy": {"wait": 0.0, "treat": -1.0}, "ill": {"wait": -10.0, "treat": 5.0}}
     of_two = {"classes": ["healthy", "ill"], "benefits": benefits}
-    told = ask(service, [[0.6, 0.4], [0.99, 0.01], [15 / 16, 1 / 16]], **of_two).json()["explanations"]
+    told = ask(service, [[0.6, 0.4], [0.99, 0.01], [15 / 16, 1 / 16]], **of_two).json()[
+        "explanations"
+    ]
     at = "if the probability of ill"
     assert [one["sentence"] for one in told] == [
         f"treat: 1.40 expected; wait would earn 5.40 less; wait becomes better {at} falls below 6.25 %",
@@ -32,24 +34,36 @@ def test_a_sentence_says_the_decision_the_next_best_and_where_another_is_better(
         "wait: -0.625 expected; treat would earn as much",
     ]
     [of_three] = ask(service, [[0.7, 0.2, 0.1]]).json()["explanations"]
-    assert of_three["sentence"].startswith("go: 1.20 expected; ask would earn 0.25 less; ask becomes better if")
+    assert of_three["sentence"].startswith(
+        "go: 1.20 expected; ask would earn 0.25 less; ask becomes better if"
+    )
 
 
 def test_a_model_explains_as_its_probabilities_do(service, ward):
     asked = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"], "explain": True}
-    by_model = service.post("/predict", json=asked | {"model": ward, "instances": two_class_rows(5)["rows"]}).json()
+    by_model = service.post(
+        "/predict", json=asked | {"model": ward, "instances": two_class_rows(5)["rows"]}
+    ).json()
     given = {"probabilities": by_model["probabilities"], "classes": by_model["classes"]}
     of_model = ("contributions", "base_value", "contributions_to")
-    told = [{key: one[key] for key in one if key not in of_model} for one in by_model["explanations"]]
+    told = [
+        {key: one[key] for key in one if key not in of_model} for one in by_model["explanations"]
+    ]
     assert service.post("/predict", json=asked | given).json()["explanations"] == told
     flip = by_model["explanations"][0]["flips_at"]["probabilities"]
     assert flip["ill"] == pytest.approx(1 / 16)
     change = by_model["explanations"][0]["matrix_flip"]
     p, cell = by_model["probabilities"][0], {"wait": [0, -10], "treat": [-1, 5]}
-    k, other = by_model["classes"].index(change["class"]), next(a for a in cell if a != change["action"])
+    k, other = (
+        by_model["classes"].index(change["class"]),
+        next(a for a in cell if a != change["action"]),
+    )
     cell[change["action"]][k] += change["change"]
     assert np.dot(p, cell[change["action"]]) == pytest.approx(np.dot(p, cell[other]))
-    assert "explanations" not in service.post("/predict", json=asked | given | {"explain": False}).json()
+    assert (
+        "explanations"
+        not in service.post("/predict", json=asked | given | {"explain": False}).json()
+    )
 
 
 def test_explanations_come_in_json_alone_and_of_few_rows(service):
@@ -69,13 +83,18 @@ def log_odds(p):
 @pytest.mark.parametrize("kind", ["logistic", "gradient_boosting", "cost_naive_bayes"])
 def test_contributions_sum_to_the_log_odds_of_the_second_class(service, kind):
     name = f"contributes_{kind}"
-    trained(service, {"model": name, "learner": {"kind": kind, "calibration": "none"}, "data": two_class_rows()})
+    trained(
+        service,
+        {"model": name, "learner": {"kind": kind, "calibration": "none"}, "data": two_class_rows()},
+    )
     instances = [*two_class_rows(5)["rows"], [None, 70.0, "unseen"]]
     answer = service.post("/predict", json=EXPLAIN | {"model": name, "instances": instances}).json()
     for told, p in zip(answer["explanations"], answer["probabilities"], strict=True):
         assert told["contributions_to"] == {"class": "ill", "score": "log_odds"}
         assert list(told["contributions"]) == ["age", "pulse", "pain"]
-        assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(log_odds(p), abs=1e-9)
+        assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(
+            log_odds(p), abs=1e-9
+        )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +107,9 @@ def test_where_there_are_no_contributions_a_warning_says_why(service, kind, coun
     data = two_class_rows()
     trained(service, {"model": f"no_parts_{kind}", "learner": {"kind": kind}, "data": data})
     instances = (data["rows"] * 50)[:count]
-    answer = service.post("/predict", json=EXPLAIN | {"model": f"no_parts_{kind}", "instances": instances}).json()
+    answer = service.post(
+        "/predict", json=EXPLAIN | {"model": f"no_parts_{kind}", "instances": instances}
+    ).json()
     assert "contributions" not in answer["explanations"][0]
     assert "runner_up" in answer["explanations"][0]
     assert any(word in warning and "contributions" in warning for warning in answer["warnings"])

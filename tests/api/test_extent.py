@@ -83,7 +83,9 @@ def test_a_dictionary_that_comes_back_is_charged_as_it_is_spelt_out(small):
     word = pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), ["x" * 900])
     body = arrow({"age": np.ones(n), "pulse": np.ones(n), "w": word})
     query = {"model": "plain", "rule": "most_probable", "keep": "w"}
-    answer = small.post("/predict", params=query, content=body, headers={"Content-Type": ARROW, "Accept": ARROW})
+    answer = small.post(
+        "/predict", params=query, content=body, headers={"Content-Type": ARROW, "Accept": ARROW}
+    )
 
     assert answer.status_code == 413, answer.text[:300]
 
@@ -95,8 +97,20 @@ TWO = {"model": "ward", "instances": ROWS * 2}
 P = "probabilities"
 CASES = {"model": "woods", "instances": [{}]}
 BOUNDS = [  # the bound, the path, a body within it, and one beyond
-    ("predict.LARGEST_ANSWER", 10, "/predict", ASKED | {"instances": ROWS * 2}, ASKED | {"instances": ROWS * 3}),
-    ("benefit.MAX_CELLS", 5, "/models/ward/benefit", {"benefits": [[0] * 2] * 2}, {"benefits": [[0] * 3] * 2}),
+    (
+        "predict.LARGEST_ANSWER",
+        10,
+        "/predict",
+        ASKED | {"instances": ROWS * 2},
+        ASKED | {"instances": ROWS * 3},
+    ),
+    (
+        "benefit.MAX_CELLS",
+        5,
+        "/models/ward/benefit",
+        {"benefits": [[0] * 2] * 2},
+        {"benefits": [[0] * 3] * 2},
+    ),
     ("acquire.MAX_CELLS", 5, "/acquire", CASES, CASES | {"instances": [{}] * 2}),
     ("retrieve.LARGEST_ANSWER", 3, "/retrieve", {P: [0.1] * 4}, {P: [0.1] * 4, "marginals": True}),
     ("retrieve_request.MAX_SETS", 3, "/retrieve", {P: [[]] * 3}, {P: [[]] * 4}),
@@ -108,7 +122,9 @@ BOUNDS = [  # the bound, the path, a body within it, and one beyond
 
 @pytest.mark.usefixtures("ward", "forest")
 @pytest.mark.parametrize(("name", "most", "path", "within", "beyond"), BOUNDS)
-def test_bounds_on_what_is_asked_and_answered(service, monkeypatch, name, most, path, within, beyond):
+def test_bounds_on_what_is_asked_and_answered(
+    service, monkeypatch, name, most, path, within, beyond
+):
     monkeypatch.setattr(f"app.usecases.{name}", most)
     base = RETRIEVED if path == "/retrieve" else {}
     assert service.post(path, json=base | within).status_code == 200
@@ -125,14 +141,18 @@ def retrieved(service: httpx.Client, content: bytes) -> httpx.Response:
 def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
     """A .npy file that says what it holds, and holds nothing."""
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": kind})
+    np.lib.format.write_array_header_1_0(
+        file, {"shape": shape, "fortran_order": False, "descr": kind}
+    )
     return file.getvalue()
 
 
 SHAPES = [(10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70]
 
 
-@pytest.mark.parametrize(("shape", "status"), [((10**9, 0), 413), *((shape, 422) for shape in SHAPES)])
+@pytest.mark.parametrize(
+    ("shape", "status"), [((10**9, 0), 413), *((shape, 422) for shape in SHAPES)]
+)
 def test_a_shape_larger_than_the_body_is_rejected(service, shape, status):
     """Neither one that the body is too short for, nor one that no array has; a header alone allocates nothing."""
     assert retrieved(service, header(shape)).status_code == status

@@ -30,11 +30,16 @@ def stored(client: httpx.Client) -> str:
     return uploaded(client, DATA | {"features": ["age", "pulse"], "rows": ROWS})
 
 
-def sent(client: httpx.Client, name: str, content: bytes, *, headers: dict | None = None, **fields) -> httpx.Response:
+def sent(
+    client: httpx.Client, name: str, content: bytes, *, headers: dict | None = None, **fields
+) -> httpx.Response:
     fields = {"format": "joblib", **fields}
     files = {"file": ("model", content)}
     return client.post(
-        f"/models/{name}/versions", files=files, data=fields, headers={"Prefer": "wait=60"} | (headers or {})
+        f"/models/{name}/versions",
+        files=files,
+        data=fields,
+        headers={"Prefer": "wait=60"} | (headers or {}),
     )
 
 
@@ -63,18 +68,27 @@ def scaled() -> object:
 
 def test_an_imported_pipeline_answers_as_it_did(service):
     """With its own preprocessing: words, numbers and missing words as they are sent, within 1e-12."""
-    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    words = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
+    )
     columns = make_column_transformer((StandardScaler(), [1, 0]), (words, [2]))
     model = make_pipeline(columns, LogisticRegression()).fit(MIXED, LABELS)
     matrix = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
-    fields = {"benefits": json.dumps(matrix), "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1})}
+    fields = {
+        "benefits": json.dumps(matrix),
+        "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1}),
+    }
     job = sent(service, "chosen", dumped(model), dataset=uploaded(service, DATA), **fields).json()
     rows = [*DATA["rows"][:20], [50.0, 70.0, None]]
 
     asked = {"model": "chosen", "instances": rows, "benefits": BENEFITS, "explain": True}
     answer = service.post("/predict", json=asked).json()
 
-    assert (job["status"], job["kind"], job["model"]) == ("succeeded", "import", {"name": "chosen", "version": 1})
+    assert (job["status"], job["kind"], job["model"]) == (
+        "succeeded",
+        "import",
+        {"name": "chosen", "version": 1},
+    )
     P = np.array(answer["probabilities"])
     np.testing.assert_allclose(P[:20], model.predict_proba(MIXED)[:20], rtol=0, atol=1e-12)
     assert np.isfinite(P[20]).all()
@@ -85,8 +99,12 @@ def test_an_imported_pipeline_answers_as_it_did(service):
 
 
 def test_a_calibration_on_request(service):
-    overconfident = make_pipeline(StandardScaler(), LogisticRegression(C=1e6)).fit(np.sign(NUMBERS - 60), LABELS)
-    job = sent(service, "calibrated", dumped(overconfident), dataset=stored(service), calibration="sigmoid")
+    overconfident = make_pipeline(StandardScaler(), LogisticRegression(C=1e6)).fit(
+        np.sign(NUMBERS - 60), LABELS
+    )
+    job = sent(
+        service, "calibrated", dumped(overconfident), dataset=stored(service), calibration="sigmoid"
+    )
     card = service.get("/models/calibrated/versions/1").json()
 
     assert job.json()["status"] == "succeeded", job.text
@@ -118,7 +136,9 @@ def test_an_onnx_file(service, whole):
     model = scaled()
     content = skl2onnx.to_onnx(model, NUMBERS[:1].astype(np.float32)).SerializeToString()
 
-    job = sent(service, "onnx", content[: None if whole else -100], format="onnx", dataset=stored(service)).json()
+    job = sent(
+        service, "onnx", content[: None if whole else -100], format="onnx", dataset=stored(service)
+    ).json()
 
     assert job["status"] == ("succeeded" if whole else "failed"), job
     if whole:
@@ -149,7 +169,12 @@ BAD = {
     "unknown data set": ({"dataset": "ds_0000000000000000"}, b"x", 404, "/dataset"),
     "no such calibration": ({"calibration": "beta"}, b"x", 422, "/calibration"),
     "prices that are not JSON": ({"feature_costs": "{"}, b"x", 422, "/feature_costs"),
-    "a price for no feature": ({"feature_costs": '{"height": 1}'}, b"x", 422, "/feature_costs/height"),
+    "a price for no feature": (
+        {"feature_costs": '{"height": 1}'},
+        b"x",
+        422,
+        "/feature_costs/height",
+    ),
     "benefits of a wrong shape": ({"benefits": "[[1, 2, 3]]"}, b"x", 422, "/benefits"),
     "actions alone": ({"actions": '["a", "b"]'}, b"x", 422, "/actions"),
     "an unknown field": ({"labels": "x"}, b"x", 422, "/labels"),
@@ -162,7 +187,11 @@ def test_bad_orders_are_refused_before_anything_is_queued(service, name):
     changes, content, status, place = BAD[name]
     fields = {"format": "onnx", "dataset": stored(service), **changes}
     fields = {key: value for key, value in fields.items() if value is not None}
-    files = {"file": ("model", content)} if content is not None else {"format": (None, fields.pop("format"))}
+    files = (
+        {"file": ("model", content)}
+        if content is not None
+        else {"format": (None, fields.pop("format"))}
+    )
 
     response = service.post("/models/never/versions", files=files, data=fields)
 
@@ -173,13 +202,18 @@ def test_bad_orders_are_refused_before_anything_is_queued(service, name):
 
 def test_a_joblib_file_is_refused_without_the_setting(tmp_path):
     with serving(settings_for(tmp_path, workers=0)) as client:
-        assert sent(client, "mine", b"x", format="joblib", dataset="ds_0000000000000000").status_code == 403
+        assert (
+            sent(client, "mine", b"x", format="joblib", dataset="ds_0000000000000000").status_code
+            == 403
+        )
 
 
 def test_a_model_that_stops_to_answer_is_an_error_and_no_decision(service):
     """Here for one value: the request gets a 422 with the model's own words."""
     step = FunctionTransformer(refuse_a_million)
-    job = sent(service, "moody", dumped(make_pipeline(step, scaled())), dataset=stored(service)).json()
+    job = sent(
+        service, "moody", dumped(make_pipeline(step, scaled())), dataset=stored(service)
+    ).json()
     asked = {"model": "moody", "instances": [[50.0, 70.0], [1e6, 70.0]], "benefits": BENEFITS}
     refused = service.post("/predict", json=asked)
 

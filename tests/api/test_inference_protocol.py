@@ -18,11 +18,20 @@ INFER = "/v2/models/ward/infer"
 
 
 def column(j: int, datatype: str = "", **more: Any) -> dict[str, Any]:
-    return {"name": NAMES[j], "datatype": datatype or TYPES[j], "shape": [6], "data": [row[j] for row in ROWS]} | more
+    return {
+        "name": NAMES[j],
+        "datatype": datatype or TYPES[j],
+        "shape": [6],
+        "data": [row[j] for row in ROWS],
+    } | more
 
 
-def infer(client: httpx.Client, inputs: list[dict] | None = None, path: str = INFER, **more: Any) -> httpx.Response:
-    return client.post(path, json={"inputs": [column(j) for j in range(3)] if inputs is None else inputs, **more})
+def infer(
+    client: httpx.Client, inputs: list[dict] | None = None, path: str = INFER, **more: Any
+) -> httpx.Response:
+    return client.post(
+        path, json={"inputs": [column(j) for j in range(3)] if inputs is None else inputs, **more}
+    )
 
 
 def output(answer: dict[str, Any], name: str) -> np.ndarray:
@@ -36,7 +45,9 @@ def plain(service: httpx.Client, ward: str) -> dict[str, Any]:
     return service.post("/predict", json={"model": ward, "instances": ROWS, **STAKES}).json()
 
 
-@pytest.mark.parametrize("parameters", [STAKES, {name: json.dumps(value) for name, value in STAKES.items()}])
+@pytest.mark.parametrize(
+    "parameters", [STAKES, {name: json.dumps(value) for name, value in STAKES.items()}]
+)
 @pytest.mark.parametrize("width", [[], [1]])
 def test_one_tensor_per_feature(service, plain, parameters, width):
     """In any order, and with structures as JSON or as text."""
@@ -54,15 +65,20 @@ def test_one_tensor_per_feature(service, plain, parameters, width):
 
 
 @pytest.mark.parametrize(
-    ("datatype", "kind"), [("FP64", "<f8"), ("FP32", "<f4"), ("FP16", "<f2"), ("INT64", "<i8"), ("UINT8", "<u1")]
+    ("datatype", "kind"),
+    [("FP64", "<f8"), ("FP32", "<f4"), ("FP16", "<f2"), ("INT64", "<i8"), ("UINT8", "<u1")],
 )
 def test_a_matrix_of_numbers(service, numeric, datatype, kind):
     """As `/predict` answers for numbers of that type."""
     X = np.array([row[:2] for row in ROWS]).round().astype(kind)
-    wanted = service.post("/predict", json={"model": numeric, "instances": X.tolist(), "benefits": BENEFITS}).json()
+    wanted = service.post(
+        "/predict", json={"model": numeric, "instances": X.tolist(), "benefits": BENEFITS}
+    ).json()
     matrix = {"name": "X", "datatype": datatype, "shape": [6, 2]}
     path = f"/v2/models/{numeric}/infer"
-    written = infer(service, [matrix | {"data": X.tolist()}], path, parameters={"benefits": BENEFITS}).json()
+    written = infer(
+        service, [matrix | {"data": X.tolist()}], path, parameters={"benefits": BENEFITS}
+    ).json()
 
     np.testing.assert_array_equal(output(written, "probabilities"), wanted["probabilities"])
     assert output(written, "decisions").tolist() == wanted["decisions"]
@@ -70,9 +86,13 @@ def test_a_matrix_of_numbers(service, numeric, datatype, kind):
 
 def test_limits_and_priors_and_rules(service):
     more = {"limits": {"treat": 1}, "priors": {"ill": 0.3, "healthy": 0.7}}
-    wanted = service.post("/predict", json={"model": "ward", "instances": ROWS, **STAKES, **more}).json()
+    wanted = service.post(
+        "/predict", json={"model": "ward", "instances": ROWS, **STAKES, **more}
+    ).json()
     answer = infer(service, parameters=STAKES | more | {"limits": '{"treat": 1}'}).json()
-    cut = infer(service, parameters={"rule": "threshold", "threshold": 0.3, "actions": '["a", "b"]'}).json()
+    cut = infer(
+        service, parameters={"rule": "threshold", "threshold": 0.3, "actions": '["a", "b"]'}
+    ).json()
     bare = infer(service).json()
 
     assert output(answer, "decisions").tolist() == wanted["decisions"]
@@ -87,9 +107,15 @@ def test_limits_and_priors_and_rules(service):
 
 def test_a_model_of_numbers(service):
     rows = two_class_rows(60)["rows"]
-    data = {"features": ["age"], "rows": [row[:1] for row in rows], "labels": [row[1] for row in rows]}
+    data = {
+        "features": ["age"],
+        "rows": [row[:1] for row in rows],
+        "labels": [row[1] for row in rows],
+    }
     learner = {"kind": "cost_tree", "task": "regression", "depth": 1}
-    trained(service, {"model": "pulses", "learner": learner, "data": data, "feature_costs": {"age": 1}})
+    trained(
+        service, {"model": "pulses", "learner": learner, "data": data, "feature_costs": {"age": 1}}
+    )
     wanted = service.post("/predict", json={"model": "pulses", "instances": [[40], [60]]}).json()
     sent = {"name": "age", "datatype": "INT32", "shape": [2], "data": [40, 60]}
     answer, described = (
@@ -98,7 +124,9 @@ def test_a_model_of_numbers(service):
     )
 
     assert output(answer, "values").tolist() == wanted["values"]
-    assert [[each["name"] for each in found["outputs"]] for found in (answer, described)] == [["values"]] * 2
+    assert [[each["name"] for each in found["outputs"]] for found in (answer, described)] == [
+        ["values"]
+    ] * 2
 
 
 def test_versions_and_aliases(service):

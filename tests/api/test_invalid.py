@@ -3,7 +3,22 @@
 import re
 from itertools import product
 
-WRONG = [None, True, -1, 0.5, 10**30, "", "x" * 300, "No Name", [], [[]], [None], {}, {"x/y": 1}, {"kind": "x"}]
+WRONG = [
+    None,
+    True,
+    -1,
+    0.5,
+    10**30,
+    "",
+    "x" * 300,
+    "No Name",
+    [],
+    [[]],
+    [None],
+    {},
+    {"x/y": 1},
+    {"kind": "x"},
+]
 
 
 def nested(document, schema, steps=()):
@@ -19,7 +34,9 @@ def nested(document, schema, steps=()):
 
 def exists(sent, pointer):
     """Whether the pointer leads to a value in what was sent, or to a field that is missing there."""
-    *steps, last = [""] + [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    *steps, last = [""] + [
+        step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]
+    ]
     for step in steps[1:]:
         sent = sent[int(step)] if isinstance(sent, list) else sent[step]
     return not steps or isinstance(sent, dict) or (isinstance(sent, list) and int(last) < len(sent))
@@ -28,9 +45,15 @@ def exists(sent, pointer):
 def test_every_wrong_value_of_every_field_has_one_error_at_its_place(service, ward):
     document = service.get("/openapi.json").json()
     tried = 0
-    listed = [(path, *one) for path, methods in document["paths"].items() for one in methods.items()]
+    listed = [
+        (path, *one) for path, methods in document["paths"].items() for one in methods.items()
+    ]
     for path, method, operation in listed:
-        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {"schema": {}})
+        content = (
+            operation.get("requestBody", {})
+            .get("content", {})
+            .get("application/json", {"schema": {}})
+        )
         fields = sorted(set(nested(document, content["schema"])))
         for steps, value in product(fields, WRONG):
             body = value

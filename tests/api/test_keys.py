@@ -87,7 +87,10 @@ def models(trainer: httpx.Client) -> dict[str, str]:
 @pytest.mark.parametrize(("header", "before"), [("X-API-Key", ""), ("Authorization", "Bearer ")])
 def test_a_request_with_two_keys_is_refused(bank, models, predictor, header, before):
     """On the hot path, on the plain one and on other routes: in either order, with the same key twice, with no key."""
-    valid, others = before + bank.keys["predictor"], (before + bank.keys["trainer"], before + "wrong", "Basic eA==", "")
+    valid, others = (
+        before + bank.keys["predictor"],
+        (before + bank.keys["trainer"], before + "wrong", "Basic eA==", ""),
+    )
     question = {"model": "lung", "instances": [[61, 80, "mild"]], "benefits": [[0, -1], [-10, 5]]}
     calls = [
         ("POST", "/predict", question),
@@ -95,18 +98,30 @@ def test_a_request_with_two_keys_is_refused(bank, models, predictor, header, bef
         ("POST", "/benefit", {}),
     ]
     with httpx.Client(base_url=bank.url) as client:
-        for method, path, body in (calls[0], *calls, ("GET", "/models", None), ("GET", "/nowhere", None)):
-            assert client.request(method, path, json=body, headers=[(header, valid)]).status_code != 401
+        for method, path, body in (
+            calls[0],
+            *calls,
+            ("GET", "/models", None),
+            ("GET", "/nowhere", None),
+        ):
+            assert (
+                client.request(method, path, json=body, headers=[(header, valid)]).status_code
+                != 401
+            )
             for other in (valid, *others):
                 for values in ((valid, other), (other, valid)):
-                    response = client.request(method, path, json=body, headers=[(header, value) for value in values])
+                    response = client.request(
+                        method, path, json=body, headers=[(header, value) for value in values]
+                    )
 
                     assert response.status_code == 401, (path, values)
                     assert f"'{header}' is sent twice" in response.text
 
 
 def predict(client: httpx.Client, model: str) -> httpx.Response:
-    return client.post("/predict", json={"model": model, "instances": [INSTANCE], "rule": "most_probable"})
+    return client.post(
+        "/predict", json={"model": model, "instances": [INSTANCE], "rule": "most_probable"}
+    )
 
 
 def test_patterns_hold_wherever_a_model_is_named(hearts, models):
@@ -124,7 +139,9 @@ def test_patterns_hold_wherever_a_model_is_named(hearts, models):
     ]
     for method, path, body in named:
         refused = hearts.request(method, path, json=body)
-        other = hearts.request(method, path.replace("lung", "nosuch"), json=body and {**body, "model": "nosuch"})
+        other = hearts.request(
+            method, path.replace("lung", "nosuch"), json=body and {**body, "model": "nosuch"}
+        )
 
         assert refused.status_code == 403, (method, path, refused.text)
         assert "heart-*" in refused.json()["detail"]
@@ -142,7 +159,10 @@ def test_others_models_and_jobs_are_not_there(hearts, trainer, models):
     missing = predict(hearts, "heart-z")
     assert missing.status_code == 404
     assert "lung" not in missing.text
-    assert {model["name"] for model in trainer.get("/models").json()["models"]} == {"heart-a", "lung"}
+    assert {model["name"] for model in trainer.get("/models").json()["models"]} == {
+        "heart-a",
+        "lung",
+    }
 
 
 def test_to_check_a_key_takes_nothing_off_its_rate(bank, admin):
@@ -166,19 +186,27 @@ def test_a_rate_of_its_own(bank):
     refused = answers[-1]
     assert (refused.status_code, refused.headers["ratelimit-policy"]) == (429, '"key";q=5;w=3600')
     assert 0 < int(refused.headers["retry-after"]) <= 2 * 3600
-    lefts = [int(re.match(r'"key";r=(\d+);t=', answer.headers["ratelimit"])[1]) for answer in answers]
+    lefts = [
+        int(re.match(r'"key";r=(\d+);t=', answer.headers["ratelimit"])[1]) for answer in answers
+    ]
     assert lefts == sorted(lefts, reverse=True)
     assert lefts[-1] == 0
 
 
-LONG = {"learner": {"kind": "random_forest", "n_estimators": 3000}, "data": two_class_rows(2000), "holdout": 0.3}
+LONG = {
+    "learner": {"kind": "random_forest", "n_estimators": 3000},
+    "data": two_class_rows(2000),
+    "holdout": 0.3,
+}
 
 
 def test_jobs_at_once(bank):
     """One more than a key may have is refused; who repeats an order is answered with it."""
     client = bank.make("busy", Scope.TRAIN, jobs=1)
     orders = [(LONG | {"model": "slow"}, key) for key in ("one", "two", "one")]
-    first, second, again = (client.post("/train", json=body, headers={"Idempotency-Key": key}) for body, key in orders)
+    first, second, again = (
+        client.post("/train", json=body, headers={"Idempotency-Key": key}) for body, key in orders
+    )
 
     assert (first.status_code, second.status_code, again.status_code) == (202, 429, 202)
     assert "queued or running" in second.json()["detail"]
@@ -198,7 +226,11 @@ def test_the_audit_log_says_who(bank, admin, hearts, trainer, models):
 
     entries = admin.get("/audit", params={"page_size": 500}).json()["entries"]
     told = [(entry["who"], entry["action"], entry["subject"]) for entry in reversed(entries)]
-    mine = [line for line in told if line[2] in (job["id"], "heart-b:1", "heart-b@best", "heart-b", dataset)]
+    mine = [
+        line
+        for line in told
+        if line[2] in (job["id"], "heart-b:1", "heart-b@best", "heart-b", dataset)
+    ]
 
     assert mine == [
         ("hearts", "job.submit", job["id"]),
@@ -211,7 +243,9 @@ def test_the_audit_log_says_who(bank, admin, hearts, trainer, models):
     assert ("command line", "key.create", bank.keys["hearts"].partition(".")[0]) in told
     assert trainer.get("/audit").status_code == 403
     page = admin.get("/audit", params={"page_size": 2}).json()
-    following = admin.get("/audit", params={"page_size": 2, "page_token": page["next_page_token"]}).json()
+    following = admin.get(
+        "/audit", params={"page_size": 2, "page_token": page["next_page_token"]}
+    ).json()
     assert [*page["entries"], *following["entries"]] == entries[:4]
 
 

@@ -18,15 +18,27 @@ from tests.api.callers import ask
 from tests.api.permissions import SHARED, template_of
 
 BENEFITS = [[0, -1], [-10, 5]]
-LIMITED = {"probabilities": [[0.5, 0.5]] * 2_000, "resources": [{"name": "beds", "use": {"a": 1}, "at_most": 9}]}
+LIMITED = {
+    "probabilities": [[0.5, 0.5]] * 2_000,
+    "resources": [{"name": "beds", "use": {"a": 1}, "at_most": 9}],
+}
 # routes that always compute, the limiter of their work, and a request
 COMPUTING = {
     "POST /models/m/benefit": ("long", {"json": {"benefits": BENEFITS}}),
     "POST /acquire/simulate": ("long", {"json": {"model": "m", "rows": [[1]], "labels": [1]}}),
-    "POST /retrieve": ("retrieve", {"json": {"probabilities": [0.5], "setting": "binary", "loss": {"name": "am"}}}),
-    "POST /datasets?label=b": ("upload", {"content": b"a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}}),
+    "POST /retrieve": (
+        "retrieve",
+        {"json": {"probabilities": [0.5], "setting": "binary", "loss": {"name": "am"}}},
+    ),
+    "POST /datasets?label=b": (
+        "upload",
+        {"content": b"a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}},
+    ),
     "POST /predict": ("long", {"content": b" " * 2_000_000}),
-    "POST /predict?limits": ("long", {"json": {"benefits": BENEFITS, "classes": ["a", "b"], **LIMITED}}),
+    "POST /predict?limits": (
+        "long",
+        {"json": {"benefits": BENEFITS, "classes": ["a", "b"], **LIMITED}},
+    ),
     "GET /metrics": ("metrics", {}),
     "GET /health/ready": ("health", {}),
 }
@@ -41,11 +53,14 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
     """Those that the documentation lists. One that computes is `async`, and runs its work in one of `Limiters`."""
     every = [context.original_route for context in iter_route_contexts(app.routes)]
     gated = [route for route in every if isinstance(route, GatedRoute)]
-    routes = [route for route in gated if not route.path.startswith("/console/")]  # files, which are open
+    routes = [
+        route for route in gated if not route.path.startswith("/console/")
+    ]  # files, which are open
     plain = {
         f"{method} {template_of(route.path)}"
         for route in routes
-        if not inspect.iscoroutinefunction(route.endpoint) and not inspect.isasyncgenfunction(route.endpoint)
+        if not inspect.iscoroutinefunction(route.endpoint)
+        and not inspect.isasyncgenfunction(route.endpoint)
         for method in route.methods
     }
 
@@ -56,7 +71,9 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
 def test_work_has_threads_of_its_own(app, route, monkeypatch):
     """With no place left at its limiter alone the route is told to come again."""
     askable = SimpleNamespace(card=SimpleNamespace(fitted={"acquire": ACQUIRES}))
-    monkeypatch.setattr(app.state.ports.registry.cache, "get", lambda _: askable)  # every model is in memory
+    monkeypatch.setattr(
+        app.state.ports.registry.cache, "get", lambda _: askable
+    )  # every model is in memory
     limiter, options = COMPUTING[route]
     method, path = route.removesuffix("?limits").split(" ")
     app.state.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})
@@ -115,7 +132,9 @@ def test_a_key_has_half_of_the_threads():
 
     async def run() -> list[str]:
         names = ("a1", "a2", "b1")
-        tasks = [asyncio.create_task(worked(limiter, connected, work, name, name[0])) for name in names]
+        tasks = [
+            asyncio.create_task(worked(limiter, connected, work, name, name[0])) for name in names
+        ]
         for _ in range(500):
             await asyncio.sleep(0.01)
             if len(running) == 2:

@@ -69,8 +69,17 @@ def order(name, classes):
     """Of a model of four numbers, whose classes overlap."""
     chance, code = np.random.default_rng(0), np.arange(48) % len(classes)
     X = (chance.normal([50, 70, 5, 0], [10, 8, 1, 2], (48, 4)) + 4 * code[:, None]).round(1)
-    data = {"features": ["age", "pulse", "chol", "thal"], "rows": X.tolist(), "labels": [classes[c] for c in code]}
-    return {"model": name, "learner": {"kind": "logistic", "calibration": "none"}, "data": data, "holdout": 0}
+    data = {
+        "features": ["age", "pulse", "chol", "thal"],
+        "rows": X.tolist(),
+        "labels": [classes[c] for c in code],
+    }
+    return {
+        "model": name,
+        "learner": {"kind": "logistic", "calibration": "none"},
+        "data": data,
+        "holdout": 0,
+    }
 
 
 @pytest.mark.thorough
@@ -117,7 +126,16 @@ def test_numbers_are_those_of_float():
     [
         *(
             b'{"instances":%b}' % rows
-            for rows in (b"[]", b"5", b"[1]", b"[[1],]", b"[[1,2],[3]]", b"[[1,[2]],3]", b"[[1] [2]]", b"[[]]")
+            for rows in (
+                b"[]",
+                b"5",
+                b"[1]",
+                b"[[1],]",
+                b"[[1,2],[3]]",
+                b"[[1,[2]],3]",
+                b"[[1] [2]]",
+                b"[[]]",
+            )
         ),
         rb'{"k":{"instances":[[1,2]]},"inst\u0061nces":[]}',
         rb'{"inst\u0061nces":[],"k":{"instances":[[1,2]]}}',

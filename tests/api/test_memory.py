@@ -57,7 +57,9 @@ async def asked(app, path, content=b"", headers=None, **query):
         await app(scope | {"state": {}}, receive, send)
 
     headers = {"Content-Type": "application/json", **(headers or {})}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(stated), base_url="http://127.0.0.1") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(stated), base_url="http://127.0.0.1"
+    ) as client:
         return await client.post(path, content=content, headers=headers, params=query)
 
 

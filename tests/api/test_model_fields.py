@@ -14,7 +14,12 @@ NAMED = ("/train", "/calibrate", "/datasets/from-outcomes")  # these take names 
 
 def named():
     """The operations whose JSON body has such a field, and the field."""
-    return [(each, field) for each in operations() if each.takes_json for field in sorted(each.fields & NAMES)]
+    return [
+        (each, field)
+        for each in operations()
+        if each.takes_json
+        for field in sorted(each.fields & NAMES)
+    ]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -24,7 +29,8 @@ def published(wired):
 
 
 @pytest.mark.parametrize(
-    ("operation", "field"), [pytest.param(*each, id=f"{each[0].path}-{each[1]}") for each in named()]
+    ("operation", "field"),
+    [pytest.param(*each, id=f"{each[0].path}-{each[1]}") for each in named()],
 )
 def test_another_model_is_refused_whether_it_is_there_or_not(app, operation, field):
     caller = Caller("narrow", models=("triage*", "ward*", "assistant*"))
@@ -34,7 +40,12 @@ def test_another_model_is_refused_whether_it_is_there_or_not(app, operation, fie
             continue
         body = operation.body | {field: [reference] if field in LISTS else reference}
         if operation.path == "/retrieve":
-            body = {"setting": "binary", "loss": {"name": "am"}, "model": reference, "instances": [[1.0]]}
+            body = {
+                "setting": "binary",
+                "loss": {"name": "am"},
+                "model": reference,
+                "instances": [[1.0]],
+            }
         answer = ask(called_by(app, caller), operation.method, operation.url, json=body)
         assert answer.status_code == 403, (reference, answer.text)
         words.add(answer.json()["detail"])

@@ -50,14 +50,20 @@ def test_a_model_shows_versions_aliases_and_who_moved_them(ports, ask):
 
     document = ask("GET", "/models/triage").json()
 
-    assert (document["name"], document["latest"], document["aliases"]) == ("triage", 2, {"champion": 1})
+    assert (document["name"], document["latest"], document["aliases"]) == (
+        "triage",
+        2,
+        {"champion": 1},
+    )
     assert [version["version"] for version in document["versions"]] == [2, 1]
     newest = document["versions"][0]
     assert (newest["kind"], newest["metrics"]) == ("logistic", {"log_loss": 0.5})
     moves = document["alias_history"]
     now = datetime.now(UTC)
     for stamp in (newest["created_at"], *(move["at"] for move in moves)):
-        assert now - timedelta(minutes=1) < datetime.fromisoformat(stamp) < now + timedelta(minutes=1)
+        assert (
+            now - timedelta(minutes=1) < datetime.fromisoformat(stamp) < now + timedelta(minutes=1)
+        )
     assert {(move["who"], move["from_version"], move["to_version"]) for move in moves} == {
         ("anonymous", None, 2),
         ("anonymous", 2, 1),

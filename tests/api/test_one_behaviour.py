@@ -15,7 +15,9 @@ ROW = [50, 70, "mild"]
 JSON = {"Content-Type": "application/json"}
 # every operation, with the path and the body of its example, which test_openapi.py proves to be accepted
 BODIES: dict[str, dict[str, Any]] = {
-    f"{operation.method} {operation.url}": operation.body for operation in operations() if operation.takes_json
+    f"{operation.method} {operation.url}": operation.body
+    for operation in operations()
+    if operation.takes_json
 }
 TRAINING = {"model": "ward", "learner": {"kind": "logistic"}, "data": {"dataset": "ds_x"}}
 COMPARISON = {"dataset": "ds_x", "learners": [{"kind": "logistic"}], "benefits": BENEFITS}
@@ -23,14 +25,22 @@ COMPARISON = {"dataset": "ds_x", "learners": [{"kind": "logistic"}], "benefits":
 
 @pytest.fixture(scope="module")
 def client(service: httpx.Client, ward: str) -> httpx.Client:
-    for model, learner, more in (("wood", "budget_forest", {}), ("blind", "logistic", {"holdout": 0})):
-        trained(service, {"model": model, "learner": {"kind": learner}, "data": two_class_rows(60), **more})
+    for model, learner, more in (
+        ("wood", "budget_forest", {}),
+        ("blind", "logistic", {"holdout": 0}),
+    ):
+        trained(
+            service,
+            {"model": model, "learner": {"kind": learner}, "data": two_class_rows(60), **more},
+        )
     return service
 
 
 def ask(client: httpx.Client, route: str, content: bytes, **options: Any) -> httpx.Response:
     method, path = route.split(" ")
-    return client.request(method, path, content=content, headers=options.pop("headers", JSON), **options)
+    return client.request(
+        method, path, content=content, headers=options.pop("headers", JSON), **options
+    )
 
 
 def places(response: httpx.Response) -> list[str]:
@@ -50,7 +60,9 @@ def test_a_body_that_is_not_json(client, route, content):
     assert response.status_code == 422
     assert places(response) == [""]
     assert "not JSON" in response.json()["detail"]
-    assert ("send null" in response.json()["detail"]) == (b"NaN" in content or b"Infinity" in content)
+    assert ("send null" in response.json()["detail"]) == (
+        b"NaN" in content or b"Infinity" in content
+    )
 
 
 @pytest.mark.parametrize("route", BODIES)
@@ -61,7 +73,9 @@ def test_a_body_that_is_not_json(client, route, content):
 )  # fmt: skip
 def test_the_media_type_of_a_body(client, route, kind, status):
     """Without a Content-Type JSON is assumed."""
-    broken = b"{" if status == 200 else json.dumps(BODIES[route]).encode()  # accepted, as far as the body is looked at
+    broken = (
+        b"{" if status == 200 else json.dumps(BODIES[route]).encode()
+    )  # accepted, as far as the body is looked at
     response = ask(client, route, broken, headers={} if kind is None else {"Content-Type": kind})
 
     assert response.status_code == {200: 422}.get(status, status)
@@ -88,7 +102,9 @@ def test_a_query_parameter_that_is_given_twice(client):
     ]
     assert len(found) >= 9
     for operation, name in found:
-        response = client.request(operation.method, operation.url, params=[(name, "1"), (name, "1")])
+        response = client.request(
+            operation.method, operation.url, params=[(name, "1"), (name, "1")]
+        )
         assert response.status_code == 422, (operation, name)
         assert f"/{name}" in places(response), (operation, name)
 
@@ -105,11 +121,27 @@ def test_the_media_type_of_an_upload(client, kind):
 
 ASKED = {"model": "ward", "instances": [ROW], "benefits": BENEFITS}
 RETRIEVED = {"model": "ward", "instances": [], "setting": "binary", "loss": {"name": "am"}}
-NO_ROWS = {"model": "x", "learner": {"kind": "logistic"}, "data": {"features": ["a"], "rows": [], "labels": []}}
+NO_ROWS = {
+    "model": "x",
+    "learner": {"kind": "logistic"},
+    "data": {"features": ["a"], "rows": [], "labels": []},
+}
 STATUSES = [  # method, path, body, status, the place that the body has for it
-    ("POST", "/predict", ASKED | {"model": "blind", "rule": "threshold", "threshold": "holdout"}, 409, "/threshold"),
+    (
+        "POST",
+        "/predict",
+        ASKED | {"model": "blind", "rule": "threshold", "threshold": "holdout"},
+        409,
+        "/threshold",
+    ),
     ("POST", "/models/blind/benefit", {"benefits": BENEFITS}, 409, None),
-    ("POST", "/predict", ASKED | {"instances": []}, 200, None),  # an answer with an entry for each row has none
+    (
+        "POST",
+        "/predict",
+        ASKED | {"instances": []},
+        200,
+        None,
+    ),  # an answer with an entry for each row has none
     ("POST", "/acquire", {"model": "wood", "instances": []}, 200, None),
     ("POST", "/retrieve", RETRIEVED, 200, None),
     ("POST", "/acquire/simulate", {"model": "wood", "rows": [], "labels": []}, 422, "/labels"),
@@ -134,7 +166,9 @@ STATUSES = [  # method, path, body, status, the place that the body has for it
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "place"), STATUSES)
-def test_what_is_not_there_or_empty_has_its_status_and_place(client, method, path, body, status, place):
+def test_what_is_not_there_or_empty_has_its_status_and_place(
+    client, method, path, body, status, place
+):
     response = client.request(method, path, json=body)
 
     assert response.status_code == status, response.text
@@ -146,7 +180,10 @@ def test_what_is_not_there_or_empty_has_its_status_and_place(client, method, pat
     [
         ("/train", TRAINING | {"data": {"features": [1] * 100_000, "rows": [], "labels": []}}),
         ("/models/ward/benefit", {"benefits": [["x"] * 40_000] * 2}),
-        ("/predict", {"model": "ward", "instances": [["x", "y", "mild"]] * 100_000, "benefits": BENEFITS}),
+        (
+            "/predict",
+            {"model": "ward", "instances": [["x", "y", "mild"]] * 100_000, "benefits": BENEFITS},
+        ),
     ],
     ids=["names", "benefits", "cells"],
 )

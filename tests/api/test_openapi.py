@@ -29,11 +29,17 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 def operations(document: dict) -> list[tuple[str, str, dict]]:
     """In the order of the page: by tag, and within a tag as they come."""
     order = [tag["name"] for tag in document["tags"]]
-    listed = [(path, method, op) for path, methods in document["paths"].items() for method, op in methods.items()]
+    listed = [
+        (path, method, op)
+        for path, methods in document["paths"].items()
+        for method, op in methods.items()
+    ]
     return sorted(listed, key=lambda found: order.index(found[2]["tags"][0]))
 
 
-def try_out(client: httpx.Client, path: str, method: str, operation: dict, body: object = None) -> httpx.Response:
+def try_out(
+    client: httpx.Client, path: str, method: str, operation: dict, body: object = None
+) -> httpx.Response:
     """Send an operation with the examples that the page fills in, or with another `body`."""
     query, headers = {}, {}
     for parameter in operation.get("parameters", []):
@@ -50,14 +56,18 @@ def try_out(client: httpx.Client, path: str, method: str, operation: dict, body:
         example = example_of(described) if body is None else body
         content = example if isinstance(example, str) else json.dumps(example)
     response = client.request(method, path, params=query, headers=headers, content=content)
-    if response.status_code == 202 and method == "post":  # a busy machine needs longer than the examples wait
+    if (
+        response.status_code == 202 and method == "post"
+    ):  # a busy machine needs longer than the examples wait
         client.get(response.headers["Location"], headers={"Prefer": "wait=60"})
     return response
 
 
 def test_every_field_of_a_json_body_is_in_the_reference():
     """In code: a field that is only in this document is found by nobody who reads the pages."""
-    code = " ".join(re.findall(r"`[^`\n]+`|^```.*?^```", REFERENCE.read_text(), re.MULTILINE | re.DOTALL))
+    code = " ".join(
+        re.findall(r"`[^`\n]+`|^```.*?^```", REFERENCE.read_text(), re.MULTILINE | re.DOTALL)
+    )
     listed = [operation for operation in all_operations() if operation.takes_json]
     missing = {one.path: one.fields - set(re.findall(r"\w+", code)) for one in listed}
     assert {path: fields for path, fields in missing.items() if fields} == {}
@@ -71,9 +81,15 @@ def sent(client: httpx.Client, *, deleting: bool) -> list[tuple[str, str, int, s
     found = []
     for path, method, operation in operations(client.get("/openapi.json").json()):
         contents = operation.get("requestBody", {}).get("content", {})
-        if (method == "delete") != deleting or ("multipart/form-data" in contents and len(contents) == 1):
+        if (method == "delete") != deleting or (
+            "multipart/form-data" in contents and len(contents) == 1
+        ):
             continue
-        examples = next(iter(contents.values()), {}).get("examples", {}).values() if path == "/predict" else [None]
+        examples = (
+            next(iter(contents.values()), {}).get("examples", {}).values()
+            if path == "/predict"
+            else [None]
+        )
         for example in examples:
             answer = try_out(client, path, method, operation, example and example["value"])
             found.append((method, path, answer.status_code, answer.text[:200]))
@@ -107,6 +123,8 @@ def test_fuzzing_finds_no_broken_promise(fresh, tmp_path):
         *("--phases", "examples,coverage,fuzzing"),
         *("--exclude-path-regex", "/events$", "--request-timeout", "30", "--no-color"),
     ]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    found = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
+    )
 
     assert found.returncode == 0, found.stdout[-6000:] + found.stderr[-2000:]

@@ -8,7 +8,15 @@ from tests.outcomes.records import decided
 
 MATRIX = [[0, -1], [-10, 5]]
 DAY = 20_000
-LOANS = Terms("predict", "loans", 1, "expected_benefit", ("0", "1"), ("grant", "refuse"), ((1.0, 0.0), (-8.0, 0.0)))
+LOANS = Terms(
+    "predict",
+    "loans",
+    1,
+    "expected_benefit",
+    ("0", "1"),
+    ("grant", "refuse"),
+    ((1.0, 0.0), (-8.0, 0.0)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +42,29 @@ def get(client, path="loans", status=200, headers=None, **query):
 
 def test_sums_are_those_of_the_clients_ledger(client):
     rows, labels, actions = client.data["rows"], client.data["labels"], ["wait", "treat"]
-    question = {"model": "ward", "instances": rows, "benefits": MATRIX, "actions": actions, "record": True}
+    question = {
+        "model": "ward",
+        "instances": rows,
+        "benefits": MATRIX,
+        "actions": actions,
+        "record": True,
+    }
     answer = client.post("/predict", json=question).json()
     outcomes, received = [], 0.0
-    for i, (id_, truth, decision) in enumerate(zip(answer["ids"], labels, answer["decisions"], strict=True)):
+    for i, (id_, truth, decision) in enumerate(
+        zip(answer["ids"], labels, answer["decisions"], strict=True)
+    ):
         if i % 3 == 0:
             continue
         taken = actions.index(decision) if i % 10 != 1 else 1 - actions.index(decision)
         benefit = MATRIX[truth == "ill"][taken] - (0.5 if i % 20 == 2 else 0)
-        told = {"action": actions[taken]} if i % 10 == 1 else {"benefit": benefit} if i % 20 == 2 else {}
+        told = (
+            {"action": actions[taken]}
+            if i % 10 == 1
+            else {"benefit": benefit}
+            if i % 20 == 2
+            else {}
+        )
         outcomes.append({"id": id_, "truth": truth} | told)
         received += benefit
     assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(outcomes)
@@ -53,7 +75,10 @@ def test_sums_are_those_of_the_clients_ledger(client):
     assert report["realised"]["total"] == pytest.approx(received)
     assert report["model"] == {"name": "ward", "version": None}
     assert [line["classes"][0]["class"] for line in report["priors"]["versions"]] == ["healthy"]
-    assert get(client, "ward:1", headers={"Accept": "image/svg+xml"}).json()["realised"] == report["realised"]
+    assert (
+        get(client, "ward:1", headers={"Accept": "image/svg+xml"}).json()["realised"]
+        == report["realised"]
+    )
     assert get(client, "ward", by="day").json()["groups"][0]["realised"] == report["realised"]
 
 
@@ -64,13 +89,20 @@ def test_a_period_leaves_out_what_was_decided_before_and_after(client):
     assert get(client, since="2024-10-05", until="2024-10-06").json()["decisions"] == 200
     report = get(client, since=str(DAY * 86_400 + 86_400)).json()
     assert report["since"].startswith("2024-10-05")
-    assert [group["group"] for group in get(client, by="day", until=day).json()["groups"]] == ["2024-10-04"]
+    assert [group["group"] for group in get(client, by="day", until=day).json()["groups"]] == [
+        "2024-10-04"
+    ]
     assert get(client, since="2030-01-01").json()["decisions"] == 0
 
 
 def test_what_cannot_be_reported_is_refused(client):
     get(client, by="colour", status=422)
-    for reference, status in (("nobody", 404), ("ward:99", 404), ("ward@nowhere", 404), ("Not_A_Name!", 422)):
+    for reference, status in (
+        ("nobody", 404),
+        ("ward:99", 404),
+        ("ward@nowhere", 404),
+        ("Not_A_Name!", 422),
+    ):
         get(client, reference, status=status)
     assert get(client, since="0001-01-01", until="9999-12-31").json()["decisions"] == 800
 

@@ -27,7 +27,9 @@ from tests.outcomes.records import decided
 BANK = Caller("bank")
 MADE = 1_767_225_600.0
 GRADES = Terms("predict", "grades", 3, "most_probable", (1, 2, 3), (1, 2, 3))
-ODD = Terms("predict", "odd", 1, "expected_benefit", ("NA", "b"), ("None", "wait"), ((0.0, 1.0), (1.0, 0.0)))
+ODD = Terms(
+    "predict", "odd", 1, "expected_benefit", ("NA", "b"), ("None", "wait"), ((0.0, 1.0), (1.0, 0.0))
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,14 @@ def post(app, outcomes, caller=BANK, **more):
 
 
 def sent_table(app, kind, content, **query):
-    return ask(called_by(app), "POST", "/outcomes", content=content, headers={"Content-Type": kind}, params=query)
+    return ask(
+        called_by(app),
+        "POST",
+        "/outcomes",
+        content=content,
+        headers={"Content-Type": kind},
+        params=query,
+    )
 
 
 def kept(database, *ids):
@@ -63,8 +72,20 @@ def test_outcomes_are_taken_in_and_repeated(app, database):
     first, again = post(app, outcomes), post(app, outcomes[::-1])
 
     assert first.status_code == 200, first.text
-    assert first.json() == {"accepted": 3, "unchanged": 0, "open": 0, "unknown": ["nobody"], "conflicts": []}
-    assert again.json() == {"accepted": 0, "unchanged": 3, "open": 0, "unknown": ["nobody"], "conflicts": []}
+    assert first.json() == {
+        "accepted": 3,
+        "unchanged": 0,
+        "open": 0,
+        "unknown": ["nobody"],
+        "conflicts": [],
+    }
+    assert again.json() == {
+        "accepted": 0,
+        "unchanged": 3,
+        "open": 0,
+        "unknown": ["nobody"],
+        "conflicts": [],
+    }
     noon = 1772366400.0
     assert kept(database, a, b, c) == {
         a: (0, None, None, noon),
@@ -98,9 +119,17 @@ def test_models_of_other_keys_are_unknown(app, database):
     loan, grade = decided(database, 1) + decided(database, 1, terms=GRADES)
     outcomes = [{"id": loan, "truth": "bad"}, {"id": grade, "truth": 2}]
 
-    answer = post(app, outcomes, Caller("school", scopes=frozenset({Scope.PREDICT}), models=("grade*",)))
+    answer = post(
+        app, outcomes, Caller("school", scopes=frozenset({Scope.PREDICT}), models=("grade*",))
+    )
 
-    assert answer.json() == {"accepted": 1, "unchanged": 0, "open": 0, "unknown": [loan], "conflicts": []}
+    assert answer.json() == {
+        "accepted": 1,
+        "unchanged": 0,
+        "open": 0,
+        "unknown": [loan],
+        "conflicts": [],
+    }
     assert kept(database, loan, grade) == {grade: (1, None, None, None)}
 
 
@@ -124,7 +153,9 @@ def test_models_of_other_keys_are_unknown(app, database):
         ({"id": "first", "truth": "good"}, says("/outcomes/1/id", "comes twice")),
     ],
 )
-def test_what_does_not_fit_is_refused_at_its_place_and_nothing_is_stored(app, database, changes, error):
+def test_what_does_not_fit_is_refused_at_its_place_and_nothing_is_stored(
+    app, database, changes, error
+):
     (id_,) = decided(database, 1)
 
     answer = post(app, [{"id": "first", "truth": "bad"}, {"id": id_, "truth": "bad"} | changes])
@@ -151,7 +182,13 @@ def sent_as(app, kind, table, **query):
 def test_tables(app, database, kind):
     ids = decided(database, 3, at=MADE)
     answer = sent_as(app, kind, {"id": ids} | FRAME)
-    assert answer.json() == {"accepted": 3, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}, answer.text
+    assert answer.json() == {
+        "accepted": 3,
+        "unchanged": 0,
+        "open": 0,
+        "unknown": [],
+        "conflicts": [],
+    }, answer.text
     found = kept(database, *ids)
     assert [found[id_] for id_ in ids] == EXPECTED
 
@@ -217,9 +254,19 @@ def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, databa
     known = {"truth": ["bad", None, None, "good"], "action": ["grant", "refuse", None, None]}
     for kind in WRITERS:
         answer = sent_as(app, kind, {"id": ids} | known).json()
-        assert (answer["accepted"] + answer["unchanged"], answer["open"], answer["unknown"]) == (2, 2, [])
+        assert (answer["accepted"] + answer["unchanged"], answer["open"], answer["unknown"]) == (
+            2,
+            2,
+            [],
+        )
     rows = [{"id": id_, "truth": truth} for id_, truth in zip(ids, known["truth"], strict=True)]
-    assert post(app, rows).json() == {"accepted": 0, "unchanged": 2, "open": 2, "unknown": [], "conflicts": []}
+    assert post(app, rows).json() == {
+        "accepted": 0,
+        "unchanged": 2,
+        "open": 2,
+        "unknown": [],
+        "conflicts": [],
+    }
     for id_, found in ((ids[1], "open"), (odd, "accepted")):
         assert sent_table(app, "text/csv", f"id,truth\n{id_},NA\n").json()[found] == 1
     assert set(kept(database, *ids)) == {ids[0], ids[3]}
@@ -232,14 +279,26 @@ def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, databa
 def test_a_case_may_be_open_and_known_in_one_file(app, database, missing, first):
     """A file of all cases has both lines where the truth came later; a word for missing is like an empty cell."""
     a, b = decided(database, 2)
-    lines = [f"{a},{missing},grant", f"{a},bad,grant", f"{b},good,{missing}", f"{b},good,", "x,NA,", "x,bad,", "x,bad,"]
+    lines = [
+        f"{a},{missing},grant",
+        f"{a},bad,grant",
+        f"{b},good,{missing}",
+        f"{b},good,",
+        "x,NA,",
+        "x,bad,",
+        "x,bad,",
+    ]
     table = "\n".join(["id,truth,action", *(lines if first else lines[::-1])])
 
     answer = sent_table(app, "text/csv", table).json()
 
     assert answer == {"accepted": 2, "unchanged": 0, "open": 1, "unknown": ["x"], "conflicts": []}
-    assert sent_table(app, "text/csv", table + f"\n{a},good,\n").json()["errors"] == [says("/id/7", "comes twice")]
-    assert sent_table(app, "text/csv", f"{table}\nx,good,\n").json()["errors"] == [says("/id/7", "comes twice")]
+    assert sent_table(app, "text/csv", table + f"\n{a},good,\n").json()["errors"] == [
+        says("/id/7", "comes twice")
+    ]
+    assert sent_table(app, "text/csv", f"{table}\nx,good,\n").json()["errors"] == [
+        says("/id/7", "comes twice")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -286,11 +345,19 @@ def test_a_decision_is_erased_and_audited_without_its_id(app, wired, id_):
     assert post(app, [{"id": id_, "truth": "bad"}]).json()["unknown"] == [id_]
     assert kept(database, id_) == {}
     entry = wired.ports.audit.page(1, None)[0][0]
-    assert (entry.who, entry.action, entry.subject, entry.details) == ("dpo", "decision.erase", id_digest(id_), {})
+    assert (entry.who, entry.action, entry.subject, entry.details) == (
+        "dpo",
+        "decision.erase",
+        id_digest(id_),
+        {},
+    )
 
 
 def test_what_is_no_id_is_not_found(app):
-    assert {erased(app, id_).status_code for id_ in ("nobody", "x" * 200, "%00", "a%01")} <= {404, 422}
+    assert {erased(app, id_).status_code for id_ in ("nobody", "x" * 200, "%00", "a%01")} <= {
+        404,
+        422,
+    }
 
 
 BOMBS = ["id", "truth", "action", "benefit", "at"]
@@ -308,7 +375,9 @@ def bomb(column, rows, word):
 
 @pytest.mark.parametrize("column", BOMBS)
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(app, monkeypatch, kind, column):
+def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(
+    app, monkeypatch, kind, column
+):
     monkeypatch.setattr(usecase, "MOST", 1000)
 
     answer = sent_as(app, kind, bomb(column, 1001, "a"))
@@ -320,20 +389,26 @@ def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(ap
 @pytest.mark.parametrize("column", [name for name in BOMBS if name != "benefit"])
 @pytest.mark.parametrize("kind", WRITERS)
 def test_long_text_that_repeats_is_refused_before_it_is_spelt_out(app, kind, column):
-    body = WRITERS[kind](bomb(column, 20 if kind == CSV else 50_000, LONG))  # the others write a word once
+    body = WRITERS[kind](
+        bomb(column, 20 if kind == CSV else 50_000, LONG)
+    )  # the others write a word once
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answer = sent_table(app, kind, body)
 
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"] == [says(f"/{column}/0", "at most")]
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB; spelt out it is ten times that
+    assert (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+    )  # kB; spelt out it is ten times that
 
 
 @pytest.mark.parametrize("kind", [ARROW, PARQUET])
 def test_what_a_table_is_spelt_out_to_is_charged(app, monkeypatch, kind):
     """Short words, too, are more than the body: 50,000 ids of 500 bytes."""
     charged = []
-    monkeypatch.setattr(Exchange, "charge", lambda _, count, each=VALUE: charged.append(count * each))
+    monkeypatch.setattr(
+        Exchange, "charge", lambda _, count, each=VALUE: charged.append(count * each)
+    )
     sent_as(app, kind, bomb("id", 50_000, "\U0001f600" * 125))
     assert sum(charged) > 50_000 * 500
 
@@ -361,7 +436,11 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
     school = Caller("school", models=("grade*",))
 
     try:
-        for days, caller, status, files in ((300, school, 200, 300), (401, school, 422, 0), (201, BANK, 422, 0)):
+        for days, caller, status, files in (
+            (300, school, 200, 300),
+            (401, school, 422, 0),
+            (201, BANK, 422, 0),
+        ):
             opened.clear()
             ids = [new_ids(1, DAY * (day + 0.5))[0] for day in range(days)]
             answer = post(app, [{"id": id_, "truth": "bad"} for id_ in ids], caller)

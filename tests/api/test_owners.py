@@ -30,7 +30,15 @@ OTHERS = pytest.mark.parametrize("other", [A, ALL_MODELS], ids=lambda caller: ca
 
 BENEFITS = [[0, -1], [-10, 5]]
 LOGISTIC = {"kind": "logistic"}
-TERMS = Terms("predict", "b-forest", 1, "expected_benefit", ("healthy", "ill"), ("wait", "treat"), ((0, -1), (-10, 5)))
+TERMS = Terms(
+    "predict",
+    "b-forest",
+    1,
+    "expected_benefit",
+    ("healthy", "ill"),
+    ("wait", "treat"),
+    ((0, -1), (-10, 5)),
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,11 @@ def forests(wired, app):
     queue = wired.ports.queue
     for caller in (A, B, ALL_MODELS):
         asking = Asking(app, caller)
-        order = {"model": asking.own("forest"), "learner": {"kind": "budget_forest"}, "data": two_class_rows(60)}
+        order = {
+            "model": asking.own("forest"),
+            "learner": {"kind": "budget_forest"},
+            "data": two_class_rows(60),
+        }
         asking("POST", "/train", json=order).raise_for_status()
         train.run(wired.ports, queue.get(queue.claim("a worker").id))
     wired.ports.registry.refresh()
@@ -101,7 +113,9 @@ def test_every_request_that_takes_a_data_set_is_asked_here(app: FastAPI) -> None
     def named(part: Any) -> bool:
         """Whether a part of the document, or what it refers to, has a field for a data set."""
         text = json.dumps(part)
-        return '"dataset":' in text or any(named(schemas[name]) for name in re.findall(r"schemas/(\w+)", text))
+        return '"dataset":' in text or any(
+            named(schemas[name]) for name in re.findall(r"schemas/(\w+)", text)
+        )
 
     found = {
         f"{one.method} {one.path}"
@@ -143,7 +157,9 @@ def test_a_name_cannot_be_redirected_or_looked_through(app: FastAPI, other: Call
         assert answers["GET /datasets/{dataset_id}"].json()["id"] == expected
         assert answers["POST /train"].json()["requested"]["dataset"] == expected
         assert answers["POST /compare"].json()["requested"]["dataset"] == expected
-        assert answers["POST /acquire/simulate"].status_code == 200, answers["POST /acquire/simulate"].text
+        assert answers["POST /acquire/simulate"].status_code == 200, answers[
+            "POST /acquire/simulate"
+        ].text
         assert answers["DELETE /datasets/{dataset_id}"].status_code == 404, "deleting needs the id"
 
     assert stranger("DELETE", f"/datasets/{mine}").status_code == 204
@@ -163,7 +179,9 @@ def test_the_same_table_of_two_clients_is_two_data_sets(app: FastAPI) -> None:
     assert stranger("DELETE", f"/datasets/{mine['id']}").status_code == 204
     assert rotated("GET", "/datasets/kept").json() == theirs
     assert rotated.listed() == owner.listed()
-    assert rotated.upload(4, "kept") == theirs, "the same upload of the same client is the same data set"
+    assert rotated.upload(4, "kept") == theirs, (
+        "the same upload of the same client is the same data set"
+    )
     assert rotated("DELETE", f"/datasets/{theirs['id']}").status_code == 204
     assert owner("GET", "/datasets/kept").status_code == 404
 
@@ -204,9 +222,12 @@ SCORES = {"scores": [1, 2, 3, 4] * 9, "labels": [0, 1, 0, 1] * 9, "classes": [0,
 
 
 @pytest.mark.parametrize(
-    ("path", "order"), [("/train", {"learner": LOGISTIC, "data": two_class_rows(40)}), ("/calibrate", SCORES)]
+    ("path", "order"),
+    [("/train", {"learner": LOGISTIC, "data": two_class_rows(40)}), ("/calibrate", SCORES)],
 )
-def test_tables_sent_with_an_order_are_the_clients(app: FastAPI, path: str, order: dict[str, Any]) -> None:
+def test_tables_sent_with_an_order_are_the_clients(
+    app: FastAPI, path: str, order: dict[str, Any]
+) -> None:
     answer = Asking(app, B)("POST", path, json=order | {"model": "b-inline"})
     assert answer.status_code == 202, answer.text
     dataset = answer.json()["requested"]["dataset"]
@@ -220,7 +241,13 @@ def test_data_sets_of_outcomes_belong_to_who_makes_them(app: FastAPI) -> None:
     database = app.state.ports.database
     for i in range(10):
         instance = orjson.dumps({"age": 50 + i, "pulse": 70.5, "pain": "mild"}).decode()
-        told(database, decided(database, terms=TERMS, instance=instance), [i % 2], terms=TERMS, day=day_of(time()))
+        told(
+            database,
+            decided(database, terms=TERMS, instance=instance),
+            [i % 2],
+            terms=TERMS,
+            day=day_of(time()),
+        )
     order = {"model": "b-forest", "name": "seen"}
     made = Asking(app, B)("POST", "/datasets/from-outcomes", json=order)
     assert made.status_code == 201, made.text

@@ -13,7 +13,10 @@ def read(service, ward):
         report = service.get(f"/models/{ward}/outcomes", params=period).json()
         if "errors" in report:
             return [(error["loc"], error["msg"]) for error in report["errors"]]
-        return [one and datetime.fromisoformat(one).timestamp() for one in (report["since"], report["until"])]
+        return [
+            one and datetime.fromisoformat(one).timestamp()
+            for one in (report["since"], report["until"])
+        ]
 
     return answer
 
@@ -45,10 +48,15 @@ def test_what_is_no_moment_is_refused_at_its_place(read, sent):
     assert "%2B" in read(since="2026-03-01T12:00:00 02:00")[0][1]  # a plus that became a blank
 
 
-@pytest.mark.parametrize("period", [{"since": "2026-03-02", "until": "2026-03-01"}, {"since": 5, "until": 5}])
+@pytest.mark.parametrize(
+    "period", [{"since": "2026-03-02", "until": "2026-03-01"}, {"since": 5, "until": 5}]
+)
 def test_a_period_that_ends_before_it_begins_is_refused_at_its_end(service, read, period):
     flaw = ("/until", "until must be after since")
     assert read(**period) == [flaw]
-    for path, body in (("/models/ward/replay", {"rules": [{}]}), ("/datasets/from-outcomes", {"model": "ward"})):
+    for path, body in (
+        ("/models/ward/replay", {"rules": [{}]}),
+        ("/datasets/from-outcomes", {"model": "ward"}),
+    ):
         (error,) = service.post(path, json=body | period).json()["errors"]
         assert (error["loc"], error["msg"]) == flaw

@@ -18,7 +18,16 @@ from app.api.gate import OPEN as EVERYBODY
 from app.api.gate import GatedRoute, install, needs
 from app.wiring import wire
 from tests.api.callers import Admitting
-from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected, filled, template_of
+from tests.api.permissions import (
+    ADMIN,
+    ANY_KEY,
+    NEEDED,
+    OPEN,
+    STATIC,
+    expected,
+    filled,
+    template_of,
+)
 from tests.conftest import settings_for
 
 HOLDERS = (frozenset(), {Scope.PREDICT}, {Scope.TRAIN}, {Scope.PREDICT, Scope.TRAIN}, {Scope.ADMIN})
@@ -33,7 +42,10 @@ class Doors:
         self.app = create_app(self._service)
         self._loop = asyncio.new_event_loop()
         keys = self._service.ports.keys
-        self.holders: list[tuple[frozenset[Scope] | None, bytes | None]] = [(None, None), (None, WRONG)]
+        self.holders: list[tuple[frozenset[Scope] | None, bytes | None]] = [
+            (None, None),
+            (None, WRONG),
+        ]
         self.holders.append((frozenset(Scope), b"administrator"))
         for number, scopes in enumerate(HOLDERS):
             _, key = keys.create(f"holder {number}", tuple(scopes))
@@ -52,8 +64,19 @@ class Doors:
     def knock(self, method: str, path: str, key: bytes | None, root: str = "") -> int | str:
         """The template that is reached, or the status of the refusal; nobody who is refused has a body read."""
         headers = [] if key is None else [(b"x-api-key", key)]
-        scope = {"type": "http", "method": method, "path": path, "root_path": root, "headers": headers}
-        scope |= {"query_string": b"", "client": ("127.0.0.1", 9), "server": ("127.0.0.1", 80), "scheme": "http"}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "root_path": root,
+            "headers": headers,
+        }
+        scope |= {
+            "query_string": b"",
+            "client": ("127.0.0.1", 9),
+            "server": ("127.0.0.1", 80),
+            "scheme": "http",
+        }
         sent: list[dict] = []
 
         async def receive():
@@ -83,14 +106,29 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 def test_no_spelling_of_a_path_opens_more_than_its_route_declares(doors, template):
     """As it is, below a proxy's prefix, and in ways that a matcher may take for it, by each holder of a key."""
     own, path = {method for method, path in NEEDED if path == template}, filled(template)
-    middle, letters = path.rfind("/"), "".join(letter if letter == "/" else f"%{ord(letter):02x}" for letter in path)
-    spelt = [path, path.upper(), letters, path.replace("/", "%2F"), f"/{path}", f"/docs/..{path}", f"%0A{path}"]
+    middle, letters = (
+        path.rfind("/"),
+        "".join(letter if letter == "/" else f"%{ord(letter):02x}" for letter in path),
+    )
+    spelt = [
+        path,
+        path.upper(),
+        letters,
+        path.replace("/", "%2F"),
+        f"/{path}",
+        f"/docs/..{path}",
+        f"%0A{path}",
+    ]
     spelt += [f"{path}{end}" for end in ("%0A", "%00", "/", ";x", "%20", "%2F", "?", "/..")]
     spelt += [f"{path[:middle]}{gap}{path[middle:]}" for gap in ("/", "/.", "%0A", ";x")]
     asked = [*((unquote(one), "") for one in spelt), (f"/api{path}", "/api"), (path, "/api")]
     for (one, root), method in product(asked, sorted(own | {"HEAD", "OPTIONS"})):
         for scopes, key in doors.holders:
-            assert doors.knock(method, one, key, root) == expected(method, one, scopes, root), (method, one, scopes)
+            assert doors.knock(method, one, key, root) == expected(method, one, scopes, root), (
+                method,
+                one,
+                scopes,
+            )
 
 
 VERBS = ("train", "calibrate", "compare", "replay")
@@ -104,9 +142,17 @@ def test_the_document_lists_the_scopes_that_are_checked(doors):
         for method, operation in methods.items()
     }
     hidden = {("GET", path) for path in ("/", "/docs", "/openapi.json", "/access", *STATIC)}
-    of_verbs = {f"/{verb}{rest}" for verb in VERBS for rest in ("", "/{job_id}", "/{job_id}/events")}
-    hidden |= {(method, path) for method in ("GET", "DELETE") for path in of_verbs}  # `/jobs` is in their place
-    hidden |= {operation for operation in NEEDED if operation[1].startswith(("/v2/health", "/v2/models/{ref}/v"))}
+    of_verbs = {
+        f"/{verb}{rest}" for verb in VERBS for rest in ("", "/{job_id}", "/{job_id}/events")
+    }
+    hidden |= {
+        (method, path) for method in ("GET", "DELETE") for path in of_verbs
+    }  # `/jobs` is in their place
+    hidden |= {
+        operation
+        for operation in NEEDED
+        if operation[1].startswith(("/v2/health", "/v2/models/{ref}/v"))
+    }
 
     assert set(listed) == {(method, path) for method, path in NEEDED if method != "HEAD"} - hidden
     for operation, security in listed.items():
@@ -117,7 +163,9 @@ def test_the_document_lists_the_scopes_that_are_checked(doors):
             assert security == [{"key": []}]
         else:
             assert {scope for one in security for scope in one["key"]} == needed, operation
-            assert all(len(one["key"]) == 1 for one in security), "alternatives, of which one is enough"
+            assert all(len(one["key"]) == 1 for one in security), (
+                "alternatives, of which one is enough"
+            )
 
 
 def test_a_route_that_declares_nothing_needs_admin():

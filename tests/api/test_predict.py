@@ -29,23 +29,44 @@ def test_one_matrix_per_instance(service, ward):
 
     together = ask(service, benefits=matrices).json()
 
-    alone = [ask(service, instances=[row], benefits=B).json() for row, B in zip(ROWS, matrices, strict=True)]
+    alone = [
+        ask(service, instances=[row], benefits=B).json()
+        for row, B in zip(ROWS, matrices, strict=True)
+    ]
     assert together["decisions"] == [answer["decisions"][0] for answer in alone]
     assert together["decisions"][1:] == ["healthy", "ill"]
 
 
 RULES = [  # fields of a request, and the figures of its answer; each decides as this matrix does
-    ({"benefits": BENEFITS}, {"classes": ["healthy", "ill"], "model": {"name": "ward", "version": 1}}, BENEFITS),
-    ({"benefits": BENEFITS, "rule": "threshold", "threshold": "posterior"}, {"threshold": 1 / 16}, BENEFITS),
-    ({"benefits": BENEFITS, "rule": "threshold", "threshold": 0.3}, {"threshold": 0.3}, [[0, -3], [0, 7]]),
+    (
+        {"benefits": BENEFITS},
+        {"classes": ["healthy", "ill"], "model": {"name": "ward", "version": 1}},
+        BENEFITS,
+    ),
+    (
+        {"benefits": BENEFITS, "rule": "threshold", "threshold": "posterior"},
+        {"threshold": 1 / 16},
+        BENEFITS,
+    ),
+    (
+        {"benefits": BENEFITS, "rule": "threshold", "threshold": 0.3},
+        {"threshold": 0.3},
+        [[0, -3], [0, 7]],
+    ),
     ({"rule": "beta_delta", "costs": COSTS}, {"beta": 11, "delta": 9}, [[0, -2], [-10, 0]]),
     ({"rule": "hierarchical", "costs": COSTS}, {"threshold": 2 / 12}, [[0, -2], [-10, 0]]),
-    ({"rule": "most_probable", "priors": {"healthy": 0, "ill": 1}}, {"probabilities": [[0, 1]] * 3}, np.eye(2)),
+    (
+        {"rule": "most_probable", "priors": {"healthy": 0, "ill": 1}},
+        {"probabilities": [[0, 1]] * 3},
+        np.eye(2),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("asked", "figures", "benefits"), RULES)
-def test_each_rule_decides_by_the_probabilities_of_the_answer(service, ward, asked, figures, benefits):
+def test_each_rule_decides_by_the_probabilities_of_the_answer(
+    service, ward, asked, figures, benefits
+):
     answer = ask(service, **asked).json()
 
     expected = np.array(answer["probabilities"]) @ np.array(benefits)
@@ -82,14 +103,19 @@ def test_rules_that_decide_among_classes_refuse_other_actions(service, ward, rul
     answer = ask(service, **STATED[form], **rule)
 
     assert answer.status_code == 422, answer.text
-    assert answer.json()["errors"] == [says("/" + next(iter(STATED[form])), "among the classes", "treat")]
+    assert answer.json()["errors"] == [
+        says("/" + next(iter(STATED[form])), "among the classes", "treat")
+    ]
 
 
 @pytest.mark.parametrize("rule", AMONG_CLASSES, ids=lambda rule: rule["rule"])
 def test_rules_that_decide_among_classes_take_a_matrix_of_classes_in_any_order(service, ward, rule):
     turned = {"ill": {"ill": 5, "healthy": -10}, "healthy": {"ill": -1, "healthy": 0}}
 
-    assert ask(service, benefits=turned, **rule).json() == ask(service, benefits=[[0, -1], [-10, 5]], **rule).json()
+    assert (
+        ask(service, benefits=turned, **rule).json()
+        == ask(service, benefits=[[0, -1], [-10, 5]], **rule).json()
+    )
 
 
 FORMATS = WRITERS | {NPY: npy}
@@ -97,19 +123,30 @@ FORMATS = WRITERS | {NPY: npy}
 
 def read(answer: httpx.Response) -> tuple[list, dict]:
     """The rows of an answer in any form, decisions as words, and the fields that are of all rows."""
-    kind, shared = answer.headers["content-type"].partition(";")[0], answer.headers.get("payoff-answer")
+    kind, shared = (
+        answer.headers["content-type"].partition(";")[0],
+        answer.headers.get("payoff-answer"),
+    )
     if kind == "application/json":
         found = answer.json()
-        columns = zip(found["decisions"], found["probabilities"], found["expected_benefits"], strict=True)
+        columns = zip(
+            found["decisions"], found["probabilities"], found["expected_benefits"], strict=True
+        )
         return [[decision, *p, *benefits] for decision, p, benefits in columns], found
     if kind == NPY:
         rest = json.loads(shared)
         array = np.load(io.BytesIO(answer.content)).tolist()
         return [[rest["actions"][int(choice)], *more] for choice, *more in array], rest
-    readers = {ARROW: lambda file: pa.ipc.open_stream(file).read_all(), PARQUET: read_table, CSV: read_csv}
+    readers = {
+        ARROW: lambda file: pa.ipc.open_stream(file).read_all(),
+        PARQUET: read_table,
+        CSV: read_csv,
+    }
     table = readers[kind](io.BytesIO(answer.content))
     assert table.column_names == ["decision", "p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
-    return [list(row.values()) for row in table.to_pylist()], json.loads(shared or table.schema.metadata[b"payoff"])
+    return [list(row.values()) for row in table.to_pylist()], json.loads(
+        shared or table.schema.metadata[b"payoff"]
+    )
 
 
 @pytest.mark.parametrize("sent", FORMATS)
@@ -120,8 +157,14 @@ def test_every_form_of_body_and_answer_says_the_same(service, numeric, sent, acc
     X = np.column_stack([rng.normal(55, 10, 500), rng.normal(75, 10, 500)])
     X[3, 1] = np.nan
     rows = [[None if np.isnan(cell) else cell for cell in row] for row in X.tolist()]
-    fields = {"benefits": BENEFITS, "actions": ["wait", "treat"], "limits": {"treat": {"at_most": 20}}}
-    plain, shared = read(service.post("/predict", json={"model": numeric, "instances": rows, **fields}))
+    fields = {
+        "benefits": BENEFITS,
+        "actions": ["wait", "treat"],
+        "limits": {"treat": {"at_most": 20}},
+    }
+    plain, shared = read(
+        service.post("/predict", json={"model": numeric, "instances": rows, **fields})
+    )
     columns = pa.table({"pulse": [row[1] for row in rows], "age": X[:, 0]})
 
     answer = service.post(
@@ -134,7 +177,16 @@ def test_every_form_of_body_and_answer_says_the_same(service, numeric, sent, acc
     assert answer.status_code == 200, answer.text
     found, rest = read(answer)
     assert found == plain
-    for name in ("model", "classes", "actions", "limits", "total", "unlimited_total", "gap", "warnings"):
+    for name in (
+        "model",
+        "classes",
+        "actions",
+        "limits",
+        "total",
+        "unlimited_total",
+        "gap",
+        "warnings",
+    ):
         assert rest[name] == shared[name], name
 
 
@@ -172,4 +224,7 @@ def test_arrays_of_wrong_shape_or_kind(service, numeric, content):
 )
 def test_the_most_wanted_form_is_sent(service, ward, accept, kind):
     question = {"model": ward, "instances": ROWS, "rule": "most_probable"}
-    assert service.post("/predict", json=question, headers={"Accept": accept}).headers["content-type"] == kind
+    assert (
+        service.post("/predict", json=question, headers={"Accept": accept}).headers["content-type"]
+        == kind
+    )

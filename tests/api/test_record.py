@@ -37,8 +37,14 @@ def client(service, ward, numeric, forest):
 def stored(database, ids):
     """The rows of these ids with their terms, in order."""
     with database.reading() as connection:
-        found = {row.id: row for row in connection.execute(select(DECISIONS).where(DECISIONS.c.id.in_(ids)))}
-        terms = {row.digest: read_terms(row.content) for row in connection.execute(select(DECISION_TERMS))}
+        found = {
+            row.id: row
+            for row in connection.execute(select(DECISIONS).where(DECISIONS.c.id.in_(ids)))
+        }
+        terms = {
+            row.digest: read_terms(row.content)
+            for row in connection.execute(select(DECISION_TERMS))
+        }
     return [(found[id_], terms[found[id_].terms]) for id_ in ids]
 
 
@@ -52,8 +58,16 @@ def fresh():
 
 
 def predict(client, status=200, **fields):
-    body = {"model": "ward", "instances": [ROW], "benefits": MATRIX, "actions": ["wait", "treat"], **fields}
-    response = client.post("/predict", json={name: value for name, value in body.items() if value is not None})
+    body = {
+        "model": "ward",
+        "instances": [ROW],
+        "benefits": MATRIX,
+        "actions": ["wait", "treat"],
+        **fields,
+    }
+    response = client.post(
+        "/predict", json={name: value for name, value in body.items() if value is not None}
+    )
     assert response.status_code == status, response.text
     return response.json()
 
@@ -70,9 +84,21 @@ def test_a_decision_is_stored_as_it_was_answered(client, database, model):
     assert [UUID(id_).version for id_ in answer["ids"]] == [7, 7]
     for i, (row, terms) in enumerate(stored(database, answer["ids"])):
         assert terms == Terms(
-            "predict", model, 1, "expected_benefit", ("healthy", "ill"), ("wait", "treat"), ((0.0, -1.0), (-10.0, 5.0))
+            "predict",
+            model,
+            1,
+            "expected_benefit",
+            ("healthy", "ill"),
+            ("wait", "treat"),
+            ((0.0, -1.0), (-10.0, 5.0)),
         )
-        assert (row.model, row.version, row.given, row.client, row.instance) == (model, 1, False, None, None)
+        assert (row.model, row.version, row.given, row.client, row.instance) == (
+            model,
+            1,
+            False,
+            None,
+            None,
+        )
         assert terms.actions[row.choice] == answer["decisions"][i]
         assert row.expected == answer["expected_benefits"][i][row.choice]
         assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
@@ -83,20 +109,37 @@ def test_an_instance_is_stored_on_request_alone(client, database, instance):
     ids = [fresh()]
     number = int.from_bytes(os.urandom(4))
     assert predict(client, ids=[number], record=True)["ids"] == [number]
-    assert predict(client, instances=[instance], record={"ids": ids, "instances": True})["ids"] == ids
+    assert (
+        predict(client, instances=[instance], record={"ids": ids, "instances": True})["ids"] == ids
+    )
 
     (row, _), (bare, _) = stored(database, [*ids, str(number)])
-    assert (json.loads(row.instance), row.given, bare.instance, bare.given) == (NAMED, True, None, True)
+    assert (json.loads(row.instance), row.given, bare.instance, bare.given) == (
+        NAMED,
+        True,
+        None,
+        True,
+    )
 
 
 def test_tables_are_recorded_and_what_is_kept_is_no_part_of_the_instance(client, database):
     first, second = fresh(), fresh()
-    query = {"model": "ward", "benefits": json.dumps(MATRIX), "id": "case", "keep": "name", "explore": "0.5"}
+    query = {
+        "model": "ward",
+        "benefits": json.dumps(MATRIX),
+        "id": "case",
+        "keep": "name",
+        "explore": "0.5",
+    }
     table = f"case,age,pulse,pain,name\n{first},58,77.5,mild,Ann\n{second},58,,never seen,Bea\n"
     sent = {"params": query | {"record": '{"instances":true}'}, "content": table}
 
     answer = client.post("/predict", **sent, headers=CSV).json()
-    text = client.post("/predict", **sent, headers={**CSV, "Accept": "text/csv"}).text.replace('"', "").splitlines()
+    text = (
+        client.post("/predict", **sent, headers={**CSV, "Accept": "text/csv"})
+        .text.replace('"', "")
+        .splitlines()
+    )
 
     assert (answer["ids"], answer["kept"]) == ([first, second], {"name": ["Ann", "Bea"]})
     assert (text[0].split(",")[0], text[0].split(",")[-1]) == ("case", "propensity")
@@ -124,8 +167,12 @@ def test_each_distinct_matrix_is_recorded_once(client, database):
         ({"priors": {"healthy": 0.9, "ill": 0.1}}, None),
         ({"limits": {"treat": 1}}, {"limits": {"treat": {"at_least": None, "at_most": 1}}}),
         (
-            {"rule": "hierarchical", "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 4}} | NO_MATRIX,
-            {"threshold": 0.2, "costs": {"majority": "healthy", "C_HD": 1.0, "C_DH": 4.0, "C_DD": None}},
+            {"rule": "hierarchical", "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 4}}
+            | NO_MATRIX,
+            {
+                "threshold": 0.2,
+                "costs": {"majority": "healthy", "C_HD": 1.0, "C_DH": 4.0, "C_DD": None},
+            },
         ),
     ],
 )
@@ -143,34 +190,55 @@ def test_terms_hold_what_the_rule_used(client, database, fields, figures):
 
 def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, database):
     rows = [ROW[:2], [30.0, 60.0]] * 1_000
-    body = {"model": "numeric", "instances": rows, "benefits": [[0, -1, -2], [-10, 5, 1]], "actions": ["a", "b", "c"]}
+    body = {
+        "model": "numeric",
+        "instances": rows,
+        "benefits": [[0, -1, -2], [-10, 5, 1]],
+        "actions": ["a", "b", "c"],
+    }
     best = predict(client, **body)
     ids = [f"drawn {i}" for i in range(len(rows))]  # which alone decide about the draw
     answer, repeat = (predict(client, **body, record={"ids": ids}, explore=0.3) for _ in range(2))
 
-    assert (repeat["decisions"], repeat["propensities"]) == (answer["decisions"], answer["propensities"])
+    assert (repeat["decisions"], repeat["propensities"]) == (
+        answer["decisions"],
+        answer["propensities"],
+    )
     same = np.array(answer["decisions"]) == np.array(best["decisions"])
     assert np.allclose(answer["propensities"], np.where(same, 0.8, 0.1))
     assert 0.17 < 1 - same.mean() < 0.23
     drawn = [answer["decisions"][i] for i in np.flatnonzero(~same)]
-    assert set(drawn) == {"a", "b", "c"} - ({*best["decisions"]} if len({*best["decisions"]}) == 1 else set())
+    assert set(drawn) == {"a", "b", "c"} - (
+        {*best["decisions"]} if len({*best["decisions"]}) == 1 else set()
+    )
     i = int(np.flatnonzero(~same)[0])
     [(row, terms)] = stored(database, [answer["ids"][i]])
     assert terms.figures == {"explore": 0.3}
     assert row.propensity == answer["propensities"][i]
-    assert row.expected == answer["expected_benefits"][i][terms.actions.index(answer["decisions"][i])]
+    assert (
+        row.expected == answer["expected_benefits"][i][terms.actions.index(answer["decisions"][i])]
+    )
 
 
 def test_arrays_are_recorded_and_answered_with_ids(client, database):
-    query, before = {"model": "numeric", "benefits": json.dumps(MATRIX), "record": "true"}, count(database)
+    query, before = (
+        {"model": "numeric", "benefits": json.dumps(MATRIX), "record": "true"},
+        count(database),
+    )
     answers = {}
     for accept in ("application/x-npy", "application/json"):
         headers = {"Content-Type": "application/x-npy", "Accept": accept}
         content = npy([[58.0, 77.5], [np.nan, 60.0]])
-        answers[accept] = client.post("/predict", params=query, content=content, headers=headers).json()
+        answers[accept] = client.post(
+            "/predict", params=query, content=content, headers=headers
+        ).json()
 
-    assert answers["application/x-npy"]["errors"][0]["loc"] == "/record"  # there is no place for the ids
-    assert len(stored(database, answers["application/json"]["ids"])) == count(database) - before == 2
+    assert (
+        answers["application/x-npy"]["errors"][0]["loc"] == "/record"
+    )  # there is no place for the ids
+    assert (
+        len(stored(database, answers["application/json"]["ids"])) == count(database) - before == 2
+    )
 
 
 def test_an_unrecorded_answer_is_not_sent(client, database):
@@ -183,7 +251,11 @@ def test_an_unrecorded_answer_is_not_sent(client, database):
 
 def test_what_is_recorded_is_counted_once(client):
     def counted():
-        lines = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+        lines = dict(
+            line.rsplit(" ", 1)
+            for line in client.get("/metrics").text.splitlines()
+            if line[0] != "#"
+        )
         names = ("payoff_decisions_recorded_total", "payoff_expected_benefit_total")
         return [float(lines[f'{name}{{model="ward",version="1"}}']) for name in names]
 
@@ -199,7 +271,9 @@ def test_what_is_recorded_is_counted_once(client):
 
 def acquire(client, status=200, **fields):
     body = {"model": "woods", "benefits": MATRIX, "actions": ["wait", "treat"], **fields}
-    response = client.post("/acquire", json={name: value for name, value in body.items() if value is not None})
+    response = client.post(
+        "/acquire", json={name: value for name, value in body.items() if value is not None}
+    )
     assert response.status_code == status, response.text
     return response.json()
 
@@ -211,19 +285,31 @@ def test_a_case_is_recorded_once_when_it_is_decided(client, database):
     assert count(database) == before
 
     known = {"pulse": 77.5, "age": 58, "pain": "mild"}
-    wish = {"known": known, "record": {"ids": ids, "instances": True}, "feature_costs": {"age": 0.5}}
+    wish = {
+        "known": known,
+        "record": {"ids": ids, "instances": True},
+        "feature_costs": {"age": 0.5},
+    }
     answer = acquire(client, **wish)
     assert (answer["status"], answer["ids"]) == ("decided", ids)
     assert acquire(client, **wish) == answer
 
     [(row, terms)] = stored(database, ids)
-    assert (terms.verb, terms.rule, np.array(terms.benefits).tolist()) == ("acquire", "expected_benefit", MATRIX)
+    assert (terms.verb, terms.rule, np.array(terms.benefits).tolist()) == (
+        "acquire",
+        "expected_benefit",
+        MATRIX,
+    )
     assert terms.figures == {"feature_costs": {"age": 0.5}}
     assert terms.actions[row.choice] == answer["decision"]
     assert row.expected == answer["expected_benefits"][answer["decision"]]
-    details = {"asked": ["pulse", "age", "pain"]} | {name: answer[name] for name in ("spent", "reason")}
+    details = {"asked": ["pulse", "age", "pain"]} | {
+        name: answer[name] for name in ("spent", "reason")
+    }
     assert (json.loads(row.details), json.loads(row.instance)) == (details, known)
-    assert np.frombuffer(row.probabilities, "<f8").tolist() == list(answer["probabilities"].values())
+    assert np.frombuffer(row.probabilities, "<f8").tolist() == list(
+        answer["probabilities"].values()
+    )
     problem = acquire(client, 409, known={**known, "age": 30}, record={"ids": ids})
     assert [error["loc"] for error in problem["errors"]] == ["/record/ids/0"]
 
@@ -233,7 +319,9 @@ def test_of_many_cases_the_decided_ones_are_recorded(client, database):
     fields = {"benefits": None, "actions": None, "budget": 100, "record": True}
     answer = acquire(client, instances=[{}, known, {"age": 58}], **fields)
     statuses = [each["status"] for each in answer["results"]]
-    assert [id_ is not None for id_ in answer["ids"]] == [status == "decided" for status in statuses]
+    assert [id_ is not None for id_ in answer["ids"]] == [
+        status == "decided" for status in statuses
+    ]
     [(row, terms)] = stored(database, [answer["ids"][1]])
     assert (terms.rule, terms.benefits, terms.figures) == ("most_probable", None, {"budget": 100})
     assert (terms.actions[row.choice], row.expected) == (answer["results"][1]["prediction"], None)
@@ -243,7 +331,9 @@ def test_of_many_cases_the_decided_ones_are_recorded(client, database):
     assert stored(database, ids[:1])
 
 
-@pytest.mark.parametrize(("at", "day"), [("2026-03-01T12:00:00Z", 20_513), (86_400, 1), ("2026-03-01", 20_513)])
+@pytest.mark.parametrize(
+    ("at", "day"), [("2026-03-01T12:00:00Z", 20_513), (86_400, 1), ("2026-03-01", 20_513)]
+)
 def test_decisions_are_dated_back(client, database, at, day):
     body = {"model": "ward", "instances": [ROW, ROW], "benefits": MATRIX, "record": {"at": at}}
     ids = client.post("/predict", json=body).json()["ids"]
@@ -280,7 +370,9 @@ def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
     assert list(refused.value.flaws) == [says("/record/at", "30 days")]
 
 
-def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(client, database, monkeypatch):
+def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(
+    client, database, monkeypatch
+):
     """294 kB that were sent became 168 MB; by a cell that depends on the case, 17 kB became 28 MB."""
     monkeypatch.setattr(usecase, "MAX_SHARED", 1 << 20)
     names, n = [f"{a:02d}" + "x" * 198 for a in range(20)], 60
@@ -293,7 +385,10 @@ def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(clie
 
     assert (refused.status_code, "fewer matrices" in refused.json()["detail"]) == (413, True)
     assert count(database) == before
-    cells = {"actions": [str(a) for a in range(1000)], "benefits": [[{"column": "age"}, *[1] * 999], [1] * 1000]}
+    cells = {
+        "actions": [str(a) for a in range(1000)],
+        "benefits": [[{"column": "age"}, *[1] * 999], [1] * 1000],
+    }
     rows = [[age, *ROW[1:]] for age in range(200)]
     body_of_cells = {"model": "ward", "instances": rows, "record": True} | cells
     assert client.post("/predict", json=body_of_cells).status_code == 413
@@ -305,5 +400,9 @@ def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(clie
         {"benefits": many[:20], "instances": [ROW] * 20},
         {"record": False},
     ):
-        asked = {name: value for name, value in (body | {"record": True} | fewer).items() if value is not None}
+        asked = {
+            name: value
+            for name, value in (body | {"record": True} | fewer).items()
+            if value is not None
+        }
         assert client.post("/predict", json=asked).status_code == 200

@@ -15,7 +15,10 @@ ROW = [58.0, 77.5, "mild"]
 MATRIX = [[0, -1], [-10, 5]]
 COSTS = {"majority": "healthy", "C_HD": 1, "C_DH": 1}
 CLASSES = ["healthy", "ill"]
-ACTIONS = {"healthy": {"wait": 0, "treat": -1, "refer": -0.5}, "ill": {"wait": -10, "treat": 5, "refer": 2}}
+ACTIONS = {
+    "healthy": {"wait": 0, "treat": -1, "refer": -0.5},
+    "ill": {"wait": -10, "treat": 5, "refer": 2},
+}
 BEDS = {"name": "bed hours", "use": {"treat": 3, "refer": 1}, "at_most": 7}
 MOST_PROBABLE = {"rule": "most_probable", "benefits": ...}
 DEEP = json.loads("[" * 500 + "]" * 500)
@@ -25,7 +28,11 @@ SCORES = [i / 7 for i in range(N)]
 LABELS = ["clean" if 7 * i % N < i else "spam" for i in range(N)]
 DATA = two_class_rows(60)
 
-RISING = {"name": "fractional_linear", "c": [0.25, 0.5, -0.2, 0], "d": [1, 1, 0, 0]}  # with true positives
+RISING = {
+    "name": "fractional_linear",
+    "c": [0.25, 0.5, -0.2, 0],
+    "d": [1, 1, 0, 0],
+}  # with true positives
 WRONG_LOSSES = [
     ({"name": "f1"}, "/name"),
     *(({"name": "f_beta", "beta": beta}, "/beta") for beta in (0, 1e200)),
@@ -68,8 +75,14 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"costs": COSTS}, "/costs"),
         ({"rule": "beta_delta", "benefits": ...}, "/costs"),
         ({"rule": "beta_delta", "benefits": ..., "costs": COSTS}, "/costs/C_DD"),
-        ({"rule": "hierarchical", "benefits": ..., "costs": COSTS | {"majority": "x"}}, "/costs/majority"),
-        ({"rule": "hierarchical", "benefits": ..., "costs": COSTS | {"majority": True}}, "/costs/majority"),
+        (
+            {"rule": "hierarchical", "benefits": ..., "costs": COSTS | {"majority": "x"}},
+            "/costs/majority",
+        ),
+        (
+            {"rule": "hierarchical", "benefits": ..., "costs": COSTS | {"majority": True}},
+            "/costs/majority",
+        ),
         ({"priors": {"ill": 1}}, "/priors"),
         ({"instances": [[1, "2", "mild"]]}, "/instances/0/1"),
         ({"instances": [ROW] * 5000 + [{"age": 1, "pulse": 2, "pain": None}]}, "/instances/5000"),
@@ -82,7 +95,10 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"record": True, "benefits": [[0, -1], [1e101, 5]]}, "/benefits"),
         *(({"record": {"ids": ids}}, "/record/ids") for ids in ("a", [], ["a", "b"])),
         *(({"record": {"ids": [one]}}, "/record/ids/0") for one in (7, "", "x" * 129, "a\0")),
-        *(({"record": {"at": at}}, "/record/at") for at in ("soon", 1e12, -1, [1], "2999-01-01", True)),
+        *(
+            ({"record": {"at": at}}, "/record/at")
+            for at in ("soon", 1e12, -1, [1], "2999-01-01", True)
+        ),
         ({"record": {"ids": ["same", "same"]}, "instances": [ROW, ROW]}, "/record/ids"),
         ({"record": {"ids": ["a"]}, "ids": ["b"]}, "/record/ids"),
         ({"record": True, "ids": ["x" * 129]}, "/ids/0"),
@@ -107,19 +123,40 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"record": True}, "/record"),
         ({"benefits": "words"}, "/benefits"),  # only requests to a model may name a saved matrix
         ({"limits": {"tread": 1}}, "/limits/tread"),
-        *(({"limits": {"treat": most}}, "/limits/treat") for most in (1.5, {}, {"at_least": 3, "at_most": 2})),
+        *(
+            ({"limits": {"treat": most}}, "/limits/treat")
+            for most in (1.5, {}, {"at_least": 3, "at_most": 2})
+        ),
         *(({"limits": limits}, "/limits") for limits in ({}, {f"a{i}": 1 for i in range(101)})),
-        ({"limits": {"treat": 1}, "resources": [BEDS | {"name": f"r{i}"} for i in range(100)]}, "/limits"),
+        (
+            {"limits": {"treat": 1}, "resources": [BEDS | {"name": f"r{i}"} for i in range(100)]},
+            "/limits",
+        ),
         ({"limits": {"ill": 1}, **MOST_PROBABLE}, "/limits"),
         ({"limits": {"treat": 1}, "explain": True}, "/explain"),
         ({"resources": [BEDS] * 2}, "/resources/1/name"),
         ({"resources": [BEDS | {"at_most": -1}]}, "/resources/0/at_most"),
         ({"resources": [BEDS | {"use": {"tread": 1}}]}, "/resources/0/use/tread"),
-        *(({"resources": [BEDS | {"use": {"treat": use}}]}, "/resources/0/use/treat") for use in (-3, 1e200)),
+        *(
+            ({"resources": [BEDS | {"use": {"treat": use}}]}, "/resources/0/use/treat")
+            for use in (-3, 1e200)
+        ),
         ({"resources": [BEDS], "rule": "threshold", "threshold": 0.5}, "/resources"),
         ({"limits": {"treat": {"at_least": 3}, "wait": 3}}, "/limits"),  # of two instances
-        ({"limits": {"treat": 1, "refer": {"at_least": 2, "at_most": 2}, "wait": {"at_least": 1}}}, "/limits"),
-        ({"limits": {"treat": {"at_least": 2}}, "resources": [BEDS | {"at_most": 5}]}, "/resources"),
+        (
+            {
+                "limits": {
+                    "treat": 1,
+                    "refer": {"at_least": 2, "at_most": 2},
+                    "wait": {"at_least": 1},
+                }
+            },
+            "/limits",
+        ),
+        (
+            {"limits": {"treat": {"at_least": 2}}, "resources": [BEDS | {"at_most": 5}]},
+            "/resources",
+        ),
     ],
     "/predict (escaped)": [
         ({"instances": [SLASH, SLASH | {"a/b": "old"}]}, "/instances/1/a~1b"),
@@ -130,19 +167,28 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"known": {"age": "old"}}, "/known/age"),
         ({"known": {}, "instances": [{}]}, "/known"),
         ({"instances": [{}, [1, 2, 3]]}, "/instances/1"),
-        ({"known": {}, "feature_costs": [{"feature": "age", "cost": 1}] * 2}, "/feature_costs/1/feature"),
+        (
+            {"known": {}, "feature_costs": [{"feature": "age", "cost": 1}] * 2},
+            "/feature_costs/1/feature",
+        ),
         ({"known": {}, "unavailable": ["pain", "height"]}, "/unavailable/1"),
         ({"known": {"age": 1}, "unavailable": ["age"]}, "/unavailable/0"),
         ({"known": {}, "unavailable": ["age", "pain", "age"]}, "/unavailable/2"),
         ({"known": {}, "actions": ["a", "b"]}, "/actions"),
         ({"known": {}, "model": "ward"}, "/model"),
-        ({"known": {}, "benefits": [[0] * 1001] * 2, "actions": [f"a{i}" for i in range(1001)]}, "/actions"),
+        (
+            {"known": {}, "benefits": [[0] * 1001] * 2, "actions": [f"a{i}" for i in range(1001)]},
+            "/actions",
+        ),
     ],
     "/acquire (escaped)": [
         ({"known": {"a/b": "old"}}, "/known/a~1b"),
         ({"instances": [{}, {"c~d": 1}]}, "/instances/1/c~0d"),
         ({"known": {}, "feature_costs": {"a/b": -1}}, "/feature_costs/a~1b"),
-        ({"known": {}, "feature_costs": [{"feature": "e", "cost": 1, "k/~": 1}]}, "/feature_costs/0/k~1~0"),
+        (
+            {"known": {}, "feature_costs": [{"feature": "e", "cost": 1, "k/~": 1}]},
+            "/feature_costs/0/k~1~0",
+        ),
     ],
     "/acquire/simulate": [
         ({}, ""),
@@ -170,7 +216,10 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         *(({"probabilities": [0.5], "method": way}, "/method") for way in ("half", "sampled")),
         ({"probabilities": [0.5], "positive": "ill"}, "/positive"),
         ({"probabilities": [0.9, 0.4], "loss": RISING}, "/loss"),
-        *(({"probabilities": [0.5], "loss": loss}, f"/loss{place}") for loss, place in WRONG_LOSSES),
+        *(
+            ({"probabilities": [0.5], "loss": loss}, f"/loss{place}")
+            for loss, place in WRONG_LOSSES
+        ),
     ],
     "/benefit": [
         ({"labels": ["ill"]}, "/labels"),
@@ -181,8 +230,14 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"probabilities": [[0.5, 0.4]] * 3}, "/probabilities/0"),
         *(({"benefits": benefits}, "/benefits") for benefits in (..., "words")),
     ],
-    "/models/ward/benefit": [({"benefits": [MATRIX]}, "/benefits"), ({"priors": {"ill": 1}}, "/priors")],
-    "/models/escaped/benefit": [({"priors": {"x/y": "much"}}, "/priors/x~1y"), ({"priors": {"x/": 1}}, "/priors/x~1")],
+    "/models/ward/benefit": [
+        ({"benefits": [MATRIX]}, "/benefits"),
+        ({"priors": {"ill": 1}}, "/priors"),
+    ],
+    "/models/escaped/benefit": [
+        ({"priors": {"x/y": "much"}}, "/priors/x~1y"),
+        ({"priors": {"x/": 1}}, "/priors/x~1"),
+    ],
     "/train": [
         ({"learner": {"kind": "oracle"}}, "/learner/kind"),
         ({"learner": {"kind": "logistic", "C/~": 1}}, "/learner/C~1~0"),
@@ -221,7 +276,11 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"classes": [0, False]}, "/classes"),
         ({"classes": ["spam", "clean", "x"], "scores": [[s, 0, 1] for s in SCORES]}, "/classes/2"),
     ],
-    "/datasets/from-outcomes": [({"since": "soon"}, "/since"), ({"name": ""}, "/name"), ({"label": "x"}, "/label")],
+    "/datasets/from-outcomes": [
+        ({"since": "soon"}, "/since"),
+        ({"name": ""}, "/name"),
+        ({"label": "x"}, "/label"),
+    ],
     "/models/ward/replay": [
         ({"rules": ..., "since": 0}, ""),
         ({"rules": [{"rule": "beta_delta"}]}, "/rules/0/costs"),
@@ -258,15 +317,24 @@ def done(client):
         recorded = connection.execute(select(func.count()).select_from(DECISIONS)).scalar_one()
     ward = client.get("/models/ward").json()
     saved = client.get("/models/ward/matrices").json()
-    return recorded, [job["id"] for job in client.get("/jobs").json()["jobs"]], ward["aliases"], saved
+    return (
+        recorded,
+        [job["id"] for job in client.get("/jobs").json()["jobs"]],
+        ward["aliases"],
+        saved,
+    )
 
 
 @pytest.mark.parametrize("route", REFUSED)
 def test_bad_input_is_refused_at_its_place(client, route):
-    method, path = route.split(" ", 1) if route.startswith("PUT") else ("POST", route.partition(" ")[0])
+    method, path = (
+        route.split(" ", 1) if route.startswith("PUT") else ("POST", route.partition(" ")[0])
+    )
     before = done(client)
     for changes, place in REFUSED[route]:
-        body = {name: value for name, value in (ACCEPTED[route] | changes).items() if value is not ...}
+        body = {
+            name: value for name, value in (ACCEPTED[route] | changes).items() if value is not ...
+        }
         if route == "/compare":
             body["dataset"] = uploaded(client, DATA)
         answer = client.request(method, path, json=body)
@@ -279,13 +347,23 @@ def test_bad_input_is_refused_at_its_place(client, route):
 
 @pytest.mark.parametrize(
     ("name", "column", "place"),
-    [("a/b", ["old"], "/a~1b"), ("c~d", [1.0], "/c~0d"), ("f~/", [1.0], "/f~0~1"), (None, [1.0], "/a~1b")],
+    [
+        ("a/b", ["old"], "/a~1b"),
+        ("c~d", [1.0], "/c~0d"),
+        ("f~/", [1.0], "/f~0~1"),
+        (None, [1.0], "/a~1b"),
+    ],
 )
 def test_a_column_of_a_table_is_named_by_a_pointer(client, name, column, place):
     """Of a wrong kind, unknown, or there twice."""
     columns = {name: [value] for name, value in SLASH.items()} | ({name: column} if name else {})
-    names, values = [*columns, *([] if name else ["a/b"])], [*columns.values(), *([] if name else [column])]
+    names, values = (
+        [*columns, *([] if name else ["a/b"])],
+        [*columns.values(), *([] if name else [column])],
+    )
     headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
-    answer = client.post("/predict?model=escaped", content=arrow(pa.table(values, names)), headers=headers)
+    answer = client.post(
+        "/predict?model=escaped", content=arrow(pa.table(values, names)), headers=headers
+    )
 
     assert (answer.status_code, [flaw["loc"] for flaw in answer.json()["errors"]]) == (422, [place])

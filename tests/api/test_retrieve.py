@@ -45,20 +45,41 @@ def topics(service: httpx.Client) -> str:
     names = np.array(["long", "noisy", "short"])
     data = {
         "features": ["length", "tone"],
-        "rows": [[number, word] for number, word in zip(length.round(3).tolist(), tone.tolist(), strict=True)],
+        "rows": [
+            [number, word]
+            for number, word in zip(length.round(3).tolist(), tone.tolist(), strict=True)
+        ],
         "labels": [names[row].tolist() for row in applies],
     }
-    trained(service, {"model": "topics", "learner": {"kind": "multilabel_logistic"}, "data": data, "holdout": 0.3})
+    trained(
+        service,
+        {
+            "model": "topics",
+            "learner": {"kind": "multilabel_logistic"},
+            "data": data,
+            "holdout": 0.3,
+        },
+    )
     return "topics"
 
 
 TEXTS = [[1.5, "loud"], [-1.2, "calm"], [0.1, None]]
 
 
-def post(service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: object) -> httpx.Response:
+def post(
+    service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: object
+) -> httpx.Response:
     asked = {"setting": "multilabel", "loss": F1, **query}
-    params = {name: value if isinstance(value, str) else json.dumps(value) for name, value in asked.items()}
-    return service.post("/retrieve", params=params, content=content, headers={"Content-Type": kind, "Accept": accept})
+    params = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in asked.items()
+    }
+    return service.post(
+        "/retrieve",
+        params=params,
+        content=content,
+        headers={"Content-Type": kind, "Accept": accept},
+    )
 
 
 def test_numpy_gives_the_same_answer_as_json(service):
@@ -78,7 +99,9 @@ def test_marginals_are_the_probabilities_that_were_used(service, topics, ward):
 
     asked = {"setting": "multilabel", "model": topics, "instances": TEXTS}
     answer = ask(service, **asked, marginals=True).json()
-    again = sets(service, setting="multilabel", probabilities=[one["marginals"] for one in answer["sets"]])
+    again = sets(
+        service, setting="multilabel", probabilities=[one["marginals"] for one in answer["sets"]]
+    )
     names = [[answer["labels"][i] for i in one["selected"]] for one in again]
     assert [one["selected"] for one in answer["sets"]] == names
     assert "marginals" not in ask(service, **asked).json()["sets"][0]
@@ -103,9 +126,14 @@ def test_two_classes_make_one_set_of_the_instances(service, ward):
 
 def test_sets_of_instances_for_any_class_or_label(service, ward, topics):
     """Of one label that is named, or with `average` of each, over all instances: as of the columns of probabilities."""
-    for model, setting, rows in ((topics, "multilabel", TEXTS), (ward, "multiclass", [[70, 88, "strong"]] * 3)):
+    for model, setting, rows in (
+        (topics, "multilabel", TEXTS),
+        (ward, "multiclass", [[70, 88, "strong"]] * 3),
+    ):
         asked = {"model": model, "instances": rows, "loss": {"name": "mcc"}, "k_max": 2}
-        marginals = [one["marginals"] for one in sets(service, **asked, setting=setting, marginals=True)]
+        marginals = [
+            one["marginals"] for one in sets(service, **asked, setting=setting, marginals=True)
+        ]
         answer = ask(service, **asked, setting=setting, average="macro").json()
         given = {"loss": asked["loss"], "k_max": 2}
         for place, label in enumerate(answer["labels"]):
@@ -115,7 +143,9 @@ def test_sets_of_instances_for_any_class_or_label(service, ward, topics):
             for found in (answer["sets"][place], named):
                 assert found["selected"] == one["selected"]
                 assert found["expected_loss"] == pytest.approx(one["expected_loss"], abs=1e-12)
-        again = ask(service, **given, setting=setting, average="macro", probabilities=marginals).json()
+        again = ask(
+            service, **given, setting=setting, average="macro", probabilities=marginals
+        ).json()
         assert (again["sets"], again["average"]) == (answer["sets"], "macro")
         assert "correction" not in answer
     ragged = ask(service, setting="multilabel", average="macro", probabilities=RAGGED)
@@ -126,7 +156,11 @@ def test_classes_and_labels_of_a_model_are_named(service, ward, topics):
     """Every instance has its own set, of the model's classes (multiclass) or labels (multilabel)."""
     rows = [[70, 88, "strong"], [30, 60, "mild"]]
     answer = ask(service, setting="multiclass", model=ward, instances=rows, k_min=2).json()
-    assert [sorted(found["selected"]) for found in answer["sets"]] == [answer["labels"]] * 2 == [["healthy", "ill"]] * 2
+    assert (
+        [sorted(found["selected"]) for found in answer["sets"]]
+        == [answer["labels"]] * 2
+        == [["healthy", "ill"]] * 2
+    )
     answer = ask(service, setting="multilabel", model=topics, instances=TEXTS).json()
     assert answer["labels"] == ["long", "noisy", "short"]
     assert answer["sets"][1]["selected"] == ["short"]
@@ -138,7 +172,10 @@ def test_classes_and_labels_of_a_model_are_named(service, ward, topics):
 def test_predict_and_benefit_reject_a_model_of_several_labels(service, topics):
     """Actions are for exclusive classes: the answer says where to ask instead."""
     question = {"model": topics, "instances": TEXTS, "benefits": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
-    for path, body in (("/predict", question), (f"/models/{topics}/benefit", {"benefits": question["benefits"]})):
+    for path, body in (
+        ("/predict", question),
+        (f"/models/{topics}/benefit", {"benefits": question["benefits"]}),
+    ):
         response = service.post(path, json=body)
         assert (response.status_code, "/retrieve" in response.json()["detail"]) == (422, True)
 

@@ -13,7 +13,9 @@ FORMS = {
     "lists": NUMBERS,
     "actions-in-another-order": {"benefits": [[-1, 0], [5, -10]], "actions": ["treat", "wait"]},
     "words": {"benefits": {"ill": {"treat": 5, "wait": -10}, "healthy": {"treat": -1, "wait": 0}}},
-    "ties": {"benefits": {"ill": {"c": 5, "b": 5, "a": 0}, "healthy": {"b": 0, "c": 0, "a": 1 / 3}}},
+    "ties": {
+        "benefits": {"ill": {"c": 5, "b": 5, "a": 0}, "healthy": {"b": 0, "c": 0, "a": 1 / 3}}
+    },
     "costs": {"cost_matrix": [[0, 1], [10, -5]], "actions": ["wait", "treat"]},
     "classes": {"benefits": [[0, -1], [-10, 5]]},
 }
@@ -45,12 +47,17 @@ def model(client, request):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_answer_is_that_to_the_matrix_itself_byte_for_byte(client, form):
     for path, request in requests("woods"):
-        words = {"actions": ["healthy", "ill"]} if form == "classes" else {}  # which this report does not assume
+        words = (
+            {"actions": ["healthy", "ill"]} if form == "classes" else {}
+        )  # which this report does not assume
         plain = client.post(path, json=request | FORMS[form] | words)
         assert plain.status_code == 200, plain.text
         if form in ("words", "costs"):  # are the same numbers
             stated = request | FORMS[form] | {"actions": NUMBERS["actions"]}
-            assert client.post(path, json=stated).json() == client.post(path, json=request | NUMBERS).json(), path
+            assert (
+                client.post(path, json=stated).json()
+                == client.post(path, json=request | NUMBERS).json()
+            ), path
         named = client.post(path, json=request | {"benefits": form})
         assert (named.status_code, named.content) == (200, plain.content), path
         assert (plain.headers.get(HEADER), named.headers.get(HEADER)) == (None, f"{form}:1")
@@ -61,22 +68,33 @@ def test_the_entrance_answers_as_for_the_matrix_itself(client, reference):
     sent = {"model": "numeric", "instances": [row[:2] for row in ROWS], "benefits": reference}
     named = client.post("/predict", json=sent)
     assert named.headers[HEADER] == f"{reference.removesuffix(':1')}:1"
-    itself = client.post("/predict", json={**sent, "benefits": None, **FORMS[reference.removesuffix(":1")]})
+    itself = client.post(
+        "/predict", json={**sent, "benefits": None, **FORMS[reference.removesuffix(":1")]}
+    )
     assert named.content == itself.content
 
 
 def test_other_forms_of_a_request_may_name_one(client):
     rows = [row[:2] for row in ROWS]
-    decisions = client.post("/predict", json={"model": "numeric", "instances": rows, **NUMBERS}).json()["decisions"]
+    decisions = client.post(
+        "/predict", json={"model": "numeric", "instances": rows, **NUMBERS}
+    ).json()["decisions"]
     table = "age,pulse\n" + "\n".join(f"{age},{pulse}" for age, pulse in rows)
     query = {"model": "numeric", "benefits": "lists"}
-    answer = client.post("/predict", params=query, content=table, headers={"Content-Type": "text/csv"})
+    answer = client.post(
+        "/predict", params=query, content=table, headers={"Content-Type": "text/csv"}
+    )
     assert (answer.json()["decisions"], answer.headers[HEADER]) == (decisions, "lists:1")
     tensor = {"name": "X", "datatype": "FP64", "shape": [3, 2], "data": rows}
     body = {"inputs": [tensor], "parameters": {"benefits": "lists"}}
     inferred = client.post("/v2/models/numeric/infer", json=body)
-    assert (inferred.json()["outputs"][0]["data"], inferred.headers[HEADER]) == (decisions, "lists:1")
-    asked = client.post("/acquire", json={"model": "woods", "instances": [{"age": 50}], "benefits": "lists"})
+    assert (inferred.json()["outputs"][0]["data"], inferred.headers[HEADER]) == (
+        decisions,
+        "lists:1",
+    )
+    asked = client.post(
+        "/acquire", json={"model": "woods", "instances": [{"age": 50}], "benefits": "lists"}
+    )
     replayed = client.post("/models/woods/replay", json={"benefits": "lists"})
     assert (asked.headers[HEADER], replayed.status_code) == ("lists:1", 202)
 
@@ -84,8 +102,16 @@ def test_other_forms_of_a_request_may_name_one(client):
 def test_versions_are_numbered_and_numbers_are_not_used_again(client, model):
     path = f"{model}/matrices/autumn-2026"
     first = client.put(path, json=FORMS["words"]).json()
-    stated = {"model": model.rpartition("/")[2], "matrix": "autumn-2026", "version": 1, "who": "anonymous"}
-    stated |= {"benefits": {"healthy": {"treat": -1, "wait": 0}, "ill": {"treat": 5, "wait": -10}}, "actions": None}
+    stated = {
+        "model": model.rpartition("/")[2],
+        "matrix": "autumn-2026",
+        "version": 1,
+        "who": "anonymous",
+    }
+    stated |= {
+        "benefits": {"healthy": {"treat": -1, "wait": 0}, "ill": {"treat": 5, "wait": -10}},
+        "actions": None,
+    }
     assert stated.items() <= first.items()
     same = {"benefits": {"healthy": {"wait": 0.0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
     assert client.put(path, json=same).json() == first
@@ -97,7 +123,9 @@ def test_versions_are_numbered_and_numbers_are_not_used_again(client, model):
     listed = client.get(f"{model}/matrices").json()["matrices"]
     assert [(line["matrix"], line["version"]) for line in listed] == [("a", 1), ("autumn-2026", 3)]
     assert [client.delete(path).status_code for _ in range(2)] == [204, 404]
-    assert [client.get(each).status_code for each in (path, f"{path}:2", f"{model}/matrices/a")] == [404, 404, 200]
+    assert [
+        client.get(each).status_code for each in (path, f"{path}:2", f"{model}/matrices/a")
+    ] == [404, 404, 200]
     assert client.put(path, json=NUMBERS).json()["version"] == 4
     client.delete(model).raise_for_status()
     assert [client.get(path).status_code, client.put(path, json=NUMBERS).status_code] == [404, 404]
@@ -130,5 +158,7 @@ def test_a_recorded_decision_keeps_the_matrix_itself(client):
         sent = {"model": "numeric", "instances": [[50, 70]], "record": True, **stated}
         ids += client.post("/predict", json=sent).json()["ids"]
     with database_of(client) as database, database.reading() as connection:
-        first, second = connection.execute(select(DECISIONS.c.terms).where(DECISIONS.c.id.in_(ids))).scalars()
+        first, second = connection.execute(
+            select(DECISIONS.c.terms).where(DECISIONS.c.id.in_(ids))
+        ).scalars()
     assert first == second

@@ -33,7 +33,9 @@ def database(client):
 
 def chosen(database, ids):
     with database.reading() as connection:
-        rows = connection.execute(select(SHADOW_DECISIONS).where(SHADOW_DECISIONS.c.id.in_(ids))).all()
+        rows = connection.execute(
+            select(SHADOW_DECISIONS).where(SHADOW_DECISIONS.c.id.in_(ids))
+        ).all()
     by_id = {row.id: (row.challenger, row.choice) for row in rows}
     return [by_id.get(id_) for id_ in ids]
 
@@ -46,15 +48,25 @@ def test_a_challenger_that_decides_alike_explores_alike(client, database):
     client.put("/models/ward/aliases/twin", json=target).raise_for_status()
     eventually(lambda: chosen(database, ask(client, "ward@twin")["ids"])[0] is not None)
 
-    body = {"model": "ward@twin", "instances": ROWS * 10, "record": True, "explore": 0.5, **QUESTION}
+    body = {
+        "model": "ward@twin",
+        "instances": ROWS * 10,
+        "record": True,
+        "explore": 0.5,
+        **QUESTION,
+    }
     answer = client.post("/predict", json=body).json()
     assert min(answer["propensities"]) < 0.5
-    expected = [(f"ward:{version}", answer["actions"].index(decision)) for decision in answer["decisions"]]
+    expected = [
+        (f"ward:{version}", answer["actions"].index(decision)) for decision in answer["decisions"]
+    ]
     eventually(lambda: chosen(database, answer["ids"]) == expected, seconds=20)
 
 
 def ask(client, reference):
-    answer = client.post("/predict", json={"model": reference, "instances": ROWS, "record": True, **QUESTION})
+    answer = client.post(
+        "/predict", json={"model": reference, "instances": ROWS, "record": True, **QUESTION}
+    )
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -63,14 +75,18 @@ def test_no_version_is_its_own_challenger(client):
     path = "/models/ward/aliases/promoted"
     refused = client.put(path, json={"version": 1, "shadow": ["ward:2", "ward:1"]})
     assert refused.status_code == 422
-    assert refused.json()["errors"] == [says("/shadow/1", "ward:1", "the version that the alias means")]
+    assert refused.json()["errors"] == [
+        says("/shadow/1", "ward:1", "the version that the alias means")
+    ]
 
     first = client.put(path, json={"version": 1, "shadow": ["ward:2"]}).json()
     assert (first["shadow"], first["warnings"]) == (["ward:2"], [])
     moved = client.put(path, json={"version": 2}).json()
     assert moved["shadow"] == client.get("/models/ward").json()["shadows"].get("promoted", []) == []
     assert [warning.split()[0] for warning in moved["warnings"]] == ["ward:2"]
-    assert client.put(path, json={"version": 2, "shadow": ["ward:1"]}).json()["shadow"] == ["ward:1"]
+    assert client.put(path, json={"version": 2, "shadow": ["ward:1"]}).json()["shadow"] == [
+        "ward:1"
+    ]
     assert client.put(path, json={"version": 2}).json() == {
         "name": "ward", "alias": "promoted", "version": 2, "shadow": ["ward:1"], "warnings": []
     }  # fmt: skip

@@ -50,7 +50,9 @@ def test_too_many_requests_at_a_time_get_503_and_health_is_exempt(client):
         refused = client.get("/models")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert refused.headers["content-type"] == "application/problem+json"
-        assert client.get("/health/live").status_code == client.get("/health/ready").status_code == 200
+        assert (
+            client.get("/health/live").status_code == client.get("/health/ready").status_code == 200
+        )
         for connection in opened:
             assert answer(connection).startswith(b"HTTP/1.1 408 ")
     assert client.get("/models").status_code == 200

@@ -50,7 +50,10 @@ def errors(answer):
 
 
 def test_ids_come_back_as_they_were_sent_or_as_text_in_columns(service, ward):
-    ids, stakes = ["a", 2, "c", 4, "e", 6], {name: json.loads(text) for name, text in STAKES.items()}
+    ids, stakes = (
+        ["a", 2, "c", 4, "e", 6],
+        {name: json.loads(text) for name, text in STAKES.items()},
+    )
     plain = {"model": ward, "instances": DATA["rows"], **stakes}
     listed = service.post("/predict", json=plain | {"ids": ids})
     assert listed.json() == service.post("/predict", json=plain).json() | {"ids": ids}
@@ -59,16 +62,27 @@ def test_ids_come_back_as_they_were_sent_or_as_text_in_columns(service, ward):
 
 
 def test_an_array_of_numbers_has_no_place_for_ids_and_no_dialect(service, ward):
-    body = {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"], "benefits": [[0, -1], [-10, 5]], "ids": [1]}
+    body = {
+        "probabilities": [[0.5, 0.5]],
+        "classes": ["healthy", "ill"],
+        "benefits": [[0, -1], [-10, 5]],
+        "ids": [1],
+    }
     assert errors(service.post("/predict", json=body, headers={"Accept": NPY}))[0][0] == "/ids"
     assert errors(post(service, NPY, npy([[0.5, 0.5]]), id="a", **GIVEN))[0][0] == "/id"
-    for kind, content, asked in ((NPY, npy([[0.5, 0.5]]), GIVEN), (ARROW, arrow({"age": [1.0]}), {"model": ward})):
+    for kind, content, asked in (
+        (NPY, npy([[0.5, 0.5]]), GIVEN),
+        (ARROW, arrow({"age": [1.0]}), {"model": ward}),
+    ):
         assert errors(post(service, kind, content, **asked, delimiter=";"))[0][0] == "/delimiter"
 
 
 def test_a_table_has_instances_of_a_model(service, ward):
     for query, place in ((GIVEN, "/model"), (GIVEN | {"model": ward}, "/classes")):
-        assert errors(post(service, ARROW, arrow({"ill": [0.25], "healthy": [0.75]}), **query))[0][0] == place
+        assert (
+            errors(post(service, ARROW, arrow({"ill": [0.25], "healthy": [0.75]}), **query))[0][0]
+            == place
+        )
 
 
 def test_a_name_that_the_answer_has_itself_is_refused(service, ward):
@@ -76,14 +90,18 @@ def test_a_name_that_the_answer_has_itself_is_refused(service, ward):
     body = arrow({name: [value] for name, value in table.items()})
     assert errors(post(service, ARROW, body, ARROW, keep="decision", **asked))[0][0] == "/keep"
     assert errors(post(service, ARROW, body, keep="case", **asked))[0][0] == "/keep"
-    assert post(service, ARROW, body, keep="decision", **asked).json()["kept"] == {"decision": ["x"]}
+    assert post(service, ARROW, body, keep="decision", **asked).json()["kept"] == {
+        "decision": ["x"]
+    }
 
 
 @pytest.mark.parametrize("value", ["[[0, NaN], [1, 2]]", "[[0, -1], [-10"])
 @pytest.mark.parametrize("field", ["benefits", "limits", "actions"])
 def test_a_list_or_an_object_in_the_query_that_is_not_json(service, ward, field, value):
     """The other checks would say that it is no list."""
-    ((place, message),) = errors(post(service, ARROW, arrow(columns()), model=ward, **{field: value}))
+    ((place, message),) = errors(
+        post(service, ARROW, arrow(columns()), model=ward, **{field: value})
+    )
     assert place == f"/{field}"
     assert message.startswith(f"{field!r} is not JSON: ")
     assert ("send null" in message) == ("N" in value)
@@ -107,7 +125,11 @@ def test_what_is_no_table_of_features_is_refused(service, ward, body):
 
 
 def test_booleans_decimals_and_missing_columns_are_numbers(service, ward):
-    table = {"age": [True, False], "pulse": pa.array([1, None], pa.decimal128(10, 2)), "pain": pa.nulls(2)}
+    table = {
+        "age": [True, False],
+        "pulse": pa.array([1, None], pa.decimal128(10, 2)),
+        "pain": pa.nulls(2),
+    }
     plain = post(service, CSV, b"age,pulse,pain\n1,1,\n0,,\n", model=ward)
     assert post(service, ARROW, arrow(table), model=ward).json() == plain.json()
     assert post(service, PARQUET, parquet(table), model=ward).json() == plain.json()
@@ -154,7 +176,9 @@ def test_every_format_is_charged_on_every_route(service, forest, monkeypatch, pa
     held: list[int] = []
     charge = Exchange.charge
     monkeypatch.setattr(
-        Exchange, "charge", lambda self, n, each=VALUE: (held.append(n * each), charge(self, n, each))[1]
+        Exchange,
+        "charge",
+        lambda self, n, each=VALUE: (held.append(n * each), charge(self, n, each))[1],
     )
     body, numbers = sent_in(kind)
     answer = service.post(path, params=READING[path], content=body, headers={"Content-Type": kind})
@@ -172,7 +196,9 @@ def test_what_comes_back_is_measured_in_characters(service, ward, kind, field, m
     for length, status in ((most, 200), (most + 1, 422)):
         row = ROW | {"w" if field else "pain": "\U0001f600" * length}
         asked = {field: "w"} if field else {}
-        answer = post(service, kind, WRITERS[kind](pa.Table.from_pylist([row])), model=ward, **asked)
+        answer = post(
+            service, kind, WRITERS[kind](pa.Table.from_pylist([row])), model=ward, **asked
+        )
         assert answer.status_code == status, (length, answer.text[:300])
 
 
@@ -181,8 +207,14 @@ def test_of_a_member_that_is_named_twice_the_last_one_counts(service, ward):
     for extra in ("", ', "explain": false'):
         body = '{"model": "no", "model": "%s", "instances": [{"age": 1, "age": 50, "pulse": 70, "pain": "mild"}], %s%s}'
         stakes = '"benefits": [[0, -1], [-10, 5]]'
-        twice = service.post("/predict", content=body % (ward, stakes, extra), headers={"Content-Type": JSON})
-        once = {"model": ward, "instances": [{"age": 50, "pulse": 70, "pain": "mild"}], "benefits": [[0, -1], [-10, 5]]}
+        twice = service.post(
+            "/predict", content=body % (ward, stakes, extra), headers={"Content-Type": JSON}
+        )
+        once = {
+            "model": ward,
+            "instances": [{"age": 50, "pulse": 70, "pain": "mild"}],
+            "benefits": [[0, -1], [-10, 5]],
+        }
         assert twice.status_code == 200, twice.text
         assert twice.json() == service.post("/predict", json=once).json()
 
@@ -204,7 +236,10 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 )  # fmt: skip
 def test_moments_come_back_or_are_refused(service, ward, form, values, kind, status):
     sent = arrow(columns().to_pydict() | {"when": pa.array([values] * 6, kind)})
-    assert post(service, ARROW, sent, form, model=ward, id="patient", keep="ward,when").status_code == status
+    assert (
+        post(service, ARROW, sent, form, model=ward, id="patient", keep="ward,when").status_code
+        == status
+    )
 
 
 FEATURES = ["age", "pulse", "pain"]
@@ -214,7 +249,10 @@ def written(rows, names=FEATURES, delimiter=",", decimal=".", encoding="utf-8") 
     file = io.StringIO()
     writer = csv.writer(file, delimiter=delimiter)
     writer.writerow(names)
-    writer.writerows([str(cell).replace(".", decimal) if cell is not None else "" for cell in row] for row in rows)
+    writer.writerows(
+        [str(cell).replace(".", decimal) if cell is not None else "" for cell in row]
+        for row in rows
+    )
     return file.getvalue().encode(encoding)
 
 
@@ -238,7 +276,11 @@ def posted(service, body, accept="application/json", **query):
 def test_csv_is_answered_as_json_is(service, ward, dialect):
     rows = two_class_rows(20)["rows"]
     rows[3][0] = rows[4][2] = None
-    body = {"model": ward, "instances": rows, **{name: json.loads(text) for name, text in STAKES.items()}}
+    body = {
+        "model": ward,
+        "instances": rows,
+        **{name: json.loads(text) for name, text in STAKES.items()},
+    }
     plain = service.post("/predict", json=body).json()
     query = {name: value for name, value in dialect.items() if value != "utf-8-sig"}
     answer = posted(service, written(rows, **dialect), model=ward, **query)
@@ -253,13 +295,33 @@ def test_csv_is_answered_as_json_is(service, ward, dialect):
     [
         (written([[50.5, 70, "mild"]], delimiter=";"), {}, "", "?delimiter=;"),
         (written([[50.5, 70, "mild"]], delimiter="\t"), {}, "", "?delimiter=%09"),
-        (written([[50.5, 70, "mild"]], delimiter=";", decimal=","), {"delimiter": ";"}, "/age", "?decimal=,"),
-        (written([[50, 70, "mild"], ["old", 70, "mild"]]), {}, "/age", "'old' in column 'age' of line 3"),
+        (
+            written([[50.5, 70, "mild"]], delimiter=";", decimal=","),
+            {"delimiter": ";"},
+            "/age",
+            "?decimal=,",
+        ),
+        (
+            written([[50, 70, "mild"], ["old", 70, "mild"]]),
+            {},
+            "/age",
+            "'old' in column 'age' of line 3",
+        ),
         (written([[50, 70]], ["age", "pulse"]), {}, "", "feature 'pain' is absent"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "pane"]), {}, "/pane", "did you mean 'pain'"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "age"]), {}, "/age", "twice"),
-        (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"id": "no"}, "/x", "unknown"),
-        (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"keep": '["no"]'}, "/x", "unknown"),
+        (
+            written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]),
+            {"id": "no"},
+            "/x",
+            "unknown",
+        ),
+        (
+            written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]),
+            {"keep": '["no"]'},
+            "/x",
+            "unknown",
+        ),
         (written([[50, 70, "mild", 1, 2]], [*FEATURES, "no", "no"]), {"id": "no"}, "/id", "twice"),
         (b"age,pulse,pain\n50,70\n", {}, "", "row 2: the header has 3 values, this row 2"),
         (b"age,pulse,pain\n", {"delimiter": "x"}, "/delimiter", ""),
@@ -268,12 +330,16 @@ def test_csv_is_answered_as_json_is(service, ward, dialect):
 def test_mistakes_lead_to_the_fix(service, ward, body, query, loc, words):
     answer = posted(service, body, model=ward, **query)
     assert answer.status_code == 422
-    assert any(error["loc"] == loc and words in error["msg"] for error in answer.json()["errors"]), answer.text
+    assert any(
+        error["loc"] == loc and words in error["msg"] for error in answer.json()["errors"]
+    ), answer.text
 
 
 @pytest.mark.parametrize("word", [word for word in MISSING if word])
 def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
-    schema = Schema([Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))])
+    schema = Schema(
+        [Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))]
+    )
     body = f"a,b\n{word},{word}\nx,x\n{word},\n,y\n".encode()
     sheet = Sheet("text/csv", body, TableFields(), free)
 
@@ -320,8 +386,13 @@ def _encoded(words):
 def test_the_same_as_encoded_from_json(chunks, kind, index):
     arrays = [pa.array(words, kind if index is None else pa.string()) for words in chunks]
     if index is not None:
-        arrays = [array.dictionary_encode().cast(pa.dictionary(index, pa.string())) for array in arrays]
-        arrays = [pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(kind)) for each in arrays]
+        arrays = [
+            array.dictionary_encode().cast(pa.dictionary(index, pa.string())) for array in arrays
+        ]
+        arrays = [
+            pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(kind))
+            for each in arrays
+        ]
     column = pa.chunked_array(arrays, kind if index is None else pa.dictionary(index, kind))
     found = _told(lambda: codes_of(_plain(column), SCHEMA, 1))
     expected = _told(lambda: _encoded([word for words in chunks for word in words]))
@@ -333,7 +404,9 @@ def test_the_same_as_encoded_from_json(chunks, kind, index):
 
 
 def test_nulls_of_a_dictionary_and_of_its_codes_are_missing():
-    words = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 2], pa.int8()), pa.array(["b", None, "z"]))
+    words = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 2, 2], pa.int8()), pa.array(["b", None, "z"])
+    )
     codes, warnings = codes_of(_plain(pa.chunked_array([words])), SCHEMA, 1)
 
     np.testing.assert_array_equal(codes, [2, np.nan, np.nan, np.nan, np.nan])

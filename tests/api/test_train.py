@@ -12,13 +12,20 @@ LOGISTIC = {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
 
 
 def order(**changes: object) -> dict:
-    return {"model": "trial", "learner": {"kind": "logistic"}, "data": two_class_rows(60), **changes}
+    return {
+        "model": "trial",
+        "learner": {"kind": "logistic"},
+        "data": two_class_rows(60),
+        **changes,
+    }
 
 
 @pytest.fixture(scope="module")
 def stored(service) -> str:
     """The id of a data set."""
-    return service.post("/datasets", files={"file": ("t.csv", TABLE)}, data={"label": "label"}).json()["id"]
+    return service.post(
+        "/datasets", files={"file": ("t.csv", TABLE)}, data={"label": "label"}
+    ).json()["id"]
 
 
 def comparison(stored, learner="cost_naive_bayes") -> dict:
@@ -27,7 +34,9 @@ def comparison(stored, learner="cost_naive_bayes") -> dict:
 
 def test_a_job_is_accepted_and_followed_to_its_model(service):
     """202 with a Location; events carry the job as it changes; the card says what was done, with all defaults."""
-    asked = order(model="carded", benefits=BENEFITS, feature_costs={"age": 1, "pulse": 2.5, "pain": 0}, seed=3)
+    asked = order(
+        model="carded", benefits=BENEFITS, feature_costs={"age": 1, "pulse": 2.5, "pain": 0}, seed=3
+    )
     response = service.post("/train", json=asked)
     place = response.headers["location"]
 
@@ -40,11 +49,28 @@ def test_a_job_is_accepted_and_followed_to_its_model(service):
 
     progress = [event["progress"] for event in seen]
     assert progress == sorted(progress)
-    assert (seen[-1], job["status"], job["progress"], job["model"]["name"]) == (job, "succeeded", 1, "carded")
+    assert (seen[-1], job["status"], job["progress"], job["model"]["name"]) == (
+        job,
+        "succeeded",
+        1,
+        "carded",
+    )
     assert job["created_at"] <= job["started_at"] <= job["finished_at"]
-    assert (card["learner"], card["classes"], card["benefits"]) == (LOGISTIC, ["healthy", "ill"], BENEFITS)
-    assert [feature["type"] for feature in card["features"]] == ["numeric", "numeric", "categorical"]
-    assert (card["data"]["rows"], card["data"]["holdout_rows"], card["data"]["refit"]) == (60, 15, True)
+    assert (card["learner"], card["classes"], card["benefits"]) == (
+        LOGISTIC,
+        ["healthy", "ill"],
+        BENEFITS,
+    )
+    assert [feature["type"] for feature in card["features"]] == [
+        "numeric",
+        "numeric",
+        "categorical",
+    ]
+    assert (card["data"]["rows"], card["data"]["holdout_rows"], card["data"]["refit"]) == (
+        60,
+        15,
+        True,
+    )
     assert [price["cost"] for price in card["feature_costs"]] == [1, 2.5, 0]
     assert (card["job"], bool(card["packages"]["scikit-learn"])) == (job["id"], True)
     assert card["fitted"] == {"calibration": "none", "converged": True, "numeric_transform": "clip"}
@@ -69,7 +95,11 @@ def test_the_error_of_a_failed_job_is_a_problem_document(service):
 
     error = job["error"]
     assert (job["status"], error["type"]) == ("failed", "urn:payoff:problem:unprocessable-entity")
-    assert (error["status"], error["title"], "benefit matrix" in error["detail"]) == (422, "Invalid request", True)
+    assert (error["status"], error["title"], "benefit matrix" in error["detail"]) == (
+        422,
+        "Invalid request",
+        True,
+    )
     assert {flaw["loc"].split("/")[1] for flaw in error["errors"]} == {"benefits"}
 
 
@@ -81,4 +111,7 @@ def test_a_job_of_another_kind_is_unknown_in_the_same_words(service, stored):
     for kind, other in ids.items():
         for job_id in (other, "job_00000000000000000000", "x"):
             for answer in (service.get(f"/{kind}/{job_id}"), service.delete(f"/{kind}/{job_id}")):
-                assert (answer.status_code, answer.json()["detail"]) == (404, f"there is no job {job_id!r}")
+                assert (answer.status_code, answer.json()["detail"]) == (
+                    404,
+                    f"there is no job {job_id!r}",
+                )

@@ -17,7 +17,12 @@ from tests.conftest import two_class_rows
 
 NAME = "generated_client"  # not that of clients/python
 ROWS = two_class_rows(4, seed=5)["rows"]
-QUESTION = {"model": "ward", "instances": ROWS, "benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
+QUESTION = {
+    "model": "ward",
+    "instances": ROWS,
+    "benefits": [[0, -1], [-10, 5]],
+    "actions": ["wait", "treat"],
+}
 
 
 class Generated:
@@ -32,19 +37,30 @@ class Generated:
 
     def call(self, operation: str, *path: Any, **options: Any) -> Any:
         """What the function of an operation returns: status, and the parsed answer."""
-        return importlib.import_module(f"{NAME}.api.{operation}").sync_detailed(*path, client=self.client, **options)
+        return importlib.import_module(f"{NAME}.api.{operation}").sync_detailed(
+            *path, client=self.client, **options
+        )
 
 
 @pytest.fixture(scope="module")
-def generated(service: httpx.Client, ward: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generated]:
+def generated(
+    service: httpx.Client, ward: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Generated]:
     folder = tmp_path_factory.mktemp("generated")
     (folder / "openapi.json").write_text(service.get("/openapi.json").text)
     # Of the generator's two last steps the second: without it, Python warns of the code.
     hooks = f"post_hooks: ['{Path(sys.executable).with_name('ruff')} format .']\n"
     (folder / "config.yml").write_text(f"{hooks}package_name_override: {NAME}\n")
-    command = [Path(sys.executable).with_name("openapi-python-client"), "generate", "--meta", "none"]
+    command = [
+        Path(sys.executable).with_name("openapi-python-client"),
+        "generate",
+        "--meta",
+        "none",
+    ]
     command += ["--path", "openapi.json", "--config", "config.yml", "--output-path", NAME]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not be generated" not in done.stdout, done.stdout
     sys.path.insert(0, str(folder))
@@ -56,13 +72,17 @@ def generated(service: httpx.Client, ward: str, tmp_path_factory: pytest.TempPat
 
 def test_train_list_and_predict(generated, service):
     order = {"model": "generated", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
-    job = generated.call("train.train", body=generated.models.TrainRequest.from_dict(order), prefer="wait=60").parsed
+    job = generated.call(
+        "train.train", body=generated.models.TrainRequest.from_dict(order), prefer="wait=60"
+    ).parsed
     assert generated.call("jobs.get_job", job.id).parsed.status == "succeeded"
     listed = generated.call("models.list_models", page_size=500).parsed
     assert {"ward", "generated"} <= {model.name for model in listed.models}
     assert generated.call("models.get_version", "ward", 1).parsed.classes == ["healthy", "ill"]
 
-    response = generated.call("predict.predict", body=generated.models.PredictRequest.from_dict(QUESTION))
+    response = generated.call(
+        "predict.predict", body=generated.models.PredictRequest.from_dict(QUESTION)
+    )
     assert response.status_code == 200
     assert response.parsed.decisions == service.post("/predict", json=QUESTION).json()["decisions"]
     assert response.parsed.model.name == "ward"

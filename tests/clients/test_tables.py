@@ -22,7 +22,9 @@ DATA = two_class_rows(30)
 def table() -> pl.DataFrame:
     rows = [[f"p{i}", *row] for i, row in enumerate(DATA["rows"])]
     frame = pl.DataFrame(rows, schema=["patient", *DATA["features"]], orient="row")
-    return frame.with_columns(day=pl.date(2026, 1, 2), stay=pl.lit(3), age=pl.when(pl.arange(0, 30) != 4).then("age"))
+    return frame.with_columns(
+        day=pl.date(2026, 1, 2), stay=pl.lit(3), age=pl.when(pl.arange(0, 30) != 4).then("age")
+    )
 
 
 def in_memory(write, **casts) -> bytes:
@@ -40,7 +42,10 @@ def patients(**settings: object) -> duckdb.DuckDBPyConnection:
 
 
 def duck(columns: str = "*", **settings: object) -> bytes:
-    found, sink = patients(**settings).sql(f"SELECT {columns} FROM patients").to_arrow_reader(), io.BytesIO()
+    found, sink = (
+        patients(**settings).sql(f"SELECT {columns} FROM patients").to_arrow_reader(),
+        io.BytesIO(),
+    )
     with pa.ipc.new_stream(sink, found.schema) as writer:
         for batch in found:
             writer.write_batch(batch)
@@ -62,7 +67,10 @@ WRITERS = {
     "polars parquet": (PARQUET, lambda _: in_memory("write_parquet")),
     "polars csv": (CSV, lambda _: in_memory("write_csv")),
     "duckdb arrow": (ARROW, lambda _: duck()),
-    "duckdb views": (ARROW, lambda _: duck(produce_arrow_string_view=True, arrow_output_version="1.4")),
+    "duckdb views": (
+        ARROW,
+        lambda _: duck(produce_arrow_string_view=True, arrow_output_version="1.4"),
+    ),
     "duckdb large": (ARROW, lambda _: duck(arrow_large_buffer_size=True)),
     "duckdb enum": (ARROW, lambda _: duck("* REPLACE (pain::ENUM('mild', 'strong') AS pain)")),
     "duckdb decimal": (ARROW, lambda _: duck("* REPLACE (pulse::DECIMAL(10,1) AS pulse)")),
@@ -84,7 +92,9 @@ def plain(service, ward):
 def test_what_they_write_is_decided_as_json_is(service, ward, plain, tmp_path, name):
     kind, write = WRITERS[name]
     query = STAKES | {"model": ward, "id": "patient", "keep": "day,stay"}
-    answer = service.post("/predict", params=query, content=write(tmp_path), headers={"Content-Type": kind})
+    answer = service.post(
+        "/predict", params=query, content=write(tmp_path), headers={"Content-Type": kind}
+    )
     assert answer.status_code == 200, answer.text
     answer = answer.json()
     assert answer.pop("ids") == [f"p{i}" for i in range(30)]
@@ -103,7 +113,9 @@ def read_back(kind: str, content: bytes) -> pl.DataFrame:
 def test_answers_are_read_back_with_ids_and_columns(service, ward, plain, kind):
     query = STAKES | {"model": ward, "id": "patient", "keep": '["stay", "day"]'}
     content = in_memory(STREAM)
-    answer = service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW, "Accept": kind})
+    answer = service.post(
+        "/predict", params=query, content=content, headers={"Content-Type": ARROW, "Accept": kind}
+    )
     assert answer.headers["content-type"].partition(";")[0] == kind
     found = read_back(kind, answer.content)
     assert found.columns == [
@@ -118,11 +130,15 @@ def test_answers_are_read_back_with_ids_and_columns(service, ward, plain, kind):
     ]
     assert found["patient"].to_list() == [f"p{i}" for i in range(30)]
     assert found["decision"].cast(pl.String).to_list() == plain["decisions"]
-    assert found.select("p:healthy", "p:ill").rows() == [tuple(row) for row in plain["probabilities"]]
+    assert found.select("p:healthy", "p:ill").rows() == [
+        tuple(row) for row in plain["probabilities"]
+    ]
 
 
 def test_the_index_of_a_pandas_table_is_left_out(service, ward, plain):
-    columns = {name: table()[name].to_arrow() for name in DATA["features"]} | {"__index_level_0__": pa.array(range(30))}
+    columns = {name: table()[name].to_arrow() for name in DATA["features"]} | {
+        "__index_level_0__": pa.array(range(30))
+    }
     metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
     sink = io.BytesIO()
     pq.write_table(pa.table(columns).replace_schema_metadata(metadata), sink)

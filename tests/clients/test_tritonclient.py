@@ -34,15 +34,23 @@ def inputs() -> list[InferInput]:
     found = []
     for j, (name, (kind, datatype)) in enumerate(TYPES.items()):
         values = np.array([[row[j]] for row in ROWS], dtype=kind)
-        found.append(InferInput(name, list(values.shape), datatype).set_data_from_numpy(values, binary_data=False))
+        found.append(
+            InferInput(name, list(values.shape), datatype).set_data_from_numpy(
+                values, binary_data=False
+            )
+        )
     return found
 
 
 def same(result: InferResult, expected: dict) -> None:
     decisions = result.as_numpy("decisions").tolist()
-    assert [each.decode() if isinstance(each, bytes) else each for each in decisions] == expected["decisions"]
+    assert [each.decode() if isinstance(each, bytes) else each for each in decisions] == expected[
+        "decisions"
+    ]
     np.testing.assert_array_equal(result.as_numpy("probabilities"), expected["probabilities"])
-    np.testing.assert_array_equal(result.as_numpy("expected_benefits"), expected["expected_benefits"])
+    np.testing.assert_array_equal(
+        result.as_numpy("expected_benefits"), expected["expected_benefits"]
+    )
 
 
 def test_health_and_metadata(triton):
@@ -52,7 +60,9 @@ def test_health_and_metadata(triton):
     assert triton.is_model_ready("ward", "1")
     assert not triton.is_model_ready("nothing")
     assert triton.get_server_metadata()["extensions"] == []
-    assert [each["name"] for each in triton.get_model_metadata("ward", "1")["inputs"]] == list(TYPES)
+    assert [each["name"] for each in triton.get_model_metadata("ward", "1")["inputs"]] == list(
+        TYPES
+    )
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -19,11 +19,20 @@ from tests.console.tab import Site, Tab
 from tests.servers.fixtures import absent
 
 ADMIN_KEY = "console-admin-key"
-FEATURES = ["<img src=x onerror=alert(1)>", "</td><script>alert(2)</script>", "\"><svg onload='alert(3)'>"]
+FEATURES = [
+    "<img src=x onerror=alert(1)>",
+    "</td><script>alert(2)</script>",
+    "\"><svg onload='alert(3)'>",
+]
 CLASSES = ["<b onmouseover=alert(4)>healthy", "javascript:alert(5)//ill"]
 ACTIONS = ["<iframe srcdoc='<script>alert(6)</script>'>", "{{7*7}}${alert(7)}"]
 PRICES = dict(zip(FEATURES, (1, 2, 3), strict=True))
-_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first in 3/5 of the time
+_BROWSERS = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+)  # the first in 3/5 of the time
 
 
 def hostile_rows(n: int = 200) -> dict[str, Any]:
@@ -60,10 +69,14 @@ def recorded(client: httpx.Client) -> None:
         ).json()
         outcomes = [
             {"id": id_, "truth": truth} | ({"action": ACTIONS[0]} if i % 7 == 0 else {})
-            for i, (id_, truth, action) in enumerate(zip(ids, truths.values(), answer["decisions"], strict=True))
+            for i, (id_, truth, action) in enumerate(
+                zip(ids, truths.values(), answer["decisions"], strict=True)
+            )
             if action == ACTIONS[1] or i % 4 == 0
         ]
-        assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(outcomes)
+        assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(
+            outcomes
+        )
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +84,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     settings = settings_for(tmp_path_factory.mktemp("console"), admin_key=ADMIN_KEY)
     with serving(settings) as client:
         client.headers["X-API-Key"] = ADMIN_KEY
-        order = {"data": hostile_rows(), "feature_costs": PRICES, "benefits": [[0, -1], [-10, 5]], "actions": ACTIONS}
-        trained(client, {"model": "woods", "learner": {"kind": "random_forest", "n_estimators": 5}, **order})
+        order = {
+            "data": hostile_rows(),
+            "feature_costs": PRICES,
+            "benefits": [[0, -1], [-10, 5]],
+            "actions": ACTIONS,
+        }
+        trained(
+            client,
+            {"model": "woods", "learner": {"kind": "random_forest", "n_estimators": 5}, **order},
+        )
         trained(client, {"model": "woods", "learner": {"kind": "cost_tree", "depth": 1}, **order})
         client.put("/models/woods/aliases/champion", json={"version": 1})
         recorded(client)
@@ -97,7 +118,11 @@ def browser() -> Iterator[Any]:
         absent("a browser is not installed (Debian: apt-get install chromium-headless-shell)")
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - starts a program
 
-    arguments = ["--disable-dev-shm-usage", "--disable-lcd-text", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    arguments = [
+        "--disable-dev-shm-usage",
+        "--disable-lcd-text",
+        *(["--no-sandbox"] if os.geteuid() == 0 else []),
+    ]
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=str(Path(found)), args=arguments)
         yield chromium

@@ -20,15 +20,26 @@ _KNOWN_S = 1.2  # until every thread knows of the challenger
 def prepare(client: httpx.Client) -> None:
     """`triage`, versions 1 (a forest) and 2 (a tree), in the service of `client`."""
     rows = two_class_rows(500, seed=2)
-    for learner in ({"kind": "random_forest", "n_estimators": 10}, {"kind": "cost_tree", "depth": 2}):
-        order = {"learner": learner, "data": rows, "feature_costs": PRICES, "benefits": BENEFITS, "actions": ACTIONS}
+    for learner in (
+        {"kind": "random_forest", "n_estimators": 10},
+        {"kind": "cost_tree", "depth": 2},
+    ):
+        order = {
+            "learner": learner,
+            "data": rows,
+            "feature_costs": PRICES,
+            "benefits": BENEFITS,
+            "actions": ACTIONS,
+        }
         trained(client, {"model": "triage", **order})
     for benefits in (BENEFITS, [[0, -5], [-4, 4]]):
         saved = {"benefits": benefits, "actions": ACTIONS}
         client.put("/models/triage/matrices/autumn-2026", json=saved).raise_for_status()
     shadowed = {"version": 1, "shadow": ["triage:2"]}
     client.put("/models/triage/aliases/champion", json=shadowed).raise_for_status()
-    text = "\n".join([",".join([*rows["features"], "diagnosis"]), *map(_line, rows["rows"], rows["labels"])])
+    text = "\n".join(
+        [",".join([*rows["features"], "diagnosis"]), *map(_line, rows["rows"], rows["labels"])]
+    )
     form = {"label": "diagnosis", "name": "patients"}
     client.post("/datasets", data=form, files={"file": ("patients.csv", text)}).raise_for_status()
     time.sleep(_KNOWN_S)
@@ -45,7 +56,12 @@ def _day(client: httpx.Client, day: int) -> None:
     rows = two_class_rows(A_DAY, seed=100 + day)
     ids = [f"march-{day}-{i}" for i in range(A_DAY)]
     record = {"ids": ids, "instances": True, "at": f"2026-03-{day:02}T12:00:00Z"}
-    body = {"model": "triage@champion", "instances": rows["rows"], "benefits": "autumn-2026:1", "explore": 0.2}
+    body = {
+        "model": "triage@champion",
+        "instances": rows["rows"],
+        "benefits": "autumn-2026:1",
+        "explore": 0.2,
+    }
     client.post("/predict", json=body | {"record": record}).raise_for_status()
     outcomes = [{"id": id_, "truth": truth} for id_, truth in zip(ids, rows["labels"], strict=True)]
     client.post("/outcomes", json={"outcomes": outcomes[: A_DAY * 2 // 3]}).raise_for_status()

@@ -49,9 +49,14 @@ class Tab:
         self.page = self.context.new_page()
         self.url = site.url
         self.wrong: list[str] = []
-        self.page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on(
+            "dialog",
+            lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+        )
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("console", lambda line: self.wrong.append(line.text) if _is_wrong(line) else None)
+        self.page.on(
+            "console", lambda line: self.wrong.append(line.text) if _is_wrong(line) else None
+        )
 
     def open(self, view: str) -> Any:
         """The page once it shows the view, which is another one than before: that one counts as busy until then."""
@@ -122,7 +127,9 @@ def shown(value: float) -> str:
 
 def alike(value: float, *intervals: list[float]) -> str:
     """As the console writes numbers beside intervals: with three digits of the width of the narrowest one."""
-    widths = [high - low for low, high in intervals if high - low > 1e-12 * max(abs(low), abs(high))]
+    widths = [
+        high - low for low, high in intervals if high - low > 1e-12 * max(abs(low), abs(high))
+    ]
     if not widths:
         return shown(value)
     power = math.floor(math.log10(min(widths))) - 2
@@ -132,7 +139,9 @@ def alike(value: float, *intervals: list[float]) -> str:
 
 def intervals_of(report: dict[str, Any]) -> list[list[float]]:
     """Of a report on a benefit matrix."""
-    return [one["interval"] for one in [*report["rules"], report["best"]] if one["interval"] is not None]
+    return [
+        one["interval"] for one in [*report["rules"], report["best"]] if one["interval"] is not None
+    ]
 
 
 def unchecked(reason: str) -> None:

@@ -20,7 +20,8 @@ from tests.console.demo import BENEFITS
 from tests.console.tab import CELL, FIELD, asked_of, downloaded, file_of, judged, press, query_of
 
 WORDS = {
-    kind: dict(zip(PLAIN_ACTIONS, row, strict=True)) for kind, row in zip(("healthy", "ill"), BENEFITS, strict=True)
+    kind: dict(zip(PLAIN_ACTIONS, row, strict=True))
+    for kind, row in zip(("healthy", "ill"), BENEFITS, strict=True)
 }
 
 
@@ -91,7 +92,9 @@ def test_no_decision_stays_or_is_made_beside_other_values_or_a_matrix_that_canno
     assert page.locator(".decision").count() == 0
     for action in ("Decide", "Start"):
         page.click(f"button:text-is('{action}')")
-        page.wait_for_selector(f"section:has(button:text-is('{action}')) .problem:has-text('Benefit of ')")
+        page.wait_for_selector(
+            f"section:has(button:text-is('{action}')) .problem:has-text('Benefit of ')"
+        )
     assert asked == []
 
 
@@ -121,7 +124,11 @@ def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
         page.click("button:text-is('Decide')")
     page.wait_for_selector(".decision")
     sent = json.loads(request.value.post_data)
-    assert (sent["model"], sent["benefits"], sent["actions"]) == ("triage@champion", WORDS, PLAIN_ACTIONS)
+    assert (sent["model"], sent["benefits"], sent["actions"]) == (
+        "triage@champion",
+        WORDS,
+        PLAIN_ACTIONS,
+    )
     assert page.locator("p[role=alert]").count() == 0
     page.click("summary:text-is('Benefit matrix')")
     page.fill(CELL, "-0.75 * amount+2")
@@ -138,7 +145,10 @@ def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
 
 def test_the_matrix_of_another_model_is_used_and_amounts_have_the_unit_of_the_model(tab, site):
     order = {"model": "nurses", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
-    trained(site.client, {**order, "unit": "EUR", "benefits": [[0, -7], [-4, 4]], "actions": ["go", "stay"]})
+    trained(
+        site.client,
+        {**order, "unit": "EUR", "benefits": [[0, -7], [-4, 4]], "actions": ["go", "stay"]},
+    )
     page = tab.open("cases/triage:1")
     page.click("summary:text-is('Benefit matrix')")
     page.click("summary:text-is('Matrices of other models')")
@@ -154,16 +164,29 @@ def test_the_matrix_of_another_model_is_used_and_amounts_have_the_unit_of_the_mo
 
 def test_a_file_is_decided_in_chunks_as_the_service_decides_it_whole(tab, site, tmp_path):
     """With a column that is no feature, whose values contain quotes, line ends and markup."""
-    rows = [[f'"{i}",\n<script>alert(9)</script>', *row] for i, row in enumerate(hostile_rows(5000)["rows"])]
-    path = file_of(tmp_path, rows, names=["note", *FEATURES], name="<img src=x onerror=alert(8)>.csv")
+    rows = [
+        [f'"{i}",\n<script>alert(9)</script>', *row]
+        for i, row in enumerate(hostile_rows(5000)["rows"])
+    ]
+    path = file_of(
+        tmp_path, rows, names=["note", *FEATURES], name="<img src=x onerror=alert(8)>.csv"
+    )
     page = tab.open("cases/woods:1")
     decide_all(page, path, 5000)
-    query = {"model": "woods:1", "benefits": "[[0,-1],[-10,5]]", "actions": json.dumps(ACTIONS), "keep": '["note"]'}
+    query = {
+        "model": "woods:1",
+        "benefits": "[[0,-1],[-10,5]]",
+        "actions": json.dumps(ACTIONS),
+        "keep": '["note"]',
+    }
     kinds = {"Content-Type": "text/csv", "Accept": "text/csv"}
     content = Path(path).read_bytes()
 
     assert len(content) > 2**18
-    assert downloaded(page) == site.client.post("/predict", content=content, params=query, headers=kinds).content
+    assert (
+        downloaded(page)
+        == site.client.post("/predict", content=content, params=query, headers=kinds).content
+    )
 
 
 @pytest.mark.parametrize("status", [0, 503])
@@ -236,7 +259,9 @@ def test_changing_what_a_case_is_asked_with_records_nothing(tab, recorded):
     def after(change: Any) -> str:
         with page.expect_response("**/acquire"):
             change()
-        return str(page.inner_text("main:not(:has([aria-busy=true])) section:has(button:text-is('Start'))"))
+        return str(
+            page.inner_text("main:not(:has([aria-busy=true])) section:has(button:text-is('Start'))")
+        )
 
     budget.fill("0")
     assert "trial" not in after(lambda: page.click("button:text-is('Start')"))
@@ -250,11 +275,17 @@ def test_changing_what_a_case_is_asked_with_records_nothing(tab, recorded):
     budget.fill("")
     assert "trial" not in after(lambda: budget.press("Tab")), "a question is no decision"
     after(lambda: page.click("button:text-is('Start')"))
-    first, *others, last = (json.loads(one.post_data) for one in asked if one.url.endswith("/acquire"))
+    first, *others, last = (
+        json.loads(one.post_data) for one in asked if one.url.endswith("/acquire")
+    )
     assert {one["ids"][0] for one in others} == set(first["ids"])
     assert last["ids"] != first["ids"]
     assert UUID(first["ids"][0]).version == 7, "the service finds these by their day"
-    assert [one.get("record") for one in (first, *others, last)] == [True, *[None] * len(others), True]
+    assert [one.get("record") for one in (first, *others, last)] == [
+        True,
+        *[None] * len(others),
+        True,
+    ]
 
 
 def test_an_error_in_a_file_names_the_place(tab, tmp_path):
@@ -276,7 +307,9 @@ def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_p
     """
     note = "Köln €" if encoding == "latin-1" else "Köln Ċਊ€"
     notes = [note, *FORMULAS, *HARMLESS]
-    rows = [["61,5", "70", one, "mild"] for one in notes[:-1]] + [["48,25", "70", notes[-1], "unheard of"]]
+    rows = [["61,5", "70", one, "mild"] for one in notes[:-1]] + [
+        ["48,25", "70", notes[-1], "unheard of"]
+    ]
     path = file_of(tmp_path, rows, names=["age", "pulse", f"={note}", "pain"], delimiter=";")
     codec = {"latin-1": "cp1252", "utf-16be": "utf-16-be"}.get(encoding, encoding)
     start = "\ufeff" if encoding == "utf-16be" else ""
@@ -289,11 +322,17 @@ def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_p
     press(page, "text=Decide all", f"text={len(notes)} rows decided")
     assert "never seen in training" in page.inner_text("[aria-label=Warnings]")
     found = list(csv.reader(downloaded(page).decode().splitlines(keepends=True)))
-    assert [row[0] for row in found] == [f"'={note}", note, *(f"'{one}" for one in FORMULAS), *HARMLESS]
+    assert [row[0] for row in found] == [
+        f"'={note}",
+        note,
+        *(f"'{one}" for one in FORMULAS),
+        *HARMLESS,
+    ]
 
 
 @pytest.mark.parametrize(
-    "head", ["age, pulse ,\tpain", '\r\n\r\nage," pulse",pain', ",age,pulse,pain", "id, age,pulse,pain"]
+    "head",
+    ["age, pulse ,\tpain", '\r\n\r\nage," pulse",pain', ",age,pulse,pain", "id, age,pulse,pain"],
 )
 def test_names_of_columns_are_read_as_the_service_reads_them(tab, tmp_path, head):
     index = "7," if head.count(",") == 3 else ""

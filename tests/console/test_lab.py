@@ -35,12 +35,18 @@ def test_the_lab_follows_the_matrix(tab, site, tmp_path):
     assert alike(report["upper_bound"], *widths) in others
     assert page.get_attribute("payoff-chart path", "d") != before
     codes = page.locator("pre").all_text_contents()
-    row = json.dumps({CLASSES[0]: dict(zip(ACTIONS, (0, -3), strict=True))}, separators=(",", ":"))[1:-1]
-    assert [row in code.replace("'\\''", "'") and ADMIN_KEY not in code for code in codes] == [True, True], codes
+    row = json.dumps({CLASSES[0]: dict(zip(ACTIONS, (0, -3), strict=True))}, separators=(",", ":"))[
+        1:-1
+    ]
+    assert [row in code.replace("'\\''", "'") and ADMIN_KEY not in code for code in codes] == [
+        True,
+        True,
+    ], codes
 
     page.click("text=Use as reference")
     page.set_input_files(
-        "input[type=file]", file_of(tmp_path, hostile_rows()["rows"], names=hostile_rows()["features"])
+        "input[type=file]",
+        file_of(tmp_path, hostile_rows()["rows"], names=hostile_rows()["features"]),
     )
     page.wait_for_selector("text=0 of 200 cases get another action")
     page.fill(CELL, "-30")
@@ -66,7 +72,10 @@ def test_a_number_replaces_the_one_that_is_clicked_and_is_sent_as_it_is_shown(ta
     for typed, number in numbers.items():
 
         def has_the_number(request: Any, number: float = number) -> bool:
-            return request.url.endswith("/benefit") and json.loads(request.post_data)["benefits"][0][1] == number
+            return (
+                request.url.endswith("/benefit")
+                and json.loads(request.post_data)["benefits"][0][1] == number
+            )
 
         page.click(CELL)
         page.keyboard.type(typed[:-1])
@@ -109,7 +118,9 @@ def confusion(page: Any) -> str:
     return "".join(page.locator("table:has(caption:has-text('by action')) tbody").all_inner_texts())
 
 
-def test_the_lab_compares_with_the_reference_whatever_was_edited_before_the_file(tab, demo, tmp_path):
+def test_the_lab_compares_with_the_reference_whatever_was_edited_before_the_file(
+    tab, demo, tmp_path
+):
     rows = two_class_rows(100, seed=5)["rows"]
     asked = {"model": "triage:1", "instances": rows, "actions": PLAIN_ACTIONS, "record": False}
     decided = [
@@ -120,7 +131,10 @@ def test_the_lab_compares_with_the_reference_whatever_was_edited_before_the_file
     assert expected > 3
     page = tab.open("lab/triage:1")
     page.fill(CELL, "-30")
-    assert changed(page, lambda: page.set_input_files("input[type=file]", file_of(tmp_path, rows))) == expected
+    assert (
+        changed(page, lambda: page.set_input_files("input[type=file]", file_of(tmp_path, rows)))
+        == expected
+    )
     press(page, "text=Use as reference", "text=0 of 100 cases")
     assert changed(page, lambda: page.fill(CELL, "-4")) == expected
 
@@ -130,13 +144,19 @@ def test_the_lab_compares_by_the_names_of_actions(tab, demo, tmp_path):
     """The same matrix with its actions in another order, without one that nobody gets, or under another name."""
     columns = {"never": [-100, -100], "wait": [0, -4], "treat": [-4, 4]}
     for name, actions in (("never-first", [*columns]), ("turned", [*columns][::-1])):
-        rows = {kind: {one: columns[one][k] for one in actions} for k, kind in enumerate(("healthy", "ill"))}
+        rows = {
+            kind: {one: columns[one][k] for one in actions}
+            for k, kind in enumerate(("healthy", "ill"))
+        }
         matrix = {"benefits": rows, "actions": actions}
         demo.client.put(f"/models/triage/matrices/{name}", json=matrix).raise_for_status()
     page = tab.open("lab/triage:1")
     open_saved(page, "never-first", "never")
     page.click("text=Use as reference")
-    path, name = file_of(tmp_path, two_class_rows(200, seed=5)["rows"]), "[aria-label='Name of action 1']"
+    path, name = (
+        file_of(tmp_path, two_class_rows(200, seed=5)["rows"]),
+        "[aria-label='Name of action 1']",
+    )
 
     def renamed() -> None:
         assert page.input_value(name) == "treat"
@@ -171,13 +191,20 @@ def test_the_python_to_copy_decides(tab, demo, monkeypatch, capsys):
 def test_a_matrix_is_saved_as_a_version_and_deleted_after_a_question(tab, demo):
     page = tab.open("lab/triage:1")
     path = "/models/triage/matrices/winter"
-    for value, answer in (("-7", "Saved as version "), ("-7", "has this matrix already"), ("-8", "Saved as version ")):
+    for value, answer in (
+        ("-7", "Saved as version "),
+        ("-7", "has this matrix already"),
+        ("-8", "Saved as version "),
+    ):
         page.fill(CELL, value)
         page.get_by_label("Name", exact=True).fill("winter")
         press(page, "button:text-is('Save')", f"text={answer}")
     saved = demo.client.get(path).json()
     assert (len(saved["versions"]), saved["actions"]) == (2, ["wait", "treat"])
-    assert saved["benefits"] == {"healthy": {"wait": 0, "treat": -8}, "ill": {"wait": -4, "treat": 4}}
+    assert saved["benefits"] == {
+        "healthy": {"wait": 0, "treat": -8},
+        "ill": {"wait": -4, "treat": 4},
+    }
 
     for answer in ("Cancel", "Delete"):
         assert demo.client.get(path).status_code == 200
@@ -201,7 +228,9 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
     page.fill(FIELD, "61")
     with page.expect_response("**/predict") as answer:
         page.click("button:text-is('Decide')")
-    page.wait_for_selector("text=Decided with autumn-2026:1, which has healthy: wait 0, treat \N{MINUS SIGN}4;")
+    page.wait_for_selector(
+        "text=Decided with autumn-2026:1, which has healthy: wait 0, treat \N{MINUS SIGN}4;"
+    )
     assert answer.value.header_value("Payoff-Matrix") == "autumn-2026:1"
     page.click("summary:text-is('Benefit matrix')")
     open_saved(page)
@@ -214,7 +243,9 @@ def test_versions_are_compared_on_one_matrix_and_a_model_of_other_classes_is_no_
     page.get_by_label("Compare with").select_option("woods:2")
     page.wait_for_selector("payoff-chart path.other")
     own, other = (
-        site.client.post(f"/models/woods:{version}/benefit", json={"benefits": [[0, -1], [-10, 5]]}).json()
+        site.client.post(
+            f"/models/woods:{version}/benefit", json={"benefits": [[0, -1], [-10, 5]]}
+        ).json()
         for version in (1, 2)
     )
     same = alike(other["expected_benefit"]["benefit"], *intervals_of(own))

@@ -34,7 +34,9 @@ def test_without_a_key_or_with_a_wrong_one_the_console_asks_for_it(browser, site
 def test_another_key_finds_nothing_of_the_one_before(tab):
     page = tab.open("lab/triage:1")
     page.fill('[data-cell="0 0"]', "-77")
-    page.wait_for_function("Object.keys(sessionStorage).some((name) => name.startsWith('payoff-matrix'))")
+    page.wait_for_function(
+        "Object.keys(sessionStorage).some((name) => name.startsWith('payoff-matrix'))"
+    )
     page.evaluate("import('/console/api.js').then((api) => api.setKey('another'))")
     page.wait_for_function("Object.keys(sessionStorage).length === 1")
 
@@ -50,7 +52,9 @@ def test_a_key_for_predictions_does_what_it_may(browser, demo):
     tab.open("lab/triage")
     page.wait_for_selector("payoff-chart path")
     page.get_by_label("Saved matrix").select_option("autumn-2026")
-    page.wait_for_selector(".saved >> text=Saving and deleting them need a key with the scope 'train'")
+    page.wait_for_selector(
+        ".saved >> text=Saving and deleting them need a key with the scope 'train'"
+    )
     assert page.locator("button:text-is('Save'), button:text-is('Delete…')").count() == 0
     tab.close()
 
@@ -86,7 +90,9 @@ def test_a_link_made_by_others_reaches_no_other_path(tab):
         page = tab.open(view)
         assert page.locator("text=Cancel…").count() == 0, view
     urls = [one.url for one in asked]
-    assert not [url for url in urls if "audit" in url.replace("%2Faudit", "") or "/models/woods" in url]
+    assert not [
+        url for url in urls if "audit" in url.replace("%2Faudit", "") or "/models/woods" in url
+    ]
 
 
 def test_models_are_addressed_and_an_alias_is_moved(tab, site):
@@ -107,8 +113,13 @@ def test_models_are_addressed_and_an_alias_is_moved(tab, site):
 def test_long_lists_are_listed_to_the_end(tab):
     def answer(route: Any) -> None:
         page = int(re.findall(r"page_token=(\d+)|$", route.request.url)[0] or 0)
-        lines = [{"name": f"m{page}-{i}", "latest": 1, "versions": [1], "aliases": {}} for i in range(100)]
-        route.fulfill(json={"models": lines, "next_page_token": str(page + 1) if page < 10 else None})
+        lines = [
+            {"name": f"m{page}-{i}", "latest": 1, "versions": [1], "aliases": {}}
+            for i in range(100)
+        ]
+        route.fulfill(
+            json={"models": lines, "next_page_token": str(page + 1) if page < 10 else None}
+        )
 
     tab.page.route("**/models?*", answer)
     assert tab.open("models").locator("tbody tr").count() == 1100
@@ -121,9 +132,14 @@ def test_a_model_is_imported(tab, site, tmp_path):
     fitted = LogisticRegression().fit(numbers, data["labels"])
     path = tmp_path / "model.onnx"
     path.write_bytes(skl2onnx.to_onnx(fitted, numbers[:1].astype(np.float32)).SerializeToString())
-    lines = [f"{age},{pulse},{label}" for (age, pulse), label in zip(numbers, data["labels"], strict=True)]
+    lines = [
+        f"{age},{pulse},{label}"
+        for (age, pulse), label in zip(numbers, data["labels"], strict=True)
+    ]
     form = {"label": "label", "name": "numbers"}
-    site.client.post("/datasets", data=form, files={"file": "\n".join(["age,pulse,label", *lines])}).raise_for_status()
+    site.client.post(
+        "/datasets", data=form, files={"file": "\n".join(["age,pulse,label", *lines])}
+    ).raise_for_status()
 
     page = tab.open("models")
     page.click("summary:text-is('Import a model')")
@@ -144,10 +160,14 @@ def test_sets_are_chosen_and_drawn(tab, site):
     page.click("text=Choose the set")
     answer = site.client.post("/retrieve", json=asked).json()["sets"][0]
     page.wait_for_selector("payoff-chart path")
-    assert page.locator("tbody th").all_inner_texts() == [list(items)[place] for place in answer["selected"]]
+    assert page.locator("tbody th").all_inner_texts() == [
+        list(items)[place] for place in answer["selected"]
+    ]
     page.fill("textarea", "0.2, 1.7")
     press(page, "text=Choose the set", ".problem b:text-is('probabilities > 1 (1.7): ')")
-    detail = site.client.post("/retrieve", json=asked | {"probabilities": [0.2, 1.7]}).json()["detail"]
+    detail = site.client.post("/retrieve", json=asked | {"probabilities": [0.2, 1.7]}).json()[
+        "detail"
+    ]
     assert page.inner_text(".problem").count(detail) == 1
     page.fill("textarea", "0,9; 0,25")  # decimal commas
     with page.expect_request("**/retrieve") as request:
@@ -165,11 +185,22 @@ def test_sample_data_leads_to_training(tab):
     assert "tumours (569 rows)" in page.inner_text("select >> nth=0")
 
 
-@pytest.mark.parametrize(("encoding", "end"), [("utf-16", "\n"), ("utf-16", "\r\n"), ("latin-1", "\n")])
-def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(tab, tmp_path, encoding, end):
+@pytest.mark.parametrize(
+    ("encoding", "end"), [("utf-16", "\n"), ("utf-16", "\r\n"), ("latin-1", "\n")]
+)
+def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(
+    tab, tmp_path, encoding, end
+):
     """Columns and name with markup, in any encoding."""
-    names = ["<img src=x onerror=alert(1)>", "städte", "</option><script>alert(11)</script>", "later"]
-    lines = [f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'};{'well' * (i % 2)}" for i in range(40)]
+    names = [
+        "<img src=x onerror=alert(1)>",
+        "städte",
+        "</option><script>alert(11)</script>",
+        "later",
+    ]
+    lines = [
+        f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'};{'well' * (i % 2)}" for i in range(40)
+    ]
     path = tmp_path / "<svg onload=alert(10)>.csv"
     path.write_bytes(end.join([";".join(names), *lines, ""]).encode(encoding))
     page = tab.open("data")
@@ -202,7 +233,9 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(tab, 
 def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
     """Of the learners that fit the table, with the matrix of the comparison."""
     lines = [f"{i},{'xy'[i > 30]}" for i in range(60)]
-    made = site.client.post("/datasets", data={"label": "y"}, files={"file": "\n".join(["a,y", *lines])}).json()["id"]
+    made = site.client.post(
+        "/datasets", data={"label": "y"}, files={"file": "\n".join(["a,y", *lines])}
+    ).json()["id"]
     page = tab.open(f"jobs/new/{made}")
     assert page.locator("optgroup >> nth=0 >> option").all_inner_texts()[0] == "auto"
     assert page.locator("option:has-text('multilabel')").count() == 0
@@ -211,7 +244,11 @@ def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
         page.uncheck(f"label:has-text('{kind}') input")
     page.click("button:text-is('Compare')")
     page.click("summary:text-is('As a table')", timeout=60_000)
-    press(page, "tr:has-text('logistic') >> text=Train this one >> nth=0", "h2:text-is('Train a model')")
+    press(
+        page,
+        "tr:has-text('logistic') >> text=Train this one >> nth=0",
+        "h2:text-is('Train a model')",
+    )
     assert page.input_value("label:text-is('Learner') + select") == "logistic"
     assert page.input_value(CELL) == "-3"
     assert page.is_checked("label:has-text('Train with this matrix') input")
@@ -269,7 +306,11 @@ def test_every_field_for_numbers_that_cannot_be_read_is_named(tab, view, label, 
         page.click("summary:has-text('ask question by question')")
         field = page.locator("section:has(h2:text-is('Prices of features')) input").first
     else:
-        field = page.get_by_label(label, exact=True) if label else page.locator("form input[inputmode=decimal]").first
+        field = (
+            page.get_by_label(label, exact=True)
+            if label
+            else page.locator("form input[inputmode=decimal]").first
+        )
     asked = asked_of(page)
     name = field.evaluate("one => one.labels[0].textContent")
     field.fill(typed)
@@ -303,6 +344,10 @@ def test_an_export_is_uploaded_trained_on_and_decided(tab, tmp_path, name):
     page.click("text=Decide cases", timeout=60_000)
     values = page.locator("form input[data-form], form input[inputmode=decimal]").first
     values.wait_for()
-    values.fill({"crm": "2024-05-01", "two ways": "EUR 1.000,50", "log": "2026-05-01T10:00Z"}.get(name, "100"))
+    values.fill(
+        {"crm": "2024-05-01", "two ways": "EUR 1.000,50", "log": "2026-05-01T10:00Z"}.get(
+            name, "100"
+        )
+    )
     page.click("button:text-is('Decide')")
     page.wait_for_selector(".decision")

@@ -13,7 +13,10 @@ from app.text import MISSING
 from tests.console.tab import FOLDER, alike
 
 MINUS = "\N{MINUS SIGN}"
-WORDS = {"benefits": {"b": {"__proto__": 1, "10": 2}, "a": {"10": 4, "__proto__": 3}}, "actions": ["__proto__", "10"]}
+WORDS = {
+    "benefits": {"b": {"__proto__": 1, "10": 2}, "a": {"10": 4, "__proto__": 3}},
+    "actions": ["__proto__", "10"],
+}
 CLOSE_TO_THE_ENDS = {
     "curve": [{"threshold": t, "benefit": b} for t, b in ((0, -2), (0.5, -0.5), (1, -0.5))],
     "threshold": -5e-324, "benefit": 0.267, "posterior_threshold": 0.0002,
@@ -63,7 +66,9 @@ def test_no_figure_is_outside_its_interval(tab):
     page = tab.open("models")
     for low, high in INTERVALS:
         inside = [low, *(low / 7 * (7 - i) + high / 7 * i for i in range(1, 7)), high]
-        found = call(page, "dom.js", "(ends, values) => values.map(its.figures([ends]))", [low, high], inside)
+        found = call(
+            page, "dom.js", "(ends, values) => values.map(its.figures([ends]))", [low, high], inside
+        )
         numbers = [float(text.replace(",", "").replace(MINUS, "-")) for text in found]
         assert all(numbers[0] <= number <= numbers[-1] for number in numbers), found
         rounding = 1e-3 * abs(high)  # of numbers that are one but for rounding
@@ -78,7 +83,9 @@ def test_the_scales_are_those_of_the_service(tab):
     for ends in ([0, 1], [-3.2, 17.5], [1e-7, 3e-7], [-2e6, 5e6], [5, 5], [99.98, 100.02], [-4e-3, 2e9],
                  [0, 0], [1e-12, 1e-12], [-3e15, -3e15], [1e8, 1e8 + 1], [-5e8, 4e8]):  # fmt: skip
         expected = Axis.around(ends, 10, 90).ticks(5)
-        found = call(page, "chart.js", "(low, high) => its.Axis.around([low, high], 10, 90).ticks(5)", *ends)
+        found = call(
+            page, "chart.js", "(low, high) => its.Axis.around([low, high], 10, 90).ticks(5)", *ends
+        )
 
         assert [label for _, label in found] == [label for _, label in expected]
         assert [value for value, _ in found] == pytest.approx([value for value, _ in expected])

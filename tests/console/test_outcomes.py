@@ -41,10 +41,17 @@ def test_the_report_is_readable_and_every_amount_has_its_basis(tab, site):
         assert f"{alike(part['mean'], [part['low'], part['high']])} (" in text
     assert all(name in text for name in (*ACTIONS, *CLASSES, FEATURES[0]))
     about = [part["basis"] for part in (report["realised"], report["expected"], report["bounds"])]
-    tables = [one.inner_text() for one in page.locator("table:has(th:text-matches('realised|per decision'))").all()]
+    tables = [
+        one.inner_text()
+        for one in page.locator("table:has(th:text-matches('realised|per decision'))").all()
+    ]
     assert len(tables) >= 5
     assert all(any(basis in one for basis in about) for one in tables)
-    drifted = [line for line in (*report["drift"]["scores"], *report["drift"]["features"]) if line["drifted"]]
+    drifted = [
+        line
+        for line in (*report["drift"]["scores"], *report["drift"]["features"])
+        if line["drifted"]
+    ]
     assert page.locator("caption:text-is('Drifted') ~ tbody tr").count() == len(drifted) > 0
 
 
@@ -61,10 +68,15 @@ def test_what_challengers_and_other_ways_would_earn_is_reported(tab, demo):
     report = demo.client.get("/models/triage@champion/outcomes").json()
     (challenger,) = report["shadow"]
     assert challenger["cases"] == report["known"]
-    estimates = [way[kind] for way in report["exploration"]["ways"].values() for kind in ("ips", "dr")]
+    estimates = [
+        way[kind] for way in report["exploration"]["ways"].values() for kind in ("ips", "dr")
+    ]
     counts = [*map(shown, (challenger["cases"], challenger["differing"]))]
     expected = [counts + parts(challenger["gain"]), *map(parts, estimates)]
-    lines = [page.locator("tr:has(th:text-is('triage:2'))").inner_text(), *page.locator(ESTIMATES).all_inner_texts()]
+    lines = [
+        page.locator("tr:has(th:text-is('triage:2'))").inner_text(),
+        *page.locator(ESTIMATES).all_inner_texts(),
+    ]
     assert len(lines) == len(expected) == 5
     for line, each in zip(lines, expected, strict=True):
         assert all(part in line for part in each), line
@@ -87,7 +99,9 @@ def test_estimates_from_no_data_are_not_shown(tab, change):
     tab.page.route(re.compile(r"/outcomes(\?|$)"), answered)
     page = tab.open("outcomes/triage@champion")
     page.wait_for_selector("caption:text-is('Estimates for all decisions')")
-    assert [row.split("\t")[2] for row in page.locator(ESTIMATES).all_inner_texts()] == ["\N{EN DASH}"] * 4
+    assert [row.split("\t")[2] for row in page.locator(ESTIMATES).all_inner_texts()] == [
+        "\N{EN DASH}"
+    ] * 4
 
 
 def test_outcomes_are_reported_from_a_file(tab, tmp_path):

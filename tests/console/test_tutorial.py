@@ -17,11 +17,17 @@ from tests.conftest import serving, settings_for
 from tests.console.tab import FOLDER, Site, Tab
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
-CODE = re.compile(r"^( *)```python\n(.*?)^ *```\n(?:\n *```text\n(.*?)^ *```\n)?", re.DOTALL | re.MULTILINE)
-BLOCKS = [(textwrap.dedent(code), textwrap.dedent(printed)) for _, code, printed in CODE.findall(PAGE)]
+CODE = re.compile(
+    r"^( *)```python\n(.*?)^ *```\n(?:\n *```text\n(.*?)^ *```\n)?", re.DOTALL | re.MULTILINE
+)
+BLOCKS = [
+    (textwrap.dedent(code), textwrap.dedent(printed)) for _, code, printed in CODE.findall(PAGE)
+]
 SHORT, FILES, *STEPS = BLOCKS
 CLICKS = re.findall(
-    r"^\d\. (.*(?:\n   .*)*)", PAGE.partition("## The short way")[2].partition("In Python")[0], re.MULTILINE
+    r"^\d\. (.*(?:\n   .*)*)",
+    PAGE.partition("## The short way")[2].partition("In Python")[0],
+    re.MULTILINE,
 )
 
 
@@ -46,14 +52,18 @@ def run(blocks: list[tuple[str, str]], url: str) -> None:
     names: dict[str, Any] = {}
     for code, printed in blocks:
         said = io.StringIO()
-        names["print"] = functools.partial(print, file=said)  # what the service logs is not the page's
+        names["print"] = functools.partial(
+            print, file=said
+        )  # what the service logs is not the page's
         exec(code.replace("http://127.0.0.1:8000", url), names)
         if printed:
             assert said.getvalue() == printed
     names["client"].close()
 
 
-def test_the_python_answers_as_printed_and_the_short_way_takes_at_most_eight_lines(open_site, tables, monkeypatch):
+def test_the_python_answers_as_printed_and_the_short_way_takes_at_most_eight_lines(
+    open_site, tables, monkeypatch
+):
     monkeypatch.chdir(tables)
 
     run([FILES, *STEPS], open_site.url)
@@ -92,7 +102,11 @@ def test_a_decision_under_a_matrix_of_ones_own_takes_eight_clicks(browser, open_
 
     answer = open_site.client.post(
         "/predict",
-        json={"model": "biopsies", "instances": [[15.5, None, None, None]], "benefits": [[0, -40], [-500, 100]]},
+        json={
+            "model": "biopsies",
+            "instances": [[15.5, None, None, None]],
+            "benefits": [[0, -40], [-500, 100]],
+        },
     ).json()
     assert page.inner_text(".decision") == answer["decisions"][0]
     assert "100" in page.inner_text("small:has-text('Decided with')")
@@ -107,7 +121,11 @@ def named(step: int) -> str:
 def test_the_labels_are_those_of_the_console():
     sources = "".join(path.read_text() for path in FOLDER.glob("*.js"))
     tabs = re.findall(r'^=== "Console"\n\n(.*?)^=== "Python"', PAGE, re.DOTALL | re.MULTILINE)
-    labels = {" ".join(label.split()) for text in tabs for label in re.findall(r"\*\*(.+?)\*\*", text, re.DOTALL)}
+    labels = {
+        " ".join(label.split())
+        for text in tabs
+        for label in re.findall(r"\*\*(.+?)\*\*", text, re.DOTALL)
+    }
 
     assert len(tabs) == 5
     assert len(labels) >= 15

@@ -49,7 +49,9 @@ def uploaded(page: Any) -> None:
         *([*row, label] for row, label in zip(rows["rows"], rows["labels"], strict=True)),
     ]
     text = "\n".join(",".join(map(str, line)) for line in lines)
-    page.set_input_files("input[type=file]", {"name": "patients.csv", "mimeType": "", "buffer": text.encode()})
+    page.set_input_files(
+        "input[type=file]", {"name": "patients.csv", "mimeType": "", "buffer": text.encode()}
+    )
     press(page, "button:text-is('Upload')", "h3:text-is('Uploaded')")
     page.wait_for_selector("td >> text=Train")
     page.locator("h3:text-is('Uploaded')").evaluate("one => one.scrollIntoView()")
@@ -85,7 +87,9 @@ WITHOUT = ("start", "models", "models/woods", "models/woods/1", "lab", "lab/wood
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_fits_a_phone_and_is_accessible(browser, demo, scheme):
     axe = _axe()
-    rules = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if scheme == "dark" else {})
+    rules = {"resultTypes": ["violations"]} | (
+        {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
+    )
     tab = Tab(browser, demo, ADMIN_KEY, viewport={"width": 375, "height": 700}, color_scheme=scheme)
     for view, prepare in (VIEWS | dict.fromkeys(WITHOUT, ready)).items():
         page = tab.open(view)
@@ -104,7 +108,10 @@ def test_every_view_fits_a_phone_and_is_accessible(browser, demo, scheme):
             page.evaluate(axe)
             found = page.evaluate("(options) => axe.run(document, options)", rules)["violations"]
             grave = [one for one in found if one["impact"] in ("serious", "critical")]
-            assert not grave, (view, [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in grave])
+            assert not grave, (
+                view,
+                [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in grave],
+            )
     tab.close()
     if axe is None:
         unchecked("axe-core is not installed: npm install --global axe-core")
@@ -112,8 +119,16 @@ def test_every_view_fits_a_phone_and_is_accessible(browser, demo, scheme):
 
 def _axe() -> str | None:
     """The script that examines a page, where npm has installed it."""
-    folders = [os.environ.get("NODE_PATH", ""), "/usr/lib/node_modules", "/usr/local/lib/node_modules"]
-    found = [Path(folder) / "axe-core" / "axe.min.js" for folder in ":".join(folders).split(":") if folder]
+    folders = [
+        os.environ.get("NODE_PATH", ""),
+        "/usr/lib/node_modules",
+        "/usr/local/lib/node_modules",
+    ]
+    found = [
+        Path(folder) / "axe-core" / "axe.min.js"
+        for folder in ":".join(folders).split(":")
+        if folder
+    ]
     return next((path.read_text() for path in found if path.exists()), None)
 
 
@@ -130,7 +145,12 @@ def test_the_pictures_of_the_documentation(browser, demo, view):
     assert 5_000 < path.stat().st_size <= MOST_BYTES
 
 
-KINDS = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+KINDS = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+}
 FILES = [path for path in FOLDER.iterdir() if path.suffix in KINDS]
 
 
@@ -145,20 +165,30 @@ def test_the_files_have_the_right_types_and_a_strict_policy(site):
 
 def test_the_files_are_small_and_load_nothing_from_elsewhere():
     assert sum(len(gzip.compress(path.read_bytes())) for path in FILES) < 75 * 1024
-    markup = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function")
+    markup = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function"
+    )
     for path in FILES:
         text = path.read_text()
-        assert set(re.findall(r"https?://[^\s\"']+", text)) <= {"http://www.w3.org/2000/svg"}, path.name
+        assert set(re.findall(r"https?://[^\s\"']+", text)) <= {"http://www.w3.org/2000/svg"}, (
+            path.name
+        )
         assert not markup.search(text), path.name
 
 
 def test_the_sample_is_the_table_of_the_demo(site):
-    rows = list(csv.reader(site.client.get("/console/sample.csv", headers={"X-API-Key": ""}).text.splitlines()))
+    rows = list(
+        csv.reader(
+            site.client.get("/console/sample.csv", headers={"X-API-Key": ""}).text.splitlines()
+        )
+    )
     assert (len(rows), len(rows[0])) == (570, 31)
     assert {row[-1] for row in rows[1:]} == {"malignant", "benign"}
 
 
-@pytest.mark.parametrize("path", ["__init__.py", "__pycache__", "../settings.py", "..%2fsettings.py", "%2e%2e/"])
+@pytest.mark.parametrize(
+    "path", ["__init__.py", "__pycache__", "../settings.py", "..%2fsettings.py", "%2e%2e/"]
+)
 def test_nothing_else_is_served_below_the_console(site, path):
     assert site.client.get(f"/console/{path}").status_code == 404
 
@@ -166,7 +196,9 @@ def test_nothing_else_is_served_below_the_console(site, path):
 def test_the_console_can_be_turned_off(tmp_path):
     with serving(settings_for(tmp_path, workers=0, console=False)) as client:
         assert client.get("/").headers["location"] == "/docs"
-        assert client.get("/console/").status_code == client.get("/console/main.js").status_code == 404
+        assert (
+            client.get("/console/").status_code == client.get("/console/main.js").status_code == 404
+        )
 
 
 def test_the_types_hold():

@@ -26,8 +26,12 @@ def claiming(content, number, other):
 def long_words(millions):
     """A few kilobytes that unpack to so many million characters, and declare a hundred bytes."""
     words = [f"{i}" * (millions * 500_000) for i in range(2)]
-    content = written({"a": words, "y": [0, 1]}, compression="zstd", use_dictionary=False, write_statistics=False)
-    size = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).total_uncompressed_size
+    content = written(
+        {"a": words, "y": [0, 1]}, compression="zstd", use_dictionary=False, write_statistics=False
+    )
+    size = (
+        pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).total_uncompressed_size
+    )
     total = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).total_byte_size
     return claiming(claiming(content, total, 100), size, 90)
 

@@ -30,7 +30,11 @@ class Export(NamedTuple):
 
 
 def written(
-    columns: dict[str, list[object]], delimiter: str = ",", encoding: str = "utf-8", *, header: bool = True
+    columns: dict[str, list[object]],
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+    *,
+    header: bool = True,
 ) -> bytes:
     """The columns as a file of separated values."""
     text = io.StringIO()
@@ -59,7 +63,10 @@ def german(amount: float) -> str:
 
 
 def _exports() -> dict[str, Export]:
-    american, european = [f"{amount:,.2f}" for amount in _AMOUNTS], [german(amount) for amount in _AMOUNTS]
+    american, european = (
+        [f"{amount:,.2f}" for amount in _AMOUNTS],
+        [german(amount) for amount in _AMOUNTS],
+    )
     crm = {
         "customer_id": list(range(7000, 7000 + N)),
         "name": [f"Customer {i} Ltd" for i in range(N)],
@@ -73,7 +80,10 @@ def _exports() -> dict[str, Export]:
     }
     survey = {
         "q1": american,
-        "answer": [{"leaves": ("yes", "YES", "Yes ")[i % 3], "stays": "no"}[word] for i, word in enumerate(_LABELS)],
+        "answer": [
+            {"leaves": ("yes", "YES", "Yes ")[i % 3], "stays": "no"}[word]
+            for i, word in enumerate(_LABELS)
+        ],
     }
     log = {
         "at": [f"{day}T{i % 24:02}:05:00Z" for i, day in enumerate(_DAYS)],
@@ -88,9 +98,14 @@ def _exports() -> dict[str, Export]:
         "y": _LABELS,
     }
     two_ways = '{"share": "number:1.234,5", "day": "date:%d/%m/%Y"}'
-    wide = {f"c{j}": _AMOUNTS if not j else _RANDOM.normal(size=N).round(3).tolist() for j in range(999)}
+    wide = {
+        f"c{j}": _AMOUNTS if not j else _RANDOM.normal(size=N).round(3).tolist() for j in range(999)
+    }
     partly = {"amount": _AMOUNTS, "y": [label if i < 40 else "" for i, label in enumerate(_LABELS)]}
-    truths = {"amount": american, "gone": [{"leaves": "True", "stays": "False"}[label] for label in _LABELS]}
+    truths = {
+        "amount": american,
+        "gone": [{"leaves": "True", "stays": "False"}[label] for label in _LABELS],
+    }
     plain = {"amount": _AMOUNTS, "day": _DAYS, "y": _LABELS}
     excel = {
         "amount": [str(amount).replace(".", ",") for amount in _AMOUNTS],
@@ -99,8 +114,16 @@ def _exports() -> dict[str, Export]:
     }
     unread = ["customer_id", "name"]
     return {
-        "crm": Export(written(crm), "churn", {}, [name for name in crm if name not in {*unread, "churn"}], unread),
-        "semicolons": Export(written(excel, ";"), "y", {"delimiter": ";"}, ["amount", "day"], [], ("delimiter",)),
+        "crm": Export(
+            written(crm),
+            "churn",
+            {},
+            [name for name in crm if name not in {*unread, "churn"}],
+            unread,
+        ),
+        "semicolons": Export(
+            written(excel, ";"), "y", {"delimiter": ";"}, ["amount", "day"], [], ("delimiter",)
+        ),
         "utf-16": Export(
             written(excel, "\t", "utf-16"),
             "y",
@@ -112,12 +135,21 @@ def _exports() -> dict[str, Export]:
         "survey": Export(written(survey), "answer", {}, ["q1"], []),
         "log": Export(written(log), "status", {}, ["at", "ms"], []),
         "no header": Export(
-            written(plain, header=False), "column_3", {"header": "none"}, ["column_1", "column_2"], [], ("header",)
+            written(plain, header=False),
+            "column_3",
+            {"header": "none"},
+            ["column_1", "column_2"],
+            [],
+            ("header",),
         ),
         "a thousand columns": Export(written({**wide, "y": _LABELS}), "y", {}, list(wide), []),
-        "few labels": Export(written(partly), "y", {"drop_unlabelled": "true"}, ["amount"], [], ("drop_unlabelled",)),
+        "few labels": Export(
+            written(partly), "y", {"drop_unlabelled": "true"}, ["amount"], [], ("drop_unlabelled",)
+        ),
         "truths": Export(written(truths), "gone", {}, ["amount"], []),
-        "two ways": Export(written(forms), "y", {"types": two_ways}, ["german", "french", "share", "day"], []),
+        "two ways": Export(
+            written(forms), "y", {"types": two_ways}, ["german", "french", "share", "day"], []
+        ),
     }
 
 

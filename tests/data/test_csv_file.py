@@ -20,9 +20,9 @@ from app.features import Feature
 from tests.data.keeping import kept as keep
 from tests.messages import says
 
-WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).map(
-    lambda text: f"w{text}".strip()
-)
+WORDS = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8
+).map(lambda text: f"w{text}".strip())
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -42,7 +42,13 @@ def quoted(word):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.none() | NUMBERS, st.none() | WORDS, st.integers(-9, 9)), min_size=1, max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.none() | NUMBERS, st.none() | WORDS, st.integers(-9, 9)),
+        min_size=1,
+        max_size=12,
+    )
+)
 def test_round_trip(tmp_path_factory, rows):
     """What stands in a file is what the table holds: numbers to the last bit, words, classes, missing values."""
     rows = [*rows, *rows, (1.5, "w", 10), (None, "w", 10)]
@@ -67,8 +73,14 @@ def test_kinds_of_columns(store):
     """A column is numeric if every value that is there is a number, however it is written."""
     found = table(store, b"a,b,c,y\n 1 ,1e3,1,u\n+2,-.5,1,v\n?,nan,1_0,u\n00,null,N/A,v\n")
 
-    assert [feature.type for feature in found.schema.features] == ["numeric", "numeric", "categorical"]
-    np.testing.assert_array_equal(found.X, [[1, 1000, 0], [2, -0.5, 0], [np.nan, np.nan, 1], [0, np.nan, np.nan]])
+    assert [feature.type for feature in found.schema.features] == [
+        "numeric",
+        "numeric",
+        "categorical",
+    ]
+    np.testing.assert_array_equal(
+        found.X, [[1, 1000, 0], [2, -0.5, 0], [np.nan, np.nan, 1], [0, np.nan, np.nan]]
+    )
     assert found.X.flags.c_contiguous
     assert found.classes == ("u", "v")
     assert found.y.dtype == np.int64
@@ -86,7 +98,9 @@ def test_kind_that_shows_late(store, monkeypatch):
     assert found.schema.features[0].categories == ("0", "1", "2", "3", "4", "5", "6", "x")
     np.testing.assert_array_equal(found.X[:200, 0], np.arange(200) % 7)
     np.testing.assert_array_equal(found.X[:200, 1], np.arange(200))
-    assert flaws(store, b'a,y\n1,0\n"' + b"x" * 200 + b",0\n", kept=1) == [says("/file", "64 bytes", "quote")]
+    assert flaws(store, b'a,y\n1,0\n"' + b"x" * 200 + b",0\n", kept=1) == [
+        says("/file", "64 bytes", "quote")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +113,14 @@ def test_kind_that_shows_late(store, monkeypatch):
         b' a ,"y"\n"1",0\n 2, 1\n3,0\n4,1\n',
         gzip.compress(b"a,y\n1,0\n2,1\n") + gzip.compress(b"3,0\n4,1\n"),
     ],
-    ids=["byte order mark", "windows", "old mac", "blank lines", "quotes and spaces", "gzip in two members"],
+    ids=[
+        "byte order mark",
+        "windows",
+        "old mac",
+        "blank lines",
+        "quotes and spaces",
+        "gzip in two members",
+    ],
 )
 def test_dialects_give_the_same_data_set(store, content):
     plain = keep(store, io.BytesIO(b"a,y\n1,0\n2,1\n3,0\n4,1\n"), ["y"])
@@ -181,7 +202,10 @@ def test_problem_with_the_labels(store, labels, expected):
 
 
 def column(header, values):
-    return f"{header}\n".encode() + "".join(f"{value},{i % 2}\n" for i, value in enumerate(values)).encode()
+    return (
+        f"{header}\n".encode()
+        + "".join(f"{value},{i % 2}\n" for i, value in enumerate(values)).encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,7 +225,9 @@ def test_too_many_values_or_too_long_ones(store, content, expected):
 
 def test_limits(tmp_path):
     """Too many rows, columns or bytes, packed or not, are refused as too large."""
-    store = DatasetStore(str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=200))
+    store = DatasetStore(
+        str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=200)
+    )
     keep(store, io.BytesIO(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 2), ["y"])
     for content, message in [
         (b"a,b,y\n" + b"1,2,0\n" * 5, "at most 4 rows"),
@@ -218,7 +244,9 @@ def test_a_file_of_many_blocks_is_read_anew_from_its_beginning(store, monkeypatc
     """Arrow reads ahead in a thread, which has ended when the values are read a second time."""
     monkeypatch.setattr(csv_text, "_BLOCK", 1 << 12)
     content = b"a,b,y\n" + b"".join(b"%d,w%d,%d\n" % (i, i % 7, i % 2) for i in range(20_000))
-    ids = {keep(store, io.BytesIO(each), ["y"]).id for each in [content, gzip.compress(content, 1)] * 5}
+    ids = {
+        keep(store, io.BytesIO(each), ["y"]).id for each in [content, gzip.compress(content, 1)] * 5
+    }
     assert len(ids) == 1
 
 
@@ -238,7 +266,11 @@ def test_any_bytes_are_a_data_set_or_a_problem(tmp_path_factory, content):
 def test_integers_are_numbers_to_regress_on_where_that_is_said(store):
     """Whatever they are: too many, once each, beyond what a class may be; another data set than the classes."""
     several = table(store, b"q,a,p\n1,5,0\n0,6,1\n", "p", "q")
-    assert (several.classes, several.schema.names, several.y.tolist()) == (("p", "q"), ("a",), [[0, 1], [1, 0]])
+    assert (several.classes, several.schema.names, several.y.tolist()) == (
+        ("p", "q"),
+        ("a",),
+        [[0, 1], [1, 0]],
+    )
     content = ("a,y\n" + "".join(f"1,{i * 10**15}\n" for i in range(60))).encode()
     found = keep(store, io.BytesIO(content), ["y"], label_type="number")
     assert found.classes is None
@@ -246,11 +278,16 @@ def test_integers_are_numbers_to_regress_on_where_that_is_said(store):
 
     few = b"a,y\n1,3\n2,4\n3,4\n4,3\n"
     classes, values = (
-        keep(store, io.BytesIO(few), ["y"], label_type="number" if numbers else "auto") for numbers in (False, True)
+        keep(store, io.BytesIO(few), ["y"], label_type="number" if numbers else "auto")
+        for numbers in (False, True)
     )
     assert (classes.classes, values.classes) == ((3, 4), None)
     assert classes.id != values.id
-    assert store.table(classes.id).as_numbers().y.tolist() == store.table(values.id).y.tolist() == [3, 4, 4, 3]
+    assert (
+        store.table(classes.id).as_numbers().y.tolist()
+        == store.table(values.id).y.tolist()
+        == [3, 4, 4, 3]
+    )
 
     fractions = b"a,y\n1,3.5\n2,4\n"
     assert (

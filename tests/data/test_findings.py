@@ -101,9 +101,17 @@ def test_amounts_and_moments_are_numbers_with_a_form(store, values, form, first)
 @pytest.mark.parametrize(
     ("values", "types", "firsts"),
     [
-        ([f'"{i % 7 + 1},100"' for i in range(ROWS)], ("number:1,234.5", "number:1.234,5"), (1100, 1.1)),
+        (
+            [f'"{i % 7 + 1},100"' for i in range(ROWS)],
+            ("number:1,234.5", "number:1.234,5"),
+            (1100, 1.1),
+        ),
         (["1.100", "899"] * (ROWS // 2), ("number:1.234,5", "number:1,234.5"), (1100, 1.1)),
-        ([f"0{i % 8 + 1}/02/2026" for i in range(ROWS)], ("date:%d/%m/%Y", "date:%m/%d/%Y"), (20485, 20455)),
+        (
+            [f"0{i % 8 + 1}/02/2026" for i in range(ROWS)],
+            ("date:%d/%m/%Y", "date:%m/%d/%Y"),
+            (20485, 20455),
+        ),
     ],
 )
 def test_what_may_be_meant_in_two_ways_waits_for_an_order(store, values, types, firsts):
@@ -116,7 +124,9 @@ def test_what_may_be_meant_in_two_ways_waits_for_an_order(store, values, types, 
         assert (table.X[0, 1], table.schema.features[1].form) == (first, ordered)
     assert refused(store, content, types={"a": "number"}).flaws[0] == says("/file/a", *types)
     if "899" not in values:
-        assert isinstance(kept(store, io.BytesIO(content), ["a"]).classes[0], str)  # words of a label are its classes
+        assert isinstance(
+            kept(store, io.BytesIO(content), ["a"]).classes[0], str
+        )  # words of a label are its classes
 
 
 def test_a_decimal_sign_that_was_ordered_decides(store):
@@ -180,14 +190,22 @@ def test_classes_that_differ_in_case_and_spaces_are_one(store):
     assert found.classes == ("no", "yes")
     assert any("'YES' is read as 'yes'" in warning for warning in found.warnings)
     assert store.table(found.id).y[:4].tolist() == [1, 1, 1, 0]
-    assert kept(store, io.BytesIO(content), ["b"], types={"b": "category"}).classes == ("YES", "Yes", "no", "yes")
+    assert kept(store, io.BytesIO(content), ["b"], types={"b": "category"}).classes == (
+        "YES",
+        "Yes",
+        "no",
+        "yes",
+    )
 
 
 def test_truths_are_named_as_json_names_them(store):
     found = kept(store, io.BytesIO(csv(b=["True", "FALSE"] * 10 + ["FALSE", "True"] * 10)), ["b"])
     sink = io.BytesIO()
     pq.write_table(
-        pa.table({"x": [1.5, 2, 2, 3] * 10, "y": LABELS, "b": [True, False] * 10 + [False, True] * 10}), sink
+        pa.table(
+            {"x": [1.5, 2, 2, 3] * 10, "y": LABELS, "b": [True, False] * 10 + [False, True] * 10}
+        ),
+        sink,
     )
     assert kept(store, sink, ["b"]).id == found.id
     assert (found.classes, found.warnings) == (("false", "true"), [])
@@ -199,11 +217,19 @@ def test_rows_without_a_label_are_left_out_by_order(store):
     assert refused(store, content, "b").flaws[0] == says("/file/b", "row 2", "drop_unlabelled")
     found = kept(store, io.BytesIO(content), ["b"], drop_unlabelled=True)
     assert (found.rows, found.warnings) == (20, ["rows without a label, which are left out: 20"])
-    assert "no row has a label" in str(refused(store, csv(b=[""] * ROWS), "b", drop_unlabelled=True))
-    odd = csv(a=numbers("n/a"), b=["", "u", "v", "", "", "v", "u", ""] * 5, c=[f"p{i}" for i in range(ROWS)])
+    assert "no row has a label" in str(
+        refused(store, csv(b=[""] * ROWS), "b", drop_unlabelled=True)
+    )
+    odd = csv(
+        a=numbers("n/a"),
+        b=["", "u", "v", "", "", "v", "u", ""] * 5,
+        c=[f"p{i}" for i in range(ROWS)],
+    )
     (about,) = [
         each.advice
-        for each in kept(store, io.BytesIO(odd), ["b"], drop_unlabelled=True, types={"a": "number"}).columns
+        for each in kept(
+            store, io.BytesIO(odd), ["b"], drop_unlabelled=True, types={"a": "number"}
+        ).columns
         if each.name == "a"
     ]
     assert ("row 12" in about, "missing: 1" in about) == (True, True)
@@ -218,7 +244,9 @@ def test_a_file_without_a_header(store):
     assert "header=none" in kept(store, io.BytesIO(content), ["u"]).warnings[0]
     years = csv(**{str(2019 + k): numbers() for k in range(3)})
     assert kept(store, io.BytesIO(years), ["y"]).warnings == []
-    with pytest.raises(Invalid, match="names column 1 and column 2; rename one; names of columns look like values"):
+    with pytest.raises(
+        Invalid, match="names column 1 and column 2; rename one; names of columns look like values"
+    ):
         kept(store, io.BytesIO(b"1,1,a\n2,3,b\n"), ["a"])
     found = kept(store, io.BytesIO(content), ["column_3"], header="none")
     assert (found.rows, list(kinds(found)), found.warnings) == (ROWS, ["column_1", "column_2"], [])
@@ -232,7 +260,11 @@ def test_rows_that_a_quotation_mark_may_have_swallowed_are_named(store):
 
 
 def test_types_override_what_was_understood(store):
-    content = csv(a=numbers("n/a", "."), b=[f"00{i % 3}" for i in range(ROWS)], c=[f"id{i}" for i in range(ROWS)])
+    content = csv(
+        a=numbers("n/a", "."),
+        b=[f"00{i % 3}" for i in range(ROWS)],
+        c=[f"id{i}" for i in range(ROWS)],
+    )
     types = {"a": "number", "b": "category", "c": "ignore"}
     found = kept(store, io.BytesIO(content), ["y"], types=types)
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "categorical"}
@@ -240,7 +272,9 @@ def test_types_override_what_was_understood(store):
     assert not any(warning.startswith("'b'") for warning in found.warnings)
     assert found.ignored == {"c": "ordered"}
     assert [
-        warning for warning in found.warnings if "'a'" in warning and "row 12" in warning and "missing: 2" in warning
+        warning
+        for warning in found.warnings
+        if "'a'" in warning and "row 12" in warning and "missing: 2" in warning
     ]
     assert np.isnan(store.table(found.id).X[10:12, 1]).all()
     assert store.find(found.id).ignored == found.ignored
@@ -249,7 +283,10 @@ def test_types_override_what_was_understood(store):
 def test_a_report_says_how_each_column_was_read(store, tmp_path):
     """With counts of the whole column; a refusal has the same, and names all columns at fault and the label at once."""
     content = csv(
-        a=numbers("n/a", "NA"), b=["w", "", "v", "w"] * 10, c=range(ROWS), d=[f"long{i}" for i in range(ROWS)]
+        a=numbers("n/a", "NA"),
+        b=["w", "", "v", "w"] * 10,
+        c=range(ROWS),
+        d=[f"long{i}" for i in range(ROWS)],
     )
     found = kept(store, io.BytesIO(content), ["y"], types={"c": "ignore"})
     assert [dataclasses.astuple(each)[:5] for each in found.columns] == [
@@ -265,8 +302,13 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
 
     few = DatasetStore(str(tmp_path), DataLimits(1000, 100, 20, 10**6))
     sink = io.BytesIO()
-    table = pa.table({"n": [f"{i % 7 + 1},100" for i in range(ROWS)], "d": [f"{i}w" for i in range(ROWS)]})
-    pq.write_table(table.append_column("m", [[*range(39), None]]).append_column("y", [[*LABELS[1:], None]]), sink)
+    table = pa.table(
+        {"n": [f"{i % 7 + 1},100" for i in range(ROWS)], "d": [f"{i}w" for i in range(ROWS)]}
+    )
+    pq.write_table(
+        table.append_column("m", [[*range(39), None]]).append_column("y", [[*LABELS[1:], None]]),
+        sink,
+    )
     wrong = refused(few, sink.getvalue(), types={"n": "number", "d": "category"})
     places = ["/file/y", "/file/n", "/file/d"]
     assert [flaw.loc for flaw in wrong.flaws] == places
@@ -276,7 +318,9 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
     assert [report[name]["distinct"] for name in ("n", "d", "m", "y")] == [0, None, 39, 2]
 
 
-@pytest.mark.parametrize(("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y")])
+@pytest.mark.parametrize(
+    ("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y")]
+)
 def test_types_that_cannot_be_are_refused(store, types, loc):
     assert refused(store, csv(a=numbers("12%")), types=types).flaws[0].loc == loc
 
@@ -286,7 +330,9 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     content = csv(a=["m\u00fcd", "wach"] * (ROWS // 2)).decode().encode(encoding)
     with pytest.raises(Invalid, match=f"encoding={encoding}"):
         kept(store, io.BytesIO(content), ["y"])
-    others = [content[2:], content.decode(encoding).encode("utf-16-be")] if encoding == "utf-16" else []
+    others = (
+        [content[2:], content.decode(encoding).encode("utf-16-be")] if encoding == "utf-16" else []
+    )
     for sent in (content, *others):  # also without a mark of the order of bytes
         found = kept(store, io.BytesIO(sent), ["y"], encoding=encoding)
         assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
@@ -295,7 +341,9 @@ def test_other_encodings_and_the_suggestion(store, encoding):
 
 def test_pandas_index_and_booleans_of_parquet(store):
     columns = {"a": [1.5, 2.0] * 20, "w": ["u", "v", "v", "u"] * 10, "y": [True, False] * 20}
-    table = pa.table(columns | {"__index_level_0__": list(range(ROWS)), "day": pa.array([1] * ROWS, pa.date32())})
+    table = pa.table(
+        columns | {"__index_level_0__": list(range(ROWS)), "day": pa.array([1] * ROWS, pa.date32())}
+    )
     metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(metadata), sink)

@@ -28,19 +28,26 @@ def flaws(store, features, rows, labels):
 
 def test_same_as_an_upload(store):
     """The same values give the same arrays as an uploaded file, and the same data set when sent twice."""
-    inline = add_inline(store, ["a", "b"], [[1, "u"], [2.5, None], [None, "v"], [4, "u"]], ["x", "y", "y", "x"])
+    inline = add_inline(
+        store, ["a", "b"], [[1, "u"], [2.5, None], [None, "v"], [4, "u"]], ["x", "y", "y", "x"]
+    )
     upload = kept(store, io.BytesIO(b"a,b,label\n1,u,x\n2.5,,y\n,v,y\n4,u,x\n"), ["label"])
 
     assert inline == upload
-    np.testing.assert_array_equal(store.table(inline.id).X, [[1, 0], [2.5, np.nan], [np.nan, 1], [4, 0]])
+    np.testing.assert_array_equal(
+        store.table(inline.id).X, [[1, 0], [2.5, np.nan], [np.nan, 1], [4, 0]]
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(
-            st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**20), 10**20),
-            st.none() | st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=5),
+            st.none()
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.integers(-(10**20), 10**20),
+            st.none()
+            | st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=5),
             st.sampled_from(["", "u", "NA"]),
         ),
         min_size=1,
@@ -52,7 +59,9 @@ def test_round_trip(tmp_path_factory, rows):
     rows = [*rows, *rows, (1, "w", "x"), (2, "w", "x")]
     store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6))
 
-    found = store.table(add_inline(store, ["a", "b"], [row[:2] for row in rows], [row[2] for row in rows]).id)
+    found = store.table(
+        add_inline(store, ["a", "b"], [row[:2] for row in rows], [row[2] for row in rows]).id
+    )
 
     expected, _ = found.schema.encode([list(row[:2]) for row in rows])
     np.testing.assert_array_equal(found.X, expected)
@@ -68,14 +77,30 @@ def test_round_trip(tmp_path_factory, rows):
         ([[1, "u"], [2, 3]], [0, 1], [says("/rows/1/1", "'b'", "strings")]),
         ([[1, "u"], ["x", "v"]], [0, 1], [says("/rows/1/0", "'a'", "numbers")]),
         ([[1, "u"], [True, "v"]], [0, 1], [says("/rows/1/0", "'a'", "numbers")]),
-        ([[True, "u"], [{}, "v"]], [0, 1], [says(f"/rows/{i}/0", "numbers, strings or null") for i in (0, 1)]),
-        ([[1, "u"], [float("inf"), "v"]] * 2, [0, 1] * 2, [says(f"/rows/{i}/0", "inf") for i in (1, 3)]),
-        ([[1, None], [2, None]] * 2, [0, 1] * 2, [says("/features/1", "'b'", "missing", "every row")]),
+        (
+            [[True, "u"], [{}, "v"]],
+            [0, 1],
+            [says(f"/rows/{i}/0", "numbers, strings or null") for i in (0, 1)],
+        ),
+        (
+            [[1, "u"], [float("inf"), "v"]] * 2,
+            [0, 1] * 2,
+            [says(f"/rows/{i}/0", "inf") for i in (1, 3)],
+        ),
+        (
+            [[1, None], [2, None]] * 2,
+            [0, 1] * 2,
+            [says("/features/1", "'b'", "missing", "every row")],
+        ),
         ([[1, "u"], [2, "v"]], [0, "x"], [says("/labels/1", "'label'", "numbers")]),
         ([[1, "u"], [2, "v"]], [0, None], [says("/labels/1", "label", "missing")]),
         ([[1, "u"], [2, "v"]], [1, 1], [says("/labels", "'label'", "one class", "1")]),
         ([[1, "u"], [2, "v"]], [["p"], "p"], [says("/labels/1", "list")]),
-        ([[1, "u"], [2, "v"]], [[" "], ["q", 1]], [says(f"/labels/{i}/{i}", "string", "200") for i in (0, 1)]),
+        (
+            [[1, "u"], [2, "v"]],
+            [[" "], ["q", 1]],
+            [says(f"/labels/{i}/{i}", "string", "200") for i in (0, 1)],
+        ),
         ([[1, "u"], [2, "v"]], [["p"], ["p"]], [says("/labels", "'p'", "1", "every row")]),
         ([[1, "u"], [2, "v"]], [[], []], [says("/labels", "label")]),
     ],
@@ -98,7 +123,9 @@ def test_feature_names(store, features, expected):
 
 
 def test_limits(tmp_path):
-    store = DatasetStore(str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=100))
+    store = DatasetStore(
+        str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=100)
+    )
     for features, rows, labels in [
         (["a"], [[1]] * 5, [0, 1, 0, 1, 0]),
         (list("abcd"), [[1] * 4] * 4, [0, 1, 0, 1]),

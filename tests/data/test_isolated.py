@@ -56,7 +56,10 @@ def slow(tmp_path):
 
 def reader_of_this_process():
     """The process that reads an upload now, or None."""
-    return next((psutil.Process(child.pid) for child in multiprocessing.active_children() if child.pid), None)
+    return next(
+        (psutil.Process(child.pid) for child in multiprocessing.active_children() if child.pid),
+        None,
+    )
 
 
 @pytest.mark.parametrize("form", ["csv", "gzip", "parquet"])
@@ -65,7 +68,9 @@ def test_the_same_as_in_this_process(store, form):
     content = {
         "csv": CSV,
         "gzip": gzip.compress(CSV),
-        "parquet": hostile.written({"a": pa.array([1, 2, None, 4]), "b": pa.array(["u", "v", "u", None]), "y": y}),
+        "parquet": hostile.written(
+            {"a": pa.array([1, 2, None, 4]), "b": pa.array(["u", "v", "u", None]), "y": y}
+        ),
     }[form]
 
     found = upload(store, content)
@@ -112,13 +117,16 @@ def test_a_file_that_declares_less_than_it_unpacks_to(tmp_path, millions):
 def test_metadata_that_lies(tmp_path_factory, data):
     """Numbers of the metadata replaced by any others: a data set or a refusal, in bounded time."""
     columns = {"a": np.arange(300) % 7 / 2, "b": ["u", "v", "w"] * 100, "y": [0, 1, 0] * 100}
-    content = bytearray(hostile.written(columns, compression=data.draw(st.sampled_from(["none", "zstd", "snappy"]))))
+    content = bytearray(
+        hostile.written(columns, compression=data.draw(st.sampled_from(["none", "zstd", "snappy"])))
+    )
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(footer if data.draw(st.booleans()) else 4, len(content) - 1))
         content[place : place + 4] = data.draw(st.binary(min_size=1, max_size=4))
     store = DatasetStore(
-        str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6, reader_bytes=64 * MB, reader_seconds=30)
+        str(tmp_path_factory.mktemp("any")),
+        DataLimits(1000, 100, 100, 10**6, reader_bytes=64 * MB, reader_seconds=30),
     )
     try:
         found = upload(store, bytes(content))
@@ -128,7 +136,10 @@ def test_metadata_that_lies(tmp_path_factory, data):
 
 
 def test_it_may_take_so_long(tmp_path):
-    with slow(tmp_path) as file, pytest.raises(Invalid, match=r"takes longer than the 0\.2 s allowed"):
+    with (
+        slow(tmp_path) as file,
+        pytest.raises(Invalid, match=r"takes longer than the 0\.2 s allowed"),
+    ):
         reads(tmp_path, reader_seconds=0.2).upload(file, ORDER)
 
     assert not multiprocessing.active_children()

@@ -44,7 +44,9 @@ def test_types(store):
 
     found = store.table(kept(store, parquet(columns), ["y"]).id)
 
-    assert [feature.type for feature in found.schema.features] == ["numeric"] * 6 + ["categorical"] * 4
+    assert [feature.type for feature in found.schema.features] == ["numeric"] * 6 + [
+        "categorical"
+    ] * 4
     assert found.schema.features[6].categories == ("", "NA", "u")
     nan = np.nan
     np.testing.assert_array_equal(
@@ -91,7 +93,9 @@ def test_columns_of_other_types_are_left_out(store, column):
     assert caught.value.flaws[0] == says("/file/a", "numbers or strings")
 
 
-@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("ns"), pa.timestamp("s", "Europe/Berlin")], ids=str)
+@pytest.mark.parametrize(
+    "kind", [pa.date32(), pa.timestamp("ns"), pa.timestamp("s", "Europe/Berlin")], ids=str
+)
 def test_moments_are_days(store, kind):
     moment = pa.array([dt.datetime(2026, 1, 1, 18, tzinfo=dt.UTC)] * 4).cast(kind, safe=False)
     found = kept(store, parquet({"a": moment, "y": Y}), ["y"])
@@ -107,7 +111,9 @@ def test_problems(store):
 
     assert flaws({"a": Y[:0], "y": Y[:0]}) == [says("/file", "rows")]
     assert flaws({"a": pa.nulls(4), "y": Y})[0] == says("/file/a", "'a'", "missing", "every row")
-    assert flaws({"a": pa.array([1, 2, float("inf"), 4]), "y": Y}) == [says("/file/a", "'a'", "row 3", "inf")]
+    assert flaws({"a": pa.array([1, 2, float("inf"), 4]), "y": Y}) == [
+        says("/file/a", "'a'", "row 3", "inf")
+    ]
     assert flaws({"a": Y, "y": pa.nulls(4)})[0].loc == "/file/y"
     assert flaws({"": Y, "y": Y})[0].loc == "/file"
     twice = io.BytesIO()

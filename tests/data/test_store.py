@@ -56,7 +56,8 @@ def test_a_name_refers_to_what_was_uploaded_last_under_it(store):
 
 
 @pytest.mark.parametrize(
-    "dataset_id", ["ds_0123456789abcdef", "..", "", "ds_0123456789abcdef/../x", "ds_0123456789ABCDEF"]
+    "dataset_id",
+    ["ds_0123456789abcdef", "..", "", "ds_0123456789abcdef/../x", "ds_0123456789ABCDEF"],
 )
 def test_absent(store, dataset_id):
     for method in (store.find, store.table, store.remove):
@@ -105,7 +106,9 @@ def test_pages(tmp_path, limits):
     assert store.page(3, token) == ([store.find(added[0])], None)
 
 
-def test_of_a_wide_data_set_the_answer_has_every_column_and_the_record_the_first(store, monkeypatch):
+def test_of_a_wide_data_set_the_answer_has_every_column_and_the_record_the_first(
+    store, monkeypatch
+):
     monkeypatch.setattr(store_module, "_REPORTED", 1)
     made = add(store)
     assert [each.name for each in made.columns][-1] == "y"
@@ -152,7 +155,10 @@ def test_places_count_on_over_batches(store, monkeypatch):
     with pytest.raises(Invalid) as caught:
         kept(store, io.BytesIO(("a,b,y\n" + "".join(lines)).encode()), ["y"])
 
-    assert list(caught.value.flaws) == [says("/file/a", "row 32", "inf"), says("/file/b", "row 37", "-inf")]
+    assert list(caught.value.flaws) == [
+        says("/file/a", "row 32", "inf"),
+        says("/file/b", "row 37", "-inf"),
+    ]
 
 
 def test_many_row_groups(tmp_path, limits, monkeypatch):
@@ -202,7 +208,11 @@ def test_equal_uploads_to_two_replicas_at_once_are_one_data_set(storage_url, lim
 def test_a_harmed_table_is_never_learnt_from(storage_url, limits):
     store = DatasetStore(storage_url, limits)
     dataset = added(store)
-    table = (Remote(storage_url) if "://" in storage_url else Path(storage_url)) / dataset.id / "data.parquet"
+    table = (
+        (Remote(storage_url) if "://" in storage_url else Path(storage_url))
+        / dataset.id
+        / "data.parquet"
+    )
     content = table.read_bytes()
     for harmed in (content[:-1], content[:99] + b"?" + content[100:], b""):
         table.write_bytes(harmed)

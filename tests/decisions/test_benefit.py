@@ -47,7 +47,10 @@ def test_decisions_equal_exhaustive_search_in_exact_arithmetic():
         expected = reference.best_action(p, B)
 
         assert decide(p[None], B).choice.tolist() == [expected]
-        assert decide(np.vstack([p, p[::-1]]), np.stack([B, B[::-1]])).choice.tolist() == [expected, expected]
+        assert decide(np.vstack([p, p[::-1]]), np.stack([B, B[::-1]])).choice.tolist() == [
+            expected,
+            expected,
+        ]
 
 
 def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding():
@@ -70,7 +73,9 @@ def test_row_shifts_and_positive_scaling_change_no_decision():
     for counts, B in integer_problems(3_000, seed=4):
         p = (counts / counts.sum())[None]
         choice = decide(p, B).choice
-        shift = rng.integers(-(2**45), 2**45, size=(len(B), 1))  # exact in float64 together with small integers
+        shift = rng.integers(
+            -(2**45), 2**45, size=(len(B), 1)
+        )  # exact in float64 together with small integers
 
         assert decide(p, B + shift).choice == choice
         assert decide(p, B * 3.0).choice == choice
@@ -90,7 +95,9 @@ def test_many_rows_decide_as_each_alone():
     assert own.choice.tolist() == [one.choice[0] for one in alone]
     assert Prepared(B, ()).decide(P).choice.tolist() == own.choice.tolist()
     assert Prepared(B[0], ()).decide(P).choice.tolist() == common.choice.tolist()
-    np.testing.assert_allclose(own.expected_benefits, np.vstack([one.expected_benefits for one in alone]), rtol=1e-12)
+    np.testing.assert_allclose(
+        own.expected_benefits, np.vstack([one.expected_benefits for one in alone]), rtol=1e-12
+    )
     np.testing.assert_allclose(common.expected_benefits, P @ B[0], rtol=1e-12)
 
 
@@ -101,10 +108,15 @@ def test_irrelevance_means_that_one_action_is_best_for_every_class_and_names_it(
         warned += bool(best)
         found = irrelevance(B, [f"act{a}" for a in range(B.shape[1])])
 
-        assert [f"action 'act{best[0]}' is" in one for one in found] == [True] if best else found == []
+        assert (
+            [f"action 'act{best[0]}' is" in one for one in found] == [True] if best else found == []
+        )
 
     assert warned > 20
-    assert "1 of 2 instances" in irrelevance(np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]]))[0]
+    assert (
+        "1 of 2 instances"
+        in irrelevance(np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]]))[0]
+    )
 
 
 def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
@@ -115,7 +127,9 @@ def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
     bound = JudgedRows(y, B, shares).bound
 
     assert bound == pytest.approx(reference.upper_bound(shares, B))
-    assert JudgedRows(y, B, priors, known=True).bound == pytest.approx(reference.upper_bound(priors, B))
+    assert JudgedRows(y, B, priors, known=True).bound == pytest.approx(
+        reference.upper_bound(priors, B)
+    )
     assert row_benefits(y, B.argmax(axis=1)[y], B).mean() == pytest.approx(bound)
     assert row_benefits(y, rng.integers(0, 4, 400), B).mean() < bound
     largest = as_benefits([[LARGEST, -LARGEST], [-LARGEST, LARGEST]], 2)
@@ -124,7 +138,13 @@ def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
 
 
 def test_mu_is_undefined_without_a_positive_finite_bound():
-    pairs = [(3.0, 4.0), (-3.0, 4.0), (1.0, 0.0), (1.0, -1.0), (np.float64(1e150), np.float64(1e-300))]
+    pairs = [
+        (3.0, 4.0),
+        (-3.0, 4.0),
+        (1.0, 0.0),
+        (1.0, -1.0),
+        (np.float64(1e150), np.float64(1e-300)),
+    ]
     assert [mu(*pair) for pair in pairs] == [0.75, -0.75, None, None, None]
 
 
@@ -178,7 +198,9 @@ nested = st.recursive(cells, lambda inner: st.lists(inner, max_size=3), max_leav
 
 
 @given(nested, st.integers(1, 3), st.none() | st.integers(0, 3), st.none() | st.integers(1, 3))
-def test_whatever_is_sent_is_a_clean_matrix_or_an_error_with_a_place(value, n_classes, n_instances, n_actions):
+def test_whatever_is_sent_is_a_clean_matrix_or_an_error_with_a_place(
+    value, n_classes, n_instances, n_actions
+):
     try:
         B = as_benefits(value, n_classes, n_instances, n_actions)
     except Invalid:
@@ -200,5 +222,10 @@ def test_oddities_show_matrices_that_are_turned_or_negated():
     assert "same name" in oddities(plain, ["b", "a"], classes)[0]
     assert oddities(-plain, ["x", "y"], classes) == []
     assert "best in training" in oddities(-plain, ["x", "y"], classes, ["x", "y"])[0]
-    assert "same name in 1 of 2 matrices" in oddities(np.array([plain, -plain]), ["a", "b"], classes)[0]
-    assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), classes, classes) == irrelevance(np.zeros((2, 2)), classes)
+    assert (
+        "same name in 1 of 2 matrices"
+        in oddities(np.array([plain, -plain]), ["a", "b"], classes)[0]
+    )
+    assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), classes, classes) == irrelevance(
+        np.zeros((2, 2)), classes
+    )

@@ -41,13 +41,19 @@ def test_calibrated_rows_are_probabilities_within_what_the_rows_can_show(K, n, s
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1), st.sampled_from([0.5, 1.0, 3.0])), min_size=2, max_size=14)
+    st.lists(
+        st.tuples(st.integers(0, 6), st.integers(0, 1), st.sampled_from([0.5, 1.0, 3.0])),
+        min_size=2,
+        max_size=14,
+    )
 )
 def test_isotonic_equals_the_best_rising_fit(rows):
     """At the scores seen, the curve is scikit-learn's, kept inside its bounds."""
     scores, codes, weights = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
     scores /= 6
-    Q = fit_isotonic(np.column_stack((1 - scores, scores)), codes, weights).apply(np.column_stack((1 - scores, scores)))
+    Q = fit_isotonic(np.column_stack((1 - scores, scores)), codes, weights).apply(
+        np.column_stack((1 - scores, scores))
+    )
     low = 1 / (len(rows) + 2)
     expected = IsotonicRegression().fit(scores, codes, weights).predict(scores).clip(low, 1 - low)
     np.testing.assert_allclose(Q[:, 1], expected, atol=1e-12)
@@ -56,9 +62,13 @@ def test_isotonic_equals_the_best_rising_fit(rows):
 def test_a_reversed_model_loses_its_order_not_its_direction():
     """Scores that run against the truth give a flat curve, never a falling one."""
     said = np.linspace(0.1, 0.9, 100)
-    calibrator = fit_sigmoid(np.column_stack((1 - said, said)), (said < 0.5).astype(int), np.ones(100))
+    calibrator = fit_sigmoid(
+        np.column_stack((1 - said, said)), (said < 0.5).astype(int), np.ones(100)
+    )
     assert calibrator.slopes[0] == 0
-    np.testing.assert_allclose(calibrator.apply(np.column_stack((1 - said, said)))[:, 1], 0.5, atol=1e-6)
+    np.testing.assert_allclose(
+        calibrator.apply(np.column_stack((1 - said, said)))[:, 1], 0.5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
@@ -117,8 +127,13 @@ def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
     new, _, truth = votes(4000, trees, 2)
     got = fit_sigmoid(P, codes, np.ones(n), 1 / trees).apply(new)[:, 1]
     smooth = (P * trees + 0.5) / (trees + 1)
-    twin = fit_sigmoid(smooth, codes, np.ones(n), 1e-12).apply((new * trees + 0.5) / (trees + 1))[:, 1]
-    unlimited = Sigmoid(*np.array([platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]).T, 1e-9)
+    twin = fit_sigmoid(smooth, codes, np.ones(n), 1e-12).apply((new * trees + 0.5) / (trees + 1))[
+        :, 1
+    ]
+    unlimited = Sigmoid(
+        *np.array([platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]).T,
+        1e-9,
+    )
     assert np.abs(got - truth).mean() < 1.15 * np.abs(twin - truth).mean()
     assert np.abs(got - truth).mean() < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
 
@@ -164,11 +179,16 @@ def test_the_multinomial_form_is_the_optimum_of_its_loss():
         total = 0.0
         for p, k, w in zip(P, codes, weights, strict=True):
             scores = [
-                slope * np.log(max(value, fitted.limit)) + offset for value, offset in zip(p, offsets, strict=True)
+                slope * np.log(max(value, fitted.limit)) + offset
+                for value, offset in zip(p, offsets, strict=True)
             ]
             norm = np.log(np.sum(np.exp(scores)))
             targets = [((j == k) * 200 + 1 / 4) / 201 for j in range(4)]
-            total -= w / weights.sum() * sum(t * (score - norm) for t, score in zip(targets, scores, strict=True))
+            total -= (
+                w
+                / weights.sum()
+                * sum(t * (score - norm) for t, score in zip(targets, scores, strict=True))
+            )
         return total + sum(offset**2 for offset in offsets) / 400
 
     best = loss(fitted.slope, fitted.offsets)

@@ -12,7 +12,9 @@ def problems(seed: int, count: int):
     rng = np.random.default_rng(seed)
     for _ in range(count):
         K, A = rng.integers(2, 5), rng.integers(2, 8)
-        B = rng.choice([rng.normal(size=(K, A)), rng.integers(-2, 3, (K, A))]) * 10.0 ** rng.uniform(-3, 6)
+        B = rng.choice(
+            [rng.normal(size=(K, A)), rng.integers(-2, 3, (K, A))]
+        ) * 10.0 ** rng.uniform(-3, 6)
         p = rng.dirichlet(np.full(K, 0.4))
         if rng.random() < 0.2:
             p = np.eye(K)[rng.integers(K)]

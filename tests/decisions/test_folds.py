@@ -31,7 +31,9 @@ def test_classes_are_dealt_evenly(y, folds):
 
 
 @given(
-    st.integers(1, 4).flatmap(lambda L: st.lists(st.lists(st.integers(0, 1), min_size=L, max_size=L), min_size=1)),
+    st.integers(1, 4).flatmap(
+        lambda L: st.lists(st.lists(st.integers(0, 1), min_size=L, max_size=L), min_size=1)
+    ),
     st.integers(2, 8),
 )
 def test_the_rarest_value_of_a_label_is_dealt_evenly(rows, folds):

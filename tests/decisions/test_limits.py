@@ -95,7 +95,9 @@ def test_shadow_prices_are_what_one_more_unit_earns(seed, tied):
         if again is None:
             assert np.isnan(price)
         else:
-            assert price == pytest.approx(total(V, again[1].choice) - total(V, found.choice), abs=1e-9), member
+            assert price == pytest.approx(
+                total(V, again[1].choice) - total(V, found.choice), abs=1e-9
+            ), member
 
 
 def scarce(seed, n=80):
@@ -118,7 +120,9 @@ def test_shadow_prices_with_resources_are_slopes_of_the_linear_program(seed):
     V, step = decision.expected_benefits, 1e-3
     now = twin.relaxed_total(V, *limits)
     for field, place in members(limits):
-        more, less = (limits._replace(**{field: getattr(limits, field).astype(float)}) for _ in range(2))
+        more, less = (
+            limits._replace(**{field: getattr(limits, field).astype(float)}) for _ in range(2)
+        )
         getattr(more, field)[place] += step
         getattr(less, field)[place] -= step
         gained, lost = twin.relaxed_total(V, *more) - now, now - twin.relaxed_total(V, *less)
@@ -147,9 +151,23 @@ def test_of_tied_rows_the_first_keep_their_action():
     P, B = np.full((6, 2), 0.5), np.array([[0.0, 1.0, 0.5], [0.0, 1.0, 0.5]])
     limits = Limits.none(3)
     limits.upper[1] = 2
-    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [1, 1, 2, 2, 2, 2]
+    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [
+        1,
+        1,
+        2,
+        2,
+        2,
+        2,
+    ]
     limits.upper[2] = 3
-    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [1, 1, 0, 2, 2, 2]
+    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [
+        1,
+        1,
+        0,
+        2,
+        2,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -30,12 +30,16 @@ def test_equal_their_slow_twins(K, A, n, seed):
     assert found["benefit"] == pytest.approx(B[codes, np.round(P @ B, 9).argmax(axis=1)].mean())
     assert found["cost_blind_benefit"] == pytest.approx(B[codes, blind].mean())
     said, happened = (P[:, 1], codes == 1) if K == 2 else (P.max(axis=1), P.argmax(axis=1) == codes)
-    assert found["expected_calibration_error"] == pytest.approx(calibration_error(said.tolist(), happened.tolist()))
+    assert found["expected_calibration_error"] == pytest.approx(
+        calibration_error(said.tolist(), happened.tolist())
+    )
     curves = [k for k in ([1] if K == 2 else range(K)) if 0 < (codes == k).sum() < n]
     areas = [metrics.roc_auc_score(codes == k, P[:, k]) for k in curves]
     assert found["auc"] == (pytest.approx(np.mean(areas)) if areas else None)
     assert found["log_loss"] == pytest.approx(metrics.log_loss(codes, P, labels=range(K)))
-    assert found["brier"] == pytest.approx(metrics.brier_score_loss(codes, P, labels=range(K), scale_by_half=K == 2))
+    assert found["brier"] == pytest.approx(
+        metrics.brier_score_loss(codes, P, labels=range(K), scale_by_half=K == 2)
+    )
     for k, figures in enumerate(found["per_class"].values()):
         rows, predicted = (codes == k).sum(), (P.argmax(axis=1) == k).sum()
         assert (figures["rows"], figures["predicted"]) == (rows, predicted)
@@ -53,7 +57,13 @@ def test_certain_and_wrong_is_finite_and_json():
     found = json.loads(json.dumps(holdout_metrics(P, np.array([1, 1]), [1, 2, 3]), allow_nan=False))
     assert found["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps) / 2)
     assert found["auc"] is None
-    assert found["per_class"]["1"] == {"rows": 0, "predicted": 1, "correct": 0, "precision": 0.0, "recall": None}
+    assert found["per_class"]["1"] == {
+        "rows": 0,
+        "predicted": 1,
+        "correct": 0,
+        "precision": 0.0,
+        "recall": None,
+    }
     assert found["per_class"]["3"]["precision"] is None
     assert "benefit" not in found
 
@@ -78,7 +88,9 @@ def test_figures_of_labels_are_scikit_learns():
     found, chosen = multilabel_metrics(P, Y, "abcd"), P > 0.5
     assert (found["rows"], found["labels_per_row"]) == (200, Y.sum() / 200)
     for name, average in (("micro_f1", "micro"), ("macro_f1", "macro"), ("mean_f1", "samples")):
-        assert found[name] == pytest.approx(metrics.f1_score(Y, chosen, average=average, zero_division=1))
+        assert found[name] == pytest.approx(
+            metrics.f1_score(Y, chosen, average=average, zero_division=1)
+        )
     assert found["brier"] == pytest.approx(((P - Y) ** 2).mean())
     assert found["hamming_loss"] == pytest.approx(metrics.hamming_loss(Y, chosen))
     assert found["subset_accuracy"] == pytest.approx(metrics.accuracy_score(Y, chosen))
@@ -90,10 +102,15 @@ def test_figures_of_labels_are_scikit_learns():
             "predicted": chosen[:, j].sum(),
             "correct": (chosen[:, j] & (y == 1)).sum(),
             "f1": pytest.approx(metrics.f1_score(y, chosen[:, j])),
-            **{name: of_two[name] for name in ("log_loss", "brier", "expected_calibration_error", "auc")},
+            **{
+                name: of_two[name]
+                for name in ("log_loss", "brier", "expected_calibration_error", "auc")
+            },
         }
     for name in ("log_loss", "expected_calibration_error", "auc"):
-        assert found[name] == pytest.approx(np.mean([own[name] for own in found["per_label"].values()]))
+        assert found[name] == pytest.approx(
+            np.mean([own[name] for own in found["per_label"].values()])
+        )
 
 
 @pytest.mark.parametrize("second", [0.3, 0.8])

@@ -61,7 +61,11 @@ weights = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3).map(lambda w: n
 tiny = st.sampled_from([0.0, 1e-150, 1e-9, 0.25, 0.7])
 
 
-@given(st.lists(tiny, min_size=3, max_size=3).filter(any), weights, st.lists(tiny, min_size=3, max_size=3).filter(any))
+@given(
+    st.lists(tiny, min_size=3, max_size=3).filter(any),
+    weights,
+    st.lists(tiny, min_size=3, max_size=3).filter(any),
+)
 def test_posteriors_follow_bayes_rule(row, trained, used):
     """With the other priors, in whole numbers, down to products of 1e-300."""
     P = np.array([row])
@@ -70,5 +74,7 @@ def test_posteriors_follow_bayes_rule(row, trained, used):
     ratio = np.array(used) / trained
     exact = [Fraction(p) * Fraction(r) for p, r in zip(row, ratio.tolist(), strict=True)]
     if sum(exact):
-        assert shifted[0].tolist() == pytest.approx([float(part / sum(exact)) for part in exact], rel=1e-12, abs=1e-30)
+        assert shifted[0].tolist() == pytest.approx(
+            [float(part / sum(exact)) for part in exact], rel=1e-12, abs=1e-30
+        )
     assert bool(warnings) == (not sum(exact))

@@ -25,18 +25,29 @@ def padded(row, width):
     return [np.append(each, np.full(width - len(row), each[-1])) for each in (values, reached)]
 
 
-@given(st.lists(ROW, max_size=5), st.lists(NUMBERS, min_size=1, max_size=4, unique=True), NUMBERS, st.integers(1, 3))
+@given(
+    st.lists(ROW, max_size=5),
+    st.lists(NUMBERS, min_size=1, max_size=4, unique=True),
+    NUMBERS,
+    st.integers(1, 3),
+)
 def test_answers_are_those_of_the_samples_one_by_one(rows, cuts, quantity, size):
     """Whatever rows are in a part; levels that are sums of weights are reached, however these are rounded."""
     cuts, levels = sorted(cuts), [Fraction(k, 20) for k in range(21)]
     parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-    pairs = [np.swapaxes([padded(row, max(map(len, part))) for row in part], 0, 1) for part in parts]
+    pairs = [
+        np.swapaxes([padded(row, max(map(len, part))) for row in part], 0, 1) for part in parts
+    ]
     found = Distribution(np.empty(len(rows)), lambda: [Samples(*pair) for pair in pairs])
 
-    expected = np.array([[reference.quantile(row, level) for level in levels] for row in rows]).reshape(-1, 21)
+    expected = np.array(
+        [[reference.quantile(row, level) for level in levels] for row in rows]
+    ).reshape(-1, 21)
     np.testing.assert_array_equal(found.quantiles(np.array(levels, dtype=float)), expected)
     own = np.resize([0.05, 0.5, 1.0], (len(rows), 1))
-    np.testing.assert_array_equal(found.quantiles(own), np.take_along_axis(expected, (20 * own).astype(int), axis=1))
+    np.testing.assert_array_equal(
+        found.quantiles(own), np.take_along_axis(expected, (20 * own).astype(int), axis=1)
+    )
     expected = [reference.band_shares(row, cuts) for row in rows]
     assert found.shares(cuts) == pytest.approx(np.reshape(expected, (-1, len(cuts) + 1)), abs=1e-12)
     expected = [reference.quantity_cost(row, quantity, 2, 3) for row in rows]
@@ -57,7 +68,9 @@ def test_all_rows_may_share_what_is_reached_and_the_best_quantity_is_the_quantil
 def by_linear_program(values, weights, over, under, most):
     """The least expected cost: of each value what the quantity is above it, and below it, are variables."""
     n, m = values.shape
-    equal = np.hstack([np.repeat(np.eye(n), m, axis=0), -np.eye(n * m), np.eye(n * m)])  # q - above + below = value
+    equal = np.hstack(
+        [np.repeat(np.eye(n), m, axis=0), -np.eye(n * m), np.eye(n * m)]
+    )  # q - above + below = value
     costs = np.concatenate([np.zeros(n), over * weights.ravel(), under * weights.ravel()])
     least = [(row[own > 0].min(), None) for row, own in zip(values, weights, strict=True)]
     total, bounds = np.repeat([1.0, 0.0], [n, 2 * n * m])[None], least + [(0, None)] * (2 * n * m)
@@ -73,8 +86,14 @@ def test_the_limited_quantities_cost_what_a_linear_program_finds(seed):
     weights = weights[:1] if seed % 3 == 0 else weights  # the same levels for all rows
     weights /= weights.sum(axis=1, keepdims=True)
     over, under = rng.choice([0.01, 0.5, 1.0, 4.0], 2)
-    reached, weights = np.minimum(weights.cumsum(axis=1), 1.0), np.broadcast_to(weights, values.shape)
-    parts = [Samples(values[:2], reached[:2]), Samples(values[2:], reached[2:] if len(reached) > 1 else reached)]
+    reached, weights = (
+        np.minimum(weights.cumsum(axis=1), 1.0),
+        np.broadcast_to(weights, values.shape),
+    )
+    parts = [
+        Samples(values[:2], reached[:2]),
+        Samples(values[2:], reached[2:] if len(reached) > 1 else reached),
+    ]
     distribution = Distribution(np.empty(n), lambda: parts[: 1 + (n > 2)])
     least, best = distribution.quantiles(np.array([1e-300, under / (over + under)])).sum(axis=0)
     for most in least + (best - least) * np.array([0.0, rng.random(), 1.0, 2.0]):
@@ -82,7 +101,9 @@ def test_the_limited_quantities_cost_what_a_linear_program_finds(seed):
         assert found.sum() <= most + 1e-9
         beyond = found[:, None] - values
         cost = (weights * np.where(beyond > 0, over * beyond, -under * beyond)).sum()
-        twin, more = (by_linear_program(values, weights, over, under, most + step) for step in (0.0, 1e-4))
+        twin, more = (
+            by_linear_program(values, weights, over, under, most + step) for step in (0.0, 1e-4)
+        )
         assert cost == pytest.approx(twin, rel=1e-9, abs=1e-9)
         assert price == pytest.approx((twin - more) / 1e-4, abs=1e-6)
     with pytest.raises(Invalid, match=f"sum to {least:.12g};"):

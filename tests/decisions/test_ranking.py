@@ -14,12 +14,18 @@ CLASSES = ["healthy", "ill"]
 def filled(values, weights=None, strata=None):
     """All rows of one weight and stratum where not told otherwise."""
     ones = np.ones(len(values))
-    return values, ones if weights is None else weights, np.zeros_like(ones, dtype=int) if strata is None else strata
+    return (
+        values,
+        ones if weights is None else weights,
+        np.zeros_like(ones, dtype=int) if strata is None else strata,
+    )
 
 
 def means(*rows, counts=None, **options):
     values, weights, strata = filled(*rows)
-    return bootstrap_means(values, weights, strata, np.ones(len(values)) if counts is None else counts, **options)
+    return bootstrap_means(
+        values, weights, strata, np.ones(len(values)) if counts is None else counts, **options
+    )
 
 
 def ranked(*rows, **options):
@@ -55,8 +61,14 @@ def test_means_have_the_moments_of_gamma_weights(weighted, stratified, counted):
     values, y = few_outcomes()
     kinds = np.unique(np.column_stack((y, values)), axis=0, return_index=True, return_counts=True)
     rows, counts = kinds[1:] if counted else (np.arange(len(y)), np.ones(len(y), dtype=int))
-    weights, strata = np.array([1.0, 0.5, 3.0])[y] if weighted else np.ones(len(y)), y if stratified else 0 * y
-    low, high = np.array([[-300.0, -40.0]]).repeat(3, axis=0), np.array([[5.0, 200.0]]).repeat(3, axis=0)
+    weights, strata = (
+        np.array([1.0, 0.5, 3.0])[y] if weighted else np.ones(len(y)),
+        y if stratified else 0 * y,
+    )
+    low, high = (
+        np.array([[-300.0, -40.0]]).repeat(3, axis=0),
+        np.array([[5.0, 200.0]]).repeat(3, axis=0),
+    )
     sums = np.bincount(strata, weights)
     few = (one[rows] for one in (values, weights, strata))
     possible = Possible(low, high, sums if stratified else None)
@@ -103,7 +115,11 @@ def test_intervals_contain_the_observed_mean_and_lie_in_the_possible_range(known
 
 def test_a_class_without_rows_varies_over_all_its_possible_values():
     possible = Possible(np.array([[0.0], [-10.0]]), np.array([[1.0], [5.0]]), np.array([0.9, 0.1]))
-    low, high = ranked(np.ones((50, 1)), None, np.zeros(50, dtype=int), possible=possible).standings[0].interval
+    low, high = (
+        ranked(np.ones((50, 1)), None, np.zeros(50, dtype=int), possible=possible)
+        .standings[0]
+        .interval
+    )
 
     assert 0.8 - 1 < low < 0.9 - 1
     assert high == pytest.approx(0.9 + 0.5)
@@ -193,7 +209,10 @@ def two_ways(rows):
 
 @pytest.mark.parametrize(
     ("ill", "known", "significant"),
-    [(0, False, False), *((ill, known, ill == 30) for ill in (1, 2, 29, 30) for known in (False, True))],
+    [
+        (0, False, False),
+        *((ill, known, ill == 30) for ill in (1, 2, 29, 30) for known in (False, True)),
+    ],
 )
 def test_every_class_where_they_can_differ_needs_rows(ill, known, significant):
     """No ill row shows what the two cost each other there; 30 of them are enough, as everywhere."""
@@ -233,10 +252,14 @@ def test_a_loss_that_did_not_occur_is_in_the_interval(known):
     assert perfect.behind_interval == (0, 0)
     if known:
         assert perfect.interval[1] == pytest.approx(0.5)
-        assert always.interval == pytest.approx((-0.4, -0.4))  # one action for all: nothing is uncertain
+        assert always.interval == pytest.approx(
+            (-0.4, -0.4)
+        )  # one action for all: nothing is uncertain
 
 
-@pytest.mark.parametrize(("n", "share", "ratio"), [(100, 0.1, 100), (400, 0.5, 100), (400, 0.1, 100)])
+@pytest.mark.parametrize(
+    ("n", "share", "ratio"), [(100, 0.1, 100), (400, 0.5, 100), (400, 0.1, 100)]
+)
 @pytest.mark.parametrize("priors", [False, True])
 def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
     """Where losses are rare and large."""
@@ -268,7 +291,11 @@ def test_doubts_name_the_classes():
     assert "BELOW the threshold" in doubts(turned, CLASSES, 1.0)[1]
     assert "bound" in doubts(judged(200, 30), CLASSES, 0.0)[0]
     assert doubts(judged(200, 30), CLASSES, 1.0) == []
-    assert doubts(judged(200, 1, B=np.array([[0.0, -1.0], [1.0, 1.0]])), CLASSES, 1.0)[0].startswith("action 'healthy'")
-    many = doubts(JudgedRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0)
+    assert doubts(judged(200, 1, B=np.array([[0.0, -1.0], [1.0, 1.0]])), CLASSES, 1.0)[
+        0
+    ].startswith("action 'healthy'")
+    many = doubts(
+        JudgedRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0
+    )
     assert len(many) == 21
     assert many[-1].startswith("30 more classes")

@@ -28,7 +28,12 @@ def names(B):
 
 
 def test_two_classes_and_actions_have_thresholds():
-    assert names(BINARY) == ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout"]
+    assert names(BINARY) == [
+        "expected_benefit",
+        "most_probable",
+        "threshold_posterior",
+        "threshold_holdout",
+    ]
     assert names(WIDE) == ["expected_benefit", "most_probable"]
 
 
@@ -40,7 +45,9 @@ def test_the_cut_of_each_fold_is_sought_on_the_others():
     for fold in range(5):
         inside = given_rows.fold != fold
         cut, _ = HoldoutScores(given_rows.scores[inside, 1], given_rows.y[inside]).best(BINARY)
-        assert (chosen.choice[~inside] == decide_by_threshold(given_rows.scores[~inside, 1], cut)).all()
+        assert (
+            chosen.choice[~inside] == decide_by_threshold(given_rows.scores[~inside, 1], cut)
+        ).all()
     assert chosen.cross_validated
     whole, _ = HoldoutScores(given_rows.scores[:, 1], given_rows.y).best(BINARY)
     assert chosen.figures["threshold"] == whole.value
@@ -51,7 +58,10 @@ def test_a_cut_by_own_matrices_is_asked_for_only_as_the_number_that_decides_so()
     given_rows = rows()
     own = np.linspace(0.5, 2, len(given_rows.y))[:, None, None] * BINARY
     turned, corrected = own[:, :, ::-1], replace(given_rows, priors=np.array([0.8, 0.2]))
-    asked = [apply_rules(*case)[-1] for case in ((given_rows, own), (given_rows, turned), (corrected, own))]
+    asked = [
+        apply_rules(*case)[-1]
+        for case in ((given_rows, own), (given_rows, turned), (corrected, own))
+    ]
 
     assert [rule.request and rule.request["rule"] for rule in asked] == ["threshold", None, None]
     assert asked[0].request["threshold"] == asked[1].figures["threshold"]
@@ -82,7 +92,10 @@ def test_posteriors_and_scores_are_kept_apart():
     corrected = base.P ** np.array([1.0, 3.0])
     corrected /= corrected.sum(axis=1, keepdims=True)
     priors = np.array([0.8, 0.2])
-    found = {r.rule: r for r in apply_rules(HeldOutRows(corrected, base.P, base.y, base.fold, priors), BINARY)}
+    found = {
+        r.rule: r
+        for r in apply_rules(HeldOutRows(corrected, base.P, base.y, base.fold, priors), BINARY)
+    }
 
     assert (found["expected_benefit"].choice == decide(corrected, BINARY).choice).all()
     best, _ = HoldoutScores(base.P[:, 1], base.y).best(BINARY, priors)
@@ -102,7 +115,13 @@ def problems(seed):
         K = int(rng.integers(2, 9))
         P = rng.dirichlet(np.full(K, rng.choice([0.3, 1.0, 5.0])), 100)
         C_DD, C_HD, C_DH = 10.0 ** rng.uniform(-2, 2, 3)
-        yield P, int(rng.integers(K)), C_DD, C_HD * (rng.random() < 0.95), C_DH * (rng.random() < 0.95)
+        yield (
+            P,
+            int(rng.integers(K)),
+            C_DD,
+            C_HD * (rng.random() < 0.95),
+            C_DH * (rng.random() < 0.95),
+        )
 
 
 def test_beta_delta_is_the_minimum_expected_cost():
@@ -124,12 +143,24 @@ def test_beta_delta_is_the_minimum_expected_cost():
     ("P", "majority", "costs", "choice", "figures"),
     [
         ([0.25, 0.5, 0.25], 1, (1, 1, 1), 1, None),
-        ([0.25, 0.5, 0.25], 1, (1, 1, 1.5), 0, None),  # all three classes cost .75: the lowest index
+        (
+            [0.25, 0.5, 0.25],
+            1,
+            (1, 1, 1.5),
+            0,
+            None,
+        ),  # all three classes cost .75: the lowest index
         ([0.5, 0.25, 0.25], 0, (1, 1, 1.5), 0, None),
         ([0.6, 0.3, 0.1], 0, (0, 1, 3), 1, {"beta": None, "delta": None, "threshold": 0.25}),
         ([0.6, 0.3, 0.1], 0, (1, 2, 10), 1, {"beta": 11.0, "delta": 9.0}),  # the paper's
         ([0.6, 0.3, 0.1], 0, (0, 0, 0), 1, {"beta": None, "delta": None}),
-        ([0.5, 0.3, 0.2], 0, (1e-300, 1e100, 1.1e100), 1, {"beta": None, "delta": None}),  # beta overflows
+        (
+            [0.5, 0.3, 0.2],
+            0,
+            (1e-300, 1e100, 1.1e100),
+            1,
+            {"beta": None, "delta": None},
+        ),  # beta overflows
     ],
 )
 def test_beta_delta_of_one_row(P, majority, costs, choice, figures):
@@ -150,7 +181,11 @@ def test_hierarchical_calls_a_tie_the_minority_and_its_likeliest_class():
         # every other time costs that make it a tie: C_DH P(D) = C_HD P(H)
         C_HD, C_DH = (int(D.sum()), int(H)) if trial % 2 else rng.integers(1, 10, 2).tolist()
         ties += C_DH * D.sum() == C_HD * H
-        expected = np.delete(np.arange(3), majority)[D.argmax()] if C_DH * D.sum() >= C_HD * H else majority
+        expected = (
+            np.delete(np.arange(3), majority)[D.argmax()]
+            if C_DH * D.sum() >= C_HD * H
+            else majority
+        )
         P = (counts / counts.sum())[None]
 
         assert hierarchical(P, majority, C_HD, C_DH).choice.tolist() == [expected]

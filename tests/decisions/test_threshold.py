@@ -23,7 +23,9 @@ def test_equal_to_the_expected_benefits_for_matrices_of_all_signs():
     rng = np.random.default_rng(1)
     turned = constant = 0
     for _ in range(10_000):
-        B = rng.normal(size=(2, 2)) * 10.0 ** rng.uniform(-20, 20, size=(1 + (rng.random() < 0.5), 1))
+        B = rng.normal(size=(2, 2)) * 10.0 ** rng.uniform(
+            -20, 20, size=(1 + (rng.random() < 0.5), 1)
+        )
         p1 = np.append(rng.random(20), [0.0, 1.0])
         cut = posterior_threshold(B)
         turned += cut.above == 0
@@ -36,7 +38,10 @@ def test_equal_to_the_expected_benefits_for_matrices_of_all_signs():
     assert constant > 3_000
 
 
-@given(st.lists(st.integers(-3, 3) | st.floats(-1e150, 1e150), min_size=4, max_size=4), st.integers(0, 16))
+@given(
+    st.lists(st.integers(-3, 3) | st.floats(-1e150, 1e150), min_size=4, max_size=4),
+    st.integers(0, 16),
+)
 def test_exact_ties_are_decided_alike_and_a_cut_outside_0_1_warns(cells, sixteenths):
     """Small integers and binary fractions: d = 0, t* = 0, t* = 1 and p1 = t* all occur, without rounding. The same
     matrices warn here as in `irrelevance`, also where the quotient is rounded to 0 or 1.
@@ -124,8 +129,12 @@ def test_the_curve_is_the_mean_benefit_at_every_threshold():
 
         assert thresholds.tolist() == np.linspace(0, 1, 21).tolist()
         for threshold, benefit in zip(thresholds, benefits, strict=True):
-            actions = np.where(scores > threshold, above, np.where(scores < threshold, 1 - above, 0))
-            assert benefit == pytest.approx(sum(priors[k] * B[k, actions[y == k]].mean() for k in (0, 1)), abs=1e-12)
+            actions = np.where(
+                scores > threshold, above, np.where(scores < threshold, 1 - above, 0)
+            )
+            assert benefit == pytest.approx(
+                sum(priors[k] * B[k, actions[y == k]].mean() for k in (0, 1)), abs=1e-12
+            )
 
 
 @pytest.mark.parametrize("y", [[0, 0, 0], [1, 1, 1], [0, 1, 2]])

@@ -76,7 +76,9 @@ def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
 
         def start(*ports: int) -> httpx.Client:
             port = stack.enter_context(balancing(tmp_path, *ports))
-            return stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30))
+            return stack.enter_context(
+                httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+            )
 
         yield start
 
@@ -103,14 +105,18 @@ def answer_on(connection: socket.socket) -> tuple[HTTPMessage, int, bytes]:
 def test_requests_pass_with_an_id_and_where_they_come_from(balancer):
     with replica() as (port, _):
         client = balancer(port)
-        given = client.get("/models", headers={"X-Request-ID": "mine-1", "X-API-Key": "secret"}).text
+        given = client.get(
+            "/models", headers={"X-Request-ID": "mine-1", "X-API-Key": "secret"}
+        ).text
         forged = {"X-Forwarded-For": "1.2.3.4", "Forwarded": "for=1.2.3.4", "Upgrade": "h2c"}
         made = client.get("/models", headers=forged).text
 
     assert "X-Request-ID: mine-1\n" in given
     assert "X-API-Key: secret\n" in given
     assert re.search(r"X-Request-ID: [0-9a-f]{32}\n", made)
-    assert re.findall(r"(?i)(?:x-forwarded-for|forwarded|upgrade): .*", made) == ["X-Forwarded-For: 127.0.0.1"]
+    assert re.findall(r"(?i)(?:x-forwarded-for|forwarded|upgrade): .*", made) == [
+        "X-Forwarded-For: 127.0.0.1"
+    ]
 
 
 def test_the_access_log_has_no_id_of_a_decision(balancer, tmp_path):
@@ -121,13 +127,19 @@ def test_the_access_log_has_no_id_of_a_decision(balancer, tmp_path):
         assert "DELETE /outcomes/ssn-123" in seen
     lines = (tmp_path / "access.log").read_text()
     assert "ssn-123" not in lines
-    assert [json.loads(line)["path"] for line in lines.splitlines()] == ["/outcomes/{id}"] * 2 + ["/outcomes"]
+    assert [json.loads(line)["path"] for line in lines.splitlines()] == ["/outcomes/{id}"] * 2 + [
+        "/outcomes"
+    ]
 
 
 def test_a_replica_that_cannot_be_reached_costs_no_request(balancer):
     with replica() as (port, seen):
         client = balancer(free_port(), port)
-        answers = [client.request(method, "/train", content=b"{}") for method in ("GET", "POST") for _ in range(4)]
+        answers = [
+            client.request(method, "/train", content=b"{}")
+            for method in ("GET", "POST")
+            for _ in range(4)
+        ]
 
     assert [answer.status_code for answer in answers] == [200] * 8
     assert len(seen) == 8
@@ -219,12 +231,17 @@ def test_no_body_is_read_before_the_key_is_checked(balancer, tmp_path, line, fra
 
 
 @pytest.mark.parametrize(
-    ("path", "size", "check", "kept"), [("/datasets", SENT, None, True), ("/predict", 59_999, 500, False)]
+    ("path", "size", "check", "kept"),
+    [("/datasets", SENT, None, True), ("/predict", 59_999, 500, False)],
 )
-def test_a_body_is_kept_on_disk_until_it_is_whole_unless_it_is_short(balancer, tmp_path, path, size, check, kept):
+def test_a_body_is_kept_on_disk_until_it_is_whole_unless_it_is_short(
+    balancer, tmp_path, path, size, check, kept
+):
     """Short ones stay in memory, and the replica checks the key itself."""
     with replica(check=check) as (port, seen):
-        answer = balancer(port).post(path, content=bytes(size), headers={"X-API-Key": KEY} if kept else {})
+        answer = balancer(port).post(
+            path, content=bytes(size), headers={"X-API-Key": KEY} if kept else {}
+        )
 
     assert answer.status_code == 200
     assert seen == [f"POST {path}"]
@@ -232,12 +249,15 @@ def test_a_body_is_kept_on_disk_until_it_is_whole_unless_it_is_short(balancer, t
 
 
 @pytest.mark.parametrize(
-    ("check", "status", "wait"), [(403, 401, None), (429, 429, "7"), (503, 503, "7"), (500, 503, "7")]
+    ("check", "status", "wait"),
+    [(403, 401, None), (429, 429, "7"), (503, 503, "7"), (500, 503, "7")],
 )
 @pytest.mark.thorough
 def test_a_check_that_fails_lets_nobody_in(balancer, check, status, wait):
     with replica(check=check) as (port, seen):
-        answer = balancer(port).post("/datasets", content=bytes(100_000), headers={"X-API-Key": KEY})
+        answer = balancer(port).post(
+            "/datasets", content=bytes(100_000), headers={"X-API-Key": KEY}
+        )
 
     assert answer.status_code == answer.json()["status"] == status
     assert answer.headers.get("Retry-After") == wait
@@ -247,25 +267,39 @@ def test_a_check_that_fails_lets_nobody_in(balancer, check, status, wait):
 def test_before_the_service_itself(balancer, tmp_path):
     """The service answers the check as the replicas of the other tests do, and its metrics stay hidden."""
     table = b"x,y\n" + b"1,a\n2,b\n" * 10_000
-    settings = Settings(home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key=KEY)
+    settings = Settings(
+        home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key=KEY
+    )
     with serving(settings) as service:
         client = balancer(service.base_url.port)
         refused = [
-            client.post("/datasets", content=table, headers={"Content-Type": "text/csv", **headers}).status_code
+            client.post(
+                "/datasets", content=table, headers={"Content-Type": "text/csv", **headers}
+            ).status_code
             for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": "Bearer wrong"})
         ]
         assert "temporary file" not in (tmp_path / "error.log").read_text()
         client.headers["X-API-Key"] = KEY
-        stored = client.post("/datasets?label=y", content=table, headers={"Content-Type": "text/csv"})
+        stored = client.post(
+            "/datasets?label=y", content=table, headers={"Content-Type": "text/csv"}
+        )
         bodies = [
-            raw(client, f"GET {form.replace('{}', hidden)} HTTP/1.1\nHost: x\nX-API-Key: {KEY}\nConnection: close\n")[2]
+            raw(
+                client,
+                f"GET {form.replace('{}', hidden)} HTTP/1.1\nHost: x\nX-API-Key: {KEY}\nConnection: close\n",
+            )[2]
             for form in SPELLINGS.split()
             for hidden in HIDDEN
         ]
 
         assert refused == [401, 401, 401]
         assert stored.status_code == 201, stored.text
-        assert service.get("/metrics", headers={"X-API-Key": KEY}).text.count("payoff_request_seconds_count") > 1
+        assert (
+            service.get("/metrics", headers={"X-API-Key": KEY}).text.count(
+                "payoff_request_seconds_count"
+            )
+            > 1
+        )
         assert not any(b"payoff_request_seconds_count" in body for body in bodies)
 
 
@@ -273,7 +307,8 @@ def test_before_the_service_itself(balancer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "most"), [("POST /datasets HTTP/1.1\r\nX-API-Key: secret", 8), ("POST /predict HTTP/1.1", 200)]
+    ("line", "most"),
+    [("POST /datasets HTTP/1.1\r\nX-API-Key: secret", 8), ("POST /predict HTTP/1.1", 200)],
 )
 def test_one_address_has_so_many_requests_open_at_once(balancer, line, most):
     head = f"{line}\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n".encode()

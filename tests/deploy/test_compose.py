@@ -20,7 +20,9 @@ from tests.servers.fixtures import absent
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-FILES = {name: (ROOT / name).read_text() for name in ("docker-compose.yml", "docker-compose.single.yml")}
+FILES = {
+    name: (ROOT / name).read_text() for name in ("docker-compose.yml", "docker-compose.single.yml")
+}
 WHOLE: dict[str, Any] = yaml.safe_load(FILES["docker-compose.yml"])
 SINGLE: dict[str, Any] = yaml.safe_load(FILES["docker-compose.single.yml"])
 SERVICES = WHOLE["services"] | SINGLE["services"]
@@ -36,22 +38,32 @@ def test_every_service_is_hardened_and_watched(name):
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert re.fullmatch(r"(\$\{PAYOFF_UID:-)?[1-9]\d*\}?:\d+", service["user"]), "a numeric user that is not root"
+    assert re.fullmatch(r"(\$\{PAYOFF_UID:-)?[1-9]\d*\}?:\d+", service["user"]), (
+        "a numeric user that is not root"
+    )
     assert service["mem_limit"]
     assert service["pids_limit"] <= 512
     assert service["init"] is True
     once = name in ONCE
     assert service["restart"] == ("on-failure" if once else "unless-stopped")
-    assert service["healthcheck"].keys() >= ({"disable"} if once else {"test", "interval", "timeout"})
+    assert service["healthcheck"].keys() >= (
+        {"disable"} if once else {"test", "interval", "timeout"}
+    )
 
 
 @pytest.mark.parametrize("name", WHOLE["services"])
 def test_images_are_pinned_and_only_the_front_is_published(name):
     service = WHOLE["services"][name]
-    outer = [network for network in service["networks"] if not (WHOLE["networks"][network] or {}).get("internal")]
+    outer = [
+        network
+        for network in service["networks"]
+        if not (WHOLE["networks"][network] or {}).get("internal")
+    ]
 
     assert service["image"] == "payoff" or re.search(r":v?\d+\.\d+", service["image"])
-    assert all(re.match(r"(\$\{PAYOFF_BIND:-)?127\.0\.0\.1\}?:", port) for port in service.get("ports", []))
+    assert all(
+        re.match(r"(\$\{PAYOFF_BIND:-)?127\.0\.0\.1\}?:", port) for port in service.get("ports", [])
+    )
     assert len(outer) == ("ports" in service), "whoever is not published has no way out"
 
 
@@ -83,7 +95,11 @@ SECRETS = {
 
 def test_each_secret_is_given_only_to_those_that_need_it():
     given = {
-        secret: {name for name, service in WHOLE["services"].items() if f"${{{secret}:" in json.dumps(service)}
+        secret: {
+            name
+            for name, service in WHOLE["services"].items()
+            if f"${{{secret}:" in json.dumps(service)
+        }
         for secret in SECRETS
     }
 
@@ -92,8 +108,12 @@ def test_each_secret_is_given_only_to_those_that_need_it():
 
 def test_replicas_trust_the_balancer_and_nobody_else():
     front = WHOLE["networks"]["front"]["ipam"]["config"]
-    subnet, replicas = (ipaddress.ip_network(default(front[0][name])) for name in ("subnet", "ip_range"))
-    members = {name for name, service in WHOLE["services"].items() if "front" in service["networks"]}
+    subnet, replicas = (
+        ipaddress.ip_network(default(front[0][name])) for name in ("subnet", "ip_range")
+    )
+    members = {
+        name for name, service in WHOLE["services"].items() if "front" in service["networks"]
+    }
     balancer = WHOLE["services"]["balancer"]["networks"]["front"]["ipv4_address"]
     address = ipaddress.ip_address(default(balancer))
 
@@ -111,14 +131,18 @@ def default(text: str) -> str:
 @pytest.mark.thorough
 def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
     file = tmp_path / "metrics"
-    settings = Settings(home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key="chosen")
+    settings = Settings(
+        home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key="chosen"
+    )
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PAYOFF_HOME": str(settings.home),
     }
 
     def made() -> str:
-        subprocess.run([DEPLOY / "metrics-key.sh", file], env=environment, check=True, capture_output=True)
+        subprocess.run(
+            [DEPLOY / "metrics-key.sh", file], env=environment, check=True, capture_output=True
+        )
         return file.read_text().strip()
 
     first = made()
@@ -128,7 +152,10 @@ def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
 
     assert file.stat().st_mode & 0o777 == 0o444
     with serving(settings) as client:
-        asked = [client.get("/metrics", headers={"X-API-Key": key}).status_code for key in (first, second)]
+        asked = [
+            client.get("/metrics", headers={"X-API-Key": key}).status_code
+            for key in (first, second)
+        ]
         assert asked == [401, 200], "the key that is lost is revoked"
         for path in ("/models", "/datasets", "/train", "/audit"):
             assert client.get(path, headers={"X-API-Key": second}).status_code == 403
@@ -168,7 +195,12 @@ def test_secrets_are_made_where_they_are_missing_and_never_made_again(tmp_path):
 def test_prometheus_understands_its_files():
     if not shutil.which("promtool"):
         absent("promtool is not installed (Debian: apt-get install prometheus)")
-    for check in (["config", "--syntax-only", DEPLOY / "prometheus.yml"], ["rules", DEPLOY / "alerts.yml"]):
-        found = subprocess.run(["promtool", "check", *check], capture_output=True, text=True, check=False)
+    for check in (
+        ["config", "--syntax-only", DEPLOY / "prometheus.yml"],
+        ["rules", DEPLOY / "alerts.yml"],
+    ):
+        found = subprocess.run(
+            ["promtool", "check", *check], capture_output=True, text=True, check=False
+        )
 
         assert found.returncode == 0, found.stdout + found.stderr

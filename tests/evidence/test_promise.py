@@ -22,7 +22,9 @@ def test_the_interval_holds_in_93_to_97_of_100_streams(world, days):
         if not given:
             continue
         error = 3 * np.sqrt(0.95 * 0.05 / given)
-        assert (given - held) / STREAMS <= 0.075 + 3 * np.sqrt(0.95 * 0.05 / STREAMS), n  # 93 % to a lattice's step
+        assert (given - held) / STREAMS <= 0.075 + 3 * np.sqrt(0.95 * 0.05 / STREAMS), (
+            n
+        )  # 93 % to a lattice's step
         if given > STREAMS / 2:
             assert held / given <= 0.975 + error, n
 
@@ -54,7 +56,9 @@ def _of_mean(P, payoffs, total):
         middle = (low + high) / 2
         shifted = P * np.exp([0.0, middle])
         shifted /= shifted.sum(axis=1, keepdims=True)
-        low, high = (middle, high) if (shifted * payoffs).sum() - expected > total else (low, middle)
+        low, high = (
+            (middle, high) if (shifted * payoffs).sum() - expected > total else (low, middle)
+        )
     return shifted
 
 
@@ -101,7 +105,11 @@ def test_a_day_that_has_most_cases_shows_little():
     even, uneven = PromiseSums(), PromiseSums()
     for day in range(12):
         for sums, n in ((even, 200), (uneven, 2180 if day == 0 else 20)):
-            sums.compare((rng.random(n) < 0.5) - 0.5, risk(np.full((n, 2), 0.5), np.tile([0.0, 1.0], (n, 1))), day)
+            sums.compare(
+                (rng.random(n) < 0.5) - 0.5,
+                risk(np.full((n, 2), 0.5), np.tile([0.0, 1.0], (n, 1))),
+                day,
+            )
 
     assert judge(even).freedom == pytest.approx(11, rel=0.01)
     assert judge(uneven).freedom < 2
@@ -118,7 +126,9 @@ def test_the_order_and_the_parts_do_not_matter():
             parts.compare(differences[some], risk(P[some], payoffs[some]), day)
 
     one, other = judge(whole), judge(parts)
-    assert (other.low, other.high, other.day_inflation) == pytest.approx((one.low, one.high, one.day_inflation))
+    assert (other.low, other.high, other.day_inflation) == pytest.approx(
+        (one.low, one.high, one.day_inflation)
+    )
 
 
 @pytest.mark.parametrize("amount", [1.0, -2.5, 0.1 + 0.2, -30.0, 1e100, 1e-30])
@@ -147,7 +157,9 @@ def with_certain(P, payoffs):
     return np.vstack((P, np.full((50, 2), 0.5))), np.vstack((payoffs, np.ones((50, 2))))
 
 
-@pytest.mark.parametrize("world", ["three classes", "coins that are less sure", "rare losses of any size"])
+@pytest.mark.parametrize(
+    "world", ["three classes", "coins that are less sure", "rare losses of any size"]
+)
 @pytest.mark.parametrize("power", [-110, 250, 320])
 def test_the_unit_of_money_does_not_matter(world, power):
     """From 1e-33 to 1e97, near the largest benefit; also where amounts of other days are much smaller."""
@@ -157,12 +169,18 @@ def test_the_unit_of_money_does_not_matter(world, power):
     for day, rows in enumerate(np.array_split(np.arange(4200), 12)):
         one.compare(differences[rows], risk(P[rows], payoffs[rows]), day)
         other.compare(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
-        mixed.compare(differences[rows] * unit ** (day % 2), risk(P[rows], payoffs[rows] * unit ** (day % 2)), day)
+        mixed.compare(
+            differences[rows] * unit ** (day % 2),
+            risk(P[rows], payoffs[rows] * unit ** (day % 2)),
+            day,
+        )
 
     plain, found = judge(one), judge(other)
     ends = np.array([plain.mean, plain.low, plain.high])
     assert [found.mean, found.low, found.high] == pytest.approx(ends * unit, rel=1e-9)
-    assert (found.dispersion, found.day_inflation) == pytest.approx((plain.dispersion, plain.day_inflation))
+    assert (found.dispersion, found.day_inflation) == pytest.approx(
+        (plain.dispersion, plain.day_inflation)
+    )
     assert np.isfinite(judge(mixed).mean)
 
 
@@ -181,7 +199,12 @@ def test_a_real_difference_is_found():
     for _ in range(50):
         sequence = Sequence()
         for day in range(60):
-            sequence.add(rng.choice([-1.0, 0.0, 1.0], 100, p=[0.06, 0.8, 0.14]), np.full(100, -1.0), np.ones(100), day)
+            sequence.add(
+                rng.choice([-1.0, 0.0, 1.0], 100, p=[0.06, 0.8, 0.14]),
+                np.full(100, -1.0),
+                np.ones(100),
+                day,
+            )
         found += sequence.interval().low > 0
 
     assert found >= 45

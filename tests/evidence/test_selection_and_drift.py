@@ -23,19 +23,32 @@ def test_known_shares_are_compared_by_chi_squared_without_replacement():
         chi2.sf(chi2_contingency(closer, correction=False).statistic * 299 / 300, 1), rel=1e-6
     )
     assert known_shares([group([70, 150, 30], [100, 200, 100])]).selective
-    assert not known_shares([group([95_000, 90_000], [100_000, 100_000])]).selective  # sure, and harmless
+    assert not known_shares(
+        [group([95_000, 90_000], [100_000, 100_000])]
+    ).selective  # sure, and harmless
     assert not known_shares([group([3, 5], [5, 5])]).selective
     assert known_shares([group([0, 50], [40, 50])]).selective
     assert known_shares([group([0, 10], [10, 10])]).selective
-    assert known_shares([group([2_377, 0], [2_377, 23])]).selective  # few are refused, and never repaid
+    assert known_shares(
+        [group([2_377, 0], [2_377, 23])]
+    ).selective  # few are refused, and never repaid
     assert known_shares([group([59, 0], [59, 1])] * 20).selective
-    for nothing in ([], [group([5], [5])], [group([5, 5], [5, 5]), group([0, 0], [9, 9]), group([1, 0], [1, 0])]):
+    for nothing in (
+        [],
+        [group([5], [5])],
+        [group([5, 5], [5, 5]), group([0, 0], [9, 9]), group([1, 0], [1, 0])],
+    ):
         assert known_shares(nothing) == Selection(None, selective=False)
 
 
 def test_small_groups_have_the_moments_of_all_ways_to_know_so_many():
     """Of actions that are not offered in all groups."""
-    tables = [((0, 1, 2), (3, 0, 1), (4, 2, 3)), ((2, 1), (1, 3), (2, 5)), ((0, 2), (0, 3), (4, 3)), ((1,), (2,), (3,))]
+    tables = [
+        ((0, 1, 2), (3, 0, 1), (4, 2, 3)),
+        ((2, 1), (1, 3), (2, 5)),
+        ((0, 2), (0, 3), (4, 3)),
+        ((1,), (2,), (3,)),
+    ]
     excess, cover = np.zeros(3), np.zeros((3, 3))
     tables *= 4
     for actions, known, cases in tables:
@@ -46,7 +59,10 @@ def test_small_groups_have_the_moments_of_all_ways_to_know_so_many():
     expected = chi2.sf(excess @ np.linalg.pinv(cover, rcond=1e-9) @ excess, 2)
 
     found = known_shares(
-        [AlikeDecisions(actions, np.array(known), np.array(cases)) for actions, known, cases in tables]
+        [
+            AlikeDecisions(actions, np.array(known), np.array(cases))
+            for actions, known, cases in tables
+        ]
     )
     assert found.p_value == pytest.approx(expected)
 
@@ -70,15 +86,24 @@ def drawn_groups(rng, groups, size, actions, share):
         (40, 30, 2, 0.01, 200),
     ],
 )
-def test_no_selection_is_found_in_one_of_a_hundred_even_worlds(groups, size, actions, known, streams):
+def test_no_selection_is_found_in_one_of_a_hundred_even_worlds(
+    groups, size, actions, known, streams
+):
     rng = np.random.default_rng(1)
-    worlds = (drawn_groups(rng, groups, size, actions, lambda g, _a: np.full(g.shape, known)) for _ in range(streams))
+    worlds = (
+        drawn_groups(rng, groups, size, actions, lambda g, _a: np.full(g.shape, known))
+        for _ in range(streams)
+    )
 
-    assert np.mean([known_shares(world).selective for world in worlds]) <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / streams)
+    assert np.mean([known_shares(world).selective for world in worlds]) <= 0.01 + 3 * np.sqrt(
+        0.01 * 0.99 / streams
+    )
 
 
 @pytest.mark.parametrize("groups", [1, 10, 300])
-def test_selection_in_common_is_found_however_small_the_groups_are_and_what_cancels_out_in_large_ones(groups):
+def test_selection_in_common_is_found_however_small_the_groups_are_and_what_cancels_out_in_large_ones(
+    groups,
+):
     rng = np.random.default_rng(2)
     for size, share in (
         (groups, lambda _g, a: 0.4 + 0.2 * a),
@@ -153,7 +178,9 @@ def test_many_rare_categories_are_no_change(sizes):
     rng = np.random.default_rng(2)
     shares = 1 / np.arange(1, 2_001)
     shares /= shares.sum()
-    found = [category_change(*(rng.multinomial(n, shares) for n in sizes)).p_value for _ in range(200)]
+    found = [
+        category_change(*(rng.multinomial(n, shares) for n in sizes)).p_value for _ in range(200)
+    ]
     assert 0.02 < np.mean(np.array(found) < 0.05) < 0.07
 
 
@@ -191,7 +218,10 @@ def test_the_p_value_of_an_interval(interval, expected):
 )
 def test_a_small_sample_to_train_on_is_no_change(shares, rows, n):
     rng = np.random.default_rng(1)
-    found = [category_change(rng.multinomial(n, shares), rng.multinomial(rows, shares)).p_value for _ in range(400)]
+    found = [
+        category_change(rng.multinomial(n, shares), rng.multinomial(rows, shares)).p_value
+        for _ in range(400)
+    ]
     assert np.mean(np.array(found) < 0.05) < 0.065
 
 

@@ -70,7 +70,11 @@ def draw(world, rng, n, days=1):
     if spread:
         M *= np.exp(spread * rng.normal(size=n))[:, None, None]
         M[:, :, 1] = -5.0  # checking costs the same for any amount
-    real = moved(P, day_effect * rng.normal(size=days)[each * days // n], day_effect) if day_effect else P
+    real = (
+        moved(P, day_effect * rng.normal(size=days)[each * days // n], day_effect)
+        if day_effect
+        else P
+    )
     if isinstance(truth, tuple):
         real = odds(real, truth)
     elif truth is not None:
@@ -79,7 +83,12 @@ def draw(world, rng, n, days=1):
     payoffs = M[each, :, choice]
     y = (rng.random(n)[:, None] > real.cumsum(axis=1)).sum(axis=1).clip(max=P.shape[1] - 1)
     expected = (P * payoffs).sum(axis=1)
-    return payoffs[each, y] - expected, P, payoffs, float(((real * payoffs).sum(axis=1) - expected).mean())
+    return (
+        payoffs[each, y] - expected,
+        P,
+        payoffs,
+        float(((real * payoffs).sum(axis=1) - expected).mean()),
+    )
 
 
 def judged(world, rng, n, days=1):

@@ -13,7 +13,12 @@ _NUMBERS = count()
 
 
 def order(model: str, seed: int = 0, **changes: object) -> dict:
-    return {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows(120, seed=seed), **changes}
+    return {
+        "model": model,
+        "learner": {"kind": "logistic"},
+        "data": two_class_rows(120, seed=seed),
+        **changes,
+    }
 
 
 def finished(caller: Caller, job_id: str, seconds: float = 120) -> dict:
@@ -36,7 +41,10 @@ def model_of(system: System, versions: int = 1) -> str:
         caller.insist("PUT", f"/models/{name}/aliases/live", json={"version": 1})
     for replica in system.replicas:
         until = time.monotonic() + 60
-        while replica.client.post("/predict", json=QUESTION | {"model": f"{name}@live"}).status_code != 200:
+        while (
+            replica.client.post("/predict", json=QUESTION | {"model": f"{name}@live"}).status_code
+            != 200
+        ):
             assert time.monotonic() < until
             time.sleep(0.1)
     return name

@@ -21,7 +21,11 @@ def test_workers_whose_clocks_are_wrong(postgres_url, tmp_path):
     """Two hours fast, two hours slow. Leases and times are the database's: no job is taken, all times are right."""
     if shutil.which("faketime") is None:
         absent("faketime is not installed (Debian: apt-get install faketime)")
-    shared = {"database": postgres_url, "models": tmp_path / "models", "datasets": tmp_path / "datasets"}
+    shared = {
+        "database": postgres_url,
+        "models": tmp_path / "models",
+        "datasets": tmp_path / "datasets",
+    }
     with ExitStack() as stack:
         for shift in ("+2h", "-2h"):
             worker = JobWorker(shared, STEADY)
@@ -32,9 +36,19 @@ def test_workers_whose_clocks_are_wrong(postgres_url, tmp_path):
         stack.callback(replica.close)
         replica.start()
         caller = stack.enter_context(Caller([replica]))
-        sent = [caller.insist("POST", "/train", json=order("timely", number, **SLOW)).json() for number in range(2)]
+        sent = [
+            caller.insist("POST", "/train", json=order("timely", number, **SLOW)).json()
+            for number in range(2)
+        ]
         for job in [finished(caller, job["id"]) for job in sent]:
             assert job["attempt"] == 1
             card = caller.insist("GET", f"/models/timely/versions/{job['model']['version']}").json()
-            for moment in (job["created_at"], job["started_at"], job["finished_at"], card["created_at"]):
-                assert abs((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()) < 600
+            for moment in (
+                job["created_at"],
+                job["started_at"],
+                job["finished_at"],
+                card["created_at"],
+            ):
+                assert (
+                    abs((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()) < 600
+                )

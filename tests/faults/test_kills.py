@@ -15,7 +15,13 @@ from tests.servers.service import Replica
 
 pytestmark = pytest.mark.thorough
 
-SETTINGS = {"lease_seconds": 1.5, "job_attempts": 10, "workers": 2, "access_log": False, "log_level": "warning"}
+SETTINGS = {
+    "lease_seconds": 1.5,
+    "job_attempts": 10,
+    "workers": 2,
+    "access_log": False,
+    "log_level": "warning",
+}
 QUESTION = {"model": "ward", "instances": [[58.0, 77.5, "mild"]], "benefits": [[0, -1], [-10, 5]]}
 CLIENTS = 4
 
@@ -29,7 +35,11 @@ def replica():
 
 
 def submit(client: httpx.Client, number: int) -> str:
-    order = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(300, seed=number)}
+    order = {
+        "model": "ward",
+        "learner": {"kind": "logistic"},
+        "data": two_class_rows(300, seed=number),
+    }
     response = client.post("/train", json=order, headers={"Idempotency-Key": f"job-{number}"})
     assert response.status_code == 202, response.text
     return response.json()["id"]
@@ -63,7 +73,9 @@ def test_jobs_and_recorded_decisions_survive_kills(replica):
 
     for turn in range(3):
         before = len(answered)
-        threads = [threading.Thread(target=ask, args=(f"{turn}-{client}",)) for client in range(CLIENTS)]
+        threads = [
+            threading.Thread(target=ask, args=(f"{turn}-{client}",)) for client in range(CLIENTS)
+        ]
         for thread in threads:
             thread.start()
         jobs += [submit(replica.client, len(jobs) + i) for i in range(2)]
@@ -99,7 +111,9 @@ def test_a_stop_finishes_running_requests(replica):
 
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     asking = threading.Thread(
-        target=lambda: answers.append(replica.client.post("/predict", content=content(), headers=headers))
+        target=lambda: answers.append(
+            replica.client.post("/predict", content=content(), headers=headers)
+        )
     )
     asking.start()
     assert sent.wait(60)

@@ -31,10 +31,14 @@ def test_predictions_go_on_and_all_else_is_told(system, outage):
     first, second = system.replicas
     if "store" in outage:
         first.restart()
-        shutil.rmtree(first.home / "copies")  # version 2 is neither in memory, being not current, nor there
+        shutil.rmtree(
+            first.home / "copies"
+        )  # version 2 is neither in memory, being not current, nor there
         asks = (
             lambda: first.client.post("/predict", json=QUESTION | {"model": f"{name}:2"}),
-            lambda: second.client.post("/datasets", files={"file": b"x,y\n1,a\n2,b\n" * 20}, data={"label": "y"}),
+            lambda: second.client.post(
+                "/datasets", files={"file": b"x,y\n1,a\n2,b\n" * 20}, data={"label": "y"}
+            ),
         )
     else:
         asks = (
@@ -60,7 +64,12 @@ def test_predictions_go_on_and_all_else_is_told(system, outage):
             system.heal()
         caller = caller_of(system, stack)
         finished(caller, job)
-        assert caller.insist("POST", "/predict", json=live | {"model": f"{name}:2"}).json()["model"]["version"] == 2
+        assert (
+            caller.insist("POST", "/predict", json=live | {"model": f"{name}:2"}).json()["model"][
+                "version"
+            ]
+            == 2
+        )
     assert account.failed == []
 
 

@@ -28,7 +28,9 @@ class Ledger:
 
     def __init__(self, model: str, *, seed: int = 0) -> None:
         self.model = model
-        self.decided: dict[str, tuple[str, float]] = {}  # the action, and the benefit that was expected of it
+        self.decided: dict[
+            str, tuple[str, float]
+        ] = {}  # the action, and the benefit that was expected of it
         self.truths: dict[str, str] = {}
         self.untold: deque[str] = deque()  # decisions whose outcomes wait to be sent
         self._numbers = count()
@@ -41,8 +43,15 @@ class Ledger:
         with self._lock:
             ids = [f"{self.model} case {number}" for number in islice(self._numbers, rows)]
             twice = self._chance.random() < 0.1
-        rows_sent = [[round(30 + crc32(id_.encode()) % 500 / 10, 1), 70 + i % 7, "mild"] for i, id_ in enumerate(ids)]
-        sent = {"benefits": MATRIX} | {"model": f"{self.model}:1", "instances": rows_sent, "record": {"ids": ids}}
+        rows_sent = [
+            [round(30 + crc32(id_.encode()) % 500 / 10, 1), 70 + i % 7, "mild"]
+            for i, id_ in enumerate(ids)
+        ]
+        sent = {"benefits": MATRIX} | {
+            "model": f"{self.model}:1",
+            "instances": rows_sent,
+            "record": {"ids": ids},
+        }
         for _ in range(1 + twice):
             answer = caller.insist("POST", "/predict", json=sent).json()
         assert answer["ids"] == ids
@@ -76,7 +85,9 @@ class Ledger:
             "decisions": len(self.decided),
             "known": len(self.truths),
             "expected": fsum(expected for _, expected in self.decided.values()),
-            "realised": fsum(MATRIX[truth][self.decided[id_][0]] for id_, truth in self.truths.items()),
+            "realised": fsum(
+                MATRIX[truth][self.decided[id_][0]] for id_, truth in self.truths.items()
+            ),
         }
 
 
@@ -97,7 +108,13 @@ def in_sql(system, *statements, **values):
 def age(system, ledger, days):
     """Have the ledger's decisions of today been made so many days ago."""
     today = int(time.time() // _DAY)
-    values = {"model": ledger.model, "days": days, "seconds": days * _DAY, "today": today, "began": today * _DAY}
+    values = {
+        "model": ledger.model,
+        "days": days,
+        "seconds": days * _DAY,
+        "today": today,
+        "began": today * _DAY,
+    }
     with ledger.telling:
         in_sql(
             system,
@@ -123,7 +140,11 @@ def test_what_was_acknowledged_is_stored_once(system):
         for program in (*system.replicas, system.postgres):
             down_and_up(program)
         age(system, ledger, days=3)
-        for program in (system.worker, system.postgres, system.worker):  # which seals as soon as it is there
+        for program in (
+            system.worker,
+            system.postgres,
+            system.worker,
+        ):  # which seals as soon as it is there
             down_and_up(program)
         down_and_up(system.to_store)
         system.heal()
@@ -131,7 +152,9 @@ def test_what_was_acknowledged_is_stored_once(system):
         while ledger.untold:
             ledger.tell(caller, 1_000)
         assert len(ledger.decided) > 200
-        eventually(lambda: sealed(system, ledger.model) > 0, seconds=60)  # the worker has just started
+        eventually(
+            lambda: sealed(system, ledger.model) > 0, seconds=60
+        )  # the worker has just started
         assert reported(caller, ledger.model) == pytest.approx(ledger.sums(), rel=1e-12)
 
 

@@ -125,7 +125,9 @@ def _die_once(_queue, job):
 def _report_from_within(_queue, _job):
     with progress.part(0.2, 0.6, "forest"):
         progress.report(0.5)
-    for number in range(20_000):  # a flood fills the pipe and is dropped: it neither waits nor fails
+    for number in range(
+        20_000
+    ):  # a flood fills the pipe and is dropped: it neither waits nor fails
         progress.report(0.6, f"fold {number}")
     time.sleep(0.5)
     progress.report(0.7, "calibration")
@@ -172,7 +174,9 @@ def serve(url, slots, lease):
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     limits = JobLimits(seconds=60, memory_bytes=2**31)
     with opened(url, attempts=50, lease_seconds=lease) as queue:
-        worker = Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"])
+        worker = Worker(
+            queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"]
+        )
         worker.start()
         stop.wait()
         worker.stop()

@@ -84,7 +84,13 @@ def test_whatever_is_killed_whenever_each_job_succeeds_once(queue, serve):
             victim.kill()
             victim.wait()
             programs.append(serve(2))
-    assert queue.status().jobs == {"queued": 0, "running": 0, "succeeded": 24, "failed": 0, "cancelled": 0}
+    assert queue.status().jobs == {
+        "queued": 0,
+        "running": 0,
+        "succeeded": 24,
+        "failed": 0,
+        "cancelled": 0,
+    }
     assert sorted(targets.published(queue).values()) == [1] * 24
     assert len(targets.started(queue)) > 24  # some of the kills did hit
     assert kills

@@ -26,9 +26,15 @@ from tests.servers.dask import DaskCluster
 from tests.servers.program import free_port
 
 LEARNERS = {
-    "random_forest": lambda: RandomForest(n_estimators=18, random_state=0, categorical_features=[0]),
-    "budget_forest": lambda: BudgetForest(n_estimators=18, random_state=0, categorical_features=[0], alpha=2.0),
-    "budget": lambda: BudgetForest(budget=3.0, random_state=0, n_estimators=5, feature_costs=[1.0, 2.0, 4.0, 1.0, 1.0]),
+    "random_forest": lambda: RandomForest(
+        n_estimators=18, random_state=0, categorical_features=[0]
+    ),
+    "budget_forest": lambda: BudgetForest(
+        n_estimators=18, random_state=0, categorical_features=[0], alpha=2.0
+    ),
+    "budget": lambda: BudgetForest(
+        budget=3.0, random_state=0, n_estimators=5, feature_costs=[1.0, 2.0, 4.0, 1.0, 1.0]
+    ),
     "gradient_boosting": lambda: GradientBoosting(max_iter=5, random_state=0),
     "logistic": lambda: Logistic(random_state=0, calibration="isotonic"),
 }
@@ -75,21 +81,34 @@ def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
         for kind in ("logistic", "cost_naive_bayes")
     ]
     learners[0]["parameters"]["C"] = -1.0  # cannot be fitted, and spoils nothing
-    order = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
+    order = {
+        "dataset": "d",
+        "learners": learners,
+        "benefits": [[0.0, -1.0], [-10.0, 5.0]],
+        "folds": 3,
+        "seed": 0,
+    }
     spec = CompareSpec.model_validate(order)
     found = []
     for place in (("", 1), (dask_cluster, 1)):
         with pieces_run_on(*place):
             found.append(compare.trials_of(table, stratified_folds(y, 3, 0), spec))
     for here, there in zip(*found, strict=True):
-        assert (here.name, here.converged, str(here.failure)) == (there.name, there.converged, str(there.failure))
+        assert (here.name, here.converged, str(here.failure)) == (
+            there.name,
+            there.converged,
+            str(there.failure),
+        )
     assert found[0][0].failure is not None
     np.testing.assert_array_equal(found[0][1].scores, found[1][1].scores)
 
 
 def test_progress_arrives_as_pieces_finish(dask_cluster):
     heard = []
-    with pieces_run_on(dask_cluster, 1), progress.listen(lambda fraction, stage: heard.append((fraction, stage))):
+    with (
+        pieces_run_on(dask_cluster, 1),
+        progress.listen(lambda fraction, stage: heard.append((fraction, stage))),
+    ):
         sums = list(pieces.shares(4))
         assert Parallel()([delayed(targets.pools)()]) == [{1}], "a piece uses one thread"
     assert heard == [(number / 4, f"piece {number}") for number in range(1, 5)]
@@ -108,7 +127,10 @@ def test_an_error_of_the_work_comes_back_as_it_is(dask_cluster):
 def test_a_scheduler_that_is_not_there_is_said_to_be_away_without_its_address(monkeypatch):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.5)
     address = f"tcp://127.0.0.1:{free_port()}"
-    with pieces_run_on(address, 1), pytest.raises(Unavailable, match="the Dask cluster cannot be reached"):
+    with (
+        pieces_run_on(address, 1),
+        pytest.raises(Unavailable, match="the Dask cluster cannot be reached"),
+    ):
         list(pieces.shares(2))
 
 
@@ -121,7 +143,10 @@ def test_an_absent_library_is_named_with_what_to_do(monkeypatch):
 
 def test_other_versions_on_a_worker_are_refused(dask_cluster, monkeypatch):
     monkeypatch.setattr(cluster, "versions", lambda: {"scikit-learn": "0.1"})
-    with pieces_run_on(dask_cluster, 1), pytest.raises(Unavailable, match=r"a Dask worker has scikit-learn .* job 0.1"):
+    with (
+        pieces_run_on(dask_cluster, 1),
+        pytest.raises(Unavailable, match=r"a Dask worker has scikit-learn .* job 0.1"),
+    ):
         list(pieces.shares(2))
 
 

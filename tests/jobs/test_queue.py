@@ -45,7 +45,9 @@ def test_a_submitted_job_is_stored_whole(queue):
             return connection.execute(select(queue.database.now)).scalar_one()
 
     before = now()
-    job = queue.submit("train", {"text": "\0 ü \ud800", "rows": [[1, None]]}, model="heart", dataset="ds_1")
+    job = queue.submit(
+        "train", {"text": "\0 ü \ud800", "rows": [[1, None]]}, model="heart", dataset="ds_1"
+    )
     assert queue.get(job.id) == job
     assert (job.status, job.attempt, job.progress) == (Status.QUEUED, 0, 0.0)
     assert before <= job.created_at <= now()  # by the database's clock
@@ -74,12 +76,22 @@ def test_pages_have_the_results_of_some_kinds(queue):
 
 
 def test_pages_of_a_client_with_patterns(queue):
-    for model, client in (("heart-a", "ann"), ("heart-a", "bob"), ("lung", "ann"), (None, "ann"), (None, "bob")):
+    for model, client in (
+        ("heart-a", "ann"),
+        ("heart-a", "bob"),
+        ("lung", "ann"),
+        (None, "ann"),
+        (None, "bob"),
+    ):
         queue.submit("train", {}, model=model, client=client)
 
     seen, _ = queue.page(models=("heart-*",), client="ann")
 
-    assert [(job.model, job.client) for job in seen] == [(None, "ann"), ("heart-a", "bob"), ("heart-a", "ann")]
+    assert [(job.model, job.client) for job in seen] == [
+        (None, "ann"),
+        ("heart-a", "bob"),
+        ("heart-a", "ann"),
+    ]
 
 
 def test_orders_at_the_same_moment_cannot_pass_the_limit_together(queues):
@@ -109,14 +121,19 @@ def test_repeating_an_order_is_none_more(queues):
     """Also where it is repeated at the same moment, and the limit leaves room for one."""
     with ThreadPoolExecutor(8) as threads:
         futures = [
-            threads.submit(queues[number % 2].submit, "train", {"C": 1}, key="k", client="ann", most=1)
+            threads.submit(
+                queues[number % 2].submit, "train", {"C": 1}, key="k", client="ann", most=1
+            )
             for number in range(16)
         ]
         assert len({future.result().id for future in futures}) == 1
 
 
 def test_idempotency_keys_are_each_clients_own(queue):
-    jobs = {client: queue.submit("train", {"client": client}, key="k", client=client).id for client in (None, "a", "b")}
+    jobs = {
+        client: queue.submit("train", {"client": client}, key="k", client=client).id
+        for client in (None, "a", "b")
+    }
 
     assert len(set(jobs.values())) == 3
     for client, job_id in jobs.items():
@@ -148,7 +165,10 @@ def test_every_job_is_claimed_once_whoever_claims(database_url, queue):
     for number in range(200):
         queue.submit("train", {"number": number})
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=targets.claim_all, args=(database_url, "a process")) for _ in range(2)]
+    processes = [
+        context.Process(target=targets.claim_all, args=(database_url, "a process"))
+        for _ in range(2)
+    ]
     for process in processes:
         process.start()
     with ThreadPoolExecutor(4) as threads:
@@ -217,7 +237,9 @@ def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance
     database = Database("sqlite://")
     migrate(database)
     fair, running, slots = Queue(database), [], chance.randint(1, 3)
-    ahead: Counter[tuple[str, str]] = Counter()  # jobs of the first begun since the second one waits
+    ahead: Counter[tuple[str, str]] = (
+        Counter()
+    )  # jobs of the first begun since the second one waits
     for _ in range(120):
         waiting = _clients_that_wait(fair)
         match chance.choice(["submit", "burst", "claim", "claim", "end"]):
@@ -229,7 +251,9 @@ def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance
                 running.append(job)
                 for other in waiting - {job.client}:
                     ahead[job.client, other] += 1
-                    assert ahead[job.client, other] <= 2, "another client waits for longer than its turn"
+                    assert ahead[job.client, other] <= 2, (
+                        "another client waits for longer than its turn"
+                    )
                 for pair in list(ahead):
                     if pair[1] == job.client:
                         ahead[pair] = 0
@@ -241,4 +265,8 @@ def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance
 
 def _clients_that_wait(fair):
     with fair.database.reading() as connection:
-        return set(connection.execute(select(JOBS.c.client).where(JOBS.c.status == "queued").distinct()).scalars())
+        return set(
+            connection.execute(
+                select(JOBS.c.client).where(JOBS.c.status == "queued").distinct()
+            ).scalars()
+        )

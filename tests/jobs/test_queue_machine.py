@@ -6,7 +6,13 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import Double, delete, literal
 
 from app.database import Database
@@ -55,7 +61,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.database = database
         with database.writing() as connection:
             connection.execute(delete(JOBS))
-        self.queues = [Queue(database, attempts=ATTEMPTS, outages=OUTAGES, lease_seconds=LEASE) for _ in range(2)]
+        self.queues = [
+            Queue(database, attempts=ATTEMPTS, outages=OUTAGES, lease_seconds=LEASE)
+            for _ in range(2)
+        ]
         self.twins = {}
         self.claims = []
 
@@ -65,7 +74,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def one_of_the_claims(self, data):
         """More often one that is still owned than a late one."""
-        return data.draw(st.sampled_from([*self.claims, *[job for job in self.claims if self.owns(job)] * 3]))
+        return data.draw(
+            st.sampled_from([*self.claims, *[job for job in self.claims if self.owns(job)] * 3])
+        )
 
     def lose(self, twin, deaths=0, outages=0):
         """The model of an attempt that died, or missed what it needs, or was given back."""
@@ -79,7 +90,11 @@ class QueueMachine(RuleBasedStateMachine):
     def ended(self, job_id, status):
         self.twins[job_id].status, self.twins[job_id].finished_at = status, self.database.time
 
-    @rule(key=st.none() | st.sampled_from("ab"), content=st.sampled_from(CONTENTS), which=st.sampled_from([0, 1]))
+    @rule(
+        key=st.none() | st.sampled_from("ab"),
+        content=st.sampled_from(CONTENTS),
+        which=st.sampled_from([0, 1]),
+    )
     def submit(self, key, content, which):
         """A key that was used before answers with the first job, unless the order is another."""
         kind, model, dataset = content
@@ -92,7 +107,9 @@ class QueueMachine(RuleBasedStateMachine):
         heard = []
         self.queues[which].wake = lambda: heard.append(1)
         job = self.queues[which].submit(kind, {}, model=model, dataset=dataset, key=key)
-        assert heard == [1] * (job.id not in self.twins)  # a worker of this process hears of each new job
+        assert heard == [1] * (
+            job.id not in self.twins
+        )  # a worker of this process hears of each new job
         assert (job.id in self.twins) == (twin is not None)
         self.twins.setdefault(job.id, Twin(content))
 
@@ -103,7 +120,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert (job.id if job else None) == next(iter(queued), None)
         if job:
             twin = self.twins[job.id]
-            twin.status, twin.attempt, twin.started_at = "running", twin.attempt + 1, self.database.time
+            twin.status, twin.attempt, twin.started_at = (
+                "running",
+                twin.attempt + 1,
+                self.database.time,
+            )
             twin.lease_until = self.database.time + LEASE
             assert job.attempt == twin.attempt
             self.claims.append(job)
@@ -134,7 +155,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.ended(job.id, "succeeded")
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), how=st.sampled_from(["fail", "cancelled", "died", "missed", "given back"]))
+    @rule(
+        data=st.data(), how=st.sampled_from(["fail", "cancelled", "died", "missed", "given back"])
+    )
     def end(self, data, how):
         job = self.one_of_the_claims(data)
         queue, owns, twin = self.queues[1], self.owns(job), self.twins[job.id]
@@ -186,7 +209,11 @@ class QueueMachine(RuleBasedStateMachine):
     def expire(self, seconds):
         """Those that ended longer ago go, two at a time; their keys can be used again."""
         before = self.database.time - seconds
-        old = [job_id for job_id, twin in self.twins.items() if twin.status in ENDED and twin.finished_at < before]
+        old = [
+            job_id
+            for job_id, twin in self.twins.items()
+            if twin.status in ENDED and twin.finished_at < before
+        ]
         removed = list(iter(lambda: self.queues[0].expire(seconds), 0))
         assert removed == [2] * (len(old) // 2) + [1] * (len(old) % 2)
         for job_id in old:
@@ -197,7 +224,11 @@ class QueueMachine(RuleBasedStateMachine):
     def pages_have_what_they_are_asked_for(self):
         def asked(**wanted):
             first, token = self.queues[0].page(page_size=3, **wanted)
-            return [job.id for job in first + (self.queues[0].page(page_token=token, **wanted)[0] if token else [])]
+            return [
+                job.id
+                for job in first
+                + (self.queues[0].page(page_token=token, **wanted)[0] if token else [])
+            ]
 
         for wanted, fits in (
             ({}, lambda _: True),
@@ -208,9 +239,14 @@ class QueueMachine(RuleBasedStateMachine):
                 lambda twin: (twin.content[0], twin.status) == ("train", "queued"),
             ),
         ):
-            assert asked(**wanted) == [job_id for job_id, twin in self.twins.items() if fits(twin)][::-1]
+            assert (
+                asked(**wanted)
+                == [job_id for job_id, twin in self.twins.items() if fits(twin)][::-1]
+            )
         used = {twin.content[2] for twin in self.twins.values() if twin.status not in ENDED}
-        assert {dataset for dataset in ("ds_1", "ds_2") if self.queues[1].uses_dataset(dataset)} == used - {None}
+        assert {
+            dataset for dataset in ("ds_1", "ds_2") if self.queues[1].uses_dataset(dataset)
+        } == used - {None}
         counted = Counter(twin.status for twin in self.twins.values())
         assert self.queues[1].status().jobs == {status: counted[status] for status in Status}
 
@@ -221,7 +257,14 @@ class QueueMachine(RuleBasedStateMachine):
         for job in [self.queues[1].get(job.id) for job in jobs]:
             twin = self.twins[job.id]
             found = job.kind, job.model, job.dataset
-            assert (*found, job.status, job.attempt, job.deaths, job.outages, job.cancel_requested) == (
+            assert (
+                *found,
+                job.status,
+                job.attempt,
+                job.deaths,
+                job.outages,
+                job.cancel_requested,
+            ) == (
                 *(*twin.content, twin.status, twin.attempt, twin.deaths, twin.outages, twin.cancel),
             )
             assert (job.started_at, job.finished_at) == (twin.started_at, twin.finished_at)
@@ -235,7 +278,10 @@ def test_the_queue_does_what_the_model_does(database_url, monkeypatch):
     database = ClockedDatabase(database_url)
     migrate(database)
     times = settings(
-        max_examples=repeated(50 if database.is_sqlite else 15), stateful_step_count=40, deadline=None, derandomize=True
+        max_examples=repeated(50 if database.is_sqlite else 15),
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
     )
     run_state_machine_as_test(lambda: QueueMachine(database), settings=times)
     database.close()

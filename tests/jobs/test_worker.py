@@ -46,7 +46,9 @@ def start(url, queue):
 
     def start(**options):
         chosen = {"limits": JobLimits(seconds=60, memory_bytes=2**31), "slots": 2, **options}
-        started.append(targets.Worker(queue, targets.work, url, modules=["tests.jobs.targets"], **chosen))
+        started.append(
+            targets.Worker(queue, targets.work, url, modules=["tests.jobs.targets"], **chosen)
+        )
         started[-1].start()
         return started[-1]
 
@@ -79,7 +81,13 @@ def running(queue, do, **spec):
         ("die once", {}, 2, 1, None),
         ("miss", {"times": 4}, 5, 0, None),  # more often than it may die
         ("miss", {"times": 1, "why": UNSTORABLE}, 2, 0, None),
-        ("miss", {"times": 99}, 5, 0, "tried 5 times; the last time: the cluster cannot be reached"),
+        (
+            "miss",
+            {"times": 99},
+            5,
+            0,
+            "tried 5 times; the last time: the cluster cannot be reached",
+        ),
         ("refuse", {}, 1, 0, "must be positive"),
         ("break", {}, 1, 0, "RuntimeError"),
         ("end without a result", {}, 1, 0, "its work ended without a result"),
@@ -128,7 +136,12 @@ def test_a_job_leads_its_group_is_nice_and_uses_no_more_threads_than_allowed(que
     result = run(queue, "threads").result
     assert result["pools"]
     assert set(result.pop("pools")) == {threads}
-    assert result == {"variable": str(threads), "nice": min(os.nice(0) + 19, 19), "leader": True, "threads": 1}
+    assert result == {
+        "variable": str(threads),
+        "nice": min(os.nice(0) + 19, 19),
+        "leader": True,
+        "threads": 1,
+    }
 
 
 def test_progress_and_stage_come_from_inside_the_work(queue, start):
@@ -174,7 +187,9 @@ def test_a_process_killed_right_after_its_success_changes_nothing(queue, start):
     assert targets.published(queue)[job.id] == 1
 
 
-@pytest.mark.parametrize("do", ["sleep", "hold the interpreter", "ignore SIGTERM", "start a helper"])
+@pytest.mark.parametrize(
+    "do", ["sleep", "hold the interpreter", "ignore SIGTERM", "start a helper"]
+)
 @pytest.mark.thorough
 def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(queue, start, do):
     start()
@@ -194,7 +209,9 @@ def test_stopping_a_worker_gives_its_jobs_back_without_counting_that(queue, star
     worker.stop()
     assert worker.problem
     eventually(lambda: all(gone(pid) for pid in targets.started(queue)))
-    assert [(queue.get(job.id).status, queue.get(job.id).deaths) for job in jobs] == [(Status.QUEUED, 0)] * 2
+    assert [(queue.get(job.id).status, queue.get(job.id).deaths) for job in jobs] == [
+        (Status.QUEUED, 0)
+    ] * 2
 
 
 def test_a_job_taken_away_is_killed_and_left_to_its_new_owner(queue, start):
@@ -207,7 +224,9 @@ def test_a_job_taken_away_is_killed_and_left_to_its_new_owner(queue, start):
 
 
 @pytest.mark.thorough
-def test_while_the_database_is_silent_a_job_is_killed_before_its_lease_ends(queue, start, monkeypatch):
+def test_while_the_database_is_silent_a_job_is_killed_before_its_lease_ends(
+    queue, start, monkeypatch
+):
     """Nobody takes it meanwhile, and it is tried again: that was an outage, and no death."""
     beat, hung = queue.beat, threading.Event()
 

@@ -35,10 +35,14 @@ def test_it_is_the_winner_fitted_on_all_rows():
     model = Automatic(random_state=0).fit(X, y)
     assert model.chosen_ == "logistic"
     assert model.findings([])["calibration"] == "sigmoid"
-    np.testing.assert_array_equal(model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X))
+    np.testing.assert_array_equal(
+        model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X)
+    )
     assert [one.kind for one in model.tried_] == ["cost_naive_bayes", "logistic"]
     assert model.tried_[1].score > model.tried_[0].score + 3 * model.tried_[0].standard_error
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X)
+    )
 
 
 def test_the_score_is_what_unseen_rows_earn():
@@ -50,7 +54,9 @@ def test_the_score_is_what_unseen_rows_earn():
     P = np.empty((300, 2))
     for number in range(3):
         P[fold == number] = (
-            Logistic(random_state=0).fit(X[fold != number], y[fold != number]).posterior(X[fold == number])
+            Logistic(random_state=0)
+            .fit(X[fold != number], y[fold != number])
+            .posterior(X[fold == number])
         )
     earned = row_benefits(y, decide(P, B).choice, B)
     assert model.tried_[1].score == pytest.approx(earned.mean())
@@ -78,7 +84,11 @@ def test_within_a_standard_error_the_smaller_log_loss_wins():
     assert automatic.best_of(values, losses, np.ones(50)) == "a"
 
 
-REFUSALS = [Invalid.at("/columns/1", "too large"), np.linalg.LinAlgError("singular"), FloatingPointError("overflow")]
+REFUSALS = [
+    Invalid.at("/columns/1", "too large"),
+    np.linalg.LinAlgError("singular"),
+    FloatingPointError("overflow"),
+]
 
 
 def breaks(monkeypatch, kind, error):
@@ -97,9 +107,15 @@ def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error):
     X, y = linear()
     model = Automatic(random_state=0).fit(X, y)
     assert model.chosen_ == "cost_naive_bayes"
-    np.testing.assert_array_equal(model.posterior(X), CostNaiveBayes(random_state=0).fit(X, y).posterior(X))
+    np.testing.assert_array_equal(
+        model.posterior(X), CostNaiveBayes(random_state=0).fit(X, y).posterior(X)
+    )
     bayes, logistic = json.loads(json.dumps(model.findings([]), allow_nan=False))["candidates"]
-    assert (logistic["kind"], logistic["score"], logistic["standard_error"]) == ("logistic", None, None)
+    assert (logistic["kind"], logistic["score"], logistic["standard_error"]) == (
+        "logistic",
+        None,
+        None,
+    )
     assert logistic["reason"] == str(error)
     assert bayes["score"] is not None
     assert bayes["reason"] is None
@@ -123,7 +139,10 @@ def test_other_errors_are_not_hidden(monkeypatch):
 def test_with_prices_over_http_it_is_a_forest_chain(service):
     """Which is asked feature by feature."""
     order = {"model": "priced", "learner": {"kind": "auto", "max_seconds": 1}, "holdout": 0}
-    trained(service, {**order, "data": two_class_rows(60), "feature_costs": {"age": 1, "pulse": 2, "pain": 3}})
+    trained(
+        service,
+        {**order, "data": two_class_rows(60), "feature_costs": {"age": 1, "pulse": 2, "pain": 3}},
+    )
     assert service.get("/models/priced/versions/1").json()["learner"]["kind"] == "forest_chain"
     asked = service.post("/acquire", json={"model": "priced", "known": {"age": 70.0}}).json()
     assert asked["status"] in {"acquire", "decided"}

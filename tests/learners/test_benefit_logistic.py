@@ -28,11 +28,17 @@ def test_weights_equal_the_sums_term_by_term(K, seed, one_vs_rest):
     B = rng.uniform(-9, 0, size=(K, K))
     np.fill_diagonal(B, rng.uniform(0.1, 9, size=K))
     shares = rng.dirichlet(np.ones(K) * 3)
-    expected = slow_rest_weights(B.tolist(), shares.tolist(), normalised=one_vs_rest == "normalised")
+    expected = slow_rest_weights(
+        B.tolist(), shares.tolist(), normalised=one_vs_rest == "normalised"
+    )
     np.testing.assert_allclose(rest_weights(B, shares, one_vs_rest), expected, rtol=1e-9)
 
 
-PAYS_LESS = [[-1.0, -1.1, -1.1], [-1.1, -1.0, -1.1], [-1.1, -1.1, -1.0]]  # than being right, and both are negative
+PAYS_LESS = [
+    [-1.0, -1.1, -1.1],
+    [-1.1, -1.0, -1.1],
+    [-1.1, -1.1, -1.0],
+]  # than being right, and both are negative
 
 
 @pytest.mark.parametrize(
@@ -60,20 +66,30 @@ def test_a_matrix_without_usable_weights_is_refused_at_its_row(B, places):
     assert [flaw.loc for flaw in error.value.flaws] == places
 
 
-@pytest.mark.parametrize(("B", "one_vs_rest"), [(BINARY, "normalised"), (THREE, "normalised"), (THREE, "as_printed")])
+@pytest.mark.parametrize(
+    ("B", "one_vs_rest"), [(BINARY, "normalised"), (THREE, "normalised"), (THREE, "as_printed")]
+)
 def test_scores_minimise_the_papers_objective(B, one_vs_rest):
     """Found by a general-purpose optimiser. More than two classes are one against the rest, each with its own weight;
     the largest score is predicted.
     """
     K = len(B)
     X, y = table(K)
-    model = BenefitLogistic(benefits=B, C=0.5, calibration="none", one_vs_rest=one_vs_rest, numeric_transform="none")
+    model = BenefitLogistic(
+        benefits=B, C=0.5, calibration="none", one_vs_rest=one_vs_rest, numeric_transform="none"
+    )
     scores = model.fit(X, y).model_.weighted(X)
     shares = np.bincount(y) / len(y)
-    etas = [1 / 5] if K == 2 else slow_rest_weights(B, shares.tolist(), normalised=one_vs_rest == "normalised")
+    etas = (
+        [1 / 5]
+        if K == 2
+        else slow_rest_weights(B, shares.tolist(), normalised=one_vs_rest == "normalised")
+    )
     for k, eta in zip(range(K)[-len(etas) :], etas, strict=True):
         theta = weighted_logistic(X, y == k, eta, 0.5)
-        np.testing.assert_allclose(scores[:, k], 1 / (1 + np.exp(-(X @ theta[:-1] + theta[-1]))), atol=1e-5)
+        np.testing.assert_allclose(
+            scores[:, k], 1 / (1 + np.exp(-(X @ theta[:-1] + theta[-1]))), atol=1e-5
+        )
     np.testing.assert_allclose(np.exp(model.model_.shifts), etas, rtol=1e-12)
     np.testing.assert_array_equal(model.predict(X), scores.argmax(axis=1))
 

@@ -40,7 +40,9 @@ def test_a_forest_grown_again_keeps_to_the_budget(budget, dropped):
     assert model.cost_ <= budget
     paid = simulate(model.model_, X, model.prices_, stop_when_settled=False).cost.mean()
     assert model.cost_ == pytest.approx(paid)
-    assert model.error_ == next(point.error for point in model.tradeoff_ if point.trees == model.n_estimators_)
+    assert model.error_ == next(
+        point.error for point in model.tradeoff_ if point.trees == model.n_estimators_
+    )
 
 
 def test_the_papers_loop_takes_the_last_forest_within_the_budget():
@@ -62,7 +64,12 @@ def test_alpha_and_the_number_of_trees_are_chosen_and_the_whole_path_is_kept():
         (alpha, trees) for alpha in ALPHAS for trees in range(1, MAX_TREES + 1)
     ]
     best = min(model.tradeoff_, key=lambda point: (point.error, point.cost, point.trees))
-    assert ((model.alpha_, model.cost_exponent_), model.n_estimators_, model.cost_, model.error_) == best
+    assert (
+        (model.alpha_, model.cost_exponent_),
+        model.n_estimators_,
+        model.cost_,
+        model.error_,
+    ) == best
     assert model.model_.n_trees == best.trees
     for alpha in ALPHAS:
         costs = [point.cost for point in model.tradeoff_ if point.rule.alpha == alpha]

@@ -18,7 +18,9 @@ def places(learner):
 def test_an_amount_is_a_word_a_fraction_or_a_count():
     """An integer stays one: 1 is one feature, 1.0 is all of them."""
     for value in ("sqrt", "log2", 0.5, 1.0, 1, 7, None):
-        checked = resolve({"kind": "random_forest", "max_features": value}).parameters["max_features"]
+        checked = resolve({"kind": "random_forest", "max_features": value}).parameters[
+            "max_features"
+        ]
         assert (checked, type(checked)) == (value, type(value))
     for value in ("all", 0, 0.0, 1.5, -1, True, [3], float("nan")):
         assert "/max_features" in places({"kind": "random_forest", "max_features": value})
@@ -42,19 +44,29 @@ def beyond(schema):
     yield from (1.5, 10.0) if "integer" in types and "number" not in types else ()
     yield from (10**400,) if "number" in types and "integer" not in types else ()
     yield from (value for limit in low for value in (math.nextafter(limit, -math.inf), limit - 1))
-    yield from (value for limit in high for value in (math.nextafter(limit, math.inf), limit * 10 + 1))
+    yield from (
+        value for limit in high for value in (math.nextafter(limit, math.inf), limit * 10 + 1)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_outside_the_documented_ranges_are_refused(kind):
     """Those of the schema, or of another type, at the parameter."""
     for name, schema in request_of(KINDS[kind]).model_json_schema()["properties"].items():
-        if name not in ("kind", "majority", "first", "second", "max_features"):  # these have tests of their own
+        if name not in (
+            "kind",
+            "majority",
+            "first",
+            "second",
+            "max_features",
+        ):  # these have tests of their own
             for value in beyond(schema):
                 assert set(places({"kind": kind, name: value})) == {f"/{name}"}
 
 
-@pytest.mark.parametrize("outer", [{}, {"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}])
+@pytest.mark.parametrize(
+    "outer", [{}, {"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}]
+)
 def test_benefits_are_asked_for_where_they_are_needed(outer):
     """`benefit_logistic` does not train without a matrix, not inside another learner either."""
     with pytest.raises(Invalid) as error:
@@ -68,8 +80,12 @@ def test_a_learner_inside_a_learner_is_resolved_and_built():
     assert asked.parameters["first"] == resolve({"kind": "kernel_logistic"}).model_dump()
     assert asked.parameters["second"] == {"kind": "logistic", "C": 1.0, "calibration": "auto"}
     assert asked.build(random_state=5).second.random_state == 5
-    assert set(places({"kind": asked.kind, "second": {"kind": "logistic", "C": 0}})) == {"/second/C"}
-    assert set(places({"kind": asked.kind, "second": {"kind": "cost_naive_bayes"}})) == {"/second/kind"}
+    assert set(places({"kind": asked.kind, "second": {"kind": "logistic", "C": 0}})) == {
+        "/second/C"
+    }
+    assert set(places({"kind": asked.kind, "second": {"kind": "cost_naive_bayes"}})) == {
+        "/second/kind"
+    }
     assert set(places({"kind": asked.kind, "second": "logistic"})) == {"/second"}
 
 

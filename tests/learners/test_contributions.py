@@ -75,11 +75,18 @@ def test_contributions_and_base_sum_to_the_score(name, classes, calibration):
     np.testing.assert_allclose(found.base + found.values.sum(axis=1), score, atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["logistic", "numbers", "cost_naive_bayes", "gradient_boosting", "random_forest"])
+@pytest.mark.parametrize(
+    "name", ["logistic", "numbers", "cost_naive_bayes", "gradient_boosting", "random_forest"]
+)
 def test_the_base_is_the_mean_score_of_training_and_an_unused_feature_contributes_nothing(name):
     X, y = table()
     X[:, 3] = 1.0
-    model = LEARNERS[name].__class__(**LEARNERS[name].get_params()).set_params(calibration="none").fit(X, y)
+    model = (
+        LEARNERS[name]
+        .__class__(**LEARNERS[name].get_params())
+        .set_params(calibration="none")
+        .fit(X, y)
+    )
     found = model.contributions(X, y)
     assert not found.values[:, 3].any()
     if name in ("logistic", "numbers", "cost_naive_bayes"):
@@ -96,13 +103,18 @@ def of_forest(forest, x, known):
         return node + 1 if left else N.right[node]
 
     parts = (lambda n: (n + 1, N.right[n]), lambda n: N.column[n], lambda n: float(N.cover[n]))
-    each = [expectation(root, known, goes, *parts, lambda n: N.value[N.share[n]]) for root in N.roots]
+    each = [
+        expectation(root, known, goes, *parts, lambda n: N.value[N.share[n]]) for root in N.roots
+    ]
     return np.mean(each, axis=0)
 
 
 def of_boosting(boosting, x, known):
     """The scores that are expected if only the features `known` are."""
-    model, position = boosting.model_.model, [1, 0, 2, 3]  # of the trees' columns, the category first
+    model, position = (
+        boosting.model_.model,
+        [1, 0, 2, 3],
+    )  # of the trees' columns, the category first
     raw = model._baseline_prediction[0].copy()
     for k, tree in ((k, tree) for trees in model._predictors for k, tree in enumerate(trees)):
         n, sets = tree.nodes, tree.raw_left_cat_bitsets
@@ -131,7 +143,9 @@ def of_boosting(boosting, x, known):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_trees_give_shapley_values(kind, classes):
     X, y = table(classes, 240 if kind is GradientBoosting else 80)
-    size = {"max_iter": 4, "calibration": "none"} if kind is GradientBoosting else {"n_estimators": 3}
+    size = (
+        {"max_iter": 4, "calibration": "none"} if kind is GradientBoosting else {"n_estimators": 3}
+    )
     model = kind(**size, categorical_features=[1], random_state=0).fit(X, y)
     some, chosen = X[:12], np.arange(12) % classes
     found = model.contributions(some, chosen)

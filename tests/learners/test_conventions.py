@@ -22,7 +22,14 @@ CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
 KINDS_AND_TASKS = [(kind.name, task) for kind in KINDS.values() for task in kind.tasks]
 KINDS_AND_TASKS.append(("multilabel_logistic", "chain"))
-AT_RANDOM = ("budget_forest", "cost_tree", "forest_chain", "gradient_boosting", "multilabel_forest", "random_forest")
+AT_RANDOM = (
+    "budget_forest",
+    "cost_tree",
+    "forest_chain",
+    "gradient_boosting",
+    "multilabel_forest",
+    "random_forest",
+)
 
 
 def made(name, /, **options):
@@ -34,7 +41,11 @@ VARIANTS = {
     "auto": [{"max_seconds": 1e-9}],
     "budget_forest": [{"n_estimators": 3}, {"alpha": 0, "n_estimators": 5}],
     "cost_naive_bayes": [{}, {"calibration": "none"}, {"calibration": "isotonic"}],
-    "cost_tree": [TREE, TREE | {"depth": 2, "task": "regression"}, TREE | {"features": "boosted", "weak_learners": 3}],
+    "cost_tree": [
+        TREE,
+        TREE | {"depth": 2, "task": "regression"},
+        TREE | {"features": "boosted", "weak_learners": 3},
+    ],
     "forest_chain": [{"n_estimators": 4, "steps": 3}],
     "gradient_boosting": [
         {"max_iter": 4, "calibration": "none"},
@@ -60,7 +71,9 @@ LEARNERS = [made(name, **options) for name in KINDS for options in VARIANTS.get(
 
 DRAWN = "rows are drawn, or dealt into folds, at random: a row of weight 2 and the row twice are not drawn alike"
 TOLERANCE = "the check compares to 1e-7, relative, what fits find that stop at gradients of 1e-6"
-ONE_COLUMN = "the check trains on classes; this estimator takes an indicator of 0 and 1, a column per label"
+ONE_COLUMN = (
+    "the check trains on classes; this estimator takes an indicator of 0 and 1, a column per label"
+)
 EXEMPT = dict.fromkeys(
     (
         "check_estimators_dtypes",
@@ -104,14 +117,18 @@ def test_scikit_learns_checks(estimator, check):
 
 def learner(name, task="classification", K=3, n=240):
     """A learner of this kind, not fitted, with a table for it."""
-    options = {"chain": True} if task == "chain" else {"task": task} if len(KINDS[name].tasks) > 1 else {}
+    options = (
+        {"chain": True} if task == "chain" else {"task": task} if len(KINDS[name].tasks) > 1 else {}
+    )
     asked = resolve({"kind": name} | SMALL.get(name, {}) | options)
     kind = asked.estimator
     X, y, categorical = (*drawn(n), (3,)) if kind.labels == "several" else mixed(n, K, 0)
     if task == "regression":
         y = np.nan_to_num(X[:, 1]) + y
     classes = list(range(K)) if kind.labels == "one" and task != "regression" else None
-    model = asked.build(categorical_features=list(categorical), benefits=np.eye(K), classes=classes, random_state=0)
+    model = asked.build(
+        categorical_features=list(categorical), benefits=np.eye(K), classes=classes, random_state=0
+    )
     return model, X, y
 
 
@@ -119,7 +136,9 @@ def answers(model, X):
     if not model.regresses:
         return model.posterior(X)
     distribution = model.distribution(X)
-    return np.column_stack((model.values(X), *([] if distribution is None else distribution.quantiles([0.1, 0.9]).T)))
+    return np.column_stack(
+        (model.values(X), *([] if distribution is None else distribution.quantiles([0.1, 0.9]).T))
+    )
 
 
 @pytest.mark.parametrize(("name", "task"), KINDS_AND_TASKS)
@@ -130,10 +149,18 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
     heard = []
     with listen(lambda fraction, _: heard.append(fraction)):
         assert model.fit(X, y) is model
-    assert heard == sorted(heard) or name in ("auto", "forest_chain", "budget_forest")  # pieces of work in parallel
-    assert not heard or heard[-1] == pytest.approx(1.0) or name == "cost_tree"  # whose cycles end where nothing moves
+    assert heard == sorted(heard) or name in (
+        "auto",
+        "forest_chain",
+        "budget_forest",
+    )  # pieces of work in parallel
+    assert (
+        not heard or heard[-1] == pytest.approx(1.0) or name == "cost_tree"
+    )  # whose cycles end where nothing moves
 
-    new = (drawn if KINDS[name].labels == "several" else lambda n, seed: mixed(n, 3, seed))(70, 1)[0]  # many: beyond 64
+    new = (drawn if KINDS[name].labels == "several" else lambda n, seed: mixed(n, 3, seed))(70, 1)[
+        0
+    ]  # many: beyond 64
     found = answers(model, new)
     assert np.isfinite(found).all()
     if task != "regression":
@@ -164,7 +191,9 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
         P = answers(model, beyond)
         assert np.isfinite(P).all()
         assert task == "regression" or ((P >= 0) & (P <= 1)).all()
-        assert task == "regression" or KINDS[name].labels == "several" or np.allclose(P.sum(axis=1), 1)
+        assert (
+            task == "regression" or KINDS[name].labels == "several" or np.allclose(P.sum(axis=1), 1)
+        )
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -232,8 +261,12 @@ def test_several_labels_may_be_sparse_and_need_not_vary_and_are_0_or_1(name, cha
     y = y.copy()
     y[:, :2] = [1, 0]
     y[5, 0] = 0
-    found = model.fit(X, y).posterior(X)  # of a label that varies in one row, and of one that never does
-    np.testing.assert_allclose(found[:, 1], 1 / 62)  # many cases cannot prove that something never happens
+    found = model.fit(X, y).posterior(
+        X
+    )  # of a label that varies in one row, and of one that never does
+    np.testing.assert_allclose(
+        found[:, 1], 1 / 62
+    )  # many cases cannot prove that something never happens
     assert found[5, 0] < found[:, 0].mean()
     assert model.calibrations_[:2] == ["none", "none"]
     for labels in (np.arange(60) % 3, np.arange(120).reshape(60, 2) % 3, np.full((60, 2), 0.5)):
@@ -241,19 +274,28 @@ def test_several_labels_may_be_sparse_and_need_not_vary_and_are_0_or_1(name, cha
             model.fit(X, labels)
 
 
-@pytest.mark.parametrize(("name", "task"), [one for one in KINDS_AND_TASKS if one[0] in ("budget_forest", "cost_tree")])
+@pytest.mark.parametrize(
+    ("name", "task"), [one for one in KINDS_AND_TASKS if one[0] in ("budget_forest", "cost_tree")]
+)
 def test_a_budget_below_every_question_leaves_the_prior(name, task):
     """No question, no cost, the class shares or the mean."""
     model, X, y = learner(name, task)
     model.set_params(budget=1e-6).fit(X, y)
     assert simulate(model.model_, X, model.prices_).cost.sum() == 0
-    expected = np.full((len(X), 1), y.mean()) if task == "regression" else np.tile(np.bincount(y) / len(y), (len(X), 1))
+    expected = (
+        np.full((len(X), 1), y.mean())
+        if task == "regression"
+        else np.tile(np.bincount(y) / len(y), (len(X), 1))
+    )
     np.testing.assert_allclose(answers(model, X), expected, atol=0.01)
 
 
 @pytest.mark.parametrize(
     ("name", "beyond"),
-    [*((name, 1e39) for name in ("forest_chain", "multilabel_forest", "random_forest")), ("logistic", 1e101)],
+    [
+        *((name, 1e39) for name in ("forest_chain", "multilabel_forest", "random_forest")),
+        ("logistic", 1e101),
+    ],
 )
 def test_numbers_beyond_measure_are_refused_by_column(name, beyond):
     """Trees compare in float32; squares would overflow."""
@@ -268,7 +310,11 @@ def test_numbers_beyond_measure_are_refused_by_column(name, beyond):
 @pytest.mark.parametrize("name", ["budget_forest", "multilabel_forest", "random_forest"])
 def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
     """One split parts them: it is in the order of their classes."""
-    few = {"max_depth": 1} if name == "budget_forest" else {"min_samples_leaf": 50, "calibration": "none"}
+    few = (
+        {"max_depth": 1}
+        if name == "budget_forest"
+        else {"min_samples_leaf": 50, "calibration": "none"}
+    )
     X = np.random.default_rng(0).integers(0, 9, (600, 1)).astype(float)
     y = np.isin(X[:, 0], [1, 4, 8]).astype(int)
     labels = np.column_stack((y, y)) if KINDS[name].labels == "several" else y
@@ -289,9 +335,17 @@ def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
         ("budget_forest", {"feature_costs": Prices.unit(3)}, "/feature_costs"),
         ("cost_tree", {"feature_costs": [1, -1, 1, 1]}, "/feature_costs/1"),
         ("cost_tree", {"task": "regression", "feature_costs": [1, 1]}, "/feature_costs"),
-        ("hierarchical_logistic", {"first": made("kernel_logistic", majority=1)}, "/first/majority"),
+        (
+            "hierarchical_logistic",
+            {"first": made("kernel_logistic", majority=1)},
+            "/first/majority",
+        ),
         ("hierarchical_logistic", {"majority": 9}, "/majority"),
-        ("hierarchical_logistic", {"first": made("benefit_logistic"), "benefits": [[1.0]]}, "/benefits"),
+        (
+            "hierarchical_logistic",
+            {"first": made("benefit_logistic"), "benefits": [[1.0]]},
+            "/benefits",
+        ),
         ("kernel_logistic", {"majority": "nobody"}, "/majority"),
         ("multilabel_forest", {"max_features": 7}, "/max_features"),
         ("random_forest", {"max_features": 7}, "/max_features"),
@@ -311,14 +365,20 @@ def test_what_does_not_fit_the_data_is_refused_at_its_place(name, options, place
 def test_noise_promises_no_more_than_it_earns(name):
     """The expected loss of the decisions on fresh rows is their realised loss, to a tenth."""
     kind, B, promised, realised = KINDS[name], np.array([[0.0, -1.0], [-5.0, 0.0]]), 0.0, 0.0
-    quick = {one: 30 for one in ("n_estimators", "max_iter") if one in request_of(kind).model_fields}
+    quick = {
+        one: 30 for one in ("n_estimators", "max_iter") if one in request_of(kind).model_fields
+    }
     for seed in range(6):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(1150, 6)), rng.permutation(np.arange(1150) % 4 == 0).astype(int)
         labels = np.column_stack((y, rng.permutation(y))) if kind.labels == "several" else y
-        model = resolve({"kind": name, **quick}).build(benefits=B if kind.needs_benefits else None, random_state=seed)
+        model = resolve({"kind": name, **quick}).build(
+            benefits=B if kind.needs_benefits else None, random_state=seed
+        )
         P = model.fit(X[:150], labels[:150]).posterior(X[150:])
-        decision = decide(np.column_stack((1 - P[:, 0], P[:, 0])) if kind.labels == "several" else P, B)
+        decision = decide(
+            np.column_stack((1 - P[:, 0], P[:, 0])) if kind.labels == "several" else P, B
+        )
         promised += decision.expected_benefits.max(axis=1).mean()
         realised += row_benefits(y[150:], decision.choice, B).mean()
     assert 0.9 < promised / realised < 1.1

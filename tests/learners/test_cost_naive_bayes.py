@@ -21,12 +21,18 @@ def test_equals_the_product_value_by_value(K, seed, shape, alpha, bins):
     """Numbers and categories, missing and unseen values, weights, two to five classes, against loops."""
     numbers, words = shape
     X, y, categorical = mixed(40, K, seed, numbers=numbers, words=words, missing=0.2)
-    new, _, _ = mixed(6, K, seed + 1, numbers=numbers, words=tuple(count + 1 for count in words), missing=0.2)
+    new, _, _ = mixed(
+        6, K, seed + 1, numbers=numbers, words=tuple(count + 1 for count in words), missing=0.2
+    )
     weights = np.random.default_rng(seed).choice([0.5, 1.0, 2.0], size=40)
     codes = np.unique(y, return_inverse=True)[1]
-    model = CostNaiveBayes(alpha=alpha, bins=bins, calibration="none", categorical_features=categorical)
+    model = CostNaiveBayes(
+        alpha=alpha, bins=bins, calibration="none", categorical_features=categorical
+    )
     got = model.fit(X, y, weights).posterior(new)
-    np.testing.assert_allclose(got, naive_bayes(X, codes, weights, new, categorical, alpha, bins), rtol=1e-9)
+    np.testing.assert_allclose(
+        got, naive_bayes(X, codes, weights, new, categorical, alpha, bins), rtol=1e-9
+    )
 
 
 def test_hundreds_of_features_do_not_underflow():

@@ -23,7 +23,9 @@ KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
 def problem(K, seed, n=12, T=5, lambda_=0.3, rho=0.05):
     """A small problem with a group and shared columns, and its charges as a list."""
     random = np.random.default_rng(seed)
-    prices = Prices(np.array([1.0, 4, 3]), np.array([1.0, 2.5, 2]), np.array([-1, 0, 0], dtype=np.int32), ("g",))
+    prices = Prices(
+        np.array([1.0, 4, 3]), np.array([1.0, 2.5, 2]), np.array([-1, 0, 0], dtype=np.int32), ("g",)
+    )
     uses = np.array([[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 0, 1, 0, 1]], dtype=bool)[:, :T]
     charges = [(prices.discounted[a], np.flatnonzero(uses[a])) for a in range(3)]
     charges += [(1.5, np.flatnonzero(uses[1] | uses[2]))]
@@ -42,7 +44,12 @@ def planted(K, seed, nodes=range(7), depth=3, **options):
     random = np.random.default_rng(seed + 1)
     tree = SoftTree(posed, depth)
     for k in nodes:
-        tree.put(k, random.normal(size=tree.weights.shape[1:]), random.normal(size=posed.loss.outputs), random.normal())
+        tree.put(
+            k,
+            random.normal(size=tree.weights.shape[1:]),
+            random.normal(size=posed.loss.outputs),
+            random.normal(),
+        )
     return tree, charges
 
 
@@ -57,7 +64,9 @@ def test_the_objective_is_the_papers_and_nodes_bound_it(K, nodes, depth):
     it differs from the objective by a constant there, and lies above it everywhere (lemma 1).
     """
     tree, charges = planted(K, 3, nodes, depth)
-    literal = {k: (tree.weights[k].tolist(), tree.offsets[k].tolist(), tree.thresholds[k]) for k in nodes}
+    literal = {
+        k: (tree.weights[k].tolist(), tree.offsets[k].tolist(), tree.thresholds[k]) for k in nodes
+    }
     p = tree.problem
     expected = objective(
         p.columns.tolist(), p.targets.tolist(), p.shares.tolist(), literal, charges,
@@ -77,7 +86,9 @@ def test_the_objective_is_the_papers_and_nodes_bound_it(K, nodes, depth):
             found = np.empty_like(x)
             for i, width in enumerate(1e-6 * np.maximum(1.0, abs(x))):
                 e = width * np.eye(len(x))[i]
-                found[i] = (node.value_and_gradient(x + e)[0] - node.value_and_gradient(x - e)[0]) / (2 * width)
+                found[i] = (
+                    node.value_and_gradient(x + e)[0] - node.value_and_gradient(x - e)[0]
+                ) / (2 * width)
             assert np.linalg.norm(gradient - found) <= 1e-5 * np.linalg.norm(found) or size < 0.3
             other = tree.posed(p)
             other.put(k, *node.split_up(x))
@@ -159,7 +170,9 @@ def test_states_equal_the_literal_walk(name):
         status = np.zeros((60, 5), dtype=np.int32)
         for row in status:
             chosen = random.permutation(5)[: random.integers(0, 6)]
-            row[chosen] = np.where(random.random(len(chosen)) < 0.2, -1, np.arange(1, len(chosen) + 1))
+            row[chosen] = np.where(
+                random.random(len(chosen)) < 0.2, -1, np.arange(1, len(chosen) + 1)
+            )
         states = tree.step(X[:60], status, PRICES, budget)
         for i, (x, row) in enumerate(zip(X, status, strict=False)):
             order = sorted(np.flatnonzero(row), key=lambda j: (row[j] < 0, row[j]))
@@ -169,7 +182,9 @@ def test_states_equal_the_literal_walk(name):
             if name == "numbers":
                 assert states.value[i] == pytest.approx(expected["answer"][0])
             else:
-                np.testing.assert_allclose(states.probabilities[i], tree.probabilities(expected["answer"][None])[0])
+                np.testing.assert_allclose(
+                    states.probabilities[i], tree.probabilities(expected["answer"][None])[0]
+                )
                 assert states.prediction[i] == states.probabilities[i].argmax()
                 assert np.isnan(states.value[i])
 

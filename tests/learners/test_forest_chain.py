@@ -39,7 +39,9 @@ def test_a_chain_finds_sharp_thresholds():
     X = np.exp(2 * random.normal(size=(1600, 3)))
     y = np.where(X[:, 0] > 5, 1 + (X[:, 1] > 4), 0)
     for least in (None, 1):
-        model = ForestChain(n_estimators=15, random_state=0, min_samples_leaf=least).fit(X[:800], y[:800])
+        model = ForestChain(n_estimators=15, random_state=0, min_samples_leaf=least).fit(
+            X[:800], y[:800]
+        )
         assert model.order_[:2] == [0, 1]
         assert (model.predict(X[800:]) != y[800:]).mean() < 0.02
         assert max(rule.tries for rule in model.rules_) > 1
@@ -49,7 +51,9 @@ def test_a_chain_finds_sharp_thresholds():
 def test_a_rule_changes_only_for_what_is_no_chance():
     """Where classes are random every forest keeps the usual rule."""
     random = np.random.default_rng(0)
-    model = ForestChain(n_estimators=4, random_state=0).fit(random.normal(size=(600, 2)), random.integers(0, 2, 600))
+    model = ForestChain(n_estimators=4, random_state=0).fit(
+        random.normal(size=(600, 2)), random.integers(0, 2, 600)
+    )
     assert set(model.rules_) == {Rule(5, 1)}
 
 
@@ -58,7 +62,11 @@ def test_a_discount_brings_the_rest_of_a_group_forward():
     X, y = informative(400)
     cost, group = np.array([5.0, 5.0, 9.0, 9.0]), np.array([-1, -1, 0, 0], np.int32)
     prices = Prices(cost, np.array([5.0, 5.0, 0.0, 0.0]), group, ("blood",))
-    order = ForestChain(n_estimators=10, least=0.0, random_state=0, feature_costs=prices).fit(X, y).order_
+    order = (
+        ForestChain(n_estimators=10, least=0.0, random_state=0, feature_costs=prices)
+        .fit(X, y)
+        .order_
+    )
     assert abs(order.index(2) - order.index(3)) == 1
 
 
@@ -83,7 +91,9 @@ def test_a_lost_feature_costs_little_more_than_a_chain_without_it():
     def measured(n, seed):
         random = np.random.default_rng(seed)
         z = random.normal(size=n)
-        return z[:, None] + random.normal(size=(n, 5)) * [0.1, 0.6, 0.6, 0.6, 0.6], np.digitize(z, [-0.7, 0, 0.7])
+        return z[:, None] + random.normal(size=(n, 5)) * [0.1, 0.6, 0.6, 0.6, 0.6], np.digitize(
+            z, [-0.7, 0, 0.7]
+        )
 
     X, y = measured(600, 0)
     new, truth = measured(2000, 1)
@@ -92,7 +102,12 @@ def test_a_lost_feature_costs_little_more_than_a_chain_without_it():
     assert model.order[0] == 0
     lost = np.where(np.arange(5) == 0, np.nan, new)
     masked = replace(model, reduced=None)
-    answers = (model.posterior(new), without.posterior(new[:, 1:]), model.posterior(lost), masked.posterior(lost))
+    answers = (
+        model.posterior(new),
+        without.posterior(new[:, 1:]),
+        model.posterior(lost),
+        masked.posterior(lost),
+    )
     best, near, loss, before = (-np.log(P[np.arange(2000), truth]).mean() for P in answers)
     assert best < near < 1.2 * near < before
     assert loss < 1.2 * near
@@ -112,7 +127,12 @@ def test_a_few_rows_are_enough(y):
 def test_the_card_has_the_order_with_prices():
     """With the discount of a group that is open."""
     X, y = informative(200)
-    prices = Prices(np.array([1.0, 2, 3, 3]), np.array([1.0, 2, 1, 1]), np.array([-1, -1, 0, 0], np.int32), ("blood",))
+    prices = Prices(
+        np.array([1.0, 2, 3, 3]),
+        np.array([1.0, 2, 1, 1]),
+        np.array([-1, -1, 0, 0], np.int32),
+        ("blood",),
+    )
     model = ForestChain(n_estimators=4, least=0.0, random_state=0, feature_costs=prices).fit(X, y)
     steps = model.findings("abcd")["chain"]
     assert [step["asks"] for step in steps] == ["abcd"[j] for j in model.order_]

@@ -14,7 +14,13 @@ DATA = PROJECT / ".." / "shared" / "data" / "german_credit.csv.gz"
 def test_expected_benefit_costs_at_most_056_per_case():
     """The script prints all four ways."""
     script = PROJECT / "benchmarks" / "decisions.py"
-    done = subprocess.run([sys.executable, script, "--credit"], capture_output=True, text=True, check=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, script, "--credit"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
     costs = [float(line.split("(")[0].split()[-1]) for line in done.stdout.splitlines()[1:]]
     assert len(costs) == 4
     assert costs[0] <= 0.56 < costs[3] < costs[2]

@@ -18,9 +18,16 @@ from tests.reference.tables import mixed
 def test_raw_probabilities_are_scikit_learns(K, weighted):
     X, y, categorical = mixed(400, K, 0)
     weights = np.random.default_rng(1).uniform(0.5, 2, len(y)) if weighted else None
-    shared = {"max_iter": 23, "min_samples_leaf": 7, "categorical_features": list(categorical), "random_state": 0}
+    shared = {
+        "max_iter": 23,
+        "min_samples_leaf": 7,
+        "categorical_features": list(categorical),
+        "random_state": 0,
+    }
     ours = GradientBoosting(calibration="none", **shared)
-    theirs = HistGradientBoostingClassifier(max_leaf_nodes=8, l2_regularization=1.0, early_stopping=False, **shared)
+    theirs = HistGradientBoostingClassifier(
+        max_leaf_nodes=8, l2_regularization=1.0, early_stopping=False, **shared
+    )
     expected = theirs.fit(X, y, weights).predict_proba(X)
     np.testing.assert_allclose(ours.fit(X, y, weights).predict_proba(X), expected, rtol=1e-12)
 
@@ -63,7 +70,9 @@ def test_rounds_stop_where_unseen_rows_lose_least():
         P = np.empty((len(y), 2))
         for number in range(5):
             inside = fold != number
-            one = GradientBoosting(max_iter=rounds, calibration="none", random_state=0).fit(X[inside], y[inside])
+            one = GradientBoosting(max_iter=rounds, calibration="none", random_state=0).fit(
+                X[inside], y[inside]
+            )
             P[~inside] = one.posterior(X[~inside])
         calibrated = fit_sigmoid(P, y, np.ones(len(y))).apply(P)
         losses[rounds] = -np.log(calibrated[np.arange(len(y)), y]).mean()
@@ -78,7 +87,9 @@ def test_folds_that_learned_nothing_do_not_silence_the_model():
     X = np.random.default_rng(0).normal(size=(40, 2)) + 4 * y[:, None]
     model = GradientBoosting(min_samples_leaf=20, random_state=0).fit(X, y)
     assert model.calibration_ == "none"
-    plain = GradientBoosting(min_samples_leaf=20, max_iter=model.n_iter_, calibration="none", random_state=0).fit(X, y)
+    plain = GradientBoosting(
+        min_samples_leaf=20, max_iter=model.n_iter_, calibration="none", random_state=0
+    ).fit(X, y)
     np.testing.assert_array_equal(model.posterior(X), plain.posterior(X))
     assert model.posterior(X)[np.arange(40), y].min() > 0.75
 
@@ -90,15 +101,22 @@ def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
     X, weights = rng.normal(size=(200, 3)), rng.uniform(0.5, 2, 200)
     y = X[:, 0] + np.exp(noise * X[:, 1]) * rng.normal(size=200)
     model = GradientBoosting(task="regression", max_iter=20, random_state=0).fit(X, y, weights)
-    fold = stratified_folds(np.zeros(200, dtype=int), 10, np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+    fold = stratified_folds(
+        np.zeros(200, dtype=int), 10, np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+    )
     rounds = (1, 2, 3, 5, 7, 10, 15, 20)
 
     def unseen(target, **options):
         found = np.empty((len(rounds), 200))
         for place, number in np.ndindex(len(rounds), 10):
-            inside, one = fold != number, HistGradientBoostingRegressor(max_iter=rounds[place], random_state=0)
+            inside, one = (
+                fold != number,
+                HistGradientBoostingRegressor(max_iter=rounds[place], random_state=0),
+            )
             one.set_params(l2_regularization=1.0, early_stopping=False, **options)
-            found[place, ~inside] = one.fit(X[inside], target[inside], weights[inside]).predict(X[~inside])
+            found[place, ~inside] = one.fit(X[inside], target[inside], weights[inside]).predict(
+                X[~inside]
+            )
         return found
 
     said = unseen(y, max_leaf_nodes=8, min_samples_leaf=10)
@@ -116,7 +134,9 @@ def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
 
     before, mean = model.model_, model.predict(X)
     expected = 1.0 if noise == 0 else np.maximum(before.spread.values(X), 0.1)
-    np.testing.assert_allclose(model.distribution(X).quantiles([1.0])[:, 0], mean + expected * before.scaled[-1])
+    np.testing.assert_allclose(
+        model.distribution(X).quantiles([1.0])[:, 0], mean + expected * before.scaled[-1]
+    )
     model.refit(X[:150], y[:150])
     assert (model.model_.spread, model.model_.scaled is before.scaled) == (before.spread, True)
     assert not np.array_equal(model.predict(X), mean)
@@ -140,7 +160,9 @@ def spread_out(n, seed):
 @pytest.mark.parametrize("kind", [RandomForest, GradientBoosting])
 def test_quantiles_hold_the_share_that_they_say_where_noise_differs(kind):
     """Where there is hardly any noise as well as where there is much; a refit keeps that."""
-    model = kind(task="regression", categorical_features=[3], random_state=0).fit(*spread_out(1500, 0))
+    model = kind(task="regression", categorical_features=[3], random_state=0).fit(
+        *spread_out(1500, 0)
+    )
     X, y = spread_out(4000, 1)
     for fitted in (model, model.refit(*spread_out(1500, 2))):
         low, high = fitted.distribution(X).quantiles(np.array([0.05, 0.95])).T
@@ -163,7 +185,9 @@ def test_counts_with_many_ties_cost_about_what_is_expected_and_none_is_negative(
     least, chosen = found.quantiles(np.array([0.01, 0.5])).T
     assert min(least.min(), model.values(X).min()) >= 0
     for quantity in (chosen, np.zeros(len(X))):
-        assert found.costs(quantity, 1.0, 1.0).mean() == pytest.approx(np.abs(quantity - y).mean(), rel=rel)
+        assert found.costs(quantity, 1.0, 1.0).mean() == pytest.approx(
+            np.abs(quantity - y).mean(), rel=rel
+        )
 
 
 def test_residuals_count_weights_as_repeated_rows():

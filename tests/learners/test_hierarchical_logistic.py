@@ -10,7 +10,11 @@ from app.learners.hierarchical_logistic import HierarchicalLogistic
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
 
-STAGES = [(None, None), (BenefitLogistic(), Logistic()), (KernelLogistic(kernel="linear"), KernelLogistic())]
+STAGES = [
+    (None, None),
+    (BenefitLogistic(), Logistic()),
+    (KernelLogistic(kernel="linear"), KernelLogistic()),
+]
 
 
 def table(K=4, n=300, seed=0):
@@ -28,7 +32,9 @@ def table(K=4, n=300, seed=0):
 def test_probabilities_are_the_product_of_the_stages(first, second):
     """Stages fitted by hand, the second on minority rows only, multiply to the same numbers."""
     X, y, weights = table()
-    model = HierarchicalLogistic(first=first, second=second, categorical_features=[2], random_state=0)
+    model = HierarchicalLogistic(
+        first=first, second=second, categorical_features=[2], random_state=0
+    )
     P = model.fit(X, y, weights).predict_proba(X)
     one, two = (
         clone(stage or KernelLogistic()).set_params(categorical_features=[2], random_state=0)
@@ -64,7 +70,9 @@ def test_benefits_decide_as_in_the_paper():
     B = -np.random.default_rng(1).uniform(1, 9, (4, 4))
     np.fill_diagonal(B, [1.0, 2.0, 3.0, 4.0])
     B[[0, 1, 3], 2] -= 20.0  # to miss a minority class is dear
-    model = HierarchicalLogistic(first=BenefitLogistic(), benefits=B, categorical_features=[2]).fit(X, y)
+    model = HierarchicalLogistic(first=BenefitLogistic(), benefits=B, categorical_features=[2]).fit(
+        X, y
+    )
     shares = np.bincount(y)[[0, 1, 3]] / np.sum(y != 2)
     spared = B[2, 2] - B[2, [0, 1, 3]] @ shares
     gained = np.diag(B)[[0, 1, 3]] @ shares - B[[0, 1, 3], 2] @ shares

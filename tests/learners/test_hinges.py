@@ -33,11 +33,14 @@ def quantiles(values, *shares):
 
 
 def fitted(x, shape, weights=None):
-    return fit_hinges(x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape)
+    return fit_hinges(
+        x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape
+    )
 
 
 @pytest.mark.parametrize(
-    "values", [heavy(400), np.arange(300.0) % 7, np.repeat([0.0, 5.0], [395, 5]), ONE_SIDED, TWO_SIDED]
+    "values",
+    [heavy(400), np.arange(300.0) % 7, np.repeat([0.0, 5.0], [395, 5]), ONE_SIDED, TWO_SIDED],
 )
 def test_clip_limits_to_the_quantiles(values):
     """The clipped value, up to a constant: within the 2 % and 98 % quantiles, of ten values or fewer within all; where
@@ -45,7 +48,11 @@ def test_clip_limits_to_the_quantiles(values):
     """
     new = np.concatenate((values, [-1e9, 0.3, 1e9]))
     found = fitted(values, "clip").curves(new[:, None])[:, 0]
-    low, high = quantiles(values, 0.02, 0.98) if len(np.unique(values)) > 10 else (values.min(), values.max())
+    low, high = (
+        quantiles(values, 0.02, 0.98)
+        if len(np.unique(values)) > 10
+        else (values.min(), values.max())
+    )
     if low == high:
         below, above = values[values < low], values[values > low]
         low, high = (quantiles(side, 0.5)[0] if len(side) else low for side in (below, above))
@@ -105,7 +112,9 @@ def test_the_folded_model_is_the_linear_model_of_the_columns(shape, missing):
     for rows in (X, new, far, np.full_like(new, np.nan)):
         columns = design.matrix(rows)
         dense = columns if isinstance(columns, np.ndarray) else columns.toarray()
-        np.testing.assert_allclose(linear.scores(rows), dense @ coef.T + intercept, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            linear.scores(rows), dense @ coef.T + intercept, rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -120,6 +129,8 @@ def test_columns_without_values_or_variance_are_harmless(shape):
 @pytest.mark.parametrize("x", [ONE_SIDED, -ONE_SIDED, TWO_SIDED])
 def test_the_tail_of_a_feature_that_is_nearly_always_the_same_is_cut(shape, x):
     """Where both quantiles are the common value, a curve is flat beyond the half of the others on each side."""
-    ends = [sign * np.quantile(sign * x[sign * x > 0], 0.6) for sign in (-1, 1) if (sign * x > 0).any()]
+    ends = [
+        sign * np.quantile(sign * x[sign * x > 0], 0.6) for sign in (-1, 1) if (sign * x > 0).any()
+    ]
     near, far = (fitted(x, shape).curves(factor * np.array(ends)[:, None]) for factor in (1, 1e6))
     np.testing.assert_array_equal(near, far)

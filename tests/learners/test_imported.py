@@ -49,11 +49,18 @@ MODELS = {
 def test_the_probabilities_are_those_of_the_original(name, zipmap):
     """Within 1e-6, in the order of the data set's classes, also after a round trip through a pickle."""
     model = MODELS[name]()
-    classes, names = tuple(reversed(model.classes_.tolist())), None if zipmap else model.classes_.tolist()
+    classes, names = (
+        tuple(reversed(model.classes_.tolist())),
+        None if zipmap else model.classes_.tolist(),
+    )
 
-    found = pickle.loads(pickle.dumps(load_onnx(converted(model, zipmap=zipmap), NUMBERS, classes, names)))
+    found = pickle.loads(
+        pickle.dumps(load_onnx(converted(model, zipmap=zipmap), NUMBERS, classes, names))
+    )
 
-    np.testing.assert_allclose(found.posterior(X), model.predict_proba(X)[:, ::-1], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        found.posterior(X), model.predict_proba(X)[:, ::-1], rtol=0, atol=1e-6
+    )
 
 
 def test_an_input_for_each_column_is_found_by_its_name():
@@ -74,7 +81,10 @@ def test_an_input_for_each_column_is_found_by_its_name():
 def net() -> bytes:
     """A network of one layer without labels: a probability of the second class."""
     weights = onnx.numpy_helper.from_array(np.array([[0.1], [0.2]], dtype=np.float32), "W")
-    nodes = [onnx.helper.make_node("MatMul", ["X", "W"], ["Z"]), onnx.helper.make_node("Sigmoid", ["Z"], ["P"])]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["X", "W"], ["Z"]),
+        onnx.helper.make_node("Sigmoid", ["Z"], ["P"]),
+    ]
     given, made = (
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, width])
         for name, width in (("X", 2), ("P", 1))
@@ -97,16 +107,33 @@ def test_names_for_the_classes_of_integers_or_of_a_network_without_labels():
 
     np.testing.assert_allclose(found.posterior(X), model.predict_proba(X), rtol=0, atol=1e-6)
     np.testing.assert_allclose(swapped.posterior(X), found.posterior(X)[:, ::-1])
-    np.testing.assert_allclose(network.posterior(X)[:, 1], 1 / (1 + np.exp(-X @ [0.1, 0.2])), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        network.posterior(X)[:, 1], 1 / (1 + np.exp(-X @ [0.1, 0.2])), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "names", "place", "named"),
     [
         (net, None, "/classes", ["does not name its classes"]),
-        (lambda: converted(LogisticRegression().fit(X, (y == "ill").astype(int))), None, "/dataset", ["0, 1"]),
-        (lambda: converted(MODELS["linear"](), zipmap=False), ["healthy", "sick"], "/classes", ["sick"]),
-        (lambda: converted(LogisticRegression().fit(X[:, [0, 1, 1]], y), width=3), None, "/dataset", ["3", "2"]),
+        (
+            lambda: converted(LogisticRegression().fit(X, (y == "ill").astype(int))),
+            None,
+            "/dataset",
+            ["0, 1"],
+        ),
+        (
+            lambda: converted(MODELS["linear"](), zipmap=False),
+            ["healthy", "sick"],
+            "/classes",
+            ["sick"],
+        ),
+        (
+            lambda: converted(LogisticRegression().fit(X[:, [0, 1, 1]], y), width=3),
+            None,
+            "/dataset",
+            ["3", "2"],
+        ),
         (lambda: converted(MODELS["three classes"]()), None, "/dataset", ["dead"]),
     ],
 )
@@ -119,11 +146,15 @@ def test_what_does_not_fit_the_data_set_is_named(content, names, place, named):
 def test_integers_are_taken_as_integers():
     whole = np.round(X)
     model = LogisticRegression().fit(whole, y)
-    content = skl2onnx.to_onnx(model, initial_types=[("X", Int64TensorType([None, 2]))]).SerializeToString()
+    content = skl2onnx.to_onnx(
+        model, initial_types=[("X", Int64TensorType([None, 2]))]
+    ).SerializeToString()
 
     found = load_onnx(content, NUMBERS, CLASSES, None)
 
-    np.testing.assert_allclose(found.posterior(whole), model.predict_proba(whole), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        found.posterior(whole), model.predict_proba(whole), rtol=0, atol=1e-6
+    )
     with pytest.raises(ValueError, match="integer"):
         found.posterior(np.array([[0.5, 1.0]]))
 

@@ -35,12 +35,20 @@ def test_it_is_scikit_learns_logistic_regression_on_a_root_of_the_kernel_matrix(
     centred = Z - np.average(Z, axis=0, weights=weights)
     default = 1 / np.average((centred**2).sum(axis=1), weights=weights)
     products = Z @ Z.T
-    kernel = {"linear": products, "polynomial": (0.4 * products + 1) ** 2, "rbf": rbf_kernel(Z, gamma=default)}[name]
+    kernel = {
+        "linear": products,
+        "polynomial": (0.4 * products + 1) ** 2,
+        "rbf": rbf_kernel(Z, gamma=default),
+    }[name]
     values, vectors = np.linalg.eigh(kernel)
     root = vectors * np.sqrt(np.maximum(values, 0))
     theirs = LogisticRegression(C=C, tol=1e-9, max_iter=100_000).fit(root, y, weights)
-    ours = KernelLogistic(kernel=name, gamma=gamma, degree=2, C=C, tol=1e-8, numeric_transform="none")
-    np.testing.assert_allclose(ours.fit(X, y, weights).predict_proba(X), theirs.predict_proba(root), atol=1e-4)
+    ours = KernelLogistic(
+        kernel=name, gamma=gamma, degree=2, C=C, tol=1e-8, numeric_transform="none"
+    )
+    np.testing.assert_allclose(
+        ours.fit(X, y, weights).predict_proba(X), theirs.predict_proba(root), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -48,7 +56,10 @@ def test_the_majority_has_no_function_and_changes_no_probability(name):
     """f_H = 0 for whichever class is H."""
     X, y, weights = problem(3)
     labels = np.array(["ill", "odd", "well"])[y]
-    models = [KernelLogistic(kernel=name, majority=H, tol=1e-8).fit(X, labels, weights) for H in ("ill", "well")]
+    models = [
+        KernelLogistic(kernel=name, majority=H, tol=1e-8).fit(X, labels, weights)
+        for H in ("ill", "well")
+    ]
     for code, model in zip((0, 2), models, strict=True):
         if name != "linear":
             assert not model.model_.alpha[:, code].any()
@@ -69,7 +80,9 @@ def test_all_rows_as_landmarks_are_the_exact_model(monkeypatch):
     X, y, _ = problem(3)
     exact = KernelLogistic().fit(X, y)
     assert exact.n_components_ == len(X)
-    np.testing.assert_array_equal(KernelLogistic(n_components=999).fit(X, y).predict_proba(X), exact.predict_proba(X))
+    np.testing.assert_array_equal(
+        KernelLogistic(n_components=999).fit(X, y).predict_proba(X), exact.predict_proba(X)
+    )
     monkeypatch.setattr(kernel_logistic, "EXACT_ROWS", 50)
     monkeypatch.setattr(kernel_logistic, "LANDMARKS", 20)
     drawn = [KernelLogistic(random_state=seed).fit(X, y) for seed in (0, 0, 1)]

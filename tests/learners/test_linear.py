@@ -24,7 +24,11 @@ def pipeline(X, categorical):
     """The same columns by scikit-learn's transformers, fitted on X."""
     numeric = [j for j in range(X.shape[1]) if j not in categorical]
     steps = [
-        ("numbers", make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()), numeric),
+        (
+            "numbers",
+            make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()),
+            numeric,
+        ),
         ("missing", MissingIndicator(features="missing-only", error_on_new=False), numeric),
         ("categories", OneHotEncoder(handle_unknown="ignore"), list(categorical)),
     ]
@@ -46,14 +50,18 @@ def unseen_as_missing(rows, X, categorical):
 def test_folded_probabilities_equal_the_pipelines(numbers, words, K, missing):
     """One product gives `predict_proba` of scikit-learn's pipeline to 1e-12: complete, missing and unseen values."""
     X, y, categorical = mixed(250, K, 3, numbers=numbers, words=words, missing=missing)
-    new, _, _ = mixed(120, K, 4, numbers=numbers, words=tuple(count + 2 for count in words), missing=0.3)
+    new, _, _ = mixed(
+        120, K, 4, numbers=numbers, words=tuple(count + 2 for count in words), missing=0.3
+    )
     design = Design.fit(X, np.ones(250), categorical)
     model, _ = fit_linear(design.matrix(X), y, np.ones(250), 1.0)
     scorer = LinearScorer(design.fold(model.coef_, model.intercept_), converged=True)
     twin = pipeline(X, categorical)
     for rows in (X, new, np.full_like(new, np.nan)):
         columns = twin.transform(unseen_as_missing(rows, X, categorical))
-        np.testing.assert_allclose(scorer.posterior(rows), model.predict_proba(columns), atol=1e-12, rtol=0)
+        np.testing.assert_allclose(
+            scorer.posterior(rows), model.predict_proba(columns), atol=1e-12, rtol=0
+        )
 
 
 @pytest.mark.parametrize("K", [2, 3, 4])
@@ -61,8 +69,12 @@ def test_folded_probabilities_equal_the_pipelines(numbers, words, K, missing):
 def test_uncalibrated_it_is_the_pipeline_people_write(K, C):
     """Scaler, one-hot encoder and LogisticRegression fitted on their own agree, with another solver."""
     X, y, categorical = mixed(300, K, 1, missing=0.0)
-    twin = make_pipeline(pipeline(X, categorical), LogisticRegression(C=C, tol=1e-9, max_iter=5000)).fit(X, y)
-    model = Logistic(C=C, numeric_transform="none", calibration="none", categorical_features=categorical).fit(X, y)
+    twin = make_pipeline(
+        pipeline(X, categorical), LogisticRegression(C=C, tol=1e-9, max_iter=5000)
+    ).fit(X, y)
+    model = Logistic(
+        C=C, numeric_transform="none", calibration="none", categorical_features=categorical
+    ).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X), twin.predict_proba(X), atol=1e-5)
     assert model.converged_
 
@@ -79,7 +91,9 @@ def test_small_probabilities_keep_their_digits():
     """Both columns of two classes are computed, not one as 1 minus the other."""
     design = Design.fit(np.array([[-1.0], [1.0]]), np.ones(2), [])
     scorer = LinearScorer(design.fold(np.array([[1.0]]), np.zeros(1)), converged=True)
-    np.testing.assert_allclose(scorer.posterior(np.array([[100.0]]))[0, 0], np.exp(-100), rtol=1e-12)
+    np.testing.assert_allclose(
+        scorer.posterior(np.array([[100.0]]))[0, 0], np.exp(-100), rtol=1e-12
+    )
 
 
 def test_a_fit_that_runs_out_of_steps_says_so(monkeypatch):
@@ -100,7 +114,9 @@ def heavy_tailed(seed, n=3000):
     """Features with a few values far out that say nothing about the class, as incomes and claims have."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(n, 4))
-    return Z * np.where(rng.random((n, 4)) < 0.01, 1000, 1), (rng.random(n) < expit(2 * Z[:, 0])).astype(int)
+    return Z * np.where(rng.random((n, 4)) < 0.01, 1000, 1), (
+        rng.random(n) < expit(2 * Z[:, 0])
+    ).astype(int)
 
 
 def bent(seed, n=3000):
@@ -116,7 +132,8 @@ def chosen(X, y):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("rows", "shapes"), [(rare_in_a_tail, {"none"}), (heavy_tailed, {"clip", "power"}), (bent, {"power"})]
+    ("rows", "shapes"),
+    [(rare_in_a_tail, {"none"}), (heavy_tailed, {"clip", "power"}), (bent, {"power"})],
 )
 def test_auto_is_the_shape_that_the_rows_call_for(rows, shapes, seed):
     """No limit where rare cases are far out, a limit where a tail is noise, a bend where there is one."""

@@ -12,7 +12,9 @@ from tests.reference.tables import drawn
 def test_without_a_chain_every_label_is_its_own_logistic_regression(calibration):
     """The one product gives the same probabilities as L models do."""
     X, Y = drawn()
-    together = MultilabelLogistic(calibration=calibration, categorical_features=[3], random_state=1).fit(X, Y)
+    together = MultilabelLogistic(
+        calibration=calibration, categorical_features=[3], random_state=1
+    ).fit(X, Y)
     for label in range(3):
         alone = Logistic(
             calibration=calibration,
@@ -20,7 +22,9 @@ def test_without_a_chain_every_label_is_its_own_logistic_regression(calibration)
             categorical_features=[3],
             random_state=1,
         ).fit(X, Y[:, label])
-        assert np.allclose(together.predict_proba(X)[:, label], alone.predict_proba(X)[:, 1], rtol=0, atol=1e-12)
+        assert np.allclose(
+            together.predict_proba(X)[:, label], alone.predict_proba(X)[:, 1], rtol=0, atol=1e-12
+        )
         assert together.calibrations_[label] == alone.calibration_
 
 
@@ -34,6 +38,10 @@ def test_a_chain_learns_what_labels_tell_about_each_other():
     new, truth = X[2000:], Y[2000:]
     losses = []
     for chain in (False, True):
-        p = MultilabelLogistic(chain=chain, random_state=0).fit(X[:2000], Y[:2000]).posterior(new)[:, 2]
+        p = (
+            MultilabelLogistic(chain=chain, random_state=0)
+            .fit(X[:2000], Y[:2000])
+            .posterior(new)[:, 2]
+        )
         losses.append(-np.mean(np.where(truth[:, 2] == 1, np.log(p), np.log(1 - p))))
     assert losses[1] < losses[0] - 0.1

@@ -16,7 +16,9 @@ from tests.reference.tables import drawn, mixed
 
 
 @pytest.mark.parametrize("labels", [None, 1, 3])
-@pytest.mark.parametrize(("trees", "most"), [(1, "sqrt"), (16, 0.5), (16, 2), (16, "log2"), (37, None)])
+@pytest.mark.parametrize(
+    ("trees", "most"), [(1, "sqrt"), (16, 0.5), (16, 2), (16, "log2"), (37, None)]
+)
 def test_it_is_scikit_learns_forest(trees, most, labels):
     """Without calibration and categories: the probabilities of that forest, of classes or labels, grown in one go."""
     given = {"n_estimators": trees, "max_features": most, "min_samples_leaf": 2, "random_state": 3}
@@ -29,8 +31,12 @@ def test_it_is_scikit_learns_forest(trees, most, labels):
         (X, y), new = drawn(200), drawn(100, 1)[0][:, :3]
         X, y = X[:, :3], y[:, :labels]
         model = MultilabelForest(calibration="none", **given)
-        theirs = RandomForestClassifier(**given).fit(X, y if labels > 1 else y[:, 0]).predict_proba(new)
-        expected = np.column_stack([p[:, 1] for p in (theirs if labels > 1 else [theirs])]).clip(1e-15, 1 - 1e-15)
+        theirs = (
+            RandomForestClassifier(**given).fit(X, y if labels > 1 else y[:, 0]).predict_proba(new)
+        )
+        expected = np.column_stack([p[:, 1] for p in (theirs if labels > 1 else [theirs])]).clip(
+            1e-15, 1 - 1e-15
+        )
     np.testing.assert_allclose(model.fit(X, y).predict_proba(new), expected, atol=1e-6)
 
 
@@ -41,11 +47,17 @@ def test_values_rounded_to_float32_are_split_where_scikit_learn_splits_them(valu
     X = np.array(values)[:, None]
     y = np.arange(len(values)) % 2
     theirs = RandomForestClassifier(3, random_state=0).fit(X, y)
-    model = RandomForest(n_estimators=3, min_samples_leaf=1, calibration="none", random_state=0).fit(X, y)
+    model = RandomForest(
+        n_estimators=3, min_samples_leaf=1, calibration="none", random_state=0
+    ).fit(X, y)
     cuts = [tree.tree_.threshold[tree.tree_.feature == 0] for tree in theirs.estimators_]
     at = np.concatenate([X[:, 0], *cuts])[:, None]
-    near = np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), at * (1 + 1e-9)])
-    np.testing.assert_allclose(model.predict_proba(near), theirs.predict_proba(near), rtol=0, atol=1e-6)
+    near = np.concatenate(
+        [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), at * (1 + 1e-9)]
+    )
+    np.testing.assert_allclose(
+        model.predict_proba(near), theirs.predict_proba(near), rtol=0, atol=1e-6
+    )
 
 
 def noisy_steps(n, noise):
@@ -85,7 +97,11 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     """By scikit-learn's own leaves, after a refit as well; in as many trees as there is room for."""
     X, Y = drawn(200)
     X, new = X[:, :3], drawn(20, 1)[0][:, :3]
-    model = MultilabelForest(n_estimators=7, calibration="none", random_state=3).fit(X[:100], Y[:100]).refit(X, Y)
+    model = (
+        MultilabelForest(n_estimators=7, calibration="none", random_state=3)
+        .fit(X[:100], Y[:100])
+        .refit(X, Y)
+    )
     theirs = RandomForestClassifier(7, min_samples_leaf=2, random_state=3).fit(X, Y)
     weights = np.ones(200)
     monkeypatch.setattr(multilabel, "ROWS", 200 * 4 + 1)
@@ -123,11 +139,17 @@ def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(weight
     for t, drawn_rows in enumerate(theirs.estimators_samples_):
         bags[drawn_rows, t] = True
     kind, cuts = RandomForest(task="regression", **given), np.unique(y)
-    plain, model = clone(kind).set_params(calibration="none").fit(X, y, weights), kind.fit(X, y, weights)
+    plain, model = (
+        clone(kind).set_params(calibration="none").fit(X, y, weights),
+        kind.fit(X, y, weights),
+    )
     monkeypatch.setattr(members, "CELLS", 300)
 
     near = [near_numbers(own, y, weights, leaves) for leaves in theirs.apply(new)]
-    means = [sum(y * weight for y, weight in samples) / sum(weight for _, weight in samples) for samples in near]
+    means = [
+        sum(y * weight for y, weight in samples) / sum(weight for _, weight in samples)
+        for samples in near
+    ]
     np.testing.assert_allclose(model.predict(new), means, rtol=1e-12)
     shares = [band_shares(samples, cuts) for samples in near]
     np.testing.assert_allclose(plain.distribution(new).shares(cuts), shares, atol=1e-12)
@@ -135,21 +157,31 @@ def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(weight
     unseen, rows = np.where(bags, -1, own), np.flatnonzero(~bags.all(axis=1))
     line, less = np.arange(401) / 400, np.zeros(401)
     for i in rows:
-        low, tied, _ = band_shares(near_numbers(own, y, weights, unseen[i], without=i), [y[i], np.nextafter(y[i], 99)])
+        low, tied, _ = band_shares(
+            near_numbers(own, y, weights, unseen[i], without=i), [y[i], np.nextafter(y[i], 99)]
+        )
         passed = np.clip((line - low) / tied, 0, 1) if tied else low + 1e-12 < line
         less += weights[i] / weights[rows].mean() * passed
     curve = (less + 20 * line) / (len(rows) + 20)
     curve[-1] = 1
-    if weighted:  # else shares are fractions of few numbers, which rounding takes to either side of the line
+    if (
+        weighted
+    ):  # else shares are fractions of few numbers, which rounding takes to either side of the line
         np.testing.assert_allclose(model.model_.curve, curve, atol=1e-12)
     reached = np.interp(np.cumsum(shares, axis=1), line, model.model_.curve)
-    np.testing.assert_allclose(np.cumsum(model.distribution(new).shares(cuts), axis=1), reached, atol=1e-9)
+    np.testing.assert_allclose(
+        np.cumsum(model.distribution(new).shares(cuts), axis=1), reached, atol=1e-9
+    )
 
 
 def test_as_many_trees_keep_their_rows_as_there_is_room_for(monkeypatch):
     """At least one; the mean is that of these."""
     X, y = noisy_steps(100, 0.3)
     monkeypatch.setattr(quantile_forest, "_MEMBERS", 399)
-    model = RandomForest(task="regression", n_estimators=7, calibration="none", random_state=0).fit(X, y)
+    model = RandomForest(task="regression", n_estimators=7, calibration="none", random_state=0).fit(
+        X, y
+    )
     assert model.model_.forest.n_trees == 3
-    np.testing.assert_allclose(model.distribution(X).shares([1.0])[:, 1], model.predict(X), atol=1e-12)
+    np.testing.assert_allclose(
+        model.distribution(X).shares([1.0])[:, 1], model.predict(X), atol=1e-12
+    )

@@ -50,7 +50,9 @@ def test_curves_are_those_of_the_scores_themselves_in_any_unit(scale, shift):
 def test_a_score_for_each_of_two_classes_counts_by_their_difference():
     s, y = two_classes()
     one = ScoreCalibrator(calibration="sigmoid").fit(s[:, None], y)
-    two = ScoreCalibrator(calibration="sigmoid").fit(np.column_stack((7 - s, np.full(len(s), 7.0))), y)
+    two = ScoreCalibrator(calibration="sigmoid").fit(
+        np.column_stack((7 - s, np.full(len(s), 7.0))), y
+    )
     both = np.column_stack((1 - s, np.ones(len(s))))
     np.testing.assert_allclose(two.posterior(both), one.posterior(s[:, None]), atol=1e-9)
 
@@ -68,7 +70,9 @@ def test_three_scores_get_one_slope_and_offsets(scale, shift):
     best = minimize(loss, [1.0, 0.0, 0.0], method="BFGS").x
     X = scale * S + shift * np.array([1.0, 2.0, 0.0])
     model = ScoreCalibrator(calibration="sigmoid").fit(X, y)
-    np.testing.assert_allclose(model.posterior(X), softmax(best[0] * S + [0, *best[1:]], axis=1), atol=5e-3)
+    np.testing.assert_allclose(
+        model.posterior(X), softmax(best[0] * S + [0, *best[1:]], axis=1), atol=5e-3
+    )
 
 
 def test_probabilities_are_calibrated_in_the_log_odds():
@@ -91,7 +95,9 @@ def test_auto_prefers_a_sigmoid_and_never_leaves_scores_as_they_are(rows):
     s, y = two_classes(rows, seed=1)
     assert ScoreCalibrator(random_state=0).fit(s[:, None], y).calibration_ == "sigmoid"
     P = np.column_stack((expit(-s), expit(s)))
-    assert (ScoreCalibrator(input="probabilities", random_state=0).fit(P, y).calibration_ == "none") == (rows == 6)
+    assert (
+        ScoreCalibrator(input="probabilities", random_state=0).fit(P, y).calibration_ == "none"
+    ) == (rows == 6)
 
 
 @pytest.mark.parametrize("given", ["scores", "probabilities"])
@@ -135,7 +141,9 @@ def test_scores_that_hardly_rank_the_classes_are_doubted():
     y = np.arange(400) % 2
     weak = ScoreCalibrator(calibration="isotonic").fit(np.arange(400.0)[:, None], y[::-1])
     assert ["hardly rank" in doubt for doubt in weak.doubts_] == [True]
-    down = ScoreCalibrator(calibration="isotonic").fit(np.arange(400.0)[::-1, None], (np.arange(400) > 200).astype(int))
+    down = ScoreCalibrator(calibration="isotonic").fit(
+        np.arange(400.0)[::-1, None], (np.arange(400) > 200).astype(int)
+    )
     assert not down.ranks()
 
 
@@ -189,7 +197,11 @@ def test_calibrators_see_only_rows_that_their_model_did_not():
     X, y = rng.normal(size=(60, 100)), np.tile([0, 1], 30)
     raw = Logistic(C=1e6, calibration="none").fit(X, y).posterior(X)
     assert raw[np.arange(60), y].min() > 0.99
-    calibrated = Logistic(C=1e6, calibration="sigmoid", random_state=0).fit(X, y).posterior(rng.normal(size=(200, 100)))
+    calibrated = (
+        Logistic(C=1e6, calibration="sigmoid", random_state=0)
+        .fit(X, y)
+        .posterior(rng.normal(size=(200, 100)))
+    )
     assert np.abs(calibrated - 0.5).max() < 0.3
 
 

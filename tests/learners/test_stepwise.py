@@ -14,7 +14,9 @@ from tests.reference.tables import mixed
 
 def made(kind, categorical):
     if kind == "random_forest":
-        return RandomForest(n_estimators=8, calibration="sigmoid", categorical_features=categorical, random_state=0)
+        return RandomForest(
+            n_estimators=8, calibration="sigmoid", categorical_features=categorical, random_state=0
+        )
     return BudgetForest(alpha=1, n_estimators=8, categorical_features=categorical, random_state=0)
 
 
@@ -29,7 +31,9 @@ def test_experience_is_of_all_rows_and_reproducible(kind):
     assert len(known) == 150
     assert sorted(known.y) == sorted(np.unique(y, return_inverse=True)[1])
     np.testing.assert_array_equal(model.model_.posterior(X), before)
-    again = pickle.loads(pickle.dumps(made(kind, categorical).fit(X, y).learn_stops(X, y, prices))).experience_
+    again = pickle.loads(
+        pickle.dumps(made(kind, categorical).fit(X, y).learn_stops(X, y, prices))
+    ).experience_
     np.testing.assert_array_equal(again.P, known.P)
     np.testing.assert_array_equal(again.asked, known.asked)
 
@@ -63,7 +67,9 @@ def test_a_sorted_table_teaches_about_every_class():
     """Rows sorted by label: of each class its share travels, and of a rare one at least a row."""
     X, y = np.random.default_rng(0).normal(size=(12_000, 2)), np.repeat([0, 1, 2], [7000, 4994, 6])
     X[:, 0] += y
-    model = RandomForest(n_estimators=2, min_samples_leaf=50, calibration="none", random_state=0).fit(X, y)
+    model = RandomForest(
+        n_estimators=2, min_samples_leaf=50, calibration="none", random_state=0
+    ).fit(X, y)
     known = model.learn_stops(X, y, Prices.unit(2)).experience_
     assert np.bincount(known.y).tolist() == pytest.approx([7000 / 6, 4994 / 6, 1], abs=1.1)
 
@@ -72,7 +78,9 @@ def test_many_classes_and_features_keep_fewer_rows(monkeypatch):
     """Rows times states times classes stay within memory; with less room than a row of each class nothing is learnt."""
     X, y, _ = mixed(900, 3, 0, words=())
     prices = Prices.unit(X.shape[1])
-    model = RandomForest(n_estimators=2, min_samples_leaf=20, calibration="none", random_state=0).fit(X, y)
+    model = RandomForest(
+        n_estimators=2, min_samples_leaf=20, calibration="none", random_state=0
+    ).fit(X, y)
     cells = (len(model.model_.columns) + 1) * 3
     monkeypatch.setattr(stepwise, "LARGEST", 60 * cells)
     assert len(model.learn_stops(X, y, prices).experience_) == pytest.approx(60, abs=3)
@@ -90,4 +98,7 @@ def test_many_classes_and_features_keep_fewer_rows(monkeypatch):
 )
 def test_where_there_is_nothing_to_learn(model, X, y):
     """One row of a class, or a forest that asks for nothing: no experience, and no failure."""
-    assert model.set_params(random_state=0).fit(X, y).learn_stops(X, y, Prices.unit(2)).experience_ is None
+    assert (
+        model.set_params(random_state=0).fit(X, y).learn_stops(X, y, Prices.unit(2)).experience_
+        is None
+    )

@@ -109,7 +109,9 @@ def test_ten_that_start_at_once_on_an_empty_database_all_come_up(database, datab
 @pytest.mark.thorough
 def test_a_kill_half_way_leaves_the_database_as_it_was(database, database_url, at):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    died = subprocess.run([sys.executable, "-c", DIE, database_url, str(at)], env=environment, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", DIE, database_url, str(at)], env=environment, check=False
+    )
 
     assert died.returncode == -signal.SIGKILL
     assert tables(database) == set()

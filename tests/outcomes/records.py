@@ -17,7 +17,13 @@ from app.outcomes.sealed import SEAL
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SEALED_FILES
 
 LOAN = Terms(
-    "predict", "loan", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"), ((0.0, -5.0), (-1.0, 1.0))
+    "predict",
+    "loan",
+    1,
+    "expected_benefit",
+    ("bad", "good"),
+    ("refuse", "grant"),
+    ((0.0, -5.0), (-1.0, 1.0)),
 )  # two classes, two actions
 
 
@@ -39,12 +45,20 @@ def decided(
     if not count:
         return []
     every = list(islice(cycle([terms] if isinstance(terms, Terms) else terms), count))
-    moments = [time() if at is None else at] * count if at is None or isinstance(at, int | float) else list(at)
+    moments = (
+        [time() if at is None else at] * count
+        if at is None or isinstance(at, int | float)
+        else list(at)
+    )
     names = list(ids) if ids is not None else [new_ids(1, moment)[0] for moment in moments]
     drawn = np.random.default_rng(0)
     rows = []
     for i, (id_, moment, one) in enumerate(zip(names, moments, every, strict=True)):
-        p = np.array(drawn.dirichlet(np.ones(len(one.classes))) if probabilities is None else probabilities[i])
+        p = np.array(
+            drawn.dirichlet(np.ones(len(one.classes)))
+            if probabilities is None
+            else probabilities[i]
+        )
         benefits = p if one.benefits is None else p @ one.benefits
         chosen = int(benefits.argmax()) if choice is None else choice[i]
         rows.append(
@@ -66,7 +80,11 @@ def decided(
     contents = {one.digest: one.content for one in every}
     with database.writing() as connection:
         there = set(connection.execute(DECISION_TERMS.select()).scalars())
-        new = [{"digest": d, "content": c, "used_at": time()} for d, c in contents.items() if d not in there]
+        new = [
+            {"digest": d, "content": c, "used_at": time()}
+            for d, c in contents.items()
+            if d not in there
+        ]
         if new:
             connection.execute(insert(DECISION_TERMS), new)
         connection.execute(insert(DECISIONS), rows)
@@ -108,7 +126,11 @@ def ids_of(archive: Archive) -> list[str]:
 def in_files(archive: Archive) -> set[str]:
     """The ids in all files that readers read."""
     with archive.database.reading() as connection:
-        files = connection.execute(select(SEALED_FILES.c.file).where(SEALED_FILES.c.is_current)).scalars().all()
+        files = (
+            connection.execute(select(SEALED_FILES.c.file).where(SEALED_FILES.c.is_current))
+            .scalars()
+            .all()
+        )
     content = [pq.read_table(io.BytesIO(archive.storage.read(name, SEAL))) for name in files]
     return {id_ for table in content for id_ in table["id"].to_pylist()}
 

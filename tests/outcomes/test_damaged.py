@@ -36,7 +36,11 @@ def foreign(_content):
 def flipped(content):
     """A bit in the values of a column."""
     columns = parquet.ParquetFile(io.BytesIO(content)).metadata.row_group(0)
-    (chunk,) = [one for one in map(columns.column, range(columns.num_columns)) if one.path_in_schema == "expected"]
+    (chunk,) = [
+        one
+        for one in map(columns.column, range(columns.num_columns))
+        if one.path_in_schema == "expected"
+    ]
     at = chunk.data_page_offset + chunk.total_compressed_size - 30
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
@@ -63,7 +67,9 @@ def store(tmp_path_factory):
     for model, day in (("loan", DATE), ("loan", DATE + 1), ("other", DATE)):
         archive.sealer.seal(model, day)
     with database.reading() as connection:
-        (file,) = (one.file for one in files_of(connection, "loan", DATE) if one.kind == "decisions")
+        (file,) = (
+            one.file for one in files_of(connection, "loan", DATE) if one.kind == "decisions"
+        )
     path = Path(archive.storage.url, file, "rows.parquet")
     yield SimpleNamespace(
         ports=service.ports, archive=archive, app=create_app(service), file=file, path=path,
@@ -80,7 +86,10 @@ def test_a_damaged_file_is_named_changes_nothing_and_holds_up_no_other_day(store
     else:
         store.path.write_bytes(change(store.content))
     ids = [store.damaged[0], store.sound[0]]
-    client, outcomes = called_by(store.app, ANYBODY), {"outcomes": [{"id": id_, "truth": "bad"} for id_ in ids]}
+    client, outcomes = (
+        called_by(store.app, ANYBODY),
+        {"outcomes": [{"id": id_, "truth": "bad"} for id_ in ids]},
+    )
 
     for answer in (
         ask(client, "GET", "/models/loan/outcomes"),
@@ -100,10 +109,16 @@ def test_a_day_of_which_terms_are_missing_is_damaged_and_stays_where_it_is(datab
     whole = decided(database, 3, at=DATE * DAY)
     decided(database, 2, terms=OTHER_LOAN, at=DATE * DAY, ids=["x", "y"])
     with database.writing() as connection:
-        connection.execute(DECISION_TERMS.delete().where(DECISION_TERMS.c.digest == OTHER_LOAN.digest))
+        connection.execute(
+            DECISION_TERMS.delete().where(DECISION_TERMS.c.digest == OTHER_LOAN.digest)
+        )
 
     assert len(archive.locate(whole)) == 3
-    for read in (lambda: archive.locate([*whole, "x"]), lambda: ids_of(archive), lambda: archive.erase("x")):
+    for read in (
+        lambda: archive.locate([*whole, "x"]),
+        lambda: ids_of(archive),
+        lambda: archive.erase("x"),
+    ):
         with pytest.raises(Damaged, match="decision_terms"):
             read()
     with pytest.raises(Damaged):

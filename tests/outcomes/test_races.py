@@ -37,14 +37,20 @@ def test_senders_at_once_store_each_outcome_once(database, archive):
     batches = [ids[start : start + 200] for start in (0, 50, 100)] * 2 + [ids[::-1]] * 2
 
     with ThreadPoolExecutor(8) as pool:
-        received = list(pool.map(lambda some: sent(database, {id_: (located[id_], BAD) for id_ in some}), batches))
+        received = list(
+            pool.map(
+                lambda some: sent(database, {id_: (located[id_], BAD) for id_ in some}), batches
+            )
+        )
 
     assert sum(each.accepted for each in received) == count(database, OUTCOMES) == 300
     assert sum(each.accepted + each.unchanged for each in received) == sum(map(len, batches))
 
 
 @pytest.mark.parametrize("is_sealed", [False, True], ids=["recent", "sealed"])
-def test_no_outcome_stays_of_a_decision_that_is_erased_meanwhile(database, archive, sealer, is_sealed):
+def test_no_outcome_stays_of_a_decision_that_is_erased_meanwhile(
+    database, archive, sealer, is_sealed
+):
     (id_,) = decided(database, 1, at=MONDAY + 1)
     if is_sealed:
         sealer.seal("loan", DATE)
@@ -66,7 +72,9 @@ def test_no_outcome_stays_of_a_decision_that_is_erased_meanwhile(database, archi
     assert count(database, OUTCOMES) == 0
 
 
-def test_a_case_stays_erased_where_two_replace_a_file_at_once(database, archive, sealer, monkeypatch):
+def test_a_case_stays_erased_where_two_replace_a_file_at_once(
+    database, archive, sealer, monkeypatch
+):
     """The one that comes too late knows an erasure that the other one did not: it is not forgotten."""
     ids = decided(database, 10, at=MONDAY)
     sealer.seal("loan", DATE)
@@ -113,7 +121,11 @@ def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, se
         publish(files, *args)
         monkeypatch.setattr(sealing, "time", lambda: now() + 25 * 3600)
         with database.reading() as connection:
-            unread = connection.execute(select(SEALED_FILES.c.file).where(~SEALED_FILES.c.is_current)).scalars().all()
+            unread = (
+                connection.execute(select(SEALED_FILES.c.file).where(~SEALED_FILES.c.is_current))
+                .scalars()
+                .all()
+            )
         sealer.remove(unread)
 
     with monkeypatch.context() as context:
@@ -124,7 +136,9 @@ def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, se
 
 
 @pytest.mark.thorough
-def test_readers_see_each_decision_once_while_days_are_sealed(database, archive, sealer, monkeypatch):
+def test_readers_see_each_decision_once_while_days_are_sealed(
+    database, archive, sealer, monkeypatch
+):
     monkeypatch.setattr(sealing, "CLEAR", 5)
     ids = decided(database, 40, at=MONDAY)
     told(database, ids[::2], [0] * 20, day=DATE)

@@ -20,7 +20,15 @@ from app.outcomes.upkeep import keep_up
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import value_of
 
-TERMS = Terms("predict", "triage", 1, "expected_benefit", ("a", "b"), ("wait", "treat"), ((0.0, -1.0), (-9.0, 5.0)))
+TERMS = Terms(
+    "predict",
+    "triage",
+    1,
+    "expected_benefit",
+    ("a", "b"),
+    ("wait", "treat"),
+    ((0.0, -1.0), (-9.0, 5.0)),
+)
 
 
 @pytest.fixture
@@ -47,7 +55,9 @@ def batch(ids, *, given=True, choice=1, share=0.25, instance=None, terms=TERMS, 
         np.full(n, 2.5),
         instances=[instance] * n if instance else None,
     )
-    return Batch(own.rows(ids, at or time(), "clinic", given=given), {terms.digest: terms}, "/record/ids")
+    return Batch(
+        own.rows(ids, at or time(), "clinic", given=given), {terms.digest: terms}, "/record/ids"
+    )
 
 
 def record(recorder, *batches):
@@ -67,13 +77,27 @@ def stored(database):
 def test_rows_are_stored_as_they_were_decided(database, recorder):
     ours = new_ids(3)
 
-    assert record(recorder, batch(ours, given=False), batch(["mine"], instance='{"age":1}')) == [None, None]
+    assert record(recorder, batch(ours, given=False), batch(["mine"], instance='{"age":1}')) == [
+        None,
+        None,
+    ]
 
     rows = stored(database)
     assert set(rows) == {*ours, "mine"}
     row = rows["mine"]
-    assert (row.given, row.model, row.version, row.choice, row.expected) == (True, "triage", 1, 1, 2.5)
-    assert (row.client, row.instance, row.propensity, row.details) == ("clinic", '{"age":1}', None, None)
+    assert (row.given, row.model, row.version, row.choice, row.expected) == (
+        True,
+        "triage",
+        1,
+        1,
+        2.5,
+    )
+    assert (row.client, row.instance, row.propensity, row.details) == (
+        "clinic",
+        '{"age":1}',
+        None,
+        None,
+    )
     assert np.frombuffer(row.probabilities, "<f8").tolist() == [0.25, 0.75]
     assert not rows[ours[0]].given
     with database.reading() as connection:
@@ -84,9 +108,12 @@ def test_rows_are_stored_as_they_were_decided(database, recorder):
 
 
 @pytest.mark.parametrize(
-    "change", [{"share": 0.5}, {"choice": 0}, {"instance": "[1]"}, {"terms": replace(TERMS, version=2)}]
+    "change",
+    [{"share": 0.5}, {"choice": 0}, {"instance": "[1]"}, {"terms": replace(TERMS, version=2)}],
 )
-def test_whatever_differs_is_another_decision_but_for_the_last_bits_of_a_probability(recorder, change):
+def test_whatever_differs_is_another_decision_but_for_the_last_bits_of_a_probability(
+    recorder, change
+):
     assert record(recorder, batch(["x"]), batch(["x"], share=0.25 + 1e-15)) == [None, None]
 
     [error] = record(recorder, batch(["new", "x"], **change))
@@ -101,7 +128,12 @@ def test_requests_of_one_group_do_not_touch_each_other(database, recorder):
     poisoned = Batch([poisoned.rows[0]._replace(version=2**70)], poisoned.terms)
 
     results = record(
-        recorder, batch(["a"]), poisoned, batch(["b", "c"]), batch(["b", "d"], choice=0), batch(new_ids(2), given=False)
+        recorder,
+        batch(["a"]),
+        poisoned,
+        batch(["b", "c"]),
+        batch(["b", "d"], choice=0),
+        batch(new_ids(2), given=False),
     )
 
     assert results[0] is results[2] is results[4] is None
@@ -133,12 +165,16 @@ def test_the_same_ids_from_two_processes_are_stored_once(database_url, database,
     recorders[1].stop()
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # nobody closes the connection to a file
+@pytest.mark.parametrize(
+    "database_url", ["postgresql"], indirect=True
+)  # nobody closes the connection to a file
 def test_a_lost_connection_is_opened_again(database, recorder):
     assert record(recorder, batch(["before"])) == [None]
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     with database.writing() as connection:
-        connection.execute(text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
+        connection.execute(
+            text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}")
+        )
 
     assert record(recorder, batch(["after"])) == [None]
     assert record(recorder, batch(new_ids(1), given=False)) == [None]
@@ -178,7 +214,9 @@ def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_pat
     recorder = Recorder(database, away)
     old = batch(new_ids(1, time() - 2 * DAY))
 
-    refused, *others = record(recorder, old, batch(["x"]), batch(new_ids(1)), batch(new_ids(1), given=False))
+    refused, *others = record(
+        recorder, old, batch(["x"]), batch(new_ids(1)), batch(new_ids(1), given=False)
+    )
 
     assert isinstance(refused, Unavailable)
     assert others == [None] * 3
@@ -202,7 +240,9 @@ def test_without_a_database_requests_are_refused(database, recorder, monkeypatch
 def test_large_batches_are_stored_whole(database, recorder):
     large = batch(new_ids(3_000), given=False)
 
-    assert record(recorder, large, batch(["x"]), batch([f"g{i}" for i in range(1200)])) == [None] * 3
+    assert (
+        record(recorder, large, batch(["x"]), batch([f"g{i}" for i in range(1200)])) == [None] * 3
+    )
 
     with database.reading() as connection:
         assert connection.execute(select(func.count()).select_from(DECISIONS)).scalar() == 4_201
@@ -215,7 +255,9 @@ def test_what_waits_is_bounded(database, recorder, monkeypatch):
     released = threading.Event()
 
     async def together():
-        held = asyncio.ensure_future(recorder.record(replace(batch(["a", "b"]), stored=released.wait)))
+        held = asyncio.ensure_future(
+            recorder.record(replace(batch(["a", "b"]), stored=released.wait))
+        )
         await asyncio.sleep(0)
         refused = map(recorder.record, (batch(["a", "b", "c"]), batch(["c", "d"])))
         results = await asyncio.gather(*refused, return_exceptions=True)
@@ -224,7 +266,12 @@ def test_what_waits_is_bounded(database, recorder, monkeypatch):
         released.set()
         return [*results, await held, await room]
 
-    assert [type(each) for each in asyncio.run(together())] == [TooLarge, Busy, type(None), type(None)]
+    assert [type(each) for each in asyncio.run(together())] == [
+        TooLarge,
+        Busy,
+        type(None),
+        type(None),
+    ]
     assert record(recorder, batch(["c", "d"])) == [None]
 
 
@@ -242,7 +289,9 @@ def test_a_stop_records_what_waits(database, recorder):
         asyncio.run(recorder.record(batch(["late"])))
 
 
-@pytest.mark.parametrize("later", [3_000, -3_001, None], ids=["old", "the clock was set back", "another database"])
+@pytest.mark.parametrize(
+    "later", [3_000, -3_001, None], ids=["old", "the clock was set back", "another database"]
+)
 def test_terms_are_written_once_and_again_when_they_are_old(database, monkeypatch, later):
     store = RowStore(database, nowhere)
     store.write([batch(["a"])])
@@ -282,11 +331,15 @@ def test_requests_do_not_wait_for_a_thread_that_has_ended(recorder, monkeypatch)
     assert isinstance(error, Unavailable)
 
 
-def test_what_is_erased_while_it_is_recorded_again_is_nowhere_after_upkeep(database, archive, monkeypatch):
+def test_what_is_erased_while_it_is_recorded_again_is_nowhere_after_upkeep(
+    database, archive, monkeypatch
+):
     """Another process stores the same decision of a client, and it is erased, between a look for the id and its end."""
     first, second = RowStore(database, archive.locate), RowStore(database, archive.locate)
     sent, look = batch(["visit-1"]), module.RowStore._stored
-    meanwhile = threading.Thread(target=lambda: (first.write([sent]), archive.erase("visit-1"), keep_up(archive, None)))
+    meanwhile = threading.Thread(
+        target=lambda: (first.write([sent]), archive.erase("visit-1"), keep_up(archive, None))
+    )
 
     def late(store, ids):
         found = look(store, ids)

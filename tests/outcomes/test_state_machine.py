@@ -32,7 +32,15 @@ from app.outcomes.intake import receive
 from app.outcomes.recorder import IdsTaken, RowStore
 from app.outcomes.sealed import SealedFiles
 from app.outcomes.shadows import Shadows
-from app.outcomes.tables import BY_ID, DECISIONS, ERASED, OUTCOMES, SEALED_FILES, SHADOW_DECISIONS, TABLES
+from app.outcomes.tables import (
+    BY_ID,
+    DECISIONS,
+    ERASED,
+    OUTCOMES,
+    SEALED_FILES,
+    SHADOW_DECISIONS,
+    TABLES,
+)
 from app.outcomes.upkeep import expire, keep_up
 from app.storage import Storage
 from tests.effort import repeated
@@ -40,7 +48,9 @@ from tests.outcomes.records import LOAN, in_files
 
 DATE = 20_000
 MODELS, DAYS = st.sampled_from(["loan", "cash"]), st.sampled_from([DATE, DATE + 1])
-OTHER = Terms("predict", "loan", 2, "map", ("bad", "late", "good"), ("refuse", "grant"))  # more classes, no matrix
+OTHER = Terms(
+    "predict", "loan", 2, "map", ("bad", "late", "good"), ("refuse", "grant")
+)  # more classes, no matrix
 CASH = Terms("predict", "cash", 1, "map", ("no", "yes"), ("no", "yes"), ((1.0, 0.0), (-2.5, 3.0)))
 CONTENTS = [  # terms, choice, probabilities, expected benefit, propensity, instance
     (LOAN, 1, (0.25, 0.75), -0.5, 0.9, None),
@@ -50,9 +60,15 @@ CONTENTS = [  # terms, choice, probabilities, expected benefit, propensity, inst
 GIVEN = [f"Case-{i}" for i in range(5)]
 WHICH = st.lists(st.integers(0, 8), unique=True, min_size=1, max_size=5)
 TRUTHS = st.builds(
-    Outcome, st.integers(0, 1), *[st.none() | st.sampled_from(each) for each in ([0, 1], [2.5], [7.5], [-0.5])]
+    Outcome,
+    st.integers(0, 1),
+    *[st.none() | st.sampled_from(each) for each in ([0, 1], [2.5], [7.5], [-0.5])],
 )
-KILLS = [(step, turn) for step, most in (("publish", 2), ("commit", 7), ("remove", 2)) for turn in range(most)]
+KILLS = [
+    (step, turn)
+    for step, most in (("publish", 2), ("commit", 7), ("remove", 2))
+    for turn in range(most)
+]
 KILLED = st.none() | st.tuples(st.sampled_from(KILLS), st.sampled_from(["before", "after"]))
 MEANWHILE = st.sampled_from(["", "", "", "record", "tell", "erase", "seal"])
 
@@ -135,7 +151,21 @@ class Case:
         action = UNKNOWN if told.action is None else told.action
         floats = [expected, told.number, told.benefit, told.at, self.received_at, propensity]
         floats = [np.nan if each is None else each for each in floats]
-        return repr((id_, self.at, choice, told.truth, action, *floats, instance, self.terms, "desk", P, self.shadows))
+        return repr(
+            (
+                id_,
+                self.at,
+                choice,
+                told.truth,
+                action,
+                *floats,
+                instance,
+                self.terms,
+                "desk",
+                P,
+                self.shadows,
+            )
+        )
 
 
 def everything(archive, model, **asked):
@@ -147,10 +177,14 @@ def everything(archive, model, **asked):
         numbers = np.array([*columns, part.received_at, part.propensity], dtype=object).T
         for i, (at, choice, truth, action, *floats) in enumerate(numbers.tolist()):
             p = part.probabilities[i]
-            shadows = {name: int(chosen[i]) for name, chosen in part.shadows.items() if chosen[i] >= 0}
+            shadows = {
+                name: int(chosen[i]) for name, chosen in part.shadows.items() if chosen[i] >= 0
+            }
             about = part.instances[i], part.terms[part.term[i]], part.keys[part.key[i]]
             P = tuple(p[~np.isnan(p)].tolist())
-            found.append(repr((part.ids[i], at, choice, truth, action, *floats, *about, P, shadows)))
+            found.append(
+                repr((part.ids[i], at, choice, truth, action, *floats, *about, P, shadows))
+            )
     return sorted(found)
 
 
@@ -191,14 +225,24 @@ class Recording(RuleBasedStateMachine):
         Recording.now += 1
         return Recording.now
 
-    @rule(day=DAYS, content=st.sampled_from([0, 1, 2]), which=WHICH, ours=st.integers(0, 2), shadow=st.booleans())
+    @rule(
+        day=DAYS,
+        content=st.sampled_from([0, 1, 2]),
+        which=WHICH,
+        ours=st.integers(0, 2),
+        shadow=st.booleans(),
+    )
     def record(self, day, content, which, ours, shadow=False):
         """Decisions with ids of our own, and such with ids of the caller's, which may have come before."""
         at = day * DAY + self.tick() * 977 % DAY
         fresh = new_ids(ours, at)
         self.ours += fresh
         model = CONTENTS[content][0].model
-        here = [id_ for id_ in self.named(which) if id_ not in self.cases or self.cases[id_].terms.model == model]
+        here = [
+            id_
+            for id_ in self.named(which)
+            if id_ not in self.cases or self.cases[id_].terms.model == model
+        ]
         batches = [self.batch(fresh, content, at, given=False)] if fresh else []
         batches += [self.batch([id_], content, at, given=True) for id_ in here]
         others = self.erased | {id_ for id_, case in self.cases.items() if case.content != content}
@@ -210,7 +254,9 @@ class Recording(RuleBasedStateMachine):
                 assert [row.id for row in result] == new
                 if shadow:
                     Shadows(self.database).keep(new, "loan:3", model, day, [1] * len(new))
-                self.cases |= {id_: Case(content, day, at, {"loan:3": 1} if shadow else {}) for id_ in new}
+                self.cases |= {
+                    id_: Case(content, day, at, {"loan:3": 1} if shadow else {}) for id_ in new
+                }
 
     @staticmethod
     def batch(ids, content, at, *, given):
@@ -220,7 +266,9 @@ class Recording(RuleBasedStateMachine):
             None if expected is None else np.full(n, expected),
             None if propensity is None else np.full(n, propensity), instances=[instance] * n,
         )  # fmt: skip
-        return Batch(decided.rows(ids, at, "desk", given=given), {terms.digest: terms}, "/record/ids")
+        return Batch(
+            decided.rows(ids, at, "desk", given=given), {terms.digest: terms}, "/record/ids"
+        )
 
     @precondition(lambda self: self.cases)
     @rule(
@@ -261,7 +309,11 @@ class Recording(RuleBasedStateMachine):
                 continue
             accepted += 1
             case.told, case.received_at = Outcome(**before | said), Recording.now
-        assert (received.accepted, received.unchanged, received.corrected) == (accepted, unchanged, corrected)
+        assert (received.accepted, received.unchanged, received.corrected) == (
+            accepted,
+            unchanged,
+            corrected,
+        )
         assert [id_ for id_, *_ in received.conflicts] == conflicts
 
     @precondition(lambda self: self.cases)
@@ -299,7 +351,11 @@ class Recording(RuleBasedStateMachine):
     def do(self, what, model, day):
         """Something with the cases of a day, in the midst of something else."""
         names = self.named(range(9))
-        which = [names.index(id_) for id_ in names if id_ in self.cases and self.cases[id_].place == (model, day)]
+        which = [
+            names.index(id_)
+            for id_ in names
+            if id_ in self.cases and self.cases[id_].place == (model, day)
+        ]
         match what:
             case "record":
                 self.record(day, 0 if model == "loan" else 2, [0, 1], 2)
@@ -315,7 +371,12 @@ class Recording(RuleBasedStateMachine):
         """No row of the day: it is all in files."""
         with self.database.reading() as connection:
             for table in (DECISIONS, OUTCOMES, SHADOW_DECISIONS):
-                assert connection.execute(select(table.c.id).where(*rows.of_day(table, model, day))).first() is None
+                assert (
+                    connection.execute(
+                        select(table.c.id).where(*rows.of_day(table, model, day))
+                    ).first()
+                    is None
+                )
 
     @precondition(lambda self: self.cases)
     @rule(model=MODELS, day=DAYS, killed=KILLED)
@@ -330,7 +391,10 @@ class Recording(RuleBasedStateMachine):
         keep_up(self.archive, None)
         assert in_files(self.archive) <= self.cases.keys()
         with self.database.reading() as connection:
-            assert connection.execute(select(ERASED.c.id).where(ERASED.c.id.is_not(None))).first() is None
+            assert (
+                connection.execute(select(ERASED.c.id).where(ERASED.c.id.is_not(None))).first()
+                is None
+            )
             of_rows = chain.from_iterable(connection.execute(select(table.c.id)) for table in BY_ID)
             assert {row.id for row in of_rows} <= self.cases.keys()
 
@@ -345,22 +409,34 @@ class Recording(RuleBasedStateMachine):
     @invariant()
     def what_is_read_is_what_the_dict_has(self):
         for model in ("loan", "cash"):
-            expected = sorted(case.row(id_) for id_, case in self.cases.items() if case.terms.model == model)
+            expected = sorted(
+                case.row(id_) for id_, case in self.cases.items() if case.terms.model == model
+            )
             assert everything(self.archive, model) == expected
 
     @invariant()
     def there_are_no_files_that_nobody_reads(self):
         with self.database.reading() as connection:
             known = {row.file: row.is_current for row in connection.execute(select(SEALED_FILES))}
-        there = {f"{model}/{name}" for model in ("loan", "cash") for name in self.archive.storage.folders(model)}
+        there = {
+            f"{model}/{name}"
+            for model in ("loan", "cash")
+            for name in self.archive.storage.folders(model)
+        }
         assert self.mortal or (there == known.keys() and all(known.values()))
 
     @invariant()
     def a_part_is_read_alone(self):
         first, last, versions = (DATE * DAY + 9 * 3600), (DATE + 1) * DAY + 9 * 3600, {1}
         fitting = {id_: case for id_, case in self.cases.items() if first <= case.at < last}
-        expected = [case.row(i) for i, case in fitting.items() if case.terms.version in versions and case.terms != CASH]
-        assert everything(self.archive, "loan", since=first, until=last, versions=versions) == sorted(expected)
+        expected = [
+            case.row(i)
+            for i, case in fitting.items()
+            if case.terms.version in versions and case.terms != CASH
+        ]
+        assert everything(
+            self.archive, "loan", since=first, until=last, versions=versions
+        ) == sorted(expected)
 
     @invariant()
     def all_are_located(self):
@@ -368,10 +444,17 @@ class Recording(RuleBasedStateMachine):
         assert found.keys() == self.cases.keys()
         for id_, case in self.cases.items():
             one, (terms, choice, P, *_) = found[id_], CONTENTS[case.content]
-            assert (one.model, one.day, one.at, one.terms, one.choice) == (*case.place, case.at, terms, choice)
+            assert (one.model, one.day, one.at, one.terms, one.choice) == (
+                *case.place,
+                case.at,
+                terms,
+                choice,
+            )
             payoffs = [(p, row[choice]) for p, row in zip(P, terms.benefits or [], strict=False)]
             mean = sum(p * payoff for p, payoff in payoffs)
-            assert one.variance == pytest.approx(sum(p * (payoff - mean) ** 2 for p, payoff in payoffs))
+            assert one.variance == pytest.approx(
+                sum(p * (payoff - mean) ** 2 for p, payoff in payoffs)
+            )
 
 
 @pytest.fixture
@@ -388,7 +471,9 @@ def made(request, database, tmp_path, monkeypatch):
 
 def test_any_order_reads_as_the_dict(made, database):
     examples = repeated(60 if database.is_sqlite else 15)
-    run_state_machine_as_test(made, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(
+        made, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
+    )
 
 
 @pytest.mark.thorough

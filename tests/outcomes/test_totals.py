@@ -44,7 +44,9 @@ def told():
 
 
 def benefit(told, kind):
-    gain, loss = (told("payoff_outcome_benefit_total", kind=kind, sign=sign) for sign in ("gain", "loss"))
+    gain, loss = (
+        told("payoff_outcome_benefit_total", kind=kind, sign=sign) for sign in ("gain", "loss")
+    )
     return gain - loss
 
 
@@ -84,7 +86,13 @@ def test_lags_are_counted_from_the_decision(told):
 def heard(version, rng, *, gain, p, n, factor=1.0):
     """Counters after `n` outcomes of decisions that cost 1 and have a gain with the probability `p`, they say."""
     terms = Terms(
-        "predict", "loan", version, "threshold", ("no", "yes"), ("leave", "try"), ((0.0, -1.0), (0.0, gain - 1))
+        "predict",
+        "loan",
+        version,
+        "threshold",
+        ("no", "yes"),
+        ("leave", "try"),
+        ((0.0, -1.0), (0.0, gain - 1)),
     )
     made = Located("loan", version, 20_000, terms, at=1.0, choice=1, expected=p * gain - 1,
                    variance=variance(terms, 1, np.array([1 - p, p])))  # fmt: skip
@@ -115,18 +123,26 @@ def test_the_alert_is_silent_where_gains_are_rare_and_loud_where_a_promise_is_br
     samples = [sample for i, world in enumerate(worlds, 1) for sample in heard(i, rng, **world)]
     summary = "loan:{} earns less than it promises: see GET /models/{{ref}}/outcomes"
     expected = [
-        {"exp_labels": {"model": "loan", "version": str(v)}, "exp_annotations": {"summary": summary.format(v)}}
+        {
+            "exp_labels": {"model": "loan", "version": str(v)},
+            "exp_annotations": {"summary": summary.format(v)},
+        }
         for v in (60, 61, 62)
     ]
     unit = {
         "interval": "12h",
         "input_series": [series(sample) for sample in samples],
-        "alert_rule_test": [{"eval_time": "204h", "alertname": "OverPromises", "exp_alerts": expected}],
+        "alert_rule_test": [
+            {"eval_time": "204h", "alertname": "OverPromises", "exp_alerts": expected}
+        ],
     }
     (tmp_path / "alerts_test.yml").write_text(
         json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "12h", "tests": [unit]})
     )
     found = subprocess.run(
-        ["promtool", "test", "rules", tmp_path / "alerts_test.yml"], capture_output=True, text=True, check=False
+        ["promtool", "test", "rules", tmp_path / "alerts_test.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr

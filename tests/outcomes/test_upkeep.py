@@ -48,7 +48,9 @@ def test_days_are_due_some_hours_after_their_end(database):
     assert due_at(database, end) == [("loan", DATE - 1), ("loan", DATE)]
 
 
-def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(database, archive, monkeypatch):
+def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(
+    database, archive, monkeypatch
+):
     clock = MONDAY + 2 * DAY
     monkeypatch.setattr(sealing, "time", lambda: clock)
     ids = decided(database, 9, at=MONDAY)
@@ -99,7 +101,9 @@ def test_a_day_that_cannot_be_sealed_holds_up_no_other(database, archive, monkey
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("copied", [None, "before", "after"], ids=["new", "older copy", "copy"])
-def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp_path, monkeypatch, copied):
+def test_a_database_removes_no_file_that_it_did_not_write(
+    database, archive, tmp_path, monkeypatch, copied
+):
     """A new database, or a copy of some moment, beside the files of the one that was there."""
     decided(database, 5, at=MONDAY)
     if copied == "before":

@@ -53,7 +53,13 @@ def greedy_tree(S, K, prices, alpha, max_depth=math.inf, path=()):
     if not any(math.isnan(x[t]) for x, _ in S):
         missing_left = len(left) >= len(right)
     below = [greedy_tree(side, K, prices, alpha, max_depth, (*path, t)) for side in (left, right)]
-    return {**node, "feature": t, "threshold": threshold, "missing_left": missing_left, "below": below}
+    return {
+        **node,
+        "feature": t,
+        "threshold": threshold,
+        "missing_left": missing_left,
+        "below": below,
+    }
 
 
 def nested(tree, node=0):
@@ -119,7 +125,10 @@ def state(trees, known, K, prices, budget=math.inf):
     affordable = [wanted for wanted in ordered if wanted[1] <= budget - spent + 1e-9 * budget] if (
         math.isfinite(budget)
     ) else ordered  # fmt: skip
-    outcomes = {vote(list(labels), K) for labels in itertools.product(*(leaf_labels(tree) for tree, _ in walked))}
+    outcomes = {
+        vote(list(labels), K)
+        for labels in itertools.product(*(leaf_labels(tree) for tree, _ in walked))
+    }
     shares = [[c / sum(tree["counts"]) for c in tree["counts"]] for tree, _ in walked]
     return {
         "spent": spent,
@@ -128,6 +137,8 @@ def state(trees, known, K, prices, budget=math.inf):
         "resolved": sum(tree["feature"] < 0 for tree, _ in walked),
         "missed": any(missed for _, missed in walked),
         "settled": len(outcomes) == 1,
-        "prediction": outcomes.pop() if len(outcomes) == 1 else vote([label(tree) for tree, _ in walked], K),
+        "prediction": outcomes.pop()
+        if len(outcomes) == 1
+        else vote([label(tree) for tree, _ in walked], K),
         "probabilities": [sum(column) / len(trees) for column in zip(*shares, strict=True)],
     }

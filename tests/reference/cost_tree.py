@@ -94,7 +94,11 @@ def stand(tree, prices, known, budget=math.inf):
 
 def answer(tree, Z, reached):
     L = len(tree.prior)
-    return tree.prior if reached < 0 else Z[tree.n_nodes + L * reached : tree.n_nodes + L * (reached + 1)]
+    return (
+        tree.prior
+        if reached < 0
+        else Z[tree.n_nodes + L * reached : tree.n_nodes + L * (reached + 1)]
+    )
 
 
 QUADRANTS = {

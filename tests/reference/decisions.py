@@ -17,10 +17,17 @@ def written_out(matrix, cases):
     """The matrix of each case, a dictionary by column: its cells are numbers, or plus + times * value."""
 
     def cell(sent, case):
-        return sent.get("plus", 0) + sent.get("times", 1) * case[sent["column"]] if isinstance(sent, dict) else sent
+        return (
+            sent.get("plus", 0) + sent.get("times", 1) * case[sent["column"]]
+            if isinstance(sent, dict)
+            else sent
+        )
 
     if isinstance(matrix, dict):
-        return [{k: {a: cell(sent, case) for a, sent in row.items()} for k, row in matrix.items()} for case in cases]
+        return [
+            {k: {a: cell(sent, case) for a, sent in row.items()} for k, row in matrix.items()}
+            for case in cases
+        ]
     return [[[cell(sent, case) for sent in row] for row in matrix] for case in cases]
 
 
@@ -31,12 +38,16 @@ def expected_benefits(p: Sequence[Fraction], B: Sequence[Sequence[Fraction]]) ->
 
 def best_action(p: Sequence[float | Fraction], B: Sequence[Sequence[float]]) -> int:
     """The first action with the largest expected benefit, numbers taken for exactly what they are."""
-    benefits = expected_benefits([Fraction(x) for x in p], [[Fraction(b) for b in row] for row in B])
+    benefits = expected_benefits(
+        [Fraction(x) for x in p], [[Fraction(b) for b in row] for row in B]
+    )
     return benefits.index(max(benefits))
 
 
 def upper_bound(priors: Sequence[float], B: Sequence[Sequence[float]]) -> float:
-    return float(sum(Fraction(pi) * max(map(Fraction, row)) for pi, row in zip(priors, B, strict=True)))
+    return float(
+        sum(Fraction(pi) * max(map(Fraction, row)) for pi, row in zip(priors, B, strict=True))
+    )
 
 
 def best_decisions(
@@ -44,20 +55,26 @@ def best_decisions(
 ) -> tuple[Fraction, list[int]]:
     """What the best of all cuts earns and decides, in exact arithmetic: of equal ones the one with most actions 0."""
     above = int(B[1, 1] - B[1, 0] + B[0, 0] - B[0, 1] >= 0)
-    shares = [Fraction(y.count(k), len(y)) if priors is None else Fraction(priors[k]) for k in (0, 1)]
+    shares = [
+        Fraction(y.count(k), len(y)) if priors is None else Fraction(priors[k]) for k in (0, 1)
+    ]
     distinct = sorted(set(scores))
     found = []
     for j in range(len(distinct) + 1):
         before = set(distinct[:j])
         decisions = [1 - above if score in before else above for score in scores]
         each = zip(y, decisions, strict=True)
-        earned = sum((shares[k] / y.count(k) * Fraction(B[k, action]) for k, action in each), Fraction(0))
+        earned = sum(
+            (shares[k] / y.count(k) * Fraction(B[k, action]) for k, action in each), Fraction(0)
+        )
         found.append((earned, -sum(decisions), decisions))
     earned, _, decisions = max(found)
     return earned, decisions
 
 
-def expected_costs(P: np.ndarray, majority: int, C_DD: np.ndarray, C_HD: np.ndarray, C_DH: np.ndarray) -> np.ndarray:
+def expected_costs(
+    P: np.ndarray, majority: int, C_DD: np.ndarray, C_HD: np.ndarray, C_DH: np.ndarray
+) -> np.ndarray:
     """The paper's loss of calling every class, by enumerating truth and call; costs (n,), answer (n, classes)."""
     n, K = P.shape
     cost = np.zeros((n, K))
@@ -70,7 +87,9 @@ def expected_costs(P: np.ndarray, majority: int, C_DD: np.ndarray, C_HD: np.ndar
     return cost
 
 
-def printed_beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
+def printed_beta_delta(
+    P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float
+) -> np.ndarray:
     """The rule as printed: the largest of `P(D_1)…P(D_K), beta P(H) - delta`."""
     beta = (C_DH + C_HD - C_DD) / C_DD
     delta = (C_DH - C_DD) / C_DD
@@ -94,7 +113,9 @@ def nearest_flip(p: np.ndarray, B: np.ndarray, choice: int) -> tuple[float, np.n
             rows = np.vstack([np.ones(len(support)), g[support]])
             q = np.zeros(K)
             q[support] = p[support] - np.linalg.pinv(rows) @ (rows @ p[support] - [1.0, 0.0])
-            solves = abs(q.sum() - 1) < 1e-9 and abs(g @ q) < 1e-9 * np.abs(g).max() and q.min() > -1e-12
+            solves = (
+                abs(q.sum() - 1) < 1e-9 and abs(g @ q) < 1e-9 * np.abs(g).max() and q.min() > -1e-12
+            )
             if solves and np.linalg.norm(q - p) < best:
                 best, point = float(np.linalg.norm(q - p)), q
     return best, point
@@ -109,11 +130,18 @@ def allowed(counts: np.ndarray, lower, upper, uses, most) -> bool:
 def best_total(V: np.ndarray, lower, upper, uses, most) -> float:
     """The largest total benefit of decisions within limits by HiGHS, -inf where there are none; V of magnitude 1."""
     each, sums, resources = _rows(V, uses)
-    constraints = [LinearConstraint(each, 1, 1), LinearConstraint(sums, lower, np.minimum(upper, len(V)))]
+    constraints = [
+        LinearConstraint(each, 1, 1),
+        LinearConstraint(sums, lower, np.minimum(upper, len(V))),
+    ]
     if len(most):
         constraints.append(LinearConstraint(resources, -np.inf, most))
     found = milp(
-        -1e3 * V.ravel(), integrality=1, bounds=Bounds(0, 1), constraints=constraints, options={"mip_rel_gap": 0}
+        -1e3 * V.ravel(),
+        integrality=1,
+        bounds=Bounds(0, 1),
+        constraints=constraints,
+        options={"mip_rel_gap": 0},
     )
     return -np.inf if found.x is None else float(np.round(found.x) @ V.ravel())
 
@@ -122,7 +150,9 @@ def relaxed_total(V: np.ndarray, lower, upper, uses, most) -> float:
     """The largest total where a row may be divided between actions."""
     each, sums, resources = _rows(V, uses)
     b_ub = np.concatenate([-lower, np.minimum(upper, len(V)), most])
-    result = linprog(-V.ravel(), vstack([-sums, sums, resources]), b_ub, each, np.ones(len(V)), bounds=(0, None))
+    result = linprog(
+        -V.ravel(), vstack([-sums, sums, resources]), b_ub, each, np.ones(len(V)), bounds=(0, None)
+    )
     return float(-result.fun)
 
 
@@ -139,7 +169,9 @@ Weighted = Sequence[tuple[float, int]]
 def quantile(samples: Weighted, level: Fraction) -> float:
     """The smallest value whose weight, with that of all smaller ones, reaches the level."""
     total = sum(weight for _, weight in samples)
-    return min(v for v, _ in samples if Fraction(sum(w for x, w in samples if x <= v), total) >= level)
+    return min(
+        v for v, _ in samples if Fraction(sum(w for x, w in samples if x <= v), total) >= level
+    )
 
 
 def band_shares(samples: Weighted, cuts: Sequence[float]) -> list[float]:

@@ -9,7 +9,10 @@ import numpy as np
 def known_moments(cases, known):
     """Mean and covariance of the known cases after each action, over all equally likely ways to know so many of all."""
     actions = np.repeat(np.arange(len(cases)), cases)
-    ways = [np.bincount(actions[list(some)], minlength=len(cases)) for some in combinations(range(len(actions)), known)]
+    ways = [
+        np.bincount(actions[list(some)], minlength=len(cases))
+        for some in combinations(range(len(actions)), known)
+    ]
     return np.mean(ways, axis=0), np.cov(np.transpose(ways), bias=True)
 
 
@@ -23,13 +26,25 @@ def ledger(days):
         "promised": 0.0,
         "decided": 0.0,
     }
-    sums |= {"perfect": 0.0, "most_probable": 0.0, "low": 0.0, "high": 0.0, "overrides": 0.0, "overridden": 0}
+    sums |= {
+        "perfect": 0.0,
+        "most_probable": 0.0,
+        "low": 0.0,
+        "high": 0.0,
+        "overrides": 0.0,
+        "overridden": 0,
+    }
     sums |= {"single": {}, "known_after": {}}
     for cases in days:
         for i in range(len(cases)):
             terms = cases.terms[cases.term[i]]
             P = [p for p in cases.probabilities[i] if p == p]  # noqa: PLR0124 - NaN
-            choice, truth, action, told = cases.choice[i], cases.truth[i], cases.action[i], cases.benefit[i]
+            choice, truth, action, told = (
+                cases.choice[i],
+                cases.truth[i],
+                cases.action[i],
+                cases.benefit[i],
+            )
             sums["decisions"] += 1
             sums["known"] += truth >= 0
             after = sums["known_after"].setdefault(terms.actions[choice], [0, 0])

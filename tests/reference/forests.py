@@ -23,7 +23,10 @@ def random_trees(random, T, m, K, n=40, gaps=0.1):
     y = random.integers(0, K, n)
     drawn = [np.bincount(random.integers(0, n, n), minlength=n) for _ in range(T)]
     table = bin_columns(X)
-    return [grow_tree(table, y, counts, K, np.ones(m), float(random.integers(0, 3)), 4) for counts in drawn]
+    return [
+        grow_tree(table, y, counts, K, np.ones(m), float(random.integers(0, 3)), 4)
+        for counts in drawn
+    ]
 
 
 def random_case(seed, T=7, m=5, K=3):
@@ -32,7 +35,13 @@ def random_case(seed, T=7, m=5, K=3):
     trees = random_trees(random, T, m, K)
     X = random.integers(0, 5, (12, m)).astype(float)
     X[random.random(X.shape) < 0.1] = np.nan
-    return FlatForest(flatten(trees, np.full(K, 1 / K)), m), trees, random_prices(random, m), X, random
+    return (
+        FlatForest(flatten(trees, np.full(K, 1 / K)), m),
+        trees,
+        random_prices(random, m),
+        X,
+        random,
+    )
 
 
 def near_numbers(own, y, weights, leaves, without=-1):

@@ -53,15 +53,25 @@ def naive_bayes(
             if wanted not in kinds:
                 continue
             for k in range(K):
-                known = sum(w for v, c, w in zip(column, codes, weights, strict=True) if v is not None and c == k)
-                same = sum(w for v, c, w in zip(column, codes, weights, strict=True) if v == wanted and c == k)
+                known = sum(
+                    w
+                    for v, c, w in zip(column, codes, weights, strict=True)
+                    if v is not None and c == k
+                )
+                same = sum(
+                    w
+                    for v, c, w in zip(column, codes, weights, strict=True)
+                    if v == wanted and c == k
+                )
                 logs[k] += math.log((same + alpha) / (known + alpha * len(kinds)))
         odds = [math.exp(value - max(logs)) for value in logs]
         result.append([value / sum(odds) for value in odds])
     return np.array(result)
 
 
-def rest_weights(B: Sequence[Sequence[float]], shares: Sequence[float], *, normalised: bool) -> list[float]:
+def rest_weights(
+    B: Sequence[Sequence[float]], shares: Sequence[float], *, normalised: bool
+) -> list[float]:
     """The weight of the rest against every class, term by term."""
     K, etas = len(shares), []
     for k in range(K):
@@ -86,7 +96,9 @@ def weighted_logistic(X: np.ndarray, is_class: np.ndarray, eta: float, C: float)
         loss = -(y * log_p + eta * (1 - y) * log_not_p).sum()
         return float(C * loss + theta[:-1] @ theta[:-1] / 2)
 
-    found: np.ndarray = minimize(objective, np.zeros(X.shape[1] + 1), method="BFGS", options={"gtol": 1e-8}).x
+    found: np.ndarray = minimize(
+        objective, np.zeros(X.shape[1] + 1), method="BFGS", options={"gtol": 1e-8}
+    ).x
     return found
 
 
@@ -94,8 +106,14 @@ def calibration_error(said: Sequence[float], happened: Sequence[bool], bins: int
     """Mean distance between probability and frequency in bins of equal width."""
     total = 0.0
     for b in range(bins):
-        inside = [i for i, p in enumerate(said) if b / bins <= p < (b + 1) / bins or (b == bins - 1 and p == 1)]
+        inside = [
+            i
+            for i, p in enumerate(said)
+            if b / bins <= p < (b + 1) / bins or (b == bins - 1 and p == 1)
+        ]
         if inside:
-            gap = sum(said[i] for i in inside) / len(inside) - sum(happened[i] for i in inside) / len(inside)
+            gap = sum(said[i] for i in inside) / len(inside) - sum(
+                happened[i] for i in inside
+            ) / len(inside)
             total += abs(gap) * len(inside)
     return total / len(said)

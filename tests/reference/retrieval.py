@@ -25,10 +25,17 @@ def expected_of_all_sets(vectors, weights, loss, *, empty=0):
     n = vectors.shape[1]
     sets = subsets(n)
     tp = sets @ vectors.T.astype(int)
-    k, positives = (np.broadcast_to(one, tp.shape) for one in (sets.sum(axis=1)[:, None], vectors.sum(axis=1)[None]))
+    k, positives = (
+        np.broadcast_to(one, tp.shape)
+        for one in (sets.sum(axis=1)[:, None], vectors.sum(axis=1)[None])
+    )
     counts = zip(*(one.ravel().tolist() for one in (tp, k, positives)), strict=True)
-    losses = np.array([exact_loss(loss, *each, n, empty) / ONE for each in counts]).reshape(tp.shape)
-    recall, precision = (np.where(one > 0, tp / np.maximum(one, 1), RATE_OF_NOTHING) for one in (positives, k))
+    losses = np.array([exact_loss(loss, *each, n, empty) / ONE for each in counts]).reshape(
+        tp.shape
+    )
+    recall, precision = (
+        np.where(one > 0, tp / np.maximum(one, 1), RATE_OF_NOTHING) for one in (positives, k)
+    )
     return sets, losses @ weights, recall @ weights, precision @ weights
 
 
@@ -37,7 +44,9 @@ def raked(vectors, weights, p, passes):
     for i in [*range(len(p))] * passes:
         ones, zeros = (weights[vectors[:, i] == value].sum() for value in (1, 0))
         if ones > 0 and zeros > 0:
-            weights = np.where(vectors[:, i] == 1, weights * p[i] / ones, weights * (1 - p[i]) / zeros)
+            weights = np.where(
+                vectors[:, i] == 1, weights * p[i] / ones, weights * (1 - p[i]) / zeros
+            )
     return weights
 
 

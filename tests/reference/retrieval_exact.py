@@ -20,7 +20,10 @@ def laws(p):
     found = [[ONE]]
     for one in map(fixed, p):
         old = found[-1]
-        kept, moved = [x * (ONE - one) >> BITS for x in [*old, 0]], [x * one >> BITS for x in [0, *old]]
+        kept, moved = (
+            [x * (ONE - one) >> BITS for x in [*old, 0]],
+            [x * one >> BITS for x in [0, *old]],
+        )
         found.append([a + b for a, b in zip(kept, moved, strict=True)])
     return found
 
@@ -49,7 +52,12 @@ ROOTS = {
     "g_mean": lambda _, c: c.tpr * c.tnr,
     "mcc": lambda _, c: c.signed_square,
 }
-EMPTY = ("f_beta", "jaccard", "g_tp_pr", "mcc")  # `empty` where nothing is relevant and nothing is retrieved
+EMPTY = (
+    "f_beta",
+    "jaccard",
+    "g_tp_pr",
+    "mcc",
+)  # `empty` where nothing is relevant and nothing is retrieved
 
 
 @dataclass(frozen=True)
@@ -73,12 +81,19 @@ class Counts:
     def signed_square(self):
         """Matthews's correlation times its magnitude; 0 where scikit-learn takes the correlation for 0."""
         above = self.tp * self.tn - self.fp * self.fn
-        below = (self.tp + self.fp) * (self.tp + self.fn) * (self.tn + self.fp) * (self.tn + self.fn)
+        below = (
+            (self.tp + self.fp) * (self.tp + self.fn) * (self.tn + self.fp) * (self.tn + self.fn)
+        )
         return Fraction(above * abs(above), max(below, 1))
 
     def weighted(self, coefficients):
         """c0 n + c1 tp + c2 k + c3 positives."""
-        counts = (self.tp + self.fp + self.fn + self.tn, self.tp, self.tp + self.fp, self.tp + self.fn)
+        counts = (
+            self.tp + self.fp + self.fn + self.tn,
+            self.tp,
+            self.tp + self.fp,
+            self.tp + self.fn,
+        )
         return sum(Fraction(one) * count for one, count in zip(coefficients, counts, strict=True))
 
 
@@ -114,4 +129,6 @@ def expectations(p, of_counts):
 
 def exact_curve(p, loss, empty):
     """L_0 … L_n."""
-    return expectations(p, lambda tp, k, positives: exact_loss(loss, tp, k, positives, len(p), empty))
+    return expectations(
+        p, lambda tp, k, positives: exact_loss(loss, tp, k, positives, len(p), empty)
+    )

@@ -29,8 +29,14 @@ def stands_as(states: States, i: int, twin: dict[str, Any]) -> None:
     columns = states.order[i, : states.wanted[i]]
     waiting = states.waiting[i, columns].tolist()
     np.testing.assert_array_equal(columns, [j for j, *_ in twin["frontier"]])
-    np.testing.assert_allclose(states.price[i, columns], [price for _, price, *_ in twin["frontier"]], rtol=1e-9)
-    assert all(those == found for (_, _, *more), found in zip(twin["frontier"], waiting, strict=True) for those in more)
+    np.testing.assert_allclose(
+        states.price[i, columns], [price for _, price, *_ in twin["frontier"]], rtol=1e-9
+    )
+    assert all(
+        those == found
+        for (_, _, *more), found in zip(twin["frontier"], waiting, strict=True)
+        for those in more
+    )
     assert states.spent[i] == pytest.approx(twin["spent"], abs=1e-12)
     assert states.following[i] == (-1 if twin["next"] is None else twin["next"])
     assert (states.resolved[i], states.leader[i] >= 0) == (twin["resolved"], twin["settled"])
@@ -38,7 +44,11 @@ def stands_as(states: States, i: int, twin: dict[str, Any]) -> None:
 
 
 def travels_as_it_steps(
-    model: StepwiseModel, X: np.ndarray, prices: Prices, budget: float | None, missing: np.ndarray | None = None
+    model: StepwiseModel,
+    X: np.ndarray,
+    prices: Prices,
+    budget: float | None,
+    missing: np.ndarray | None = None,
 ) -> Trajectories:
     """The trajectories of rows, once they are those of `model.step`, state by state: questions, prices, answers, sums.
 
@@ -47,7 +57,11 @@ def travels_as_it_steps(
     run = model.travel(X, prices, budget, missing)
     free = np.isnan(X) if missing is None else missing
     X = np.where(free, np.nan, X)
-    status, ends, settled = np.zeros(X.shape, dtype=np.int32), np.full(len(X), -1), np.full(len(X), -1)
+    status, ends, settled = (
+        np.zeros(X.shape, dtype=np.int32),
+        np.full(len(X), -1),
+        np.full(len(X), -1),
+    )
     for s in range(int(run.length.max()) + 1):
         now, on = model.step(np.where(status == 0, 99.0, X), status, prices, budget), ends < 0
         answer = np.where(np.isnan(now.value), now.prediction, now.value)
@@ -71,7 +85,12 @@ def travels_as_it_steps(
 
 
 def simulate(
-    model: StepwiseModel, X: np.ndarray, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
+    model: StepwiseModel,
+    X: np.ndarray,
+    prices: Prices,
+    budget: float | None = None,
+    *,
+    stop_when_settled: bool = True,
 ) -> Simulation:
     """The ends of `model.travel`; a settled vote stops a row if `stop_when_settled`."""
     parts = []
@@ -80,5 +99,7 @@ def simulate(
         stops = stop_when_settled & (rows.settled >= 0)
         ends = np.where(stops, rows.settled, rows.length)
         at = np.arange(len(rows)), ends
-        parts.append((rows.spent[at], ends, rows.vote[at], rows.P[at], rows.resolved & (ends == rows.length)))
+        parts.append(
+            (rows.spent[at], ends, rows.vote[at], rows.P[at], rows.resolved & (ends == rows.length))
+        )
     return Simulation(*map(np.concatenate, zip(*parts, strict=True)))

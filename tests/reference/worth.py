@@ -16,7 +16,11 @@ def paths(known, prices, budget, *, stops):
         for s, j in enumerate(known.asked[i].tolist()):
             group, missing = int(prices.group[j]), known.missing[i, s]
             price = float(prices.discounted[j] if group in opened else prices.cost[j])
-            affordable = going and j >= 0 and spent + price <= budget + 1e-9 * (0 if np.isinf(budget) else budget)
+            affordable = (
+                going
+                and j >= 0
+                and spent + price <= budget + 1e-9 * (0 if np.isinf(budget) else budget)
+            )
             path.append((j, price, 0.0 if missing else price) if affordable else None)
             going = affordable or not stops
             if affordable and not missing:
@@ -50,7 +54,11 @@ def line(points):
     """Least squares with the slope shrunk by one part in a hundred, kept in [0, 1]; and the range of x."""
     x, y = np.array(points, dtype=float).T
     spread = np.mean((x - x.mean()) ** 2)
-    slope = 0.0 if spread <= 1e-12 * np.mean(x * x) else np.mean((x - x.mean()) * (y - y.mean())) / spread / 1.01
+    slope = (
+        0.0
+        if spread <= 1e-12 * np.mean(x * x)
+        else np.mean((x - x.mean()) * (y - y.mean())) / spread / 1.01
+    )
     slope = min(max(slope, 0.0), 1.0)
     return y.mean() - slope * x.mean(), slope, x.min(), x.max()
 
@@ -59,7 +67,9 @@ def lines(seen, m, spare):
     """The line of each feature: its own with ten points, else that of all; `spare` where all are fewer than ten."""
     everything = [point for points in seen.values() for point in points]
     if len(everything) < 10:
-        stake, total = (sum(column) for column in zip(*everything, strict=True)) if everything else (0, 0)
+        stake, total = (
+            (sum(column) for column in zip(*everything, strict=True)) if everything else (0, 0)
+        )
         return spare or [(0.0, min(max(total / stake, 0), 1) if stake else 0, 0.0, np.inf)] * m
     pooled = line(everything)
     return [line(seen[j]) if len(seen[j]) >= 10 else pooled for j in range(m)]
@@ -100,4 +110,7 @@ def curves(seen):
 
 def curves_of_chains(known, B, prices, budget):
     """The estimated gain at a stake, for each column that rows get to."""
-    return {j: curve(points) for j, points in passes(known, B, prices, budget, curves, stops=True).items()}
+    return {
+        j: curve(points)
+        for j, points in passes(known, B, prices, budget, curves, stops=True).items()
+    }

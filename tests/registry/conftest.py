@@ -21,7 +21,11 @@ def database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     """Where models are: a folder, unless a test asks for a bucket."""
-    return f"{request.getfixturevalue('bucket')}/models" if hasattr(request, "param") else tmp_path / "models"
+    return (
+        f"{request.getfixturevalue('bucket')}/models"
+        if hasattr(request, "param")
+        else tmp_path / "models"
+    )
 
 
 @pytest.fixture

@@ -46,13 +46,20 @@ NO_COPIES = FileCache(Path("none"), 0)
 
 
 def open_registry(
-    url: str, database: Database, *, cache_bytes: int = 2**29, kept: FileCache = NO_COPIES, **options: object
+    url: str,
+    database: Database,
+    *,
+    cache_bytes: int = 2**29,
+    kept: FileCache = NO_COPIES,
+    **options: object,
 ) -> Registry:
     """A registry as one process has it; `options` are those of its files."""
     return Registry(Index(database), Files(url, kept=kept, **options), Cache(cache_bytes))
 
 
-def publish(registry: Registry, name: str = "triage", estimator: object = None, **changes: object) -> Card:
+def publish(
+    registry: Registry, name: str = "triage", estimator: object = None, **changes: object
+) -> Card:
     """A new version, from its number to its place in the index."""
     card = make_card(name, **changes)
     staged = registry.stage(card, make_estimator() if estimator is None else estimator, HOLDOUT)

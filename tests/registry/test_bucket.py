@@ -28,7 +28,9 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
 
     another().load("triage")
 
-    assert requests == [("get", f"triage/1/{name}") for name in ("card.json", "holdout.npz", "model.joblib")]
+    assert requests == [
+        ("get", f"triage/1/{name}") for name in ("card.json", "holdout.npz", "model.joblib")
+    ]
     requests.clear()
     registry.index.models("", 10)
     registry.index.model("triage")
@@ -37,7 +39,9 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
 
 
 @in_a_bucket
-def test_a_deletion_is_one_even_where_the_files_stay_for_now(registry, way, another, impatient, monkeypatch, caplog):
+def test_a_deletion_is_one_even_where_the_files_stay_for_now(
+    registry, way, another, impatient, monkeypatch, caplog
+):
     """It is done when the index says so; what is left are bytes, and the log says where."""
     publish(registry)
     monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)

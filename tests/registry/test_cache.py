@@ -9,11 +9,19 @@ from hypothesis import strategies as st
 
 from app.registry.loaded import Cache
 
-USES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([True, True, False])), min_size=12, max_size=40)
+USES = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from([True, True, False])), min_size=12, max_size=40
+)
 
 
-@given(st.integers(1, 20), st.lists(st.integers(1, 8) | st.integers(1, 30), min_size=6, max_size=6), USES)
-def test_the_least_recently_used_goes_first_and_the_bound_gives_way_to_the_biggest_value_only(limit, sizes, uses):
+@given(
+    st.integers(1, 20),
+    st.lists(st.integers(1, 8) | st.integers(1, 30), min_size=6, max_size=6),
+    USES,
+)
+def test_the_least_recently_used_goes_first_and_the_bound_gives_way_to_the_biggest_value_only(
+    limit, sizes, uses
+):
     """Which is kept alone: it would otherwise be loaded for every request. What is being loaded counts, too."""
     cache, kept, loads, evicted = Cache(limit), [], 0, 0
     cache.meant = {f"name {key}": key for key in range(6)}
@@ -50,7 +58,9 @@ def test_all_who_ask_at_once_wait_for_one_load_or_hear_of_its_failure_which_is_f
         errors = {str(future.exception()) for future in asked}
 
     assert errors == {"gone" if fails else "None"}
-    assert (cache.size, cache.loads, cache.failures > 0) == ((0, 0, True) if fails else (1, 1, False))
+    assert (cache.size, cache.loads, cache.failures > 0) == (
+        (0, 0, True) if fails else (1, 1, False)
+    )
     assert fails or len({id(future.result()) for future in asked}) == 1
     assert (cache.load("a", 1, lambda: "A") == "A") == fails
 

@@ -24,7 +24,9 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 )
 def test_a_card_survives_its_bytes(name, version, classes, metrics, benefits):
     """Reading what was written gives an equal card, and writing that gives the same bytes."""
-    card = make_card(name, version, classes=classes, class_priors={}, metrics=metrics, benefits=benefits)
+    card = make_card(
+        name, version, classes=classes, class_priors={}, metrics=metrics, benefits=benefits
+    )
 
     again = read_card(card.to_bytes())
 

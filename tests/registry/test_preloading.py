@@ -43,7 +43,11 @@ def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(re
 
     replica = preloaded()
 
-    loaded = {reference for reference in ("triage@live", "triage", "other") if replica.cache.get(reference)}
+    loaded = {
+        reference
+        for reference in ("triage@live", "triage", "other")
+        if replica.cache.get(reference)
+    }
     assert loaded == {"triage@live", "triage", "other"}
     assert replica.cache.get("triage:2") is None
     registry.set_alias("triage", "live", 2, "ann")
@@ -53,7 +57,9 @@ def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(re
 
 
 @pytest.mark.parametrize("harm", ["damaged", "missing", "skewed", "too big", "cannot be unpickled"])
-def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(registry, preloaded, models, harm):
+def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(
+    registry, preloaded, models, harm
+):
     """The others are loaded all the same."""
     changes = {}
     publish(registry, "sound")
@@ -179,12 +185,19 @@ def test_a_version_goes_on_answering_until_the_one_that_follows_is_loaded(regist
     registry.set_alias("triage", "live", 2, "ann")
 
     eventually(lambda: replica.resolve("triage@live") == ("triage", 2))
-    assert [replica.cache.get(reference).version for reference in ("triage", "triage@live")] == [1, 1]
+    assert [replica.cache.get(reference).version for reference in ("triage", "triage@live")] == [
+        1,
+        1,
+    ]
     free.set()
-    eventually(lambda: replica.cache.get("triage@live").version == replica.cache.get("triage").version == 2)
+    eventually(
+        lambda: replica.cache.get("triage@live").version == replica.cache.get("triage").version == 2
+    )
 
 
-def test_who_changes_an_alias_or_sees_that_a_job_has_ended_meets_what_that_means(registry, preloaded):
+def test_who_changes_an_alias_or_sees_that_a_job_has_ended_meets_what_that_means(
+    registry, preloaded
+):
     publish(registry)
     replica = preloaded()
     replica.set_alias("triage", "live", 1, "ann")
@@ -197,7 +210,9 @@ def test_who_changes_an_alias_or_sees_that_a_job_has_ended_meets_what_that_means
     assert replica.cache.get("triage").version == 3
 
 
-def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answering(registry, held, models):
+def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answering(
+    registry, held, models
+):
     replica, free = held
     publish(registry)
     registry.set_alias("triage", "live", 2, "ann")

@@ -27,12 +27,18 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
     loaded = registry.load("triage")
 
     X = np.array([[0.5, 1], [2.5, 0]])
-    np.testing.assert_array_equal(loaded.estimator.predict_proba(X), make_estimator().predict_proba(X))
+    np.testing.assert_array_equal(
+        loaded.estimator.predict_proba(X), make_estimator().predict_proba(X)
+    )
     np.testing.assert_array_equal(loaded.holdout.scores, HOLDOUT.scores)
     np.testing.assert_array_equal(loaded.holdout.y, HOLDOUT.y)
     np.testing.assert_array_equal(loaded.priors, [0.75, 0.25])
     assert loaded.classes == ("healthy", "ill")
-    assert loaded.named == {"name": "triage", "version": 1} == {"name": loaded.name, "version": loaded.version}
+    assert (
+        loaded.named
+        == {"name": "triage", "version": 1}
+        == {"name": loaded.name, "version": loaded.version}
+    )
     assert loaded.schema.names == ("age", "sex")
     assert registry.cache.get("triage") is loaded
     assert registry.cache.get("triage:1") is loaded
@@ -43,7 +49,9 @@ def test_the_card_says_how_big_the_files_are_and_what_is_in_them(registry, model
     card = publish(registry)
 
     folder = models / "triage" / "1"
-    assert card.sizes == {name: (folder / name).stat().st_size for name in ("model.joblib", "holdout.npz")}
+    assert card.sizes == {
+        name: (folder / name).stat().st_size for name in ("model.joblib", "holdout.npz")
+    }
     assert set(card.sha256) == set(card.sizes)
     assert abs(card.created_at.timestamp() - before) < 60
     assert registry.index.card("triage", 1) == card
@@ -69,7 +77,9 @@ def test_an_attempt_that_is_over_gets_no_number(registry, models):
     assert not (models / "triage").exists()
 
 
-def test_folders_that_the_database_does_not_know_are_never_written_nor_removed(registry, another, models, tmp_path):
+def test_folders_that_the_database_does_not_know_are_never_written_nor_removed(
+    registry, another, models, tmp_path
+):
     """As where the database is an older copy: what it does not know may be the only place of a model."""
     for _ in range(4):
         publish(registry)
@@ -79,7 +89,9 @@ def test_folders_that_the_database_does_not_know_are_never_written_nor_removed(r
     assert publish(old).version == 5
     stolen = old.stage(make_card(job="job_2"), None)
     shutil.rmtree(models / stolen.folder)
-    registry.files.stage(make_card(version=stolen.version), {}, 0.0)  # another job's, under a number that was taken
+    registry.files.stage(
+        make_card(version=stolen.version), {}, 0.0
+    )  # another job's, under a number that was taken
     old.discard(*old.index.unpublished())
 
     assert sorted(registry.files.numbers("triage")) == [1, 2, 3, 4, 5, 6]
@@ -147,7 +159,10 @@ def test_an_older_database_gets_what_was_published_since(registry, empty):
     assert empty.rebuild() == 3
 
     assert empty.index.model("triage").aliases == {"champion": 1}
-    assert {line.name: line.versions for line in empty.index.models("", 10)} == {"triage": [4, 3, 1], "other": [1]}
+    assert {line.name: line.versions for line in empty.index.models("", 10)} == {
+        "triage": [4, 3, 1],
+        "other": [1],
+    }
     assert empty.rebuild() == 0
 
 
@@ -186,7 +201,9 @@ class Trap:
 
 HARMS = {
     "flip": lambda content: content[:9] + bytes([content[9] ^ 1]) + content[10:],
-    "flip the middle": lambda content: content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :],
+    "flip the middle": lambda content: (
+        content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :]
+    ),
     "truncate": lambda content: content[:-1],
     "empty": lambda _: b"",
     "append": lambda content: content + b" ",
@@ -243,10 +260,14 @@ def test_models_of_another_scikit_learn_are_refused_unless_allowed(registry, ano
     publish(registry, packages={"scikit-learn": "1.2.3"})
     monkeypatch.undo()
 
-    with pytest.raises(Conflict, match=rf"scikit-learn 1\.2\.3, and {sklearn.__version__} is installed"):
+    with pytest.raises(
+        Conflict, match=rf"scikit-learn 1\.2\.3, and {sklearn.__version__} is installed"
+    ):
         registry.load("triage")
     with warnings.catch_warnings(record=True) as heard:
-        assert another(allow_version_skew=True).load("triage").estimator.__dict__  # it was unpickled
+        assert (
+            another(allow_version_skew=True).load("triage").estimator.__dict__
+        )  # it was unpickled
     assert heard == []
 
 
@@ -262,7 +283,13 @@ def test_pickles_are_not_accepted_in_the_hold_out(registry):
 LONG = f"0{'_-' * 31}z"
 SNAPSHOT = Snapshot.of(
     7,
-    {("triage", 1): "x", ("triage", 2): "y", ("triage", 10): "z", ("heart", 3): "h", (LONG, 999_999_999): "l"},
+    {
+        ("triage", 1): "x",
+        ("triage", 2): "y",
+        ("triage", 10): "z",
+        ("heart", 3): "h",
+        (LONG, 999_999_999): "l",
+    },
     {},
     [("triage", "champion", 2), ("triage", "gone", 5)],
 )
@@ -271,7 +298,24 @@ SNAPSHOT = Snapshot.of(
 @pytest.mark.parametrize(
     "text",
     [
-        *["", " a", "a ", "a\n", "A", "a:", "a:0", "a:01", "a:-1", "a:x", "a@", "a@B", "a:1@b", "a@b:1", "../a", "é"],
+        *[
+            "",
+            " a",
+            "a ",
+            "a\n",
+            "A",
+            "a:",
+            "a:0",
+            "a:01",
+            "a:-1",
+            "a:x",
+            "a@",
+            "a@B",
+            "a:1@b",
+            "a@b:1",
+            "../a",
+            "é",
+        ],
         *["a:1234567890", "a" * 65, "a@" + "b" * 65, "a:\u0663"],
     ],
 )

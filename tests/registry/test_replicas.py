@@ -72,8 +72,12 @@ def test_changes_from_everywhere_are_lost_nowhere(replicas):
         for move in page.history:
             assert move.from_version == at[move.alias]
             at[move.alias] = move.to_version
-        assert page.aliases == {alias: version for alias, version in at.items() if version is not None}
+        assert page.aliases == {
+            alias: version for alias, version in at.items() if version is not None
+        }
         for registry in replicas:
-            assert [registry.resolve(f"{name}@{alias}")[1] for alias in page.aliases] == list(page.aliases.values())
+            assert [registry.resolve(f"{name}@{alias}")[1] for alias in page.aliases] == list(
+                page.aliases.values()
+            )
         folders = replicas[0].files.numbers(name)
         assert sorted(folders) == sorted(there)

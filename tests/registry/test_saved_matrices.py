@@ -20,7 +20,9 @@ MODEL = "triage"
 
 
 def content(benefit=1.0):
-    return json.dumps([{"healthy": {"wait": benefit}, "ill": {"wait": 0}}, None], separators=(",", ":")).encode()
+    return json.dumps(
+        [{"healthy": {"wait": benefit}, "ill": {"wait": 0}}, None], separators=(",", ":")
+    ).encode()
 
 
 def nothing(*_):
@@ -87,7 +89,9 @@ def test_changes_at_once_get_numbers_of_their_own(database, other):
         list(threads.map(work, both, (0, 10)))
     for matrices in both:
         found = matrices.read(MODEL).items()
-        assert [saved.version for reference, saved in found if reference == saved.reference] == list(range(1, 11))
+        assert [
+            saved.version for reference, saved in found if reference == saved.reference
+        ] == list(range(1, 11))
         assert {f"autumn:{i}" for i in range(1, 11)} < matrices.of(MODEL).keys()
 
 
@@ -99,7 +103,9 @@ def test_a_model_has_room_for_so_many(database, monkeypatch):
     matrices = SavedMatrices(database)
     entries = []
     for benefit in (1.0, 1, 2.0):  # the newest content is not saved again
-        matrices.save(MODEL, "a", content(benefit), "ann", lambda _, saved: entries.append(saved.version))
+        matrices.save(
+            MODEL, "a", content(benefit), "ann", lambda _, saved: entries.append(saved.version)
+        )
     assert entries == [1, 2]
     with pytest.raises(Conflict, match=rf"{MODEL}.* {ROOM:,} are allowed: delete"):
         save(matrices, "b")

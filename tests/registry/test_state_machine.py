@@ -6,7 +6,13 @@ from contextlib import suppress
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import delete
 
 from app.errors import Conflict, NotFound
@@ -71,7 +77,9 @@ class Changes(RuleBasedStateMachine):
         for wrong in (card, card.model_copy(update={"version": card.version + 1})):
             with pytest.raises(Conflict, match="not staged"), self.database.writing() as connection:
                 self.registry.index.add(connection, wrong)
-        assert self.replica.load(f"{name}:{card.version}").version == card.version  # before it has looked
+        assert (
+            self.replica.load(f"{name}:{card.version}").version == card.version
+        )  # before it has looked
         self.registry.refresh()
         self.published.setdefault(name, set()).add(card.version)
 
@@ -143,7 +151,9 @@ class Changes(RuleBasedStateMachine):
     def what_exists_is_what_was_published(self):
         lines = self.registry.index.models("", 10)
         assert {line.name: set(line.versions) for line in lines} == self.published
-        assert {(line.name, alias): at for line in lines for alias, at in line.aliases.items()} == self.aliases
+        assert {
+            (line.name, alias): at for line in lines for alias, at in line.aliases.items()
+        } == self.aliases
         for name, numbers in self.published.items():
             if numbers:
                 assert self.registry.resolve(name) == (name, max(numbers))
@@ -157,7 +167,9 @@ class Changes(RuleBasedStateMachine):
     @invariant()
     def the_folders_are_those_of_versions_and_of_what_is_left(self):
         there = {name: set(numbers) for name, numbers in self.registry.files.folders() if numbers}
-        known = {name: self.published.get(name, set()) | self.left.get(name, set()) for name in "ab"}
+        known = {
+            name: self.published.get(name, set()) | self.left.get(name, set()) for name in "ab"
+        }
         assert there == {name: numbers for name, numbers in known.items() if numbers}
 
     def teardown(self):
@@ -174,7 +186,10 @@ class Changes(RuleBasedStateMachine):
 
 def test_any_order_of_changes_leaves_what_the_model_says(request, database_url, tmp_path):
     """The models are in a folder beside SQLite, in a bucket beside PostgreSQL."""
-    with migrated(database_url) as database, migrated(f"sqlite:///{tmp_path / 'other.db'}") as other:
+    with (
+        migrated(database_url) as database,
+        migrated(f"sqlite:///{tmp_path / 'other.db'}") as other,
+    ):
         examples = repeated(60 if database.is_sqlite else 9)
         times = settings(max_examples=examples, stateful_step_count=20, deadline=None)
         folder = tmp_path if database.is_sqlite else request.getfixturevalue("bucket")

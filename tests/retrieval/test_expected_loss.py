@@ -26,7 +26,9 @@ PROBABILITIES = {
     "rare": lambda n, rng: rng.random(n) ** 12,
     "frequent": lambda n, rng: 1 - rng.random(n) ** 12,
     "certain": lambda n, rng: rng.integers(0, 2, n).astype(float),
-    "mixed": lambda n, rng: np.where(rng.random(n) < 0.3, rng.integers(0, 2, n), rng.integers(0, 5, n) / 4),
+    "mixed": lambda n, rng: np.where(
+        rng.random(n) < 0.3, rng.integers(0, 2, n), rng.integers(0, 5, n) / 4
+    ),
     "tiny": lambda n, _rng: np.full(n, 1e-300),
     "smallest": lambda n, _rng: np.full(n, 5e-324),
     "zeros": lambda n, _rng: np.zeros(n),
@@ -63,16 +65,26 @@ def test_losses_in_counts_agree_with_the_definitions(name, empty):
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 8, *(pytest.param(DP_LIMIT + i, marks=pytest.mark.sampled) for i in (0, 1))])
+@pytest.mark.parametrize(
+    "n", [0, 1, 2, 3, 8, *(pytest.param(DP_LIMIT + i, marks=pytest.mark.sampled) for i in (0, 1))]
+)
 def test_the_error_of_every_entry_is_within_its_bound(name, n):
     """By the tables for small sets, and by the methods for large ones."""
     loss = EVERY[name]
-    for kind, empty in product(PROBABILITIES, (0, 1)) if n <= 8 else [("uniform", 0), ("both ends", 1)]:
+    for kind, empty in (
+        product(PROBABILITIES, (0, 1)) if n <= 8 else [("uniform", 0), ("both ends", 1)]
+    ):
         p = ranked(kind, n)
         exact = exact_curve(p.tolist(), loss, empty)
         largest = max(1, *map(abs, exact))
-        for found in (by_tables(p, loss, empty), *([CURVES[loss.name](p, loss, empty)] if n else [])):
-            off = max(abs(Fraction(value) - true) for value, true in zip(found.values.tolist(), exact, strict=True))
+        for found in (
+            by_tables(p, loss, empty),
+            *([CURVES[loss.name](p, loss, empty)] if n else []),
+        ):
+            off = max(
+                abs(Fraction(value) - true)
+                for value, true in zip(found.values.tolist(), exact, strict=True)
+            )
 
             assert off <= found.error, (kind, empty)
             assert off <= 1e-12 * largest or name in HOSTILE, (kind, empty)
@@ -112,7 +124,13 @@ def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
     n, variance = len(p), np.cumsum(p * (1 - p))
     front = int(np.searchsorted(variance, windows.GAUSS_FROM))
     back = int(np.searchsorted(variance, variance[-1] - windows.GAUSS_FROM))
-    ks = np.unique(np.clip([0, 40, front - 1, front, front + 1, front + 2, n // 2, back - 1, back, back + 1, n], 0, n))
+    ks = np.unique(
+        np.clip(
+            [0, 40, front - 1, front, front + 1, front + 2, n // 2, back - 1, back, back + 1, n],
+            0,
+            n,
+        )
+    )
     means = MeanOfRates(p, harmonic=MEANS[name])
     expected = [one_loss(p, k, LOSSES[name]) for k in ks]
 
@@ -123,7 +141,9 @@ def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
         assert errors.max() <= means.rounding() + 2e-14
 
 
-@pytest.mark.parametrize("kind", ["uniform", "rare", "frequent", "mixed", "tiny", "zeros", "ones", "halves"])
+@pytest.mark.parametrize(
+    "kind", ["uniform", "rare", "frequent", "mixed", "tiny", "zeros", "ones", "halves"]
+)
 @pytest.mark.parametrize("name", ["g_mean", "h_mean"])
 @pytest.mark.parametrize("n", [1, 33, 700, 2500])
 def test_the_certified_search_finds_the_minimum_of_the_curve(kind, name, n):
@@ -159,7 +179,9 @@ def test_f_and_jaccard_are_fractional_linear_losses(special, general, empty):
 
 
 @pytest.mark.parametrize(
-    "loss", [losses.f_beta(), losses.jaccard(), losses.g_tp_pr(), losses.am()], ids=lambda loss: loss.name
+    "loss",
+    [losses.f_beta(), losses.jaccard(), losses.g_tp_pr(), losses.am()],
+    ids=lambda loss: loss.name,
 )
 def test_losses_stay_within_0_and_1(loss):
     for p in (np.ones(20_000), np.zeros(20_000), np.full(20_000, np.nextafter(1, 0))):
@@ -174,7 +196,9 @@ EXTREMES = st.sampled_from([0.0, -0.0, 1e100, -1e100, 1e-100, -1e-100, 1.0, -1.0
 
 @settings(max_examples=300)
 @given(
-    st.lists(EXTREMES, min_size=4, max_size=4), st.lists(EXTREMES, min_size=4, max_size=4), st.sampled_from([1, 3, 40])
+    st.lists(EXTREMES, min_size=4, max_size=4),
+    st.lists(EXTREMES, min_size=4, max_size=4),
+    st.sampled_from([1, 3, 40]),
 )
 def test_the_largest_coefficients_stay_within_the_floats(c, d, n):
     """A loss is refused, or its curve is finite, with a finite bound; no arithmetic warns or breaks down."""
@@ -193,7 +217,9 @@ ROUNDING = 2e-15
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5])
-@pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 2), (2, 2e3), (1, 1e6), (1e-9, 1e9), (1e300, 1e305)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(1, 1), (1, 2), (2, 2e3), (1, 1e6), (1e-9, 1e9), (1e300, 1e305)]
+)
 def test_the_sum_is_within_its_error_in_the_interval(power, low, high):
     rule = exponential_sum(power, low, high)
     a = np.exp(np.linspace(np.log(low), np.log(high), 2001))

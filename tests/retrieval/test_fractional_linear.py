@@ -29,7 +29,8 @@ def test_a_loss_is_accepted_exactly_when_all_counts_allow_it(c, d, n):
     above, below = ({one: np.dot(form, [n, *one]) for one in counts} for form in (c, d))
     signs = {np.sign(value) for value in below.values() if value}
     defined = len(signs) == 1 and all(
-        value or (above[one] == 0 and (one[1] in (0, n) or one[2] in (0, n))) for one, value in below.items()
+        value or (above[one] == 0 and (one[1] in (0, n) or one[2] in (0, n)))
+        for one, value in below.items()
     )
     falls = defined and all(
         above[tp + 1, k, q] * below[tp, k, q] <= above[tp, k, q] * below[tp + 1, k, q]
@@ -85,7 +86,9 @@ def test_a_denominator_that_is_nearly_zero_is_none():
     """It was taken for zero, and its outcomes for `empty`."""
     exact = losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0])
     below = 1 + Fraction(-1 + 1e-13)
-    assert exact.of_counts(np.array(1), np.array(3), np.array(1), 3)[()] == pytest.approx(float(Fraction(2, 3) / below))
+    assert exact.of_counts(np.array(1), np.array(3), np.array(1), 3)[()] == pytest.approx(
+        float(Fraction(2, 3) / below)
+    )
 
 
 def test_only_exact_zeros_give_the_empty_loss():

@@ -22,14 +22,18 @@ def drawn(seed, L, most, spread=1.0):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 9999), st.integers(1, 6), st.integers(1, 10), NAMES, st.integers(0, 1), st.data())
+@given(
+    st.integers(0, 9999), st.integers(1, 6), st.integers(1, 10), NAMES, st.integers(0, 1), st.data()
+)
 def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
     """Within bounds on its size; its loss, recall and precision are those on the vectors, and the gap is 0."""
     vectors, weights, p = drawn(seed, L, most)
     low = data.draw(st.integers(0, L))
     high = data.draw(st.integers(low, L))
     loss = Loss(name, 2.0 if name == "f_beta" else None)
-    found, marginals = select_sampled([(vectors, weights)], p[None], SetTerms(loss, empty, k_min=low, k_max=high))
+    found, marginals = select_sampled(
+        [(vectors, weights)], p[None], SetTerms(loss, empty, k_min=low, k_max=high)
+    )
     law = raked(vectors, weights, p, sampled.PASSES)
     every, losses, recalls, precisions = expected_of_all_sets(vectors, law, loss, empty=empty)
     sizes = every.sum(axis=1)
@@ -86,6 +90,8 @@ def test_losses_are_concave_in_the_true_positives(name):
     tp, k, positives = np.meshgrid(*[np.arange(9)] * 3, indexing="ij")
     loss = Loss(name, 2.0 if name == "f_beta" else None)
     inner = (tp >= 1) & (tp < np.minimum(k, positives)) & (k + positives - tp < 9)
-    below, at, above = (loss.of_counts((tp + by)[inner], k[inner], positives[inner], 8) for by in (-1, 0, 1))
+    below, at, above = (
+        loss.of_counts((tp + by)[inner], k[inner], positives[inner], 8) for by in (-1, 0, 1)
+    )
 
     assert (below + above <= 2 * at + 1e-12).all()

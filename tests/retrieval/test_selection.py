@@ -27,7 +27,9 @@ PROBABILITIES = st.lists(ONE, max_size=6)
 LOSS = st.sampled_from([*LOSSES.values(), losses.f_beta(0.37), losses.f_beta(20)])
 OF_MANY = [LOSSES[name] for name in ("f_large", "jaccard", "g_mean", "auc")]
 OF_MANY += [losses.fractional_linear([0, -2, 1, 1], [0, 0, 1, 1])]
-BOTH_WAYS = pytest.mark.parametrize("limit", [DP_LIMIT, 0], ids=["dynamic programming", "large-n methods"])
+BOTH_WAYS = pytest.mark.parametrize(
+    "limit", [DP_LIMIT, 0], ids=["dynamic programming", "large-n methods"]
+)
 
 
 class One(NamedTuple):
@@ -68,11 +70,15 @@ def is_best_of_all(found, vectors, weights, terms):
     largest = max(1.0, np.abs(values).max())
 
     assert low <= found.k <= high
-    assert found.expected_loss == pytest.approx(values[(sizes >= low) & (sizes <= high)].min(), abs=1e-13 * largest)
+    assert found.expected_loss == pytest.approx(
+        values[(sizes >= low) & (sizes <= high)].min(), abs=1e-13 * largest
+    )
     figures = found.expected_loss, found.expected_recall, found.expected_precision
     assert figures == pytest.approx([one[at] for one in expected], abs=1e-13 * largest)
     assert found.error_bound < 1e-12 * largest * 1e3
-    assert found.curve == pytest.approx([values[sizes == k].min() for k in range(n + 1)], abs=1e-13 * largest)
+    assert found.curve == pytest.approx(
+        [values[sizes == k].min() for k in range(n + 1)], abs=1e-13 * largest
+    )
 
 
 @BOTH_WAYS
@@ -87,7 +93,9 @@ def test_no_set_is_better_than_the_one_selected(limit, p, loss, empty):
 
 
 @given(
-    weights=st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any), loss=LOSS, empty=st.sampled_from([0, 1])
+    weights=st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any),
+    loss=LOSS,
+    empty=st.sampled_from([0, 1]),
 )
 def test_no_set_of_classes_is_better_than_the_one_selected(weights, loss, empty):
     """One of the classes is true."""
@@ -101,8 +109,13 @@ def test_classes_of_many_rows_are_independent_and_ties_keep_their_order():
     many = sets_of(select_class_set(rows, SetTerms(losses.f_beta(), k_min=1, k_max=99, curve=True)))
 
     for i, row in enumerate(rows):
-        [alone] = sets_of(select_class_set(row[None], SetTerms(losses.f_beta(), k_min=1, curve=True)))
-        assert (many[i].expected_loss, many[i].curve.tolist()) == (alone.expected_loss, alone.curve.tolist())
+        [alone] = sets_of(
+            select_class_set(row[None], SetTerms(losses.f_beta(), k_min=1, curve=True))
+        )
+        assert (many[i].expected_loss, many[i].curve.tolist()) == (
+            alone.expected_loss,
+            alone.curve.tolist(),
+        )
     assert many[1].indices.tolist() == [0]
     assert many[2].indices.tolist() == list(range(many[2].k))
 
@@ -119,11 +132,17 @@ def test_reordering_the_items_reorders_the_selection(p, loss, data):
 @example(p=[0.0], loss=losses.auc(), bounds=(1, 2))
 @example(p=[0.9, 0.8, 0.1], loss=losses.auc(), bounds=(1, 70))
 @example(p=[0.9, 0.8, 0.1], loss=losses.auc(), bounds=(1, 3))
-@given(p=st.lists(ONE, min_size=1, max_size=60), loss=LOSS, bounds=st.tuples(st.integers(0, 60), st.integers(0, 70)))
+@given(
+    p=st.lists(ONE, min_size=1, max_size=60),
+    loss=LOSS,
+    bounds=st.tuples(st.integers(0, 60), st.integers(0, 70)),
+)
 def test_the_best_size_within_the_bounds_is_selected(p, loss, bounds):
     low, high = min(*bounds, len(p)), max(*bounds, 1)
     low = max(low, 1)
-    unbounded = loss.name == "auc" and high > len(p)  # for the AUC a k_max beyond the items is no bound
+    unbounded = loss.name == "auc" and high > len(
+        p
+    )  # for the AUC a k_max beyond the items is no bound
     found = best(p, SetTerms(loss, k_min=low, k_max=high, curve=True))
     inside = found.curve[low : (max(low, len(p) - 1) if unbounded else high) + 1]
 
@@ -155,7 +174,9 @@ def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, mo
         np.testing.assert_allclose(found.curve, proven.curve, rtol=0, atol=2e-14)
 
 
-@pytest.mark.parametrize(("bounds", "place"), [({"k_min": 3}, "/k_min"), ({"k_min": 2, "k_max": 1}, "/k_min")])
+@pytest.mark.parametrize(
+    ("bounds", "place"), [({"k_min": 3}, "/k_min"), ({"k_min": 2, "k_max": 1}, "/k_min")]
+)
 def test_bounds_that_exclude_every_size_are_refused_by_place(bounds, place):
     with pytest.raises(Invalid) as refused:
         best([0.5, 0.5], SetTerms(losses.f_beta(), **bounds))
@@ -191,7 +212,9 @@ def agree(p, sizes, loss, threads=None, **terms):
 )
 def test_groups_get_the_same_sets_as_alone(sizes, loss, seed, curve, empty, k_max):
     rng = np.random.default_rng(seed)
-    p = np.where(rng.random(sum(sizes)) < 0.3, rng.integers(0, 3, sum(sizes)) / 2, rng.random(sum(sizes)))
+    p = np.where(
+        rng.random(sum(sizes)) < 0.3, rng.integers(0, 3, sum(sizes)) / 2, rng.random(sum(sizes))
+    )
     agree(p, sizes, loss, curve=curve, empty=empty, k_max=k_max)
 
 
@@ -199,7 +222,12 @@ def test_groups_get_the_same_sets_as_alone(sizes, loss, seed, curve, empty, k_ma
 @pytest.mark.parametrize("loss", OF_MANY, ids=lambda loss: loss.name)
 def test_groups_around_the_limits_of_size_and_lanes(threads, loss):
     rng = np.random.default_rng(3)
-    sizes = [5] * (LANES + 1) + [DP_LIMIT, DP_LIMIT + 1, 200, 1, DP_LIMIT - 1] + [6] * (LANES - 1) + [8] * LANES
+    sizes = (
+        [5] * (LANES + 1)
+        + [DP_LIMIT, DP_LIMIT + 1, 200, 1, DP_LIMIT - 1]
+        + [6] * (LANES - 1)
+        + [8] * LANES
+    )
     agree(rng.random(sum(sizes)) ** 2, sizes, loss, threads=threads, curve=True)
 
 
@@ -208,7 +236,9 @@ def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
     p, offsets = np.full(2170, 0.05), [0, 2000, 2070, 2170]
     for threads in 1, 2:
-        assert select_many(p, offsets, SetTerms(losses.g_mean()), threads=threads).warnings == (UNPROVEN_WARNING,)
+        assert select_many(p, offsets, SetTerms(losses.g_mean()), threads=threads).warnings == (
+            UNPROVEN_WARNING,
+        )
 
 
 N = 20_000

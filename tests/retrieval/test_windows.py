@@ -28,10 +28,14 @@ def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
     sd, reach = variance**0.5, variance
     radius = radius_in_sd / sd
     aliases = sum(alias(variance, 2 * np.pi * j / stride, radius) for j in range(1, stride))
-    inverse = [math.exp(math.lgamma(r + 1) - r * math.log(radius * reach)) for r in range(degree + 2)]
+    inverse = [
+        math.exp(math.lgamma(r + 1) - r * math.log(radius * reach)) for r in range(degree + 2)
+    ]
     rates = np.linspace(0.05, 3, 600) * (degree + 1) ** 0.5 / sd
     moment = min(
-        math.lgamma(degree + 2) - (degree + 1) * math.log(rate * reach) + variance * (math.expm1(rate) - rate)
+        math.lgamma(degree + 2)
+        - (degree + 1) * math.log(rate * reach)
+        + variance * (math.expm1(rate) - rate)
         for rate in rates
     )
     remainder = (degree + 2) * (2 * math.exp(moment) + inverse[-1] * aliases)

@@ -31,14 +31,20 @@ class Account:
 class Caller:
     """One client with a connection to each replica, closed at the end of the block; for one thread."""
 
-    def __init__(self, replicas: Sequence[Replica], account: Account | None = None, seconds: float = 30.0) -> None:
+    def __init__(
+        self, replicas: Sequence[Replica], account: Account | None = None, seconds: float = 30.0
+    ) -> None:
         self.account = account or Account()
         self._replicas = list(replicas)
-        self._clients = [httpx.Client(base_url=replica.url, timeout=seconds) for replica in replicas]
+        self._clients = [
+            httpx.Client(base_url=replica.url, timeout=seconds) for replica in replicas
+        ]
 
     def ask(self, method: str, path: str, **sent: Any) -> httpx.Response | None:
         """Try until a replica answers; None where both are away, or the answer is not a success."""
-        for replica, client in sorted(zip(self._replicas, self._clients, strict=True), key=lambda pair: not pair[0].up):
+        for replica, client in sorted(
+            zip(self._replicas, self._clients, strict=True), key=lambda pair: not pair[0].up
+        ):
             kills, up = replica.kills, replica.up
             try:
                 response = client.request(method, path, **sent)
@@ -53,7 +59,9 @@ class Caller:
             if response.is_success:
                 self.account.answered += 1
                 return response
-            self.account.failed.append(f"{method} {path}: {response.status_code} {response.text[:300]}")
+            self.account.failed.append(
+                f"{method} {path}: {response.status_code} {response.text[:300]}"
+            )
         return None
 
     def insist(self, method: str, path: str, seconds: float = 120.0, **sent: Any) -> httpx.Response:

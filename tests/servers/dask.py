@@ -39,7 +39,15 @@ class DaskWorker(Program):
         self._scheduler = scheduler
 
     def arguments(self) -> list[str]:
-        place = ["--local-directory", str(self.folder), "--memory-limit", "0", "--nthreads", "1", "--no-nanny"]
+        place = [
+            "--local-directory",
+            str(self.folder),
+            "--memory-limit",
+            "0",
+            "--nthreads",
+            "1",
+            "--no-nanny",
+        ]
         return [self._scheduler, *_QUIET, *place]
 
     def environment(self) -> Mapping[str, str]:

@@ -26,9 +26,13 @@ def balancing(folder: Path, *ports: int) -> Iterator[int]:
     text = text.replace("  server {", f"  upstream replicas {{ {group} }}\n  server {{", 1)
     assert "client_max_body_size 64m" in text
     text = text.replace("client_max_body_size 64m", "client_max_body_size 64k")
-    text = re.sub(r"/tmp/(\w)", rf"{folder}/\1", text).replace("/dev/stdout", f"{folder}/access.log")
+    text = re.sub(r"/tmp/(\w)", rf"{folder}/\1", text).replace(
+        "/dev/stdout", f"{folder}/access.log"
+    )
     text = text.replace("127.0.0.1:8081", f"unix:{health}")
-    (folder / "nginx.conf").write_text("daemon off;\n" + ("user root;\n" if os.geteuid() == 0 else "") + text)
+    (folder / "nginx.conf").write_text(
+        "daemon off;\n" + ("user root;\n" if os.geteuid() == 0 else "") + text
+    )
     command = ["nginx", "-p", folder, "-e", "stderr", "-c", folder / "nginx.conf"]
     with (folder / "error.log").open("wb") as log:
         process = subprocess.Popen(command, stderr=log)
@@ -43,7 +47,9 @@ def balancing(folder: Path, *ports: int) -> Iterator[int]:
 def _await(process: subprocess.Popen[bytes], health: Path) -> None:
     """Wait until it answers for its own health."""
     for _ in range(3000):
-        with socket.socket(socket.AF_UNIX) as probe:  # httpcore leaks a Unix socket that cannot be connected
+        with socket.socket(
+            socket.AF_UNIX
+        ) as probe:  # httpcore leaks a Unix socket that cannot be connected
             if probe.connect_ex(str(health)) == 0:
                 break
         assert process.poll() is None, "nginx does not start"

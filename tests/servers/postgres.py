@@ -14,7 +14,9 @@ import psycopg
 
 from tests.servers.program import Program, free_port
 
-_BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+_BINARIES = sorted(
+    Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name)
+)
 _OPTIONS = (
     "fsync=off",  # a killed process loses nothing that it wrote: only a power cut would
     "listen_addresses=127.0.0.1",
@@ -42,8 +44,22 @@ class Postgres(Program):
         if self._as_other:
             owner = pwd.getpwnam("postgres")
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
-        line = [_binary("initdb"), "-D", self._data, "-U", "payoff", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
-        subprocess.run([*self._as_other, *map(str, line)], check=True, capture_output=True, cwd=self.folder)
+        line = [
+            _binary("initdb"),
+            "-D",
+            self._data,
+            "-U",
+            "payoff",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-N",
+        ]
+        subprocess.run(
+            [*self._as_other, *map(str, line)], check=True, capture_output=True, cwd=self.folder
+        )
 
     def command(self) -> list[str]:
         options = [word for option in (f"port={self.port}", *_OPTIONS) for word in ("-c", option)]
@@ -80,7 +96,9 @@ class Postgres(Program):
     @contextmanager
     def admin(self):
         """A connection that commits each statement."""
-        with psycopg.connect(self._line("postgres"), autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(
+            self._line("postgres"), autocommit=True, connect_timeout=5
+        ) as connection:
             yield connection
 
     def _line(self, database: str) -> str:
@@ -90,7 +108,15 @@ class Postgres(Program):
     def _as_other(self) -> list[str]:
         if os.geteuid() != 0:
             return []
-        return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig", "KILL", "--"]
+        return [
+            "setpriv",
+            "--reuid=postgres",
+            "--regid=postgres",
+            "--init-groups",
+            "--pdeathsig",
+            "KILL",
+            "--",
+        ]
 
 
 def _binary(name: str) -> str:

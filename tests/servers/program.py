@@ -40,7 +40,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run `payoff` with these arguments to its end."""
     command = [*under, sys.executable, "-m", "app.cli", *arguments]
-    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def _bound_to_us() -> list[str]:
@@ -93,7 +95,9 @@ class Program(ABC):
         environment = os.environ | dict(self.environment())
         with self.log.open("ab") as log:
             command = [*_bound_to_us(), *self.command()]
-            self.process = subprocess.Popen(command, env=environment, cwd=PROJECT, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command, env=environment, cwd=PROJECT, stdout=log, stderr=log
+            )
 
     def wait_ready(self, seconds: float = _START_SECONDS) -> None:
         """Wait until it is ready; AssertionError with the end of its log where it ends or takes too long."""

@@ -68,7 +68,10 @@ async def _serve(port: int, target: int, *, busy: bool) -> None:
                 return
             there, back = await asyncio.open_connection("127.0.0.1", target)
             with contextlib.closing(back):
-                ways = [asyncio.ensure_future(way) for way in (_pump(reader, back), _pump(there, writer))]
+                ways = [
+                    asyncio.ensure_future(way)
+                    for way in (_pump(reader, back), _pump(there, writer))
+                ]
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
 
     async with await asyncio.start_server(accept, "127.0.0.1", port) as server:

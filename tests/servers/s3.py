@@ -49,4 +49,8 @@ def access(endpoint: str) -> Mapping[str, str]:
     }
 
 
-_CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+_CREDENTIALS = {
+    "aws_access_key_id": "test",
+    "aws_secret_access_key": "test",
+    "region_name": "us-east-1",
+}

@@ -14,13 +14,18 @@ class Payoff(Program):
 
     module = "app.cli"
 
-    def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
         self._settings = {f"PAYOFF_{name.upper()}": str(value) for name, value in settings.items()}
         self._environment = dict(environment or {})
 
     def environment(self) -> Mapping[str, str]:
-        own = {"PAYOFF_HOME": str(self.folder / "home"), "PAYOFF_MODELS": str(self.folder / "models")}
+        own = {
+            "PAYOFF_HOME": str(self.folder / "home"),
+            "PAYOFF_MODELS": str(self.folder / "models"),
+        }
         return own | self._settings | self._environment
 
     @property
@@ -41,7 +46,9 @@ class Replica(Payoff):
 
     name = "replica"
 
-    def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(settings, environment)
         self.port = free_port()
         self.client = httpx.Client(base_url=self.url, timeout=60)

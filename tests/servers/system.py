@@ -35,7 +35,9 @@ class System:
         self.bucket = self.store.create_bucket()
         self.database = self.postgres.create_database()
         self.settings = {
-            "database": self.database.replace(f":{self.postgres.port}/", f":{self.to_database.port}/"),
+            "database": self.database.replace(
+                f":{self.postgres.port}/", f":{self.to_database.port}/"
+            ),
             "models": f"{self.bucket}/models",
             "datasets": f"{self.bucket}/datasets",
             "decisions": f"{self.bucket}/decisions",
@@ -52,7 +54,14 @@ class System:
     @property
     def programs(self) -> Iterator[Program]:
         """Every process, those first that others need."""
-        yield from (self.postgres, self.store, self.scheduler, *self.dask_workers, *self.replicas, self.worker)
+        yield from (
+            self.postgres,
+            self.store,
+            self.scheduler,
+            *self.dask_workers,
+            *self.replicas,
+            self.worker,
+        )
 
     def revive(self) -> None:
         """Start what has ended, as who looks after containers does: a Dask worker ends with its scheduler."""

@@ -39,7 +39,11 @@ def test_a_folder_is_there_whole_until_it_is_removed(storage, other):
 
     assert storage.exists("a/1")
     assert {name: other.read("a/1", name) for name in FILES} == FILES
-    assert (storage.folders(), storage.folders("a"), storage.folders("b")) == (["a"], ["1", "2"], [])
+    assert (storage.folders(), storage.folders("a"), storage.folders("b")) == (
+        ["a"],
+        ["1", "2"],
+        [],
+    )
     with pytest.raises(Conflict):
         other.publish("a/1", {**FILES, "table": b"other"})
     assert storage.read("a/1", "table") == FILES["table"]
@@ -132,7 +136,10 @@ def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(storage):
 
 @pytest.mark.parametrize(
     ("error", "raised"),
-    [(OSError(28, "No space left on device"), Unavailable), (KeyboardInterrupt(), KeyboardInterrupt)],
+    [
+        (OSError(28, "No space left on device"), Unavailable),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
 )
 def test_a_failed_or_interrupted_publication_leaves_nothing(disk, monkeypatch, error, raised):
     """A cancelled job is interrupted wherever it is."""

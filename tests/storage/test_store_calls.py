@@ -47,7 +47,9 @@ class _Refusal(BaseHTTPRequestHandler):
         self.server.asked += 1
         length = int(self.headers.get("Content-Length", 0))
         self.rfile.read(length)
-        body = f"<Error><Code>{self.server.code}</Code><Message>no {SECRET}</Message></Error>".encode()
+        body = (
+            f"<Error><Code>{self.server.code}</Code><Message>no {SECRET}</Message></Error>".encode()
+        )
         self.send_response(self.server.status if self.server.asked <= self.server.times else 200)
         self.send_header("ETag", "x")
         self.send_header("Content-Length", str(len(body)))
@@ -95,17 +97,23 @@ ASKS = {
 
 @pytest.mark.parametrize("trouble", ["hang", "kill", "unavailable"])
 @pytest.mark.thorough
-def test_a_store_in_trouble_is_unavailable_soon_and_well_again_after_it(store, way, trouble, monkeypatch):
+def test_a_store_in_trouble_is_unavailable_soon_and_well_again_after_it(
+    store, way, trouble, monkeypatch
+):
     """Whatever is asked of it; and nothing that was whole is left half-written or half-removed."""
     monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0)  # all are to reach it
     getattr(way, trouble)()
     asks = ("read", "folders", "publish", "write", "remove") if trouble == "hang" else ASKS
     for ask in asks:
         began = monotonic()
-        with pytest.raises(Unavailable, match="the store of PAYOFF_MODELS does not answer at the moment") as caught:
+        with pytest.raises(
+            Unavailable, match="the store of PAYOFF_MODELS does not answer at the moment"
+        ) as caught:
             ASKS[ask](store)
         assert not isinstance(caught.value, Unusable)
-        assert monotonic() - began < 20  # two tries of half a second; the rest is for a busy machine
+        assert (
+            monotonic() - began < 20
+        )  # two tries of half a second; the rest is for a busy machine
     way.start()
 
     _mended(store)
@@ -153,13 +161,19 @@ def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch
 @pytest.mark.parametrize(
     ("status", "code", "error"),
     [
-        *((404, "NoSuchBucket", Unusable), (403, "AccessDenied", Unusable), (403, "SignatureDoesNotMatch", Unusable)),
+        *(
+            (404, "NoSuchBucket", Unusable),
+            (403, "AccessDenied", Unusable),
+            (403, "SignatureDoesNotMatch", Unusable),
+        ),
         *((403, "InvalidAccessKeyId", Unusable), (400, "AuthorizationHeaderMalformed", Unusable)),
         *((500, "InternalError", Unavailable), (503, "ServiceUnavailable", Unavailable)),
         *((429, "TooManyRequests", Unavailable), (403, "RequestTimeTooSkewed", Unavailable)),
     ],
 )
-def test_what_no_waiting_mends_is_named_and_what_may_pass_too(refusing, caplog, monkeypatch, status, code, error):
+def test_what_no_waiting_mends_is_named_and_what_may_pass_too(
+    refusing, caplog, monkeypatch, status, code, error
+):
     """Once, and without what the store says, which may be secret."""
     monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0 if error is Unusable else 60.0)
     store, _ = refusing(status, code)
@@ -179,11 +193,16 @@ def test_what_no_waiting_mends_is_named_and_what_may_pass_too(refusing, caplog, 
 @pytest.mark.parametrize(
     ("endpoint", "url", "words"),
     [
-        *((value, "s3://a/root", r"cannot be used \(AWS_ENDPOINT_URL is not a URL") for value in NO_URLS),
+        *(
+            (value, "s3://a/root", r"cannot be used \(AWS_ENDPOINT_URL is not a URL")
+            for value in NO_URLS
+        ),
         *((None, url, words) for url, words in NO_STORES.items()),
     ],
 )
-def test_what_can_never_work_is_named_rather_than_waited_for(bucket, monkeypatch, endpoint, url, words):
+def test_what_can_never_work_is_named_rather_than_waited_for(
+    bucket, monkeypatch, endpoint, url, words
+):
     if endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     with pytest.raises(Unusable, match=words):

@@ -50,12 +50,18 @@ def day_of_cases(
     A = E.shape[1]
     best = E.argmax(axis=1)
     choice = np.where(rng.random(n) < epsilon, rng.integers(0, A, n), best)
-    propensity = np.where(choice == best, 1 - epsilon + epsilon / A, epsilon / A) if epsilon else np.full(n, np.nan)
+    propensity = (
+        np.where(choice == best, 1 - epsilon + epsilon / A, epsilon / A)
+        if epsilon
+        else np.full(n, np.nan)
+    )
     seen = rng.random(n) < (known if known_after is None else np.array(known_after)[choice])
     other = seen & (rng.random(n) < overrides)
     if truth is not None:
         truth.append((y, best, M, P))
-    received = np.where(seen & (rng.random(n) < told), M[np.arange(n), y, choice] - rng.integers(0, 3, n), np.nan)
+    received = np.where(
+        seen & (rng.random(n) < told), M[np.arange(n), y, choice] - rng.integers(0, 3, n), np.nan
+    )
     nothing = np.full(n, np.nan)
     return Cases(
         day=day,
@@ -81,7 +87,9 @@ def money(node, path=""):
     """Every object of the report with an amount of money, with its path."""
     if isinstance(node, dict):
         if {"mean", "total", "low", "high", "expected", "realised", "mean_low"} & {
-            name for name, value in node.items() if isinstance(value, int | float) and not isinstance(value, bool)
+            name
+            for name, value in node.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
         }:
             yield path, node
         for name, value in node.items():
@@ -101,7 +109,11 @@ def recorded_with_late_truths(database, terms, instance=None):
         truths = (rng.random(50) < 0.4).astype(int)
         ids = decided(database, 50, terms=terms, at=at, instance=instance)
         for truth, lag in ((1, 600.0), (0, 3 * DAY_SECONDS)):
-            some = [id_ for id_, own in zip(ids, truths.tolist(), strict=True) if own == truth and at + lag < now]
+            some = [
+                id_
+                for id_, own in zip(ids, truths.tolist(), strict=True)
+                if own == truth and at + lag < now
+            ]
             told(database, some, [truth] * len(some), terms=terms, day=day, received_at=at + lag)
             known += len(some)
     return known

@@ -20,11 +20,20 @@ from app.stores import open_ports
 from app.usecases import train
 from tests.registry.making import HOLDOUT, make_card, make_estimator
 
-_STEPS = {obstore: ("get", "put", "rename", "delete", "list", "list_with_delimiter"), os: ("fsync",)}
+_STEPS = {
+    obstore: ("get", "put", "rename", "delete", "list", "list_with_delimiter"),
+    os: ("fsync",),
+}
 
 
 def stall(
-    settings: dict[str, Any], environment: dict[str, str], work: str, job: Job, at: int, *, in_transactions: bool
+    settings: dict[str, Any],
+    environment: dict[str, str],
+    work: str,
+    job: Job,
+    at: int,
+    *,
+    in_transactions: bool,
 ) -> None:
     """Do `work` for a job; exit code 0 also where it was told that the attempt is over."""
     os.environ.update(environment)  # the fork server has that of an earlier test

@@ -56,14 +56,20 @@ def loaded(estimator, kind, prices=PRICES):
         name="m", version=1, learner=LearnerCard(kind=kind), features=features, labels=["y"], classes=["ill", "well"],
         data=DataCard(digest="x", rows=1), feature_costs=prices.listed(NAMES), fitted={"acquire": "possible"},
     )  # fmt: skip
-    schema = Schema([Feature(name, "numeric") for name in NAMES[:4]] + [Feature("word", "categorical", WORDS)])
+    schema = Schema(
+        [Feature(name, "numeric") for name in NAMES[:4]] + [Feature("word", "categorical", WORDS)]
+    )
     return Loaded(card, schema, estimator, None)
 
 
 MAKERS = {
     "random_forest": lambda **rest: RandomForest(n_estimators=15, **rest),
-    "budget_forest": lambda **rest: BudgetForest(alpha=2, n_estimators=15, feature_costs=PRICES, **rest),
-    "forest_chain": lambda **rest: ForestChain(n_estimators=5, least=0.0, feature_costs=PRICES, **rest),
+    "budget_forest": lambda **rest: BudgetForest(
+        alpha=2, n_estimators=15, feature_costs=PRICES, **rest
+    ),
+    "forest_chain": lambda **rest: ForestChain(
+        n_estimators=5, least=0.0, feature_costs=PRICES, **rest
+    ),
     "cost_tree": lambda **rest: CostTree(depth=3, trade_off=1e-4, feature_costs=PRICES, **rest),
 }
 
@@ -98,11 +104,15 @@ def play(model, x, question):
     while True:
         now = next(acquire(model, [known], question).documents())
         assert now["spent"] == pytest.approx(paid)
-        assert now["remaining"] == (None if budget is None else pytest.approx(max(budget - paid, 0)))
+        assert now["remaining"] == (
+            None if budget is None else pytest.approx(max(budget - paid, 0))
+        )
         if now["status"] == "decided":
             assert now["next"] is None
             if budget is None and question.benefits is None:  # nothing cuts it short
-                assert now["prediction"] == ("ill", "well")[model.estimator.model_.predict(x[None])[0]]
+                assert (
+                    now["prediction"] == ("ill", "well")[model.estimator.model_.predict(x[None])[0]]
+                )
             return now, paid, len(known)
         assert now["reason"] is None
         assert now["next"]["feature"] not in known
@@ -131,7 +141,10 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
         ends = [play(model, x, question) for x in X]
         assert told[way]["cost"] == pytest.approx(np.mean([paid for _, paid, _ in ends]))
         assert told[way]["questions"] == pytest.approx(np.mean([count for *_, count in ends]))
-        wrong = [last["prediction"] != ("ill", "well")[truth] for (last, *_), truth in zip(ends, y, strict=True)]
+        wrong = [
+            last["prediction"] != ("ill", "well")[truth]
+            for (last, *_), truth in zip(ends, y, strict=True)
+        ]
         assert told[way]["error"] == pytest.approx(np.mean(wrong))
         if way == "worth_stopping":
             chosen = [("ill", "well").index(last["decision"]) for last, *_ in ends]
@@ -155,14 +168,18 @@ def test_a_word_that_training_never_saw_has_been_bought(model):
     known = [{"word": "never"}, {"word": None}, {"word": "yes"}]
     spent = [now["spent"] for now in acquire(model, known, asked()).documents()]
     assert spent == [2, 0, 2]
-    order = SimulateRequest(model="m", rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"])
+    order = SimulateRequest(
+        model="m", rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"]
+    )
     told = simulated(None, model, order, ANYBODY)
     full = sum(PRICES.paid([1, 2, 0, 3, 4]))
     assert told["everything"]["cost"] == full - 1
 
 
 def test_a_key_to_predict_learns_no_values_of_a_data_set_by_cells(model):
-    order = SimulateRequest(model="m", dataset="ds", benefits=[[{"column": "a"}, 0], [0, 1]], actions=["x", "y"])
+    order = SimulateRequest(
+        model="m", dataset="ds", benefits=[[{"column": "a"}, 0], [0, 1]], actions=["x", "y"]
+    )
     with pytest.raises(Forbidden):
         simulated(None, model, order, Caller("ann", scopes=frozenset({Scope.PREDICT})))
 
@@ -170,7 +187,12 @@ def test_a_key_to_predict_learns_no_values_of_a_data_set_by_cells(model):
 def test_what_is_unavailable_is_not_asked_for(model):
     """All features unavailable: decided at once, at no cost, as for a row without any value."""
     now = next(acquire(model, [{}], asked(unavailable=NAMES)).documents())
-    assert (now["status"], now["reason"], now["spent"], now["frontier"]) == ("decided", "unavailable", 0, [])
+    assert (now["status"], now["reason"], now["spent"], now["frontier"]) == (
+        "decided",
+        "unavailable",
+        0,
+        [],
+    )
     assert now["trees_resolved"] == now["trees"] == (15 if asker(model).votes else 1)
 
 
@@ -178,10 +200,15 @@ def test_nothing_is_bought_where_the_truth_does_not_matter(model):
     """One action is best whatever the class: not worth any price. What is free is asked for all the same, and all by a
     tree of classifiers, which says so.
     """
-    dominated, free = (asked(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, cost)) for cost in (1, 0))
+    dominated, free = (
+        asked(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, cost))
+        for cost in (1, 0)
+    )
     answer = acquire(model, [{}], dominated)
     now, learns = next(answer.documents()), asker(model).learns
-    assert (now["reason"], now["expected_gain"]) == (("not_worth_it", 0) if learns else (None, None))
+    assert (now["reason"], now["expected_gain"]) == (
+        ("not_worth_it", 0) if learns else (None, None)
+    )
     assert now["decision"] == "ill"
     assert learns or "do not stop" in answer.warnings[-1]
     assert next(acquire(model, [{}], free).documents())["status"] == "acquire"
@@ -200,21 +227,32 @@ def test_without_experience_benefits_decide_but_do_not_stop():
 def test_buying_everything_and_nothing(model):
     """All features in their cheapest order, and none; the last line has no budget."""
     X, y = rows(50, 8)
-    told = report(AcquisitionModel.of(model.estimator, NAMES, ("ill", "well"), PRICES), X, y, PRICES)
-    expected = [min(sum(PRICES.paid(order)) for order in permutations(np.flatnonzero(~np.isnan(x)))) for x in X]
+    told = report(
+        AcquisitionModel.of(model.estimator, NAMES, ("ill", "well"), PRICES), X, y, PRICES
+    )
+    expected = [
+        min(sum(PRICES.paid(order)) for order in permutations(np.flatnonzero(~np.isnan(x))))
+        for x in X
+    ]
     assert told["everything"]["cost"] == pytest.approx(np.mean(expected))
-    assert told["everything"]["error"] == pytest.approx((model.estimator.model_.predict(X) != y).mean())
+    assert told["everything"]["error"] == pytest.approx(
+        (model.estimator.model_.predict(X) != y).mean()
+    )
     assert told["nothing"]["cost"] == told["nothing"]["questions"] == 0
     assert "worth_stopping" not in told["budgets"][0]
     assert told["budgets"][-1]["budget"] is None
     assert told["budgets"][-1]["plain"]["error"] == told["everything"]["error"]
-    assert [run["budget"] for run in told["budgets"][:-1]] == sorted(run["budget"] for run in told["budgets"][:-1])
+    assert [run["budget"] for run in told["budgets"][:-1]] == sorted(
+        run["budget"] for run in told["budgets"][:-1]
+    )
 
 
 def test_prices_that_make_the_order_stale_are_warned_about():
     """A chain's order is that of training: neighbours whose prices change threefold against each other are named."""
     X, y = rows(300, 0)
-    chain = ForestChain(n_estimators=3, least=0.0, feature_costs=PRICES, categorical_features=[4], random_state=0)
+    chain = ForestChain(
+        n_estimators=3, least=0.0, feature_costs=PRICES, categorical_features=[4], random_state=0
+    )
     model = loaded(chain.fit(X, y), "forest_chain")
     first, second = (NAMES[j] for j in chain.order_[:2])
     prices = dict(zip(NAMES, PRICES.cost.tolist(), strict=True))
@@ -226,4 +264,7 @@ def test_prices_that_make_the_order_stale_are_warned_about():
     assert acquire(model, [{}], everything).warnings == []
     some, changed = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]], {first: 100 * prices[first]}
     order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], feature_costs=changed)
-    assert any("train with these prices" in text for text in simulated(None, model, order, ANYBODY)["warnings"])
+    assert any(
+        "train with these prices" in text
+        for text in simulated(None, model, order, ANYBODY)["warnings"]
+    )

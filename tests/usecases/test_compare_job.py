@@ -39,7 +39,9 @@ def compared(monkeypatch, *ways, with_logistic=True):
     y = np.array([label == "ill" for label in data["labels"]]).astype(int)
     schema = Schema((Feature("age", "number"), Feature("pulse", "number")))
     table = Table(schema=schema, X=X, y=y, classes=("healthy", "ill"), labels=("label",), digest="")
-    learners = [{"kind": "logistic", "parameters": catalogue.resolve({"kind": "logistic"}).parameters}] * with_logistic
+    learners = [
+        {"kind": "logistic", "parameters": catalogue.resolve({"kind": "logistic"}).parameters}
+    ] * with_logistic
     Stub.fits = 0
     for i, way in enumerate(ways):
         kind = type(f"Stub{i}", (Stub,), {"name": f"stub{i}", "way": way})
@@ -51,7 +53,13 @@ def compared(monkeypatch, *ways, with_logistic=True):
         database=SimpleNamespace(writing=nullcontext),
         queue=SimpleNamespace(succeed=lambda _, __, result: done.update(result)),
     )
-    spec = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
+    spec = {
+        "dataset": "d",
+        "learners": learners,
+        "benefits": [[0.0, -1.0], [-10.0, 5.0]],
+        "folds": 3,
+        "seed": 0,
+    }
     compare.run(ports, SimpleNamespace(dataset=None, spec=spec))
     return done
 
@@ -74,15 +82,28 @@ def test_a_learner_that_fails_does_not_spoil_the_others(monkeypatch, way, reason
     assert (bad["fit_seconds"], bad["converged"]) == (None, None)
     assert good["error"] is None
     assert {row["learner"] for row in result["table"]} == {"logistic", None}
-    assert any(warning.startswith("stub0 is left out") and reason in warning for warning in result["warnings"])
+    assert any(
+        warning.startswith("stub0 is left out") and reason in warning
+        for warning in result["warnings"]
+    )
 
 
 def test_where_none_is_left_the_job_fails_with_all_reasons(monkeypatch):
     """Each at its place in the order."""
     with pytest.raises(Invalid) as error:
-        compared(monkeypatch, Invalid.at("/C", "bad"), Invalid.at("/benefits/0", "odd"), "nan", with_logistic=False)
+        compared(
+            monkeypatch,
+            Invalid.at("/C", "bad"),
+            Invalid.at("/benefits/0", "odd"),
+            "nan",
+            with_logistic=False,
+        )
 
-    assert [flaw.loc for flaw in error.value.flaws] == ["/learners/0/C", "/benefits/0", "/learners/2"]
+    assert [flaw.loc for flaw in error.value.flaws] == [
+        "/learners/0/C",
+        "/benefits/0",
+        "/learners/2",
+    ]
     assert "stub0: bad; stub1: odd; stub2: " in error.value.detail
 
 
@@ -109,4 +130,6 @@ def test_one_action_for_all_closes_the_table(monkeypatch):
     assert (last["learner"], last["rule"]) == (None, "same_for_all")
     assert last["benefit"] == result["same_for_all"]["benefit"]
     assert any("no model is worth using" in warning for warning in result["warnings"])
-    assert not any("no model is worth using" in warning for warning in compared(monkeypatch)["warnings"])
+    assert not any(
+        "no model is worth using" in warning for warning in compared(monkeypatch)["warnings"]
+    )

@@ -22,7 +22,12 @@ def client(service):
 
 def recorded(client, rows, truths=(), model="dataset-ward", *, instances=True, benefits=MATRIX):
     """The ids of decisions about these rows, of which the first have a known truth."""
-    body = {"model": model, "instances": rows, "benefits": benefits, "record": {"instances": instances}}
+    body = {
+        "model": model,
+        "instances": rows,
+        "benefits": benefits,
+        "record": {"instances": instances},
+    }
     answer = client.post("/predict", json=body)
     assert answer.status_code == 200, answer.text
     tell(client, answer.json()["ids"][: len(truths)], truths)
@@ -31,15 +36,27 @@ def recorded(client, rows, truths=(), model="dataset-ward", *, instances=True, b
 
 def tell(client, ids, truths):
     outcomes = [{"id": id_, "truth": truth} for id_, truth in zip(ids, truths, strict=True)]
-    assert not ids or client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(ids)
+    assert not ids or client.post("/outcomes", json={"outcomes": outcomes}).json()[
+        "accepted"
+    ] == len(ids)
 
 
 def learned(client, model, **data):
-    trained(client, {"model": model, "learner": {"kind": "logistic"}, "data": data or two_class_rows()})
+    trained(
+        client, {"model": model, "learner": {"kind": "logistic"}, "data": data or two_class_rows()}
+    )
 
 
 def terms_of(model):
-    return Terms("predict", model, 1, "expected_benefit", ("healthy", "ill"), ("wait", "treat"), ((0, -1), (-10, 5)))
+    return Terms(
+        "predict",
+        model,
+        1,
+        "expected_benefit",
+        ("healthy", "ill"),
+        ("wait", "treat"),
+        ((0, -1), (-10, 5)),
+    )
 
 
 def made(client, **body):
@@ -67,7 +84,11 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client, database)
     assert [(each["name"], each["type"]) for each in dataset["features"]] == [
         ("age", "numeric"), ("pulse", "numeric"), ("pain", "categorical")
     ]  # fmt: skip
-    assert (dataset["rows"], dataset["labels"], dataset["classes"]) == (6, ["label"], ["healthy", "ill"])
+    assert (dataset["rows"], dataset["labels"], dataset["classes"]) == (
+        6,
+        ["label"],
+        ["healthy", "ill"],
+    )
     assert client.get(answer.headers["location"]).json() == dataset
     assert client.get("/datasets/dataset-seen").json()["id"] == dataset["id"]
     order = {"learner": {"kind": "logistic"}, "data": {"dataset": "dataset-seen"}, "holdout": 0}
@@ -82,7 +103,10 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client, database)
 def test_the_columns_are_the_features_of_the_latest_version(client):
     """An earlier one may have others, the label among them."""
     rng = np.random.default_rng(2)
-    rows = [[float(age), float(other), "ab"[i % 2]] for i, (age, other) in enumerate(rng.normal(60, 5, (40, 2)))]
+    rows = [
+        [float(age), float(other), "ab"[i % 2]]
+        for i, (age, other) in enumerate(rng.normal(60, 5, (40, 2)))
+    ]
     labels = ["healthy", "ill"] * 20
     earlier = {"features": ["age", "label", "ward"], "rows": rows, "labels": labels}
     learned(client, "dataset-moved", **earlier)
@@ -95,14 +119,23 @@ def test_the_columns_are_the_features_of_the_latest_version(client):
     assert [each["name"] for each in dataset.json()["features"]] == ["age"]
     assert (dataset.json()["rows"], dataset.json()["labels"]) == (40, ["label"])
 
-    recorded(client, [{"age": 60, "pulse": 70 + i, "pain": None} for i in range(2)], labels[:2], "dataset-moved")
+    recorded(
+        client,
+        [{"age": 60, "pulse": 70 + i, "pain": None} for i in range(2)],
+        labels[:2],
+        "dataset-moved",
+    )
     dataset = made(client, model="dataset-moved")
     assert [each["name"] for each in dataset.json()["features"]] == ["age", "pulse"]
 
 
 def test_values_that_are_no_longer_of_the_kind_of_the_feature_are_refused(client):
     """An earlier version had words where the latest one has numbers."""
-    words = {"features": ["age"], "rows": [["old"], ["young"]] * 20, "labels": ["healthy", "ill"] * 20}
+    words = {
+        "features": ["age"],
+        "rows": [["old"], ["young"]] * 20,
+        "labels": ["healthy", "ill"] * 20,
+    }
     learned(client, "dataset-typed", **words)
     recorded(client, words["rows"], words["labels"], "dataset-typed")
     learned(client, "dataset-typed", **words | {"rows": [[60.5], [20.5]] * 20})

@@ -33,7 +33,10 @@ def clock():
 def expiring(ports, clock, tmp_path):
     """The same stores, where inline data sets expire."""
     store = DatasetStore(
-        settings_for(tmp_path).datasets_url, ports.datasets.limits, keep_inline=KEEP, clock=lambda: clock.now
+        settings_for(tmp_path).datasets_url,
+        ports.datasets.limits,
+        keep_inline=KEEP,
+        clock=lambda: clock.now,
     )
     return dataclasses.replace(ports, datasets=store)
 
@@ -93,7 +96,11 @@ PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.index.datasets", "
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("age", "state"),
-    [*((age, "queued") for age in (0.01, 0.49, 0.51, 0.99, 1.01, 1.51, 2.5)), (1.01, "running"), (1.01, "published")],
+    [
+        *((age, "queued") for age in (0.01, 0.49, 0.51, 0.99, 1.01, 1.51, 2.5)),
+        (1.01, "running"),
+        (1.01, "published"),
+    ],
 )
 @pytest.mark.thorough
 def test_an_order_that_comes_while_data_sets_expire_has_its_data(
@@ -155,10 +162,15 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
     started = make_ports(chosen)
     days = 86_400.0
     store = DatasetStore(
-        chosen.datasets_url, started.datasets.limits, keep_inline=30 * days, clock=lambda: time.time() - 31 * days
+        chosen.datasets_url,
+        started.datasets.limits,
+        keep_inline=30 * days,
+        clock=lambda: time.time() - 31 * days,
     )
     old = store.keep(store.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])).id
-    young = started.datasets.keep(started.datasets.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])).id
+    young = started.datasets.keep(
+        started.datasets.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])
+    ).id
     assert there(started) == {old, young}
 
     make_worker(chosen, started)

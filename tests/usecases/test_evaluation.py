@@ -9,7 +9,13 @@ from app.learners import logistic
 from app.learners.multilabel import MultilabelLogistic
 from app.progress import listen
 from app.registry.loaded import Holdout
-from app.usecases.evaluation import FEW_ROWS, cross_validated, number_of_folds, of_a_fold, split_rows
+from app.usecases.evaluation import (
+    FEW_ROWS,
+    cross_validated,
+    number_of_folds,
+    of_a_fold,
+    split_rows,
+)
 from app.usecases.specs import LearnerSpec, TrainSpec
 from tests.conftest import trained, two_class_rows
 from tests.reference.tables import drawn
@@ -66,7 +72,11 @@ def test_the_folds_have_about_the_size_of_the_hold_out(changes, expected):
 def test_the_card_states_the_rows_of_its_figures(service, rows, changes, expected):
     """Metrics and the report on benefits have all rows of a small table, others those held out."""
     asked = {"benefits": [[1, 0], [0, 1]]}
-    order = {"model": "held", "learner": {"kind": "logistic"}, "data": two_class_rows(rows)} | asked | changes
+    order = (
+        {"model": "held", "learner": {"kind": "logistic"}, "data": two_class_rows(rows)}
+        | asked
+        | changes
+    )
     version = trained(service, order)["model"]["version"]
     card = service.get(f"/models/held/versions/{version}").json()
     assert card["data"]["evaluation"] == expected
@@ -78,7 +88,9 @@ def test_the_card_states_the_rows_of_its_figures(service, rows, changes, expecte
 
 
 def test_a_learner_with_seconds_shares_them_among_the_folds():
-    spec = spec_of().model_copy(update={"learner": LearnerSpec(kind="auto", parameters={"max_seconds": 60.0})})
+    spec = spec_of().model_copy(
+        update={"learner": LearnerSpec(kind="auto", parameters={"max_seconds": 60.0})}
+    )
     assert of_a_fold(spec, 4).learner.parameters == {"max_seconds": 15.0}
     assert spec.learner.parameters == {"max_seconds": 60.0}
     assert of_a_fold(spec_of(), 4) == spec_of()
@@ -96,12 +108,16 @@ def test_what_shares_its_rarest_label_is_held_out_evenly():
 
 @given(
     st.integers(1, 12).flatmap(
-        lambda n: st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=n, max_size=n)
+        lambda n: st.lists(
+            st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=n, max_size=n
+        )
     ),
     st.floats(0, 0.95),
     st.integers(0, 5),
 )
-def test_every_row_is_on_one_side_and_every_label_that_varies_does_so_in_training(labels, part, seed):
+def test_every_row_is_on_one_side_and_every_label_that_varies_does_so_in_training(
+    labels, part, seed
+):
     y = np.array(labels, dtype=np.uint8)
     rows = split_rows(y, part, seed)
     assert sorted([*rows.train, *rows.holdout]) == list(range(len(y)))
@@ -124,7 +140,9 @@ def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit(ch
     """Which fits nothing for the calibration, that stays."""
     X, Y = drawn(300)
     Y[:200, 1] = 0
-    model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
+    model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=0).fit(
+        X[:200], Y[:200]
+    )
     assert np.ptp(model.posterior(X)[:, 1]) == pytest.approx(0.0, abs=1e-12)
     stages: list[str] = []
     with listen(lambda _, stage: stages.append(stage)):
@@ -134,7 +152,9 @@ def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit(ch
     if chain:
         return
     shape = model.numeric_transform_
-    alone = logistic.Logistic(calibration="none", numeric_transform=shape, categorical_features=[3]).fit(X, Y[:, 1])
+    alone = logistic.Logistic(
+        calibration="none", numeric_transform=shape, categorical_features=[3]
+    ).fit(X, Y[:, 1])
     np.testing.assert_allclose(model.posterior(X)[:, 1], alone.posterior(X)[:, 1], atol=1e-9)
 
 
@@ -143,16 +163,29 @@ def test_what_is_reported_is_that_of_the_rows_held_out(service):
     data = two_class_rows(520)
     found = {}
     for refit in (True, False):
-        order = {"model": f"refit-{refit}".lower(), "learner": {"kind": "logistic"}, "data": data, "refit": refit}
+        order = {
+            "model": f"refit-{refit}".lower(),
+            "learner": {"kind": "logistic"},
+            "data": data,
+            "refit": refit,
+        }
         name = order["model"]
         job = trained(service, order)
         card = service.get(f"/models/{name}/versions/1").json()
         assert job["metrics"] == card["metrics"]
-        report = service.post(f"/models/{name}/benefit", json={"benefits": [[0, -1], [-5, 2]]}).json()
+        report = service.post(
+            f"/models/{name}/benefit", json={"benefits": [[0, -1], [-5, 2]]}
+        ).json()
         question = {"model": name, "instances": data["rows"], "rule": "most_probable"}
         answers = service.post("/predict", json=question).json()["probabilities"]
         rows = [card["data"][part] for part in ("rows", "holdout_rows", "refit")]
-        found[refit] = (rows, card["metrics"], report["rules"], answers, sum(card["class_priors"].values()))
+        found[refit] = (
+            rows,
+            card["metrics"],
+            report["rules"],
+            answers,
+            sum(card["class_priors"].values()),
+        )
     assert [found[refit][0] for refit in (True, False)] == [[520, 130, True], [390, 130, False]]
     assert found[True][1:3] == found[False][1:3]
     assert found[True][3] != found[False][3]

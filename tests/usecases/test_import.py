@@ -38,7 +38,9 @@ NAMES = ["a", "b", "c"]
 def answers(order, n=300, seed=0):
     """Codes, and probabilities in the order of `NAMES` of a model whose columns were named in this order."""
     rng = np.random.default_rng(seed)
-    y = rng.choice(len(order), n, p=np.arange(1, len(order) + 1)[::-1] / np.arange(1, len(order) + 1).sum())
+    y = rng.choice(
+        len(order), n, p=np.arange(1, len(order) + 1)[::-1] / np.arange(1, len(order) + 1).sum()
+    )
     Z = rng.normal(size=(n, len(order))) + 2 * np.eye(len(order))[y]
     P = np.exp(Z)
     P /= P.sum(axis=1, keepdims=True)

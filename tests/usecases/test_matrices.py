@@ -16,7 +16,11 @@ from tests.messages import says
 from tests.reference.decisions import written_out
 
 CLASSES = ("healthy", "ill", 3)
-WORDS = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}, "3": {"wait": 1, "treat": 2}}
+WORDS = {
+    "healthy": {"wait": 0, "treat": -1},
+    "ill": {"wait": -10, "treat": 5},
+    "3": {"wait": 1, "treat": 2},
+}
 NUMBERS = [[0, -1], [-10, 5], [1, 2]]
 
 
@@ -50,7 +54,9 @@ def test_words_in_any_order_are_the_matrix_in_numbers(field):
         assert stakes.actions == (["wait", "treat"] if field == "benefits" else ["treat", "wait"])
         named = read(**{field: words, "actions": ["wait", "treat"]})
         assert np.array_equal(named.benefits, sign * np.array(NUMBERS))
-        each = read(**{field: [words, shuffled(WORDS, rng)], "n_instances": 2, "actions": ["wait", "treat"]})
+        each = read(
+            **{field: [words, shuffled(WORDS, rng)], "n_instances": 2, "actions": ["wait", "treat"]}
+        )
         assert np.array_equal(each.benefits, sign * np.array([NUMBERS, NUMBERS]))
 
 
@@ -62,13 +68,23 @@ def case_matrix(rng, K, A, *, words):
     """A matrix some of whose cells depend on one of two columns."""
     cells = [
         {"column": name}
-        | {key: rng.normal() * 10 ** rng.uniform(-3, 6) for key in ("times", "plus") if rng.random() < 0.7}
+        | {
+            key: rng.normal() * 10 ** rng.uniform(-3, 6)
+            for key in ("times", "plus")
+            if rng.random() < 0.7
+        }
         for name in rng.choice(["amount", "size"], size=K * A).tolist()
     ]
     numbers = rng.normal(size=K * A).tolist()
-    flat = [cell if rng.random() < 0.4 else number for cell, number in zip(cells, numbers, strict=True)]
+    flat = [
+        cell if rng.random() < 0.4 else number for cell, number in zip(cells, numbers, strict=True)
+    ]
     rows = [flat[k * A : (k + 1) * A] for k in range(K)]
-    return {str(k): {f"a{a}": cell for a, cell in enumerate(row)} for k, row in enumerate(rows)} if words else rows
+    return (
+        {str(k): {f"a{a}": cell for a, cell in enumerate(row)} for k, row in enumerate(rows)}
+        if words
+        else rows
+    )
 
 
 @pytest.mark.parametrize("words", [True, False])
@@ -87,7 +103,9 @@ def test_cells_are_the_matrices_of_the_cases_written_out(words, field):
             continue
         expected = read_matrix(out, range(K), n_instances=50)
         found = sent.cases.at(
-            sent.cases.values(Schema([Feature("size", "numeric")]), values[:, 1:], {"amount": values[:, 0]})
+            sent.cases.values(
+                Schema([Feature("size", "numeric")]), values[:, 1:], {"amount": values[:, 0]}
+            )
         )
         order = [expected.actions.index(name) for name in sent.actions] if words else range(A)
         assert np.array_equal(found, expected.benefits[..., order])
@@ -146,15 +164,36 @@ def in_cell(**member):
 def test_what_is_wrong_is_named_in_its_place(sent, loc, message):
     with pytest.raises(Invalid) as caught:
         read(**sent)
-    assert (loc, True) in [(flaw.loc, message in flaw.msg) for flaw in caught.value.flaws], caught.value.flaws
+    assert (loc, True) in [(flaw.loc, message in flaw.msg) for flaw in caught.value.flaws], (
+        caught.value.flaws
+    )
 
 
 @pytest.mark.parametrize(
     "rows",
-    [NUMBERS, WORDS, [NUMBERS], [WORDS], [], {}, {"a": 1}, 5, [[[[1]]]], "text", [5], [[{"column": "a", "times": 2}]]],
+    [
+        NUMBERS,
+        WORDS,
+        [NUMBERS],
+        [WORDS],
+        [],
+        {},
+        {"a": 1},
+        5,
+        [[[[1]]]],
+        "text",
+        [5],
+        [[{"column": "a", "times": 2}]],
+    ],
 )
 def test_the_width_is_known_before_anything_is_checked(rows):
-    width = 2 if rows and rows not in (5, "text") and (rows in (NUMBERS, WORDS) or rows in ([NUMBERS], [WORDS])) else 1
+    width = (
+        2
+        if rows
+        and rows not in (5, "text")
+        and (rows in (NUMBERS, WORDS) or rows in ([NUMBERS], [WORDS]))
+        else 1
+    )
     assert matrix_of(rows).width(1) == width == matrix_of(cost_matrix=rows).width(1)
     assert matrix_of(rows, actions=["a"] * 7).width(1) == 7
 
@@ -174,12 +213,16 @@ def kept(sent, classes=CLASSES):
     """What is saved of a request, for a model with these classes."""
     registry = MagicMock()
     registry.index.card.return_value.classes = list(classes)
-    return save(MagicMock(registry=registry, matrices=Matrices), "triage", "autumn", sent, by=ANYBODY)
+    return save(
+        MagicMock(registry=registry, matrices=Matrices), "triage", "autumn", sent, by=ANYBODY
+    )
 
 
 def saved(sent, classes=CLASSES):
     matrix = kept(sent, classes)
-    return SimpleNamespace(matrices=SimpleNamespace(of=lambda model: {"autumn": matrix} if model == "triage" else {}))
+    return SimpleNamespace(
+        matrices=SimpleNamespace(of=lambda model: {"autumn": matrix} if model == "triage" else {})
+    )
 
 
 @pytest.mark.parametrize("classes", ORDERS)
@@ -210,8 +253,16 @@ MANY = {f"a{i}": 0 for i in range(1_001)}
     ("sent", "place", "words"),
     [
         (matrix_of([[0] * 1_001] * 3, None, [*MANY]), "/actions", ("1,001", "1,000")),
-        (matrix_of(None, {str(name): MANY for name in CLASSES}), "/cost_matrix", ("1,001", "1,000")),
-        (matrix_of([[0] * 500] * 3, None, [f"a{i:0198}" for i in range(500)]), "/benefits", ("256,000", "names")),
+        (
+            matrix_of(None, {str(name): MANY for name in CLASSES}),
+            "/cost_matrix",
+            ("1,001", "1,000"),
+        ),
+        (
+            matrix_of([[0] * 500] * 3, None, [f"a{i:0198}" for i in range(500)]),
+            "/benefits",
+            ("256,000", "names"),
+        ),
     ],
 )
 def test_a_matrix_larger_than_a_decision_needs_is_refused(sent, place, words):
@@ -222,10 +273,14 @@ def test_a_matrix_larger_than_a_decision_needs_is_refused(sent, place, words):
     assert says(flaw.msg, *words)
 
 
-@pytest.mark.parametrize("classes", [["healthy", "ill"], ["healthy", "ill", 3, 4], ["healthy", "ill", 4]])
+@pytest.mark.parametrize(
+    "classes", [["healthy", "ill"], ["healthy", "ill", 3, 4], ["healthy", "ill", 4]]
+)
 def test_other_classes_are_refused_with_the_fix(classes):
     with pytest.raises(Invalid) as refused:
         with_saved(saved(matrix_of(WORDS)), matrix_of("autumn"), "triage", classes)
     [flaw] = refused.value.flaws
     assert flaw.loc == "/benefits"
-    assert says(flaw.msg, "autumn:1", "'4'" if 4 in classes else "'3'", "PUT /models/triage/matrices/autumn")
+    assert says(
+        flaw.msg, "autumn:1", "'4'" if 4 in classes else "'3'", "PUT /models/triage/matrices/autumn"
+    )

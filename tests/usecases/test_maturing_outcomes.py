@@ -22,7 +22,11 @@ def told(rng, cases, now, lag):
     days = np.where(cases.truth == 0, lag[0](rng, len(cases)), lag[1](rng, len(cases)))
     received = cases.at + days * SECONDS
     known = (received <= now) & (cases.truth >= 0)
-    return replace(cases, truth=np.where(known, cases.truth, UNKNOWN), received_at=np.where(known, received, np.nan))
+    return replace(
+        cases,
+        truth=np.where(known, cases.truth, UNKNOWN),
+        received_at=np.where(known, received, np.nan),
+    )
 
 
 def at_once(_rng, n):
@@ -36,7 +40,9 @@ def late(mean):
 def stream(rng, lag, *, days=30, each=60, **world):
     now = (DAY + days) * SECONDS
     world = {"terms": ONE_ACTION} | world
-    return [told(rng, day_of_cases(rng, each, DAY + d, **world), now, lag) for d in range(days)], now
+    return [
+        told(rng, day_of_cases(rng, each, DAY + d, **world), now, lag) for d in range(days)
+    ], now
 
 
 def reported(days, now):
@@ -75,7 +81,9 @@ def test_days_that_are_old_enough_are_judged_without_the_new_ones(lag):
         maturing = report["maturing"]
         assert (maturing["reason"], maturing["lags_by_class_differ"]) == (None, True)
         assert maturing["since"] > "2024-10-24"  # 20 days or more are mature
-        assert maturing["known_left_out"] + report["known"] == sum((cases.truth >= 0).sum() for cases in days)
+        assert maturing["known_left_out"] + report["known"] == sum(
+            (cases.truth >= 0).sum() for cases in days
+        )
         means.append(report["difference"]["mean"])
         verdicts[report["verdict"]] += 1
 
@@ -87,9 +95,14 @@ def test_lags_are_those_that_clients_state_and_end_with_the_last_truths_sent():
     """All was sent today, as an import of old decisions would be; half a year later nothing more is known."""
     rng = np.random.default_rng(10)
     days, now = stream(rng, BAD_FIRST)
-    sent = [replace(c, outcome_at=c.received_at, received_at=np.where(c.truth >= 0, now, np.nan)) for c in days]
+    sent = [
+        replace(c, outcome_at=c.received_at, received_at=np.where(c.truth >= 0, now, np.nan))
+        for c in days
+    ]
 
-    p = matured([replace(cases, outcome_at=np.full(len(cases), np.nan)) for cases in sent], now).p_value
+    p = matured(
+        [replace(cases, outcome_at=np.full(len(cases), np.nan)) for cases in sent], now
+    ).p_value
     assert p is None or p >= ALPHA
     assert matured(sent, now) == matured(sent, now + 180 * SECONDS) == matured(days, now)
     assert matured(sent, now).reason
@@ -97,7 +110,9 @@ def test_lags_are_those_that_clients_state_and_end_with_the_last_truths_sent():
 
 def sent_at_once(rng, received):
     days = (day_of_cases(rng, 60, DAY + d, known=0.6) for d in range(20))
-    return [replace(c, received_at=np.where(c.truth >= 0, received * SECONDS, np.nan)) for c in days]
+    return [
+        replace(c, received_at=np.where(c.truth >= 0, received * SECONDS, np.nan)) for c in days
+    ]
 
 
 def fewer_of_a_new_key(rng):
@@ -147,7 +162,9 @@ def test_equal_speed_is_called_different_in_one_of_a_hundred_streams_and_leaves_
 def test_no_challenger_nor_exploration_wins_while_truths_are_to_come():
     rng = np.random.default_rng(7)
     days, now = stream(rng, BAD_FIRST, each=100, epsilon=0.2)
-    report = reported([replace(cases, shadows={"triage:2": np.zeros(100, dtype=np.int32)}) for cases in days], now)
+    report = reported(
+        [replace(cases, shadows={"triage:2": np.zeros(100, dtype=np.int32)}) for cases in days], now
+    )
 
     assert report["shadow"][0]["verdict"] == "undecided"
     assert report["shadow"][0]["reason"]
@@ -158,12 +175,20 @@ def test_no_side_is_called_right_where_truth_depends_on_the_action():
     """Challengers and people who are far better, or far worse, on the known cases."""
     rng = np.random.default_rng(9)
     for action in (0, 1):
-        days = [day_of_cases(rng, 300, DAY + d, known_after=[0.1, 0.9], overrides=0.3) for d in range(10)]
+        days = [
+            day_of_cases(rng, 300, DAY + d, known_after=[0.1, 0.9], overrides=0.3)
+            for d in range(10)
+        ]
         always = np.full(300, action, dtype=np.int32)
-        report = reported([replace(cases, shadows={"triage:2": always}) for cases in days], (DAY + 11) * SECONDS)
+        report = reported(
+            [replace(cases, shadows={"triage:2": always}) for cases in days], (DAY + 11) * SECONDS
+        )
 
         for verdict, reason in (
             (report["overrides"]["right"], report["overrides"]["reason"]),
             (report["shadow"][0]["verdict"], report["shadow"][0]["reason"]),
         ):
-            assert (verdict, reason) == ("undecided", "truth is known more often after some actions than after others")
+            assert (verdict, reason) == (
+                "undecided",
+                "truth is known more often after some actions than after others",
+            )

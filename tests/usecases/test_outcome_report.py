@@ -37,11 +37,25 @@ def reported(days, by=None):
 def worlds():
     rng = np.random.default_rng(1)
     yield [day_of_cases(rng, 300, DAY + d, known=0.7, overrides=0.1, told=0.2) for d in range(5)]
-    yield [day_of_cases(rng, 200, DAY + d, terms=[terms_of(), OTHER], known_after=[0.2, 0.9]) for d in range(3)]
-    yield [day_of_cases(rng, 40, terms=[replace(OTHER, benefits=((0.0, -k), (-9.0, k))) for k in (1.0, 2.0, 3.0)])]
-    wide = terms_of(((0.0, -2.0, 3.0, 4.0), (-35.0, 3.0, -300.0, -300.0)), actions=("wait", "treat", "a", "b"))
+    yield [
+        day_of_cases(rng, 200, DAY + d, terms=[terms_of(), OTHER], known_after=[0.2, 0.9])
+        for d in range(3)
+    ]
+    yield [
+        day_of_cases(
+            rng,
+            40,
+            terms=[replace(OTHER, benefits=((0.0, -k), (-9.0, k))) for k in (1.0, 2.0, 3.0)],
+        )
+    ]
+    wide = terms_of(
+        ((0.0, -2.0, 3.0, 4.0), (-35.0, 3.0, -300.0, -300.0)), actions=("wait", "treat", "a", "b")
+    )
     mixed = day_of_cases(rng, 300, known=0.8, terms=[terms_of(), OTHER] * 2)
-    yield [replace(mixed, terms=[terms_of(), wide, OTHER, OTHER]), replace(mixed, day=DAY + 1, terms=[wide, OTHER] * 2)]
+    yield [
+        replace(mixed, terms=[terms_of(), wide, OTHER, OTHER]),
+        replace(mixed, day=DAY + 1, terms=[wide, OTHER] * 2),
+    ]
 
 
 @pytest.mark.parametrize("parts", [False, True])
@@ -56,7 +70,9 @@ def test_sums_are_those_of_a_ledger(days, parts, monkeypatch):
     assert (report["decisions"], report["known"]) == (kept["decisions"], kept["known"])
     assert report["expected"]["total"] == pytest.approx(kept["expected"])
     assert report["realised"]["total"] == pytest.approx(kept["received"])
-    assert report["difference"]["mean"] * kept["known"] == pytest.approx(kept["decided"] - kept["promised"])
+    assert report["difference"]["mean"] * kept["known"] == pytest.approx(
+        kept["decided"] - kept["promised"]
+    )
     assert ways["decided"]["total"] == pytest.approx(kept["decided"])
     assert ways["perfect"]["total"] == pytest.approx(kept["perfect"])
     assert ways["most_probable"]["total"] == pytest.approx(kept["most_probable"])
@@ -64,7 +80,10 @@ def test_sums_are_those_of_a_ledger(days, parts, monkeypatch):
     assert (report["bounds"]["low"], report["bounds"]["high"]) == pytest.approx(
         (kept["received"] + kept["low"], kept["received"] + kept["high"])
     )
-    after = {line["action"]: [line["known"], line["decisions"]] for line in report["selective"]["actions"]}
+    after = {
+        line["action"]: [line["known"], line["decisions"]]
+        for line in report["selective"]["actions"]
+    }
     assert after == kept["known_after"]
     assert report["overrides"]["cases"] == kept["overridden"]
     if kept["overridden"]:
@@ -77,14 +96,23 @@ def test_groups_add_up_to_all(by):
     report = reported(days, by)
 
     assert len(report["groups"]) > 1 or by == "week"
-    for path in (("decisions",), ("known",), ("expected", "total"), ("realised", "total"), ("realised", "cases")):
+    for path in (
+        ("decisions",),
+        ("known",),
+        ("expected", "total"),
+        ("realised", "total"),
+        ("realised", "cases"),
+    ):
         values = [
-            found[path[0]] if len(path) == 1 else found[path[0]][path[1]] for found in (report, *report["groups"])
+            found[path[0]] if len(path) == 1 else found[path[0]][path[1]]
+            for found in (report, *report["groups"])
         ]
         assert sum(values[1:]) == pytest.approx(values[0])
     json.dumps(report)
     names = {"day": ["2024-10-04", "2024-10-05", "2024-10-06"], "week": ["2024-09-30"]}
-    assert [group["group"] for group in report["groups"]] == names.get(by, [one["group"] for one in report["groups"]])
+    assert [group["group"] for group in report["groups"]] == names.get(
+        by, [one["group"] for one in report["groups"]]
+    )
 
 
 def test_a_better_challenger_is_found_where_each_case_has_its_own_amount():
@@ -94,8 +122,15 @@ def test_a_better_challenger_is_found_where_each_case_has_its_own_amount():
         amounts = 500 * np.exp(rng.normal(size=200))
         terms = [terms_of(((0.0, -0.1 * amount), (-amount, 0.0))) for amount in amounts]
         cases = day_of_cases(rng, 200, DAY + d, terms=terms)
-        choice, rival = (np.where(rng.random(200) < share, 1 - cases.choice, cases.choice) for share in (0.4, 0.05))
-        days.append(replace(cases, choice=choice.astype(np.int32), shadows={"triage:2": rival.astype(np.int32)}))
+        choice, rival = (
+            np.where(rng.random(200) < share, 1 - cases.choice, cases.choice)
+            for share in (0.4, 0.05)
+        )
+        days.append(
+            replace(
+                cases, choice=choice.astype(np.int32), shadows={"triage:2": rival.astype(np.int32)}
+            )
+        )
     (shadow,) = reported(days)["shadow"]
 
     assert (shadow["verdict"], shadow["gain"]["mean"]) == ("better", pytest.approx(29, abs=10))
@@ -106,7 +141,9 @@ def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
     rng, days = np.random.default_rng(20), []
     terms = terms_of(tuple(tuple(unit * cell for cell in row) for row in terms_of().benefits))
     for d in range(12):
-        cases = day_of_cases(rng, 200, DAY + d, terms=[terms, OTHER], known=0.8, epsilon=0.2, overrides=0.2, told=0.5)
+        cases = day_of_cases(
+            rng, 200, DAY + d, terms=[terms, OTHER], known=0.8, epsilon=0.2, overrides=0.2, told=0.5
+        )
         days.append(replace(cases, shadows={"triage:3": 1 - cases.choice}))
 
     report = reported(days, "key")
@@ -122,7 +159,10 @@ def test_decisions_without_a_matrix_are_counted_and_said():
 
     assert (report["decisions"], report["realised"]["cases"]) == (200, 100)
     assert report["realised"]["total"] == pytest.approx(alone["realised"]["total"])
-    assert "100 decisions have no benefit matrix; they are counted, and no amount is about them" in report["warnings"]
+    assert (
+        "100 decisions have no benefit matrix; they are counted, and no amount is about them"
+        in report["warnings"]
+    )
     assert reported([bare])["verdict"] == "undecided"
 
 
@@ -130,7 +170,10 @@ def test_a_promise_that_is_kept_and_one_that_is_not():
     """The verdict and what to do come first."""
     rng = np.random.default_rng(3)
     kept = reported([day_of_cases(rng, 7000, DAY + d) for d in range(8)])
-    days = [replace(day, received_at=day.at) for day in (day_of_cases(rng, 1500, DAY + d, odds=2.0) for d in range(8))]
+    days = [
+        replace(day, received_at=day.at)
+        for day in (day_of_cases(rng, 1500, DAY + d, odds=2.0) for d in range(8))
+    ]
     report = reported(days, "action")
     terms = [terms_of(((0.0, 0.0), (-20.0, -19.0)))]
     better = [day_of_cases(rng, 1500, DAY + d, odds=0.5, terms=terms) for d in range(8)]
@@ -138,7 +181,9 @@ def test_a_promise_that_is_kept_and_one_that_is_not():
     assert (kept["verdict"], kept["advice"]) == ("within_10_percent", [])
     assert reported(better)["verdict"] == "under_promises"
     assert list(report)[:4] == ["promised", "realised", "difference", "verdict"]
-    assert report["realised"]["mean"] - report["promised"]["mean"] == pytest.approx(report["difference"]["mean"])
+    assert report["realised"]["mean"] - report["promised"]["mean"] == pytest.approx(
+        report["difference"]["mean"]
+    )
     assert report["verdict"] in ("over_promises", "under_promises")
     assert report["priors"]["versions"][0]["changed"]
     assert "priors" in report["advice"][0]
@@ -151,7 +196,11 @@ def test_the_one_of_many_groups_that_is_not_as_promised_is_found():
     rng = np.random.default_rng(17)
     days = [day_of_cases(rng, 1_500, DAY + d, odds=3.0 if d == 7 else 1.0) for d in range(60)]
     groups = reported(days, "day")["groups"]
-    wrong = [(place, one["verdict"]) for place, one in enumerate(groups) if one["verdict"].endswith("er_promises")]
+    wrong = [
+        (place, one["verdict"])
+        for place, one in enumerate(groups)
+        if one["verdict"].endswith("er_promises")
+    ]
     assert wrong == [(7, "under_promises")]
     assert sum(one["difference"]["low"] > 0 or one["difference"]["high"] < 0 for one in groups) >= 3
 
@@ -176,7 +225,10 @@ def test_people_who_know_better_and_people_who_do_not():
 def test_no_gain_has_an_interval_without_enough_cases_of_a_class(rare):
     days = [
         replace(cases, received_at=cases.at + 1)
-        for cases in (day_of_cases(np.random.default_rng(d), 300, DAY + d, rare=rare, overrides=0.5) for d in range(10))
+        for cases in (
+            day_of_cases(np.random.default_rng(d), 300, DAY + d, rare=rare, overrides=0.5)
+            for d in range(10)
+        )
     ]
     report = document(read_of(days), [])
     ways = report["alternatives"]
@@ -184,9 +236,9 @@ def test_no_gain_has_an_interval_without_enough_cases_of_a_class(rare):
     gains.append(report["overrides"])
 
     assert all(one["cases"] > 0 for one in gains)
-    assert [one["low"] is not None for one in gains if one["differing"] >= 30] == [rare == 1.0] * sum(
-        one["differing"] >= 30 for one in gains
-    )
+    assert [one["low"] is not None for one in gains if one["differing"] >= 30] == [
+        rare == 1.0
+    ] * sum(one["differing"] >= 30 for one in gains)
 
 
 def explored(cases):
@@ -244,7 +296,12 @@ def test_shadows_are_compared_by_a_sequence():
     for d in range(30):
         cases = day_of_cases(rng, 400, DAY + d)
         treat = np.ones(400, dtype=np.int32)
-        days.append(replace(cases, shadows={"triage:2": cases.choice, "triage:3": 1 - treat, "triage:4": treat * -1}))
+        days.append(
+            replace(
+                cases,
+                shadows={"triage:2": cases.choice, "triage:3": 1 - treat, "triage:4": treat * -1},
+            )
+        )
 
     same, waits, never = reported(days)["shadow"]
 
@@ -260,15 +317,22 @@ def test_shadows_are_compared_by_a_sequence():
 
 def one_by_one(cases):
     """The same cases, each on a day of its own."""
-    columns = [field.name for field in fields(cases) if isinstance(getattr(cases, field.name), np.ndarray)]
+    columns = [
+        field.name for field in fields(cases) if isinstance(getattr(cases, field.name), np.ndarray)
+    ]
     for i in range(len(cases)):
-        yield replace(cases, day=cases.day + i, **{name: getattr(cases, name)[i : i + 1] for name in columns})
+        yield replace(
+            cases, day=cases.day + i, **{name: getattr(cases, name)[i : i + 1] for name in columns}
+        )
 
 
 @pytest.mark.parametrize("rare", [6.0, 1.0])
 def test_the_best_single_action_does_not_depend_on_how_many_cases_a_day_has(rare):
     cases = day_of_cases(np.random.default_rng(21), 400, rare=rare)
-    together, apart = (reported(days)["alternatives"]["best_single_action"] for days in ([cases], one_by_one(cases)))
+    together, apart = (
+        reported(days)["alternatives"]["best_single_action"]
+        for days in ([cases], one_by_one(cases))
+    )
 
     M = np.array(cases.terms[0].benefits)[cases.truth]
     assert (
@@ -287,7 +351,11 @@ def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
     rng, n = np.random.default_rng(24), 5_000
     P = rng.integers(1, 10, (n, 3)) / 10.0
     P /= P.sum(axis=1, keepdims=True)
-    terms = terms_of(((0.1, 0.3, 0.2), (0.3, 0.1, 0.2), (0.2, 0.2, 0.2)), actions=("a", "b", "c"), classes=(0, 1, 2))
+    terms = terms_of(
+        ((0.1, 0.3, 0.2), (0.3, 0.1, 0.2), (0.2, 0.2, 0.2)),
+        actions=("a", "b", "c"),
+        classes=(0, 1, 2),
+    )
     best = decide(P, np.array(terms.benefits)).choice
     drawn = rng.random(n) < 0.3
     choice = np.where(drawn, rng.integers(0, 3, n), best)
@@ -320,7 +388,9 @@ def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
     """Halves of the days that have instances, whatever order they are read in."""
     monkeypatch.setattr("app.usecases.outcome_report.changes.KEPT", 3_000)
     sizes = {0: 0, 1: 1_000, 2: 9_000, 3: 0, 4: 300, 5: 2_700}
-    found = sides(SimpleNamespace(day=day, instances=[f'{{"day": {day}}}'] * n) for day, n in sizes.items())
+    found = sides(
+        SimpleNamespace(day=day, instances=[f'{{"day": {day}}}'] * n) for day, n in sizes.items()
+    )
     for own, (rare, often) in zip(found, ((1, 2), (4, 5)), strict=True):
         days = [one["day"] for one in own]
         assert set(days) == {rare, often}
@@ -334,7 +404,10 @@ def test_a_feature_that_changes_or_goes_missing_is_seen(value, share):
     rng, days = np.random.default_rng(12), []
     for d in range(4):
         gone = rng.random(400) < share * (d > 1)
-        rows = [{"age": None if no else value(rng), "new": d or None, "up": rng.normal(d > 1)} for no in gone]
+        rows = [
+            {"age": None if no else value(rng), "new": d or None, "up": rng.normal(d > 1)}
+            for no in gone
+        ]
         texts = [orjson.dumps(row).decode() for row in rows]
         days.append(replace(day_of_cases(rng, 500, DAY + d), instances=[*texts, *[None] * 100]))
     changes = list(feature_changes(days))
@@ -355,7 +428,10 @@ def test_a_feature_that_changes_or_goes_missing_is_seen(value, share):
 
 @pytest.mark.parametrize("by", ["day", "week", "action", "version", "key"])
 def test_a_report_over_selective_outcomes_has_no_amount_without_its_basis(by):
-    rng, world = np.random.default_rng(10), {"known_after": [0.0, 0.9], "epsilon": 0.1, "overrides": 0.05, "told": 0.1}
+    rng, world = (
+        np.random.default_rng(10),
+        {"known_after": [0.0, 0.9], "epsilon": 0.1, "overrides": 0.05, "told": 0.1},
+    )
     report = reported([day_of_cases(rng, 300, DAY + d, **world) for d in range(6)], by)
     found = dict(money(report))
 
@@ -377,8 +453,12 @@ def test_selection_by_action_is_found_whatever_it_is_mixed_with():
     def mixed(*versions):
         for d in range(4):
             for name in (0, 1):
-                cases = day_of_cases(rng, 600, DAY + d, known_after=[1.0 - name, float(name)], terms=[versions[name]])
-                yield replace(cases, key=np.full(600, name * (versions[0] == versions[1]), dtype=np.int32))
+                cases = day_of_cases(
+                    rng, 600, DAY + d, known_after=[1.0 - name, float(name)], terms=[versions[name]]
+                )
+                yield replace(
+                    cases, key=np.full(600, name * (versions[0] == versions[1]), dtype=np.int32)
+                )
 
     def overruled():
         for d in range(4):

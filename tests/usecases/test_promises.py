@@ -20,7 +20,9 @@ def exclusive(rows, seed=0):
     """Three labels of which exactly one applies, each with its true probability: they are not independent."""
     rng = np.random.default_rng(seed)
     P = rng.dirichlet([0.6, 0.6, 0.6], rows)
-    return P, np.eye(3, dtype=np.int64)[(P.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1).clip(0, 2)]
+    return P, np.eye(3, dtype=np.int64)[
+        (P.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1).clip(0, 2)
+    ]
 
 
 def independent(rows, seed=0):
@@ -37,7 +39,9 @@ def test_losses_are_those_of_the_sets_that_are_chosen(name, empty):
     P[3], Y[3] = 0, 0
     expected, realised = [], []
     for p, y in zip(P, Y, strict=True):
-        choice = retrieve(Sets(p), RetrieveFields(setting="binary", loss={"name": name}, empty=empty)).choice
+        choice = retrieve(
+            Sets(p), RetrieveFields(setting="binary", loss={"name": name}, empty=empty)
+        ).choice
         expected.append(choice.figures[0, 0])
         hits = y[choice.selected].sum()
         realised.append(float(Loss(name).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty)))
@@ -83,7 +87,9 @@ class _Known:
 
 
 def model(P, Y):
-    card = make_card(classes=["a", "b", "c"], labels=["a", "b", "c"], class_priors={}, learner={"kind": "x"})
+    card = make_card(
+        classes=["a", "b", "c"], labels=["a", "b", "c"], class_priors={}, learner={"kind": "x"}
+    )
     return Loaded(card, card.schema_of_features(), _Known(), Holdout(P, Y))
 
 
@@ -105,11 +111,15 @@ def test_an_answer_warns_once_and_its_sets_stay_the_same():
 def test_too_few_rows_for_a_correction_are_warned_about(rows):
     P, Y = exclusive(400)
     small = model(P[:rows], Y[:rows]) if rows else replace(model(P, Y), holdout=None)
-    answer = retrieve_with(small, P, RetrieveFields(setting="multilabel", loss={"name": "jaccard"}), ["told"])
+    answer = retrieve_with(
+        small, P, RetrieveFields(setting="multilabel", loss={"name": "jaccard"}), ["told"]
+    )
 
     assert answer.correction is None
     assert answer.warnings[0] == "told"
-    assert answer.warnings[1].endswith(f"no 'correction': it takes 200 rows held out, and {rows} could be used")
+    assert answer.warnings[1].endswith(
+        f"no 'correction': it takes 200 rows held out, and {rows} could be used"
+    )
 
 
 def test_terms_that_the_hold_out_cannot_meet_correct_nothing():

@@ -18,14 +18,21 @@ N, DAYS = 400, 8
 
 
 def terms(model="replay-ward", **changes):
-    fields = {"rule": "most_probable", "classes": ("healthy", "ill"), "actions": ("wait", "treat"), "benefits": MATRIX}
+    fields = {
+        "rule": "most_probable",
+        "classes": ("healthy", "ill"),
+        "actions": ("wait", "treat"),
+        "benefits": MATRIX,
+    }
     return Terms("predict", model, 1, **(fields | changes))
 
 
 @pytest.fixture(scope="module")
 def client(service):
     for model in ("replay-ward", "replay-seen"):
-        trained(service, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()})
+        trained(
+            service, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()}
+        )
     return service
 
 
@@ -57,7 +64,11 @@ def ward(client, database):
 
 def test_rules_are_paired_with_what_was_done(client, ward):
     P, y, done = ward
-    rules = [{"rule": "expected_benefit"}, {"rule": "most_probable"}, {"rule": "threshold", "threshold": 0.9}]
+    rules = [
+        {"rule": "expected_benefit"},
+        {"rule": "most_probable"},
+        {"rule": "threshold", "threshold": 0.9},
+    ]
     result = replayed(client, rules=rules)
 
     assert (result["decisions"], result["known"], result["left_out"]) == (N, N, {})
@@ -75,7 +86,9 @@ def test_rules_are_paired_with_what_was_done(client, ward):
     assert best["difference"]["mean"] == pytest.approx((values - before).mean())
     assert best["difference"]["low"] < (values - before).mean() < best["difference"]["high"]
     assert best["difference"]["differing"] == np.count_nonzero(values != before)
-    assert best["bounds"]["low"] == best["bounds"]["high"] == pytest.approx((values - before).mean())
+    assert (
+        best["bounds"]["low"] == best["bounds"]["high"] == pytest.approx((values - before).mean())
+    )
     assert (best["verdict"], same["verdict"], late["verdict"]) == ("better", "same", "worse")
     assert str(same["difference"]["mean"]) == "0.0"
     assert late["mean"] == pytest.approx(money(P, y, (P[:, 1] > 0.9).astype(int)).mean())
@@ -85,10 +98,16 @@ def test_a_matrix_decides_and_counts_in_place_of_the_recorded_one(client, ward):
     P, y, done = ward
     B = [[0.0, -3.0], [-1.0, 2.0]]
     words = {"ill": {"treat": 2, "wait": -1}, "healthy": {"treat": -3, "wait": 0}}
-    (first,) = replayed(client, benefits=words, actions=["treat", "wait"], rules=[{}])["alternatives"]
+    (first,) = replayed(client, benefits=words, actions=["treat", "wait"], rules=[{}])[
+        "alternatives"
+    ]
     (again,) = replayed(client, benefits=B, actions=["wait", "treat"], rules=[{}])["alternatives"]
 
-    assert first["mean"] == again["mean"] == pytest.approx(money(P, y, (P @ np.array(B)).argmax(axis=1), B).mean())
+    assert (
+        first["mean"]
+        == again["mean"]
+        == pytest.approx(money(P, y, (P @ np.array(B)).argmax(axis=1), B).mean())
+    )
     assert first["done"]["mean"] == pytest.approx(money(P, y, done, B).mean())
 
 
@@ -103,7 +122,10 @@ def test_truths_of_new_days_are_left_out(client, database):
     trained(client, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()})
     known = recorded_with_late_truths(database, terms(model))
 
-    result, report = replayed(client, model, rules=[{}]), client.get(f"/models/{model}/outcomes").json()
+    result, report = (
+        replayed(client, model, rules=[{}]),
+        client.get(f"/models/{model}/outcomes").json(),
+    )
 
     assert result["decisions"] == 2_000
     assert result["maturing"]["known_left_out"] > 0
@@ -121,7 +143,10 @@ def test_versions_decide_on_recorded_instances(client, database):
         json={"model": "replay-seen", "instances": data["rows"], "benefits": MATRIX, "actions": ["wait", "treat"],
               "record": {"instances": True}},
     ).json()  # fmt: skip
-    outcomes = [{"id": id_, "truth": truth} for id_, truth in zip(answer["ids"], data["labels"], strict=True)]
+    outcomes = [
+        {"id": id_, "truth": truth}
+        for id_, truth in zip(answer["ids"], data["labels"], strict=True)
+    ]
     assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == 300
     asked = replace(terms("replay-seen"), verb="acquire")
     partly = decided(database, 1, terms=asked, at=time(), instance='{"age": 60}')
@@ -132,12 +157,18 @@ def test_versions_decide_on_recorded_instances(client, database):
     result = replayed(client, "replay-seen", models=["replay-seen:1", "replay-seen:2"], rules=[{}])
 
     own, first, second = result["alternatives"]
-    assert [each["model"] for each in result["alternatives"]] == [None, "replay-seen:1", "replay-seen:2"]
+    assert [each["model"] for each in result["alternatives"]] == [
+        None,
+        "replay-seen:1",
+        "replay-seen:2",
+    ]
     assert (own["cases"], first["cases"], first["known"]) == (301, 300, 300)
     assert first["mean"] == first["done"]["mean"]
     assert (own["verdict"], first["verdict"], second["verdict"]) == ("same", "same", "worse")
     (without,) = (
-        each for each in replayed(client, models=["replay-seen:1"], rules=[{}])["alternatives"] if each["model"]
+        each
+        for each in replayed(client, models=["replay-seen:1"], rules=[{}])["alternatives"]
+        if each["model"]
     )
     assert without["cases"] == 0
     assert "no instance of one was recorded" in without["error"]
@@ -145,7 +176,9 @@ def test_versions_decide_on_recorded_instances(client, database):
 
 def test_an_alternative_that_cannot_decide_says_why_and_the_others_are_compared(client, ward):
     costs = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
-    failed, other = replayed(client, rules=[{"rule": "beta_delta", "costs": costs}, {}])["alternatives"]
+    failed, other = replayed(client, rules=[{"rule": "beta_delta", "costs": costs}, {}])[
+        "alternatives"
+    ]
     assert "decides among the classes" in failed["error"]
     assert failed["mean"] is None
     assert other["error"] is None
@@ -162,7 +195,9 @@ def part(rng, n, *, told=None, known=1.0, truth=None):
     done = rng.integers(0, 2, n)
     benefit = np.full(n, np.nan) if told is None else told(OWN[np.maximum(truth, 0), done])
     cases = day_of_cases(rng, n, terms=TERMS)
-    (found,) = slices(replace(cases, truth=truth.astype(np.int32), choice=done.astype(np.int32), benefit=benefit))
+    (found,) = slices(
+        replace(cases, truth=truth.astype(np.int32), choice=done.astype(np.int32), benefit=benefit)
+    )
     return found
 
 
@@ -174,7 +209,9 @@ def tallied(cases, *choices, **options):
     return documents(found, **{"selective": False} | options)
 
 
-@pytest.mark.parametrize("told", [lambda earned: earned - 3, lambda earned: 0.5 * earned, lambda earned: earned + 7])
+@pytest.mark.parametrize(
+    "told", [lambda earned: earned - 3, lambda earned: 0.5 * earned, lambda earned: earned + 7]
+)
 def test_benefits_that_were_told_are_on_neither_side_of_the_difference(told):
     rng = np.random.default_rng(1)
     cases = part(rng, 2_000, told=told)
@@ -197,7 +234,10 @@ def test_the_one_of_many_alternatives_that_is_better_is_found():
     found = tallied(cases, *rng.integers(0, 2, (40, n)), wise, cases.choice)
 
     assert [one["verdict"] for one in found] == ["undecided"] * 40 + ["better", "same"]
-    assert sum(one["difference"]["low"] > 0 or one["difference"]["high"] < 0 for one in found[:-1]) >= 4
+    assert (
+        sum(one["difference"]["low"] > 0 or one["difference"]["high"] < 0 for one in found[:-1])
+        >= 4
+    )
     assert found[-1]["adjusted_p_value"] == 1
 
 
@@ -222,7 +262,9 @@ def test_what_is_undecided_says_why(n, share, options, reason):
     if share is not None:
         knows = (rng.random(n) < share) & (cases.truth >= 0)
         choice = np.where(
-            knows, best[np.maximum(cases.truth, 0)], np.where(cases.truth < 0, 1 - cases.choice, cases.choice)
+            knows,
+            best[np.maximum(cases.truth, 0)],
+            np.where(cases.truth < 0, 1 - cases.choice, cases.choice),
         )
     (found,) = tallied(cases, choice, **options)
 
@@ -234,7 +276,9 @@ def test_what_is_undecided_says_why(n, share, options, reason):
 
 def test_a_gain_that_a_class_without_a_case_could_outweigh_is_no_verdict():
     cases = part(np.random.default_rng(6), 200, truth=np.zeros(200))
-    (found,) = tallied(replace(cases, choice=np.ones(200, dtype=np.int32)), np.zeros(200, dtype=int))
+    (found,) = tallied(
+        replace(cases, choice=np.ones(200, dtype=np.int32)), np.zeros(200, dtype=int)
+    )
     assert found["difference"]["mean"] > 0
     assert found["verdict"] == "undecided"
     assert "fewer than 30 cases of a class" in found["reason"]

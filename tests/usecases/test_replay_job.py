@@ -17,7 +17,9 @@ from tests.usecases.outcome_worlds import money
 
 DATE = 20_000
 N = 120
-SWAPPED = replace(LOAN, actions=LOAN.actions[::-1], benefits=tuple(row[::-1] for row in LOAN.benefits))
+SWAPPED = replace(
+    LOAN, actions=LOAN.actions[::-1], benefits=tuple(row[::-1] for row in LOAN.benefits)
+)
 DEARER = replace(LOAN, benefits=((0.0, -50.0), (-10.0, 30.0)))
 SHARES = tuple(replace(LOAN, priors={"bad": share, "good": 1 - share}) for share in (0.2, 0.3))
 RULE = {"rule": "expected_benefit"}
@@ -32,12 +34,17 @@ def archive(tmp_path):
 @pytest.fixture
 def replayed(archive, monkeypatch):
     """What is found by replaying the decisions of the archive, few at a time."""
-    monkeypatch.setattr(replaying, "trained", lambda _ports, _model, _version: (np.array([0.5, 0.5]), 100))
+    monkeypatch.setattr(
+        replaying, "trained", lambda _ports, _model, _version: (np.array([0.5, 0.5]), 100)
+    )
     monkeypatch.setattr(slices, "AT_ONCE", 7)
 
     def replay(*rules, **options):
         spec = ReplaySpec(
-            model="loan", classes=["bad", "good"], rules=list(rules or [{"rule": "most_probable"}]), **options
+            model="loan",
+            classes=["bad", "good"],
+            rules=list(rules or [{"rule": "most_probable"}]),
+            **options,
         )
         found = replaying.Replay(SimpleNamespace(archive=archive), spec)
         found.read()
@@ -58,7 +65,13 @@ def write(archive, every):
             archive.database, len(rows), terms=[terms[i] for i in rows], at=(DATE + day) * DAY + 60.0,
             probabilities=P[rows].tolist(), choice=[terms[i].actions.index("refuse") for i in rows],
         )  # fmt: skip
-        told(archive.database, ids, y[rows].tolist(), day=DATE + day, received_at=(DATE + day) * DAY + 90.0)
+        told(
+            archive.database,
+            ids,
+            y[rows].tolist(),
+            day=DATE + day,
+            received_at=(DATE + day) * DAY + 90.0,
+        )
     return P, y
 
 
@@ -78,9 +91,13 @@ def test_rules_decide_whatever_was_recorded(archive, replayed, every, rule, shar
 
     (found,) = replayed(rule).document()["alternatives"]
 
-    matrices = np.array([(DEARER if every[i % len(every)] is DEARER else LOAN).benefits for i in range(N)])
+    matrices = np.array(
+        [(DEARER if every[i % len(every)] is DEARER else LOAN).benefits for i in range(N)]
+    )
     if share is not None:
-        base = np.array([(each.priors or {"bad": 0.5})["bad"] for each in every])[np.arange(N) % len(every)]
+        base = np.array([(each.priors or {"bad": 0.5})["bad"] for each in every])[
+            np.arange(N) % len(every)
+        ]
         P = P * np.column_stack((share / base, (1 - share) / (1 - base)))
         P /= P.sum(axis=1, keepdims=True)
     gain = np.einsum("nk,nk->n", P, matrices[:, :, 1] - matrices[:, :, 0])
@@ -102,11 +119,15 @@ def test_rules_decide_whatever_was_recorded(archive, replayed, every, rule, shar
 def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, actions, recorded, fits):
     """As everywhere else; its columns are not those of whatever was recorded."""
     benefits = tuple((0.0,) * len(recorded) for _ in range(2))
-    decided(archive.database, 3, terms=replace(LOAN, actions=recorded, benefits=benefits), at=DATE * DAY)
+    decided(
+        archive.database, 3, terms=replace(LOAN, actions=recorded, benefits=benefits), at=DATE * DAY
+    )
 
     found = replayed(benefits=[[0.0, -1.0], [-20.0, 5.0]], actions=actions).document()
 
-    assert (found["decisions"], found["left_out"]) == ((3, {}) if fits else (0, {"other_actions": 3}))
+    assert (found["decisions"], found["left_out"]) == (
+        (3, {}) if fits else (0, {"other_actions": 3})
+    )
 
 
 def test_selective_outcomes_are_marked_and_bounded(replayed, archive):
@@ -129,4 +150,6 @@ def test_selective_outcomes_are_marked_and_bounded(replayed, archive):
     assert (found["selective"]["is"], one["verdict"]) == (True, "undecided")
     assert "more often after some actions" in found["warnings"][0]
     for path, node in money(found):
-        assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith("all decisions"), path
+        assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith(
+            "all decisions"
+        ), path

@@ -45,18 +45,26 @@ def row_of(sets: np.ndarray, selected: list[int]) -> int:
     return int(np.flatnonzero((sets == wanted).all(axis=1))[0])
 
 
-groups = st.lists(st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.5001, 0.7, 1.0]), max_size=4), min_size=1, max_size=4)
+groups = st.lists(
+    st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.5001, 0.7, 1.0]), max_size=4),
+    min_size=1,
+    max_size=4,
+)
 
 
 @settings(max_examples=25, deadline=None)
 @given(groups, st.sampled_from(LOSSES), st.integers(0, 1))
 def test_every_set_equals_enumeration(lists, name, empty):
     """Ragged sets, some empty: the loss, precision and recall said are those of the set chosen, and none is better."""
-    sets = Sets(np.array(list(chain.from_iterable(lists)), dtype=float), np.cumsum([0, *map(len, lists)]))
+    sets = Sets(
+        np.array(list(chain.from_iterable(lists)), dtype=float), np.cumsum([0, *map(len, lists)])
+    )
     answer = retrieve(sets, ask(loss={"name": name}, empty=empty, curve=True))
     choice, at = answer.choice, 0
     for i, (p, selected) in enumerate(zip(lists, split(choice), strict=True)):
-        every, losses, recall, precision = expected_of_all_sets(*outcomes(p), Loss(name), empty=empty)
+        every, losses, recall, precision = expected_of_all_sets(
+            *outcomes(p), Loss(name), empty=empty
+        )
         row = row_of(every, selected)
         assert figure(choice, "expected_loss")[i] == pytest.approx(losses[row], abs=1e-12)
         assert figure(choice, "expected_recall")[i] == pytest.approx(recall[row], abs=1e-12)
@@ -90,7 +98,9 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
         neighbours_ = None
 
         def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-            return ((np.eye(several, dtype=np.uint8), np.full(several, 1 / several), cut) for _ in X)
+            return (
+                (np.eye(several, dtype=np.uint8), np.full(several, 1 / several), cut) for _ in X
+            )
 
         def label_vector_work(self, _X: np.ndarray) -> int:
             return work
@@ -106,7 +116,11 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
         (model_of(["a", "b"], several=True), {"setting": "binary", "positive": "c"}, "/positive"),
         (model_of(["a", "b"], several=True), {"setting": "multiclass"}, "/setting"),
         (model_of(["a", "b", "c"]), {"setting": "binary"}, "/positive"),
-        (model_of(["a", "b", "c"]), {"setting": "binary", "positive": "a", "average": "macro"}, "/average"),
+        (
+            model_of(["a", "b", "c"]),
+            {"setting": "binary", "positive": "a", "average": "macro"},
+            "/average",
+        ),
         (near_vectors(3), {"method": "sampled", "average": "macro"}, "/average"),
         (model_of(["a", "b"]), {"setting": "binary", "positive": "c"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "positive": "a"}, "/positive"),
@@ -134,8 +148,12 @@ def test_sampled_sets_are_chosen_on_label_vectors():
     answer = retrieve_with(near_vectors(3), X, asked, ["a note"])
 
     assert split(answer.choice) == [[0], [2]]
-    assert answer.choice.figures[SAMPLED.index("expected_loss")] == pytest.approx([0.5, 0.3], abs=1e-5)
-    assert answer.choice.figures[SAMPLED.index("vectors")] == pytest.approx([1 / 0.38, 1 / 0.54], abs=1e-4)
+    assert answer.choice.figures[SAMPLED.index("expected_loss")] == pytest.approx(
+        [0.5, 0.3], abs=1e-5
+    )
+    assert answer.choice.figures[SAMPLED.index("vectors")] == pytest.approx(
+        [1 / 0.38, 1 / 0.54], abs=1e-4
+    )
     assert (answer.choice.figures[SAMPLED.index("gap")] == 0).all()
     assert answer.marginals.p == pytest.approx(X.ravel(), abs=1e-5)
     assert answer.warnings[0] == "a note"
@@ -155,13 +173,17 @@ def test_sampled_sets_are_chosen_on_label_vectors():
 )
 def test_sampled_sets_are_limited(rows, labels, work, words):
     with pytest.raises(TooLarge) as error:
-        retrieve_with(near_vectors(labels, work=work), np.ones((rows, labels)), ask(method="sampled"), [])
+        retrieve_with(
+            near_vectors(labels, work=work), np.ones((rows, labels)), ask(method="sampled"), []
+        )
     assert all(word in error.value.detail for word in words)
 
 
 def test_where_much_weight_is_cut_the_gap_is_unknown():
     """Null in every form of answer: the best set on all label vectors may be another one."""
-    answer = retrieve_with(near_vectors(3, 0.125), np.full((2, 3), 0.3), ask(method="sampled", marginals=True), [])
+    answer = retrieve_with(
+        near_vectors(3, 0.125), np.full((2, 3), 0.3), ask(method="sampled", marginals=True), []
+    )
     assert np.isnan(answer.choice.figures[SAMPLED.index("gap")]).all()
     (warning,) = answer.warnings
     assert "up to 12.5% is left out" in warning
@@ -175,22 +197,35 @@ WIDE = {"name": "fractional_linear", "c": [1, -1, 0, 0], "d": [1, 1e19, 0, 0]}
 
 @pytest.mark.parametrize(
     ("loss", "sets", "items", "more"),
-    [(WIDE, 7000, 65, {}), (WIDE, 1, 4_000_000, {}), ({"name": "g_mean"}, 300, 1000, {"curve": True})],
+    [
+        (WIDE, 7000, 65, {}),
+        (WIDE, 1, 4_000_000, {}),
+        ({"name": "g_mean"}, 300, 1000, {"curve": True}),
+    ],
 )
 def test_the_work_of_all_sets_together_is_limited(loss, sets, items, more):
     """A thousand sets of 1,000 items took 45 s with the curve of G-Mean, and each alone was allowed."""
     many = Sets(np.full(sets * items, 0.3), np.arange(sets + 1) * items)
     with pytest.raises(TooLarge, match=f"core with the loss '{loss['name']}'; at most 10"):
         retrieve(many, ask(loss=loss, **more))
-    assert retrieve(Sets(many.p[: 2 * items], many.offsets[:3]) if sets > 2 else RAGGED, ask(loss=loss, **more))
+    assert retrieve(
+        Sets(many.p[: 2 * items], many.offsets[:3]) if sets > 2 else RAGGED, ask(loss=loss, **more)
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_as_many_items_as_a_request_may_hold_are_no_more_work_than_it_may_ask_for(loss):
     """Except MCC of long lists, and G-Mean and H-Mean, whose laws are longer, of lists too long for a batch."""
     for size in (20, 64, 1000, 20_000_000):
-        if size < 1000 or loss not in ("g_mean", "h_mean", "mcc") or (size > 1000 and loss != "mcc"):
-            assert seconds(np.full(20_000_000 // size, size), ask(loss={"name": loss}).terms) <= usecase.MOST_SECONDS
+        if (
+            size < 1000
+            or loss not in ("g_mean", "h_mean", "mcc")
+            or (size > 1000 and loss != "mcc")
+        ):
+            assert (
+                seconds(np.full(20_000_000 // size, size), ask(loss={"name": loss}).terms)
+                <= usecase.MOST_SECONDS
+            )
 
 
 LABELS = tuple(f"label {i}" for i in range(400))
@@ -203,10 +238,16 @@ def answered(
     k = np.array([int(rng.integers(size + 1)) for size in sizes], dtype=np.int64)
     figures = rng.random((len(SAMPLED) if sampled else 4, len(sizes)))
     figures[4:5, ::2] = np.nan  # an unknown gap
-    selected = np.concatenate([rng.permutation(size)[:n] for size, n in zip(sizes, k, strict=True)] or [[]]).astype(int)
+    selected = np.concatenate(
+        [rng.permutation(size)[:n] for size, n in zip(sizes, k, strict=True)] or [[]]
+    ).astype(int)
     lengths = np.array(sizes, dtype=np.int64) + 1
-    choice = Selections(selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None)
-    shown = Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes)))) if marginals else None
+    choice = Selections(
+        selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None
+    )
+    shown = (
+        Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes)))) if marginals else None
+    )
     return Retrieved(choice, [], labels, marginals=shown)
 
 
@@ -214,25 +255,44 @@ def written_one_by_one(answer: Retrieved) -> list[dict[str, object]]:
     choice, found, at, curve_at, item_at = answer.choice, [], 0, 0, 0
     for i, k in enumerate(choice.k.tolist()):
         selected = choice.selected[at : at + k].tolist()
-        one = {"selected": [answer.labels[j] for j in selected] if answer.labels else selected, "k": k}
+        one = {
+            "selected": [answer.labels[j] for j in selected] if answer.labels else selected,
+            "k": k,
+        }
         values = [None if value != value else value for value in choice.figures[:, i].tolist()]  # noqa: PLR0124 - NaN
         one |= dict(zip(SAMPLED, values, strict=False))
         if choice.curves is not None:
             one["curve"] = choice.curves[curve_at : curve_at + choice.lengths[i]].tolist()
         if answer.marginals is not None:
-            one["marginals"] = answer.marginals.p[item_at : item_at + choice.lengths[i] - 1].tolist()
+            one["marginals"] = answer.marginals.p[
+                item_at : item_at + choice.lengths[i] - 1
+            ].tolist()
         found.append(one)
-        at, curve_at, item_at = at + k, curve_at + choice.lengths[i], item_at + choice.lengths[i] - 1
+        at, curve_at, item_at = (
+            at + k,
+            curve_at + choice.lengths[i],
+            item_at + choice.lengths[i] - 1,
+        )
     return found
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [6], [0, 3, 0, 2, 5, 1, 4], [300, 2, 0, 400], [7] * 2300, [300] * 300])
+@pytest.mark.parametrize(
+    "sizes", [[], [0], [6], [0, 3, 0, 2, 5, 1, 4], [300, 2, 0, 400], [7] * 2300, [300] * 300]
+)
 def test_each_set_is_written_whole_and_in_order(sizes):
     for turn in range(16):
         curve, marginals, sampled, named = (bool(turn >> bit & 1) for bit in range(4))
-        answer = answered(sizes, curve=curve, marginals=marginals, sampled=sampled, labels=LABELS if named else None)
+        answer = answered(
+            sizes,
+            curve=curve,
+            marginals=marginals,
+            sampled=sampled,
+            labels=LABELS if named else None,
+        )
 
         document = json.loads(to_json(answer, {"setting": "multilabel"}).body)
 
         assert document == {"sets": written_one_by_one(answer), "setting": "multilabel"}
-        assert [list(one) for one in document["sets"]] == [list(one) for one in written_one_by_one(answer)]
+        assert [list(one) for one in document["sets"]] == [
+            list(one) for one in written_one_by_one(answer)
+        ]

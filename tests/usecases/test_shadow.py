@@ -21,7 +21,9 @@ from tests.registry.making import make_card, publish
 
 BY = Caller("somebody")
 CHAMPION = "triage@champion"
-QUESTION = RuleFields(benefits={"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}})
+QUESTION = RuleFields(
+    benefits={"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
+)
 MATRIX = [[0, -1], [-10, 5]]
 NAMED = RuleFields(benefits=MATRIX, actions=["wait", "treat"])
 ROWS = [[50, "f"], [60, "m"], [70, None]]
@@ -55,7 +57,9 @@ def decider(ports):
     decider.stop()
 
 
-def offered(ports, instances=ROWS, *, challengers=("triage:2",), ids=("a", "b", "c"), question=NAMED):
+def offered(
+    ports, instances=ROWS, *, challengers=("triage:2",), ids=("a", "b", "c"), question=NAMED
+):
     model = ports.registry.load("triage:1")
     return Offered(challengers, model, 20_000, question, Rows(*model.schema.encode(instances)), ids)
 

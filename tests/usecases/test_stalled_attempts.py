@@ -62,17 +62,25 @@ def stopped(settings, ports):
     processes = []
 
     def begin(work, job, at):
-        in_transactions = not ports.database.is_sqlite  # there, whoever is stopped in one stops all others
+        in_transactions = (
+            not ports.database.is_sqlite
+        )  # there, whoever is stopped in one stops all others
         process = context.Process(
-            target=stall, args=(settings, dict(os.environ), work, job, at), kwargs={"in_transactions": in_transactions}
+            target=stall,
+            args=(settings, dict(os.environ), work, job, at),
+            kwargs={"in_transactions": in_transactions},
         )
         process.start()
         processes.append(process)
-        eventually(lambda: process.exitcode is not None or status_of(process) == psutil.STATUS_STOPPED)
+        eventually(
+            lambda: process.exitcode is not None or status_of(process) == psutil.STATUS_STOPPED
+        )
         if process.exitcode is None:
             return process
         assert process.exitcode == 0
-        if work == "publish" and job.attempt == 1:  # another may have given way to the one that is stopped
+        if (
+            work == "publish" and job.attempt == 1
+        ):  # another may have given way to the one that is stopped
             assert ports.queue.get(job.id).ended
         return False
 
@@ -98,7 +106,9 @@ def go_on(process):
 
 def lose(ports):
     """The lease of whoever works on a job runs out; nobody takes a row that a stopped process has locked."""
-    free = select(JOBS.c.seq).where(JOBS.c.status == Status.RUNNING).with_for_update(skip_locked=True)
+    free = (
+        select(JOBS.c.seq).where(JOBS.c.status == Status.RUNNING).with_for_update(skip_locked=True)
+    )
     with ports.database.writing() as connection:
         connection.execute(update(JOBS).where(JOBS.c.seq.in_(free)).values(lease_until=1.0))
     ports.queue.recover_from_dead_workers()
@@ -128,14 +138,18 @@ def check(ports, settings, job):
     model = ended.result["model"]
     registry = ports.registry
     registry.refresh()
-    assert [line.version for line in registry.index.model(model["name"]).versions] == [model["version"]]
+    assert [line.version for line in registry.index.model(model["name"]).versions] == [
+        model["version"]
+    ]
     assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
     train.clean_up_leftovers(ports, -60)
     assert registry.files.numbers(model["name"]) == [model["version"]]
     fresh = open_registry(settings["models"], ports.database)
     assert fresh.load(f"{model['name']}:{model['version']}").card.job == job.id
     registry.delete_model(model["name"], "the test")
-    with ports.database.writing() as connection:  # what is left would be a step in all rounds after this
+    with (
+        ports.database.writing() as connection
+    ):  # what is left would be a step in all rounds after this
         connection.execute(delete(unpublished))
 
 
@@ -157,7 +171,9 @@ def each_step(settings, ports, begin):
     raise AssertionError("more steps than expected")
 
 
-def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(ports, settings, stopped):
+def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(
+    ports, settings, stopped
+):
     for job, first in each_step(settings, ports, lambda first, at: stopped("publish", first, at)):
         if first:
             lose(ports)
@@ -178,7 +194,9 @@ def test_a_clean_up_that_is_stopped_while_another_version_is_published(ports, se
 
     def begin(first, at):
         card, estimator, holdout, _ = trained(None, first)
-        ports.registry.stage(card, estimator, holdout)  # and dies before the transaction in which it publishes
+        ports.registry.stage(
+            card, estimator, holdout
+        )  # and dies before the transaction in which it publishes
         lose(ports)
         attempt(ports, ports.queue.claim("the second worker"))
         return stopped("clean up", first, at)
@@ -189,7 +207,9 @@ def test_a_clean_up_that_is_stopped_while_another_version_is_published(ports, se
             later = ports.queue.submit("train", job.spec, model=job.model)
             attempt(ports, ports.queue.claim("the third worker"))
             finish(ports, later)
-            ports.registry.delete_version(job.model, ports.queue.get(job.id).result["model"]["version"])
+            ports.registry.delete_version(
+                job.model, ports.queue.get(job.id).result["model"]["version"]
+            )
             go_on(process)
             job = later
         finish(ports, job)

@@ -23,7 +23,9 @@ from tests.registry.making import make_card
 
 NPY = "application/x-npy"
 MANY = "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more"
-FEW = "classes with too few training rows for reliable probabilities: {}; provide at least {} of each"
+FEW = (
+    "classes with too few training rows for reliable probabilities: {}; provide at least {} of each"
+)
 
 
 def table_of(counts, seed=0, apart=1.0):
@@ -31,7 +33,14 @@ def table_of(counts, seed=0, apart=1.0):
     y = np.repeat(np.arange(len(counts)), counts)
     X = rng.normal(size=(len(y), 2)) + apart * y[:, None]
     names = tuple(f"c{k}" for k in range(len(counts)))
-    return Table(Schema([Feature("a", "numeric", ()), Feature("b", "numeric", ())]), X, y, names, ("label",), "00")
+    return Table(
+        Schema([Feature("a", "numeric", ()), Feature("b", "numeric", ())]),
+        X,
+        y,
+        names,
+        ("label",),
+        "00",
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +55,11 @@ def table_of(counts, seed=0, apart=1.0):
 def test_classes_of_few_rows_are_named_with_the_rows_they_need(counts, part, few, needed):
     table = table_of(counts)
     rows = split_rows(table.y, part, 0)
-    model = resolve({"kind": "logistic"}).build(random_state=0).fit(table.X[rows.train], table.y[rows.train])
+    model = (
+        resolve({"kind": "logistic"})
+        .build(random_state=0)
+        .fit(table.X[rows.train], table.y[rows.train])
+    )
     found = rare_classes(model, table, rows)
     assert [one.startswith(FEW.format(few, needed)) for one in found] == [True] * bool(few)
 
@@ -69,7 +82,9 @@ def test_job_card_and_every_prediction_have_the_same_sentences(service, counts, 
     labels = [table.classes[code] for code in table.y]
     data = {"features": ["a", "b"], "rows": table.X.tolist(), "labels": labels}
     name = f"rare-{len(counts)}"
-    job = trained(service, {"model": name, "learner": {"kind": "logistic"}, "data": data, "refit": False})
+    job = trained(
+        service, {"model": name, "learner": {"kind": "logistic"}, "data": data, "refit": False}
+    )
     card = service.get(f"/models/{name}/versions/1").json()
     question = {"model": name, "rule": "most_probable"}
     answer = service.post("/predict", json=question | {"instances": [[0.0, 0.0]]}).json()
@@ -121,7 +136,9 @@ def spec_of(kind="logistic", **changes):
 
 
 @pytest.mark.parametrize("kind", PRICED)
-@pytest.mark.parametrize(("changes", "told"), [(BENEFITS, True), ({}, False), (BENEFITS | COSTS, False)])
+@pytest.mark.parametrize(
+    ("changes", "told"), [(BENEFITS, True), ({}, False), (BENEFITS | COSTS, False)]
+)
 def test_benefits_that_chose_nothing_are_told(kind, changes, told):
     """Of the learner whose path has a point for every price; `auto` without prices compares learners by the benefits
     alone. A `lambda` was chosen by who sent it.
@@ -137,7 +154,9 @@ def model_of(*features: FeatureCard) -> Loaded:
     return Loaded(card, card.schema_of_features(), None, None)
 
 
-AGE = FeatureCard(name="age", type="numeric", low=29, high=77)  # 48 wide: far is below -19 and above 125
+AGE = FeatureCard(
+    name="age", type="numeric", low=29, high=77
+)  # 48 wide: far is below -19 and above 125
 SEX = FeatureCard(name="sex", type="categorical", categories=["f", "m"])
 FLAT = FeatureCard(name="flat", type="numeric", low=1, high=1)
 
@@ -157,7 +176,13 @@ def test_far_is_farther_from_the_range_than_it_is_wide(feature, values, far):
 
 
 def test_the_card_has_the_range_of_the_rows_that_were_fitted():
-    schema = Schema([Feature("age", "numeric"), Feature("sex", "categorical", ("f", "m")), Feature("empty", "numeric")])
+    schema = Schema(
+        [
+            Feature("age", "numeric"),
+            Feature("sex", "categorical", ("f", "m")),
+            Feature("empty", "numeric"),
+        ]
+    )
     X = np.array([[1.0, 0, np.nan], [5.0, 1, np.nan], [np.nan, 1, np.nan], [900.0, 1, np.nan]])
     table = Table(schema, X, np.zeros(4, dtype=np.int64), ("a", "b"), ("y",), "00")
 

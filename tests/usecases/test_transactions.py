@@ -31,7 +31,9 @@ def trained(job: Job):
 
 
 @pytest.mark.parametrize("cleaned", [False, True])
-def test_an_attempt_that_goes_on_after_the_job_was_finished_publishes_nothing(ports, monkeypatch, cleaned):
+def test_an_attempt_that_goes_on_after_the_job_was_finished_publishes_nothing(
+    ports, monkeypatch, cleaned
+):
     """As of a machine that was suspended between writing the folder and the transaction."""
     ports.queue.submit("train", {}, model="ward")
     first, stage = ports.queue.claim("ann"), ports.registry.stage
@@ -52,7 +54,11 @@ def test_an_attempt_that_goes_on_after_the_job_was_finished_publishes_nothing(po
         train.publish(ports, first, *trained(first))
     train.clean_up_leftovers(ports, -60)
     ports.registry.refresh()
-    assert ports.registry.files.numbers("ward") == list(ports.registry.index.models("", 10)[0].versions) == [2]
+    assert (
+        ports.registry.files.numbers("ward")
+        == list(ports.registry.index.models("", 10)[0].versions)
+        == [2]
+    )
     assert ports.registry.load("ward").card.job == first.id
 
 

@@ -33,12 +33,18 @@ class Carried:
     def document(self) -> dict[str, Any]:
         """The fields of a JSON answer."""
         ids = {} if self.id is None else {"ids": _listed(self.columns[self.id])}
-        return ids | ({"kept": {name: _listed(self.columns[name]) for name in self.kept}} if self.kept else {})
+        return ids | (
+            {"kept": {name: _listed(self.columns[name]) for name in self.kept}} if self.kept else {}
+        )
 
     @property
     def own_ids(self) -> tuple[str, list[Any]] | None:
         """The field that has the ids or names their column, and the ids as JSON has them; None without any."""
-        return None if self.id is None else ("ids" if self.id == _ID else "id", _listed(self.columns[self.id]))
+        return (
+            None
+            if self.id is None
+            else ("ids" if self.id == _ID else "id", _listed(self.columns[self.id]))
+        )
 
     def with_ids(self, ids: Sequence[str | None]) -> Carried:
         """With the ids of the decisions, where the request has none of its own."""
@@ -51,14 +57,19 @@ class Carried:
     def before(self, columns: dict[str, Any]) -> dict[str, Any]:
         """These columns, then those of an answer; Invalid at /keep for a name that both have."""
         for name in self.columns.keys() & columns.keys():
-            raise Invalid.at("/id" if name == self.id else "/keep", f"the answer has a column {name!r} of its own")
+            raise Invalid.at(
+                "/id" if name == self.id else "/keep",
+                f"the answer has a column {name!r} of its own",
+            )
         return self.columns | columns
 
     def refuse_numbers_only(self) -> None:
         """Invalid where there is anything, for answers that hold numbers alone."""
         if self.columns:
             place = "/keep" if self.id is None else "/id" if self.id != _ID else "/ids"
-            raise Invalid.at(place, "an array of numbers has no place for this; ask for JSON or a table")
+            raise Invalid.at(
+                place, "an array of numbers has no place for this; ask for JSON or a table"
+            )
 
 
 NOTHING = Carried()
@@ -147,7 +158,13 @@ class Answered(NamedTuple):
         answer = self.answer
         if isinstance(answer, Quantities):
             return {**about, **answer.figures}
-        return {**about, "rule": answer.rule, "classes": answer.classes, "actions": answer.actions, **answer.figures}
+        return {
+            **about,
+            "rule": answer.rule,
+            "classes": answer.classes,
+            "actions": answer.actions,
+            **answer.figures,
+        }
 
     def explained(self) -> dict[str, Any]:
         """The explanations, which fit into JSON alone."""
@@ -176,7 +193,8 @@ def json_of(answered: Answered) -> bytes:
     """The contract's document."""
     carried = answered.carried.document() if answered.carried.columns else {}
     columns = {
-        name: values.listed() if isinstance(values, NamedChoice) else values for name, values, *_ in answered.columns()
+        name: values.listed() if isinstance(values, NamedChoice) else values
+        for name, values, *_ in answered.columns()
     }
     more = {**answered.explained(), "warnings": answered.answer.warnings}
     return json_bytes({**answered.rest(), **carried, **columns, **more})
@@ -186,7 +204,9 @@ def _array(columns: Sequence[AnswerColumn]) -> np.ndarray:
     if len(columns) == 1 and isinstance(columns[0].values, np.ndarray):
         return columns[0].values
     parts = [
-        np.atleast_2d((each.values.choice if isinstance(each.values, NamedChoice) else each.values).T)
+        np.atleast_2d(
+            (each.values.choice if isinstance(each.values, NamedChoice) else each.values).T
+        )
         for each in columns
     ]
     return np.hstack([part.T for part in parts], dtype=np.float64)

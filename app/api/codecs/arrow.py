@@ -37,7 +37,11 @@ def table_of_arrow(body: bytes, charge: Charge) -> pa.Table:
     except (Invalid, TooLarge):
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
-        hint = "; it is an Arrow file (Feather): write a stream" if body.startswith(_ARROW_FILE) else ""
+        hint = (
+            "; it is an Arrow file (Feather): write a stream"
+            if body.startswith(_ARROW_FILE)
+            else ""
+        )
         raise Invalid.at("", f"the body is not an Arrow IPC stream{hint}") from error
 
 
@@ -78,7 +82,10 @@ def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response
     """Columns of an answer, lists, arrays or Arrow's, in a format of `TABULAR`; the rest is JSON in the metadata
     (`payoff`), or in the header `Payoff-Answer` of CSV, TooLarge where it is too long for that.
     """
-    table, sink = pa.table({name: _array_of(values) for name, values in columns.items()}), pa.BufferOutputStream()
+    table, sink = (
+        pa.table({name: _array_of(values) for name, values in columns.items()}),
+        pa.BufferOutputStream(),
+    )
     headers = {"Payoff-Answer": in_header(rest)} if kind == CSV else {}
     try:
         if kind == CSV:
@@ -90,8 +97,13 @@ def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response
             else:
                 with pa.ipc.new_stream(sink, table.schema) as writer:
                     writer.write_table(table)
-    except (pa.ArrowException, OSError) as error:  # a moment or decimal that came with the rows has no place there
-        raise Invalid.at("/keep", f"what comes back cannot be written as {kind}: {error}") from error
+    except (
+        pa.ArrowException,
+        OSError,
+    ) as error:  # a moment or decimal that came with the rows has no place there
+        raise Invalid.at(
+            "/keep", f"what comes back cannot be written as {kind}: {error}"
+        ) from error
     return Response(sink.getvalue().to_pybytes(), media_type=kind, headers=headers)
 
 
@@ -115,7 +127,9 @@ def table_of_csv(
     """
     text = CsvText(io.BytesIO(body), dialect)
     if len(text.names) > _MAX_COLUMNS:
-        raise TooLarge(f"the header has {len(text.names):,} columns; at most {_MAX_COLUMNS:,} are supported")
+        raise TooLarge(
+            f"the header has {len(text.names):,} columns; at most {_MAX_COLUMNS:,} are supported"
+        )
     parts: list[list[Any]] = [[] for _ in text.names]
     rows = 0
     for block in text.blocks():
@@ -124,7 +138,9 @@ def table_of_csv(
             known.append(_numbers(cells, name, rows, dialect) if name in numeric else cells)
         rows += len(block[0])
     types = [pa.float64() if name in numeric else pa.string() for name in text.names]
-    return pa.Table.from_arrays([pa.chunked_array(*each) for each in zip(parts, types, strict=True)], text.names)
+    return pa.Table.from_arrays(
+        [pa.chunked_array(*each) for each in zip(parts, types, strict=True)], text.names
+    )
 
 
 def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Array:
@@ -133,7 +149,11 @@ def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Arr
     if strange is not None:
         row = strange.index(True).as_py()
         word = column[row].as_py()
-        hint = "; send ?decimal=," if "," in word and dialect.decimal == "." and dialect.delimiter != "," else ""
+        hint = (
+            "; send ?decimal=,"
+            if "," in word and dialect.decimal == "." and dialect.delimiter != ","
+            else ""
+        )
         place = f"in column {name!r} of line {rows + row + FIRST_ROW}"
         raise Invalid.at(pointer(name), f"{word[:MAX_SHOWN]!r} {place} is not a number{hint}")
     return found
@@ -145,8 +165,16 @@ def table_columns(columns: Sequence[AnswerColumn]) -> dict[str, Any]:
     for _, values, short, labels in columns:
         if isinstance(values, NamedChoice):
             words = pa.array([str(word) for word in values.names])
-            table[short] = pa.DictionaryArray.from_arrays(pa.array(values.choice, pa.int32()), words)
+            table[short] = pa.DictionaryArray.from_arrays(
+                pa.array(values.choice, pa.int32()), words
+            )
         else:
-            names = [short] if labels is None else [f"{short}:{label}" if short else str(label) for label in labels]
-            table |= dict(zip(names, map(np.ascontiguousarray, np.atleast_2d(values.T)), strict=True))
+            names = (
+                [short]
+                if labels is None
+                else [f"{short}:{label}" if short else str(label) for label in labels]
+            )
+            table |= dict(
+                zip(names, map(np.ascontiguousarray, np.atleast_2d(values.T)), strict=True)
+            )
     return table

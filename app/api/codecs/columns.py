@@ -14,7 +14,15 @@ from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
-from app.data.values import by_form, first_longer, floats, holds_moments, holds_numbers, holds_text, index_columns
+from app.data.values import (
+    by_form,
+    first_longer,
+    floats,
+    holds_moments,
+    holds_numbers,
+    holds_text,
+    index_columns,
+)
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
@@ -42,14 +50,21 @@ def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[
     reject(
         Flaw(
             pointer("id" if name == fields.id else "keep"),
-            f"the table has the column {name!r} twice" if count else unknown("column", name, table.column_names),
+            f"the table has the column {name!r} twice"
+            if count
+            else unknown("column", name, table.column_names),
         )
         for name in names
         if (count := table.column_names.count(name)) != 1
     )
-    columns = {name: _column(table.column(name), name, sheet.charge, is_id=name == fields.id) for name in names}
+    columns = {
+        name: _column(table.column(name), name, sheet.charge, is_id=name == fields.id)
+        for name in names
+    }
     ignored = index_columns(table.schema).union(names).difference(features)
-    rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
+    rest = [
+        i for i, name in enumerate(table.column_names) if name not in ignored
+    ]  # a name may occur twice
     rest = table.select(rest) if len(rest) < table.num_columns else table
     return rest, Carried(fields.id, columns, fields.keep)
 
@@ -61,13 +76,22 @@ def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) 
         charge(len(column))  # as text
         try:
             column.slice(0, 1).cast(pa.string())
-        except pa.ArrowInvalid as error:  # a time zone that is not known here: no row could be written
-            raise Invalid.at(pointer(name), f"{name!r} cannot be written as text: {error}") from error
+        except (
+            pa.ArrowInvalid
+        ) as error:  # a time zone that is not known here: no row could be written
+            raise Invalid.at(
+                pointer(name), f"{name!r} cannot be written as text: {error}"
+            ) from error
     elif not (holds_numbers(column.type) or holds_text(column.type)):
-        raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
+        raise Invalid.at(
+            pointer(name),
+            f"the type of {name!r} is '{column.type}'; numbers, text and dates come back",
+        )
     most = MAX_ID if is_id else _MAX_CELL
     if holds_text(column.type) and (row := first_longer(column, most)) >= 0:
-        raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
+        raise Invalid.at(
+            pointer(name, row), f"what comes back has at most {most} characters a cell"
+        )
     return column
 
 
@@ -91,12 +115,18 @@ def read(
     return _carried(sheet, table, features)
 
 
-def rows_of_sheet(sheet: Sheet, schema: Schema, names: Collection[str] = ()) -> tuple[Rows, Carried]:
+def rows_of_sheet(
+    sheet: Sheet, schema: Schema, names: Collection[str] = ()
+) -> tuple[Rows, Carried]:
     """A column for each feature, by name, in any order, null or empty where missing; those of `names` that are there
     beside them; and what comes back.
     """
     whole = schema.with_numbers([name for name in names if name not in schema.names])
-    categories = {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
+    categories = {
+        feature.name: feature.categories
+        for feature in schema.features
+        if feature.type == "categorical"
+    }
     table, carried = read(sheet, _numeric_names(whole), whole.names, categories)
     own = [name for name in whole.names[len(schema.names) :] if name in table.column_names]
     spare = [name for name in table.column_names if name in schema.ignored.difference(own)]
@@ -112,11 +142,16 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
         column = table.column(name)
         if not _fits(column.type, schema, j):
             needed = "strings" if j in schema.formed or j in schema.categorical else "numbers"
-            raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; it must be {needed}")
+            raise Invalid.at(
+                pointer(name), f"the type of {name!r} is '{column.type}'; it must be {needed}"
+            )
         if j in schema.formed:
             numbers, strange = by_form(column, schema.features[j].form)
             if strange is not None:
-                reject(Flaw(flaw.loc + pointer(j), flaw.msg) for flaw in schema.unread(j, column.to_pylist()))
+                reject(
+                    Flaw(flaw.loc + pointer(j), flaw.msg)
+                    for flaw in schema.unread(j, column.to_pylist())
+                )
             X[:, j] = numbers.to_numpy()
         elif j in schema.categorical:
             if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
@@ -130,7 +165,11 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
 
 def _numeric_names(schema: Schema) -> set[str]:
     """The features that are numbers, and have no form of text."""
-    return {feature.name for feature in schema.features if feature.type == "numeric" and not feature.form}
+    return {
+        feature.name
+        for feature in schema.features
+        if feature.type == "numeric" and not feature.form
+    }
 
 
 def _flaws_of_names(counts: Mapping[str, int], schema: Schema) -> Iterator[Flaw]:
@@ -138,7 +177,11 @@ def _flaws_of_names(counts: Mapping[str, int], schema: Schema) -> Iterator[Flaw]
     for flaw in schema.flaws_of("", dict.fromkeys(counts)):
         hint = "; `id` and `keep` name columns that only come back" if flaw.loc else ""
         yield Flaw(flaw.loc, flaw.msg + hint)
-    yield from (Flaw(pointer(name), "the table has this column twice") for name in counts if counts[name] > 1)
+    yield from (
+        Flaw(pointer(name), "the table has this column twice")
+        for name in counts
+        if counts[name] > 1
+    )
 
 
 def _fits(kind: pa.DataType, schema: Schema, j: int) -> bool:
@@ -162,8 +205,12 @@ def codes_of(words: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray
     unseen = np.flatnonzero(pc.and_(words.is_valid(), found.is_null()).to_numpy())
     if not unseen.size:
         return codes, []
-    if odd := [word for word in words.take(unseen).unique().to_pylist() if word and refused_category(word)]:
+    if odd := [
+        word for word in words.take(unseen).unique().to_pylist() if word and refused_category(word)
+    ]:
         rows = np.flatnonzero(pc.is_in(words, value_set=pa.array(odd, words.type)))
         reject(Flaw(pointer(i, j), refused_category(words[int(i)].as_py()) or "") for i in rows)
     example = words[int(unseen[0])].as_py()
-    return codes, [schema.unseen(j, unseen[:MAX_POSITIONS].tolist(), unseen.size, len(words), example)]
+    return codes, [
+        schema.unseen(j, unseen[:MAX_POSITIONS].tolist(), unseen.size, len(words), example)
+    ]

@@ -20,12 +20,17 @@ from app.usecases.fields import Text, WireModel
 from app.usecases.predict import PredictFields
 
 BYTES = "BYTES"
-_DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
+_DATA: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": ["number", "string", "null", "array"], "items": {}},
+}
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
 _LONGEST = 2**31  # side of an array, also of an empty one
 _MAX_ID = 1000  # characters
-_WITHOUT_EFFECT = frozenset({"content_type", "headers", "binary_data_output"})  # of clients of MLServer, Triton
+_WITHOUT_EFFECT = frozenset(
+    {"content_type", "headers", "binary_data_output"}
+)  # of clients of MLServer, Triton
 _FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -34,7 +39,18 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 Datatype = Literal[
-    "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FP16", "FP32", "FP64", "BYTES"
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "FP16",
+    "FP32",
+    "FP64",
+    "BYTES",
 ]
 
 
@@ -78,7 +94,10 @@ def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
         return arrays[first.name].tolist()
     rows = first.shape[0]
     reject(
-        Flaw(pointer("inputs", number, "shape"), f"the shape of {sent.name!r} is {sent.shape}; it must be [{rows}]")
+        Flaw(
+            pointer("inputs", number, "shape"),
+            f"the shape of {sent.name!r} is {sent.shape}; it must be [{rows}]",
+        )
         for number, sent in enumerate(inputs)
         if sent.shape not in ([rows], [rows, 1])
     )
@@ -88,7 +107,11 @@ def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
 
 
 def encode(
-    answered: Answered, id_: str | None, outputs: Sequence[OutputDocument], *, notes: Sequence[str] = ()
+    answered: Answered,
+    id_: str | None,
+    outputs: Sequence[OutputDocument],
+    *,
+    notes: Sequence[str] = (),
 ) -> Response:
     """The columns as outputs, all where none are named; the rest in `parameters`, with `notes` among the warnings."""
     found = {column.name: column.values for column in answered.columns()}
@@ -143,12 +166,22 @@ class InferRequest(WireModel):
 
     def question(self) -> PredictFields:
         """The parameters as fields of `/predict`; Invalid below `/parameters`."""
-        sent = {name: value for name, value in (self.parameters or {}).items() if name not in _WITHOUT_EFFECT}
+        sent = {
+            name: value
+            for name, value in (self.parameters or {}).items()
+            if name not in _WITHOUT_EFFECT
+        }
         known = sorted(_FIELDS)
         with below("/parameters"):
-            reject(Flaw(pointer(name), unknown("parameter", name, known)) for name in sent if name not in _FIELDS)
+            reject(
+                Flaw(pointer(name), unknown("parameter", name, known))
+                for name in sent
+                if name not in _FIELDS
+            )
             fields = {
-                name: parsed_text(name, value) if isinstance(value, str) and name != "rule" else value
+                name: parsed_text(name, value)
+                if isinstance(value, str) and name != "rule"
+                else value
                 for name, value in sent.items()
             }
             matrix = fields.get("benefits") is not None or fields.get("cost_matrix") is not None
@@ -191,9 +224,13 @@ class ModelMetadata(BaseModel):
     name: str
     versions: list[str] = Field(description="that exist; the highest comes last")
     platform: str
-    inputs: list[TensorMetadata] = Field(description="an input per feature; or send one matrix [n, features]")
+    inputs: list[TensorMetadata] = Field(
+        description="an input per feature; or send one matrix [n, features]"
+    )
     outputs: list[TensorMetadata]
-    parameters: dict[str, str] = Field(description="`version` that is described, and its `classes` as JSON text")
+    parameters: dict[str, str] = Field(
+        description="`version` that is described, and its `classes` as JSON text"
+    )
 
 
 class ServerMetadata(BaseModel):

@@ -19,13 +19,21 @@ from app.text import refused_character
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
-MAX_VALUES = 1_200_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
+MAX_VALUES = (
+    1_200_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
+)
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
 _MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused characters hold the lock for them
 _BLOCK = 1 << 20  # bytes of a body that are counted together
 _AROUND = 10  # characters before and after the place of an error that a message quotes
-_FOREIGN = re.compile(r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE)  # as Python and JavaScript write values
-_SUSPECT = (b"\\", b"\x7f", b"\xc2")  # with one of these a body may hold a character that no text may contain
+_FOREIGN = re.compile(
+    r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE
+)  # as Python and JavaScript write values
+_SUSPECT = (
+    b"\\",
+    b"\x7f",
+    b"\xc2",
+)  # with one of these a body may hold a character that no text may contain
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 # Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
 _PART = 50_000
@@ -72,7 +80,11 @@ def _refused(document: Any) -> Iterator[Flaw]:
             if message := refused_character(value):
                 yield Flaw(loc, message)
         elif isinstance(value, list):
-            waiting += [(f"{loc}/{i}", item) for i, item in enumerate(value) if isinstance(item, str | list | dict)]
+            waiting += [
+                (f"{loc}/{i}", item)
+                for i, item in enumerate(value)
+                if isinstance(item, str | list | dict)
+            ]
         elif isinstance(value, dict):
             for name, item in value.items():
                 if message := refused_character(name):
@@ -90,7 +102,9 @@ def measured(body: bytes, charge: Charge) -> None:
     """Charge for the values of a long body; TooLarge above the limits."""
     if len(body) > SMALL:
         if (escapes := count(body, b"\\")) > _MAX_ESCAPES:
-            raise TooLarge(f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}")
+            raise TooLarge(
+                f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}"
+            )
         charge(_extent(body))
 
 
@@ -108,7 +122,10 @@ def _extent(body: bytes) -> int:
 def count(body: bytes, mark: bytes) -> int:
     """How often one byte occurs: searching for millions of them would hold the interpreter's lock for long."""
     signs = np.frombuffer(body, np.uint8)
-    return sum(int(np.count_nonzero(signs[i : i + _BLOCK] == mark[0])) for i in range(0, len(signs), _BLOCK))
+    return sum(
+        int(np.count_nonzero(signs[i : i + _BLOCK] == mark[0]))
+        for i in range(0, len(signs), _BLOCK)
+    )
 
 
 class Split(NamedTuple):
@@ -135,12 +152,25 @@ def split(body: bytes) -> Split | None:
         numbers, widths = np.frombuffer(rows.as_buffer(of_type="d")), set(map(len, rows))
         beside = document["columns"] if "columns" in names else {}
         columns = {name: np.frombuffer(beside[name].as_buffer(of_type="d")) for name in beside}
-        fields = {name: _value(document[name]) for name in names if name not in ("instances", "columns")}
+        fields = {
+            name: _value(document[name]) for name in names if name not in ("instances", "columns")
+        }
         brackets = 1 + len(rows) + len(columns) + orjson.dumps(fields).count(b"[")
-    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):  # text for rows or among them, 1e400
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        AttributeError,
+    ):  # text for rows or among them, 1e400
         return None
     # `as_buffer` flattens what is nested, and of fields with the same name the last one counts
-    if len(widths) != 1 or 0 in widths or brackets != count(body, b"[") or len(set(names)) < len(names):
+    if (
+        len(widths) != 1
+        or 0 in widths
+        or brackets != count(body, b"[")
+        or len(set(names)) < len(names)
+    ):
         return None
     return Split(fields | ({"columns": columns} if columns else {}), numbers.reshape(-1, *widths))
 
@@ -164,7 +194,9 @@ def _written(value: Any) -> bytes:
     if not isinstance(value, np.ndarray) or value.size <= _PART:
         return orjson.dumps(value, option=_DUMP)
     step = max(_PART * len(value) // value.size, 1)
-    parts = (orjson.dumps(value[i : i + step], option=_DUMP)[1:-1] for i in range(0, len(value), step))
+    parts = (
+        orjson.dumps(value[i : i + step], option=_DUMP)[1:-1] for i in range(0, len(value), step)
+    )
     return b"[" + b",".join(parts) + b"]"
 
 
@@ -176,21 +208,36 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, model: Loaded, matrix: Prepared) -> Frame:
-        head = {"model": model.named, "rule": "expected_benefit", "classes": model.classes, "actions": matrix.actions}
+        head = {
+            "model": model.named,
+            "rule": "expected_benefit",
+            "classes": model.classes,
+            "actions": matrix.actions,
+        }
         warnings = [*model.card.warnings, *matrix.warnings]
         return cls(json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:])
 
     def around(self, names: list[int | str], P: np.ndarray, expected: np.ndarray) -> bytes:
         """The document that `answers.json_of` makes."""
-        columns = {"decisions": names, "probabilities": P.tolist(), "expected_benefits": expected.tolist()}
-        return b"%b%b%b" % (self.head, orjson.dumps(columns)[1:-1], self.tail)  # of a few rows, lists are faster
+        columns = {
+            "decisions": names,
+            "probabilities": P.tolist(),
+            "expected_benefits": expected.tolist(),
+        }
+        return b"%b%b%b" % (
+            self.head,
+            orjson.dumps(columns)[1:-1],
+            self.tail,
+        )  # of a few rows, lists are faster
 
 
 def in_header(rest: Any) -> str:
     """What is not columnar as JSON for the header `Payoff-Answer`; TooLarge where it does not fit."""
     header = ascii_json(rest)
     if len(header) > _MAX_HEADER:
-        raise TooLarge("names and warnings do not fit into the header Payoff-Answer; ask for JSON, Arrow or Parquet")
+        raise TooLarge(
+            "names and warnings do not fit into the header Payoff-Answer; ask for JSON, Arrow or Parquet"
+        )
     return header.decode("ascii")
 
 

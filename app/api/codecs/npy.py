@@ -16,7 +16,10 @@ from app.usecases.predict import Rows
 
 _MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
 _ENDLESS = 1 << 63  # items, of which no array has as many
-_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def array_of_npy(body: bytes, charge: Charge) -> np.ndarray:
@@ -30,13 +33,18 @@ def array_of_npy(body: bytes, charge: Charge) -> np.ndarray:
     if kind.kind not in "fiu":
         raise Invalid.at("", f"the type of the array is '{kind}'; it must be integers or floats")
     there = len(body) - file.tell()
-    sound = all(type(length) is int and 0 <= length < _ENDLESS for length in shape)  # NumPy's reader takes True, too
+    sound = all(
+        type(length) is int and 0 <= length < _ENDLESS for length in shape
+    )  # NumPy's reader takes True, too
     if not sound or (count := math.prod(shape)) * kind.itemsize > there:
         raise Invalid.at(
-            "", f"the shape in the header of the array of '{kind}' does not fit the {there} bytes after it"
+            "",
+            f"the shape in the header of the array of '{kind}' does not fit the {there} bytes after it",
         )
     charge(count, NUMBER)
-    flat = np.require(np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE"))
+    flat = np.require(
+        np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE")
+    )
     try:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
     except ValueError as error:  # more dimensions, or with no items longer ones, than there are
@@ -47,11 +55,14 @@ def rows_of_npy(body: bytes, schema: Schema, charge: Charge) -> Rows:
     """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
     if schema.categorical:
         raise Invalid.at(
-            "", "the model has categorical features, which an array of numbers cannot contain; send JSON or Arrow"
+            "",
+            "the model has categorical features, which an array of numbers cannot contain; send JSON or Arrow",
         )
     X = array_of_npy(body, charge)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
-        raise Invalid.at("", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]")
+        raise Invalid.at(
+            "", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]"
+        )
     return Rows(finite(np.ascontiguousarray(X)), [])
 
 

@@ -29,9 +29,17 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
     if not table.num_rows:
         raise Invalid.at("", "the table has no row; at least one outcome is required")
     names = table.column_names
-    reject(Flaw(pointer(name), unknown("column", name, FIELDS)) for name in names if name not in FIELDS)
-    reject(Flaw("", f"the column {name!r} is missing") for name in ("id", "truth") if name not in names)
-    reject(Flaw(pointer(name), f"the table has the column {name!r} twice") for name in names if names.count(name) > 1)
+    reject(
+        Flaw(pointer(name), unknown("column", name, FIELDS)) for name in names if name not in FIELDS
+    )
+    reject(
+        Flaw("", f"the column {name!r} is missing") for name in ("id", "truth") if name not in names
+    )
+    reject(
+        Flaw(pointer(name), f"the table has the column {name!r} twice")
+        for name in names
+        if names.count(name) > 1
+    )
     given = [_short(table.column(name), name) if name in names else None for name in FIELDS]
     columns = [
         [None] * len(table) if column is None else _READERS[name](column, name)
@@ -39,7 +47,9 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
     ]
     flaws = ("'id' is missing" if cell is None else refused_character(cell) for cell in columns[0])
     reject(Flaw(pointer("id", i), flaw) for i, flaw in enumerate(flaws) if flaw)
-    return Sent(list(zip(*columns, strict=True)), lambda i, name: pointer(name, i), words=kind == CSV)
+    return Sent(
+        list(zip(*columns, strict=True)), lambda i, name: pointer(name, i), words=kind == CSV
+    )
 
 
 def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -56,7 +66,9 @@ def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
     if holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return list(column.to_pylist())
     if not pa.types.is_floating(kind):
-        raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be text or integers")
+        raise Invalid.at(
+            pointer(name), f"the type of {name!r} is '{kind}'; it must be text or integers"
+        )
     cells = [None if cell != cell else cell for cell in column.to_pylist()]  # noqa: PLR0124 - NaN
     reject(
         Flaw(pointer(name, i), f"{cell!r} is not an integer; {name!r} holds text or integers")
@@ -72,13 +84,17 @@ def _ids(column: pa.ChunkedArray, name: str) -> list[str | None]:
 
 def _numbers(column: pa.ChunkedArray, name: str) -> list[float | None]:
     if not holds_numbers(column.type) or pa.types.is_boolean(column.type):
-        raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; it must be numbers")
+        raise Invalid.at(
+            pointer(name), f"the type of {name!r} is '{column.type}'; it must be numbers"
+        )
     return [None if cell != cell else cell for cell in floats(column).to_pylist()]  # noqa: PLR0124 - NaN
 
 
 def _times(column: pa.ChunkedArray, name: str) -> list[float | None]:
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+        micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(
+            pa.int64()
+        )
         return [None if cell is None else cell / 1e6 for cell in micros.to_pylist()]
     if not holds_text(column.type):
         return _numbers(column, name)

@@ -45,7 +45,9 @@ def sets_of_list(value: list[Any]) -> Sets:
             check_extent(len(value), int(ends[-1]))
             return Sets(np.array(list(chain.from_iterable(value)), dtype=np.float64), ends)
     except OverflowError as error:
-        raise Invalid.at(pointer(FIELD), "a value is outside the range of a 64-bit float") from error
+        raise Invalid.at(
+            pointer(FIELD), "a value is outside the range of a 64-bit float"
+        ) from error
     raise Invalid.of(_flaws(value))
 
 
@@ -54,7 +56,8 @@ def sets_of_npy(body: bytes, charge: Charge) -> Sets:
     array = array_of_npy(body, charge)
     if array.ndim not in (1, 2):
         raise Invalid.at(
-            pointer(FIELD), f"the array has {array.ndim} dimensions; it must have one (one set) or two (a set per row)"
+            pointer(FIELD),
+            f"the array has {array.ndim} dimensions; it must have one (one set) or two (a set per row)",
         )
     check_extent(1 if array.ndim == 1 else len(array), array.size)
     offsets = None if array.ndim == 1 else np.arange(len(array) + 1) * array.shape[1]
@@ -69,7 +72,10 @@ def _flaws(value: list[Any]) -> Iterator[Flaw]:
             bad = [j for j, number in enumerate(item) if type(number) not in _NUMBERS]
             yield from (Flaw(pointer(FIELD, i, j), _A_PROBABILITY) for j in bad)
         elif nested or isinstance(item, list):
-            yield Flaw(pointer(FIELD, i), f"the first value is {'a list' if nested else 'a number'}; send {_FORMS}")
+            yield Flaw(
+                pointer(FIELD, i),
+                f"the first value is {'a list' if nested else 'a number'}; send {_FORMS}",
+            )
         elif type(item) not in _NUMBERS:
             yield Flaw(pointer(FIELD, i), _A_PROBABILITY)
 
@@ -85,7 +91,9 @@ def to_svg(answer: Retrieved, rest: dict[str, Any]) -> Response:
     choice = answer.choice
     assert choice.curves is not None
     curves = _pieces(choice.curves, _offsets(choice.lengths).tolist())
-    return svg(retrieval_chart(rest["loss"]["name"], list(zip(curves, choice.k.tolist(), strict=True))))
+    return svg(
+        retrieval_chart(rest["loss"]["name"], list(zip(curves, choice.k.tolist(), strict=True)))
+    )
 
 
 WRITERS: dict[str, Callable[[Retrieved, dict[str, Any]], Response]]
@@ -104,7 +112,9 @@ def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> di
         "labels": model.classes if asked.average and model is not None else answer.labels,
         "model": None if model is None else model.named,
     }
-    return {name: value for name, value in rest.items() if value is not None} | {"warnings": answer.warnings}
+    return {name: value for name, value in rest.items() if value is not None} | {
+        "warnings": answer.warnings
+    }
 
 
 def _sets(answer: Retrieved) -> Iterator[bytes]:
@@ -119,17 +129,29 @@ def _sets(answer: Retrieved) -> Iterator[bytes]:
     names = ("k", *SAMPLED[: len(choice.figures)])  # only some methods have all
     for first in range(0, len(choice.k), _PART):
         rows = slice(first, first + _PART)
-        pieces = {name: _pieces(values, ends[first : first + _PART + 1]) for name, (values, ends) in lists.items()}
+        pieces = {
+            name: _pieces(values, ends[first : first + _PART + 1])
+            for name, (values, ends) in lists.items()
+        }
         selected = pieces.pop("selected")
         if labels is not None:
             selected = [list(map(labels.__getitem__, one)) for one in selected]
-        columns = (selected, choice.k[rows].tolist(), *choice.figures[:, rows].tolist(), *pieces.values())
+        columns = (
+            selected,
+            choice.k[rows].tolist(),
+            *choice.figures[:, rows].tolist(),
+            *pieces.values(),
+        )
         fields = ("selected", *names, *pieces)
         part = [
             dict(zip(fields, one, strict=True)) for one in zip(*columns, strict=True)
         ]  # an unknown gap, NaN, is null
         items = sum(len(one) for column in (selected, *pieces.values()) for one in column)
-        yield (b",".join(map(json_bytes, part)) if items > _LONG else orjson.dumps(part, option=_DUMP)[1:-1])
+        yield (
+            b",".join(map(json_bytes, part))
+            if items > _LONG
+            else orjson.dumps(part, option=_DUMP)[1:-1]
+        )
 
 
 def _pieces(values: np.ndarray, ends: list[int]) -> list[Any]:

@@ -75,7 +75,9 @@ class Sheet(NamedTuple):
         return rows_of_sheet(self, schema, names)
 
 
-async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:
+async def unpacked(
+    request: Request, kind: str, body: bytes, most_rows: int | None = None
+) -> tuple[str, bytes]:
     """A Parquet file as an Arrow stream, by a process that is killed where it takes too much; others as they are.
 
     TooLarge where its footer states more than `most_rows`.
@@ -88,5 +90,7 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
             request, ports_of(request).datasets.arrow_of_parquet, body, charge, most_rows
         )
     except Invalid as error:  # the body itself is the file
-        raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error
+        raise Invalid(
+            error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]
+        ) from error
     return ARROW, stream

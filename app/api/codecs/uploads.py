@@ -44,17 +44,25 @@ async def received(
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != FORM and media_type not in bare:
-        raise Unsupported(f"Content-Type is {media_type[:80] or 'absent'!r}; send {' or '.join((FORM, *bare))}")
+        raise Unsupported(
+            f"Content-Type is {media_type[:80] or 'absent'!r}; send {' or '.join((FORM, *bare))}"
+        )
     if media_type == FORM:
         try:
-            form = await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=field_bytes)
+            form = await request.form(
+                max_files=1, max_fields=_MAX_FIELDS, max_part_size=field_bytes
+            )
         except HTTPException as error:
             raise Invalid.at("", f"the form cannot be read: {error.detail}") from error
         try:
             file = form.get("file")
             if not isinstance(file, UploadFile):
                 raise Invalid.at("/file", "'file' is required, as a file: a part with a file name")
-            texts = {name: form.getlist(name) if name == repeated else form[name] for name in form if name != "file"}
+            texts = {
+                name: form.getlist(name) if name == repeated else form[name]
+                for name in form
+                if name != "file"
+            }
             yield Upload(file.file, texts)
         finally:
             await form.close()
@@ -68,14 +76,18 @@ async def received(
             await body.close()
 
 
-async def run_while_connected(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:
+async def run_while_connected(
+    request: Request, function: Callable[..., _Result], *args: Any
+) -> _Result:
     """Run `function(*args, is_cancelled)` in one of the few threads for uploads.
 
     `is_cancelled()` is true once the client has disconnected.
     """
     cancelled = threading.Event()
     work = asyncio.ensure_future(
-        limiters(request).upload.run(request, partial(function, *args, is_cancelled=cancelled.is_set))
+        limiters(request).upload.run(
+            request, partial(function, *args, is_cancelled=cancelled.is_set)
+        )
     )
     try:
         while not (await asyncio.wait({work}, timeout=_LOOK_SECONDS))[0]:

@@ -70,11 +70,15 @@ def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> tuple[Resp
     place = (lambda _: "/known") if asked.instances is None else partial(pointer, "instances")
     states = usecase.acquire(model, cases, asked, place)
     own = carried.own_ids if carried.columns else None
-    batch, ids = usecase.recorded(ports_of(request), model, asked, cases, states, caller_of(request), own)
+    batch, ids = usecase.recorded(
+        ports_of(request), model, asked, cases, states, caller_of(request), own
+    )
     carried = carried if ids is None else carried.with_ids(ids)
     head = {"model": model.named, **(carried.document() if carried.columns else {})}
     if asked.instances is None:
-        content = orjson.dumps({**head, **next(states.documents()), "warnings": states.warnings}, option=_DUMP)
+        content = orjson.dumps(
+            {**head, **next(states.documents()), "warnings": states.warnings}, option=_DUMP
+        )
     else:
         content = orjson.dumps({**head, "warnings": states.warnings}, option=_DUMP)
         content = content[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
@@ -100,7 +104,12 @@ route = DirectRoute(
     examples={
         "one case, the model above": {"model": "triage", "known": {"age": 58}, "budget": 60},
         "two cases, worth stopping": _WORTH,
-        "recorded when it is decided": {"model": "triage", "known": {"age": 58}, "budget": 0, "record": True},
+        "recorded when it is decided": {
+            "model": "triage",
+            "known": {"age": 58},
+            "budget": 0,
+            "record": True,
+        },
     },
     tags=["acquire"],
     summary="Which feature should be learnt next, or is enough known?",

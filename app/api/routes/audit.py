@@ -19,7 +19,9 @@ class AuditEntry(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     at: datetime
-    who: str = Field(description="name of the key; `admin`, `anonymous`, or `command line`", examples=["bank"])
+    who: str = Field(
+        description="name of the key; `admin`, `anonymous`, or `command line`", examples=["bank"]
+    )
     client: str | None = Field(description="id of the key", examples=["payoff_1a2b3c4d"])
     action: str = Field(examples=["alias.set"])
     subject: str = Field(description="what was changed", examples=["triage@champion"])

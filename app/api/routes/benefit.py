@@ -19,7 +19,10 @@ from app.usecases.matrices import with_saved
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
-_EXAMPLE = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}, "points": 20}
+_EXAMPLE = {
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
+    "points": 20,
+}
 
 
 _GIVEN = {
@@ -55,7 +58,9 @@ async def model_benefit(
 
     With `Accept: image/svg+xml` the answer is a chart.
     """
-    return await limiters(request).long.run(request, _answer, request, await loaded_by_path(request, ref), body)
+    return await limiters(request).long.run(
+        request, _answer, request, await loaded_by_path(request, ref), body
+    )
 
 
 @router.post(
@@ -66,7 +71,8 @@ async def model_benefit(
 )
 @needs(PREDICT_OR_TRAIN)
 async def benefit(
-    body: Annotated[GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})], request: Request
+    body: Annotated[GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})],
+    request: Request,
 ) -> Response:
     """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes."""
     return await limiters(request).long.run(request, _answer_given, request, body)
@@ -83,7 +89,9 @@ def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
     return _report(request, usecase.evidence_given(body, P), body)
 
 
-def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
+def _report(
+    request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None
+) -> Response:
     charge_of(request)(usecase.extent(len(rows.y), len(rows.classes), body))
     version = None if model is None else ModelVersion(**model.named)
     report = BenefitReport(model=version, **usecase.report(rows, body, body.priors, body.points))

@@ -43,9 +43,12 @@ class ComparedLearner(BaseModel):
     parameters: dict[str, Any]
     fit_seconds: float | None = Field(description="mean of the folds; null where it failed")
     converged: list[bool] | None = Field(
-        default=None, description="whether the fit on each fold's rows did; null where that is no question"
+        default=None,
+        description="whether the fit on each fold's rows did; null where that is no question",
     )
-    error: str | None = Field(default=None, description="why it could not be fitted, and has no rows in the table")
+    error: str | None = Field(
+        default=None, description="why it could not be fitted, and has no rows in the table"
+    )
 
 
 class SameForAll(BaseModel):
@@ -90,7 +93,9 @@ _EXAMPLE = {
 )
 @needs(TRAIN)
 async def compare(
-    body: Annotated[CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
+    body: Annotated[
+        CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})
+    ],
     job_of: Annotated[Order, ordering("docs-comparison")],
 ) -> CompareDocument:
     """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside.

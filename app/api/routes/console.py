@@ -62,7 +62,10 @@ def _sample() -> str:
 
     found = load_breast_cancer()
     rows = [[*found.feature_names, "diagnosis"]]
-    rows += ([*row, found.target_names[y]] for row, y in zip(found.data.tolist(), found.target, strict=True))
+    rows += (
+        [*row, found.target_names[y]]
+        for row, y in zip(found.data.tolist(), found.target, strict=True)
+    )
     return "".join(f"{','.join(map(str, row))}\n" for row in rows)
 
 

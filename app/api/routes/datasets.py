@@ -10,7 +10,15 @@ from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
 from app.api.codecs.uploads import received, run_while_connected
 from app.api.errors import problems
 from app.api.gate import TRAIN, UPLOAD, needs
-from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, checked, parsed_text
+from app.api.routing import (
+    CallerDep,
+    PageSize,
+    PageToken,
+    PortsDep,
+    StrictRoute,
+    checked,
+    parsed_text,
+)
 from app.data.dataset import ColumnReport
 from app.data.upload_request import Decimal, Delimiter, Encoding, Header, UploadRequest
 from app.errors import Invalid
@@ -74,7 +82,9 @@ class Lineage(BaseModel):
     until: float | None = Field(description="before this; null: to the last")
     rows: int
     left_out: LeftOut
-    warnings: list[str] = Field(default_factory=list, description="why the rows are no fair sample of all decisions")
+    warnings: list[str] = Field(
+        default_factory=list, description="why the rows are no fair sample of all decisions"
+    )
 
 
 class DatasetDocument(BaseModel):
@@ -83,7 +93,9 @@ class DatasetDocument(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     id: str = Field(description="derived from content and labels: the same upload has the same id")
-    name: str | None = Field(description="what the upload called it; `dataset` of other requests may be a name, too")
+    name: str | None = Field(
+        description="what the upload called it; `dataset` of other requests may be a name, too"
+    )
     rows: int
     features: list[FeatureDocument]
     labels: list[str] = Field(description="the columns to predict")
@@ -97,7 +109,9 @@ class DatasetDocument(BaseModel):
         description="the features, then the labels; later than in the answer to the upload the first 200"
     )
     warnings: list[str] = Field(description="the first advice about columns")
-    ignored: dict[str, str] = Field(description="columns of the file that are no features, with the reasons")
+    ignored: dict[str, str] = Field(
+        description="columns of the file that are no features, with the reasons"
+    )
     from_: Lineage | None = Field(
         validation_alias="lineage",
         serialization_alias="from",
@@ -147,7 +161,10 @@ Labels = Annotated[
         openapi_examples={"example": {"value": ["condition"]}},
     ),
 ]
-Name = Annotated[str | None, Query(description="what you call it", openapi_examples={"example": {"value": "triage"}})]
+Name = Annotated[
+    str | None,
+    Query(description="what you call it", openapi_examples={"example": {"value": "triage"}}),
+]
 
 
 @router.post("", status_code=201, responses=problems(413, 415, 422, 503), openapi_extra=_BODY)
@@ -168,7 +185,9 @@ async def upload_dataset(
     decimal: Annotated[Decimal | None, _DIALECT] = None,
     encoding: Annotated[Encoding | None, _DIALECT] = None,
     header: Annotated[Header | None, _DIALECT] = None,
-    drop_unlabelled: Annotated[bool | None, Query(description="leave rows without a label out")] = None,
+    drop_unlabelled: Annotated[
+        bool | None, Query(description="leave rows without a label out")
+    ] = None,
 ) -> DatasetDocument:
     """Upload a table: CSV (gzipped or not), or Parquet.
 
@@ -184,7 +203,9 @@ async def upload_dataset(
     sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "header": header}
     sent |= {"drop_unlabelled": drop_unlabelled}
     async with received(request, "label", bare=_BARE) as upload:
-        fields = {field: value for field, value in sent.items() if value is not None} | upload.fields
+        fields = {
+            field: value for field, value in sent.items() if value is not None
+        } | upload.fields
         if "types" in fields:
             fields["types"] = parsed_text("types", fields["types"])
             if not isinstance(fields["types"], dict):
@@ -212,7 +233,9 @@ def get_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> Da
     return DatasetDocument.model_validate(usecase.find(ports, dataset_id, caller))
 
 
-@router.delete("/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409))
+@router.delete(
+    "/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409)
+)
 @needs(TRAIN)
 def delete_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> None:
     """Delete a data set that no queued or running job uses; models made from it stay."""

@@ -73,7 +73,10 @@ async def access() -> None:
 
 def _unwritable(ports: Ports) -> Iterator[str]:
     """Training and uploads cannot do their work then; predictions go on."""
-    for what, storage in (("models", ports.registry.storage), ("data sets", ports.datasets.storage)):
+    for what, storage in (
+        ("models", ports.registry.storage),
+        ("data sets", ports.datasets.storage),
+    ):
         if found := storage.obstacle():
             yield f"{what} cannot be written: {found}"
 

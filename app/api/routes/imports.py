@@ -17,7 +17,12 @@ from app.api.routing import StrictRoute, checked, limiters, only_own_models, par
 from app.usecases import import_model as usecase
 from app.usecases.import_model import ImportRequest
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
+router = APIRouter(
+    prefix="/models",
+    tags=["models"],
+    route_class=StrictRoute,
+    dependencies=[Depends(only_own_models)],
+)
 
 _FIELD_BYTES = 1 << 20
 _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
@@ -25,7 +30,10 @@ _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
 
 _FILE = {"type": "string", "format": "binary", "description": "the model"}
 _SCHEMA = ImportRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-_SCHEMA |= {"properties": {"file": _FILE, **_SCHEMA["properties"]}, "required": ["file", *_SCHEMA["required"]]}
+_SCHEMA |= {
+    "properties": {"file": _FILE, **_SCHEMA["properties"]},
+    "required": ["file", *_SCHEMA["required"]],
+}
 _BODY = {"requestBody": {"required": True, "content": {FORM: {"schema": _SCHEMA}}}}
 
 
@@ -47,7 +55,11 @@ async def import_version(
     """
     async with received(request, "classes", field_bytes=_FIELD_BYTES) as upload:
         charge_of(request)(upload.content.seek(0, SEEK_END), BYTE)  # it is kept
-        documents = {name: parsed_text(name, upload.fields[name]) for name in _JSON_FIELDS if name in upload.fields}
+        documents = {
+            name: parsed_text(name, upload.fields[name])
+            for name in _JSON_FIELDS
+            if name in upload.fields
+        }
         asked = checked(ImportRequest, upload.fields | documents)
         run = partial(limiters(request).upload.run, request)
         job = await job_of(usecase.submit, name, asked, upload.content, run=run)

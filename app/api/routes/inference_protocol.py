@@ -63,14 +63,18 @@ async def v2_server() -> ServerMetadata:
     return ServerMetadata(name="payoff", version=__version__, extensions=[])
 
 
-@router.get("/models/{ref}", summary="The inputs and outputs of a model", responses=problems(404, 409))
+@router.get(
+    "/models/{ref}", summary="The inputs and outputs of a model", responses=problems(404, 409)
+)
 @router.get("/models/{ref}/versions/{version}", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
 async def v2_model(ref: ModelReference, request: Request, ports: PortsDep) -> ModelMetadata:
     model = await loaded_by_path(request, _reference(request, ref))
     described = await run_in_threadpool(ports.registry.index.model, model.name)
     inputs = [
-        TensorMetadata(name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1])
+        TensorMetadata(
+            name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1]
+        )
         for part in model.card.features
     ]
     return ModelMetadata(
@@ -87,13 +91,17 @@ async def v2_model(ref: ModelReference, request: Request, ports: PortsDep) -> Mo
 @router.get("/models/{ref}/versions/{version}/ready", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
 async def v2_model_ready(ref: ModelReference, request: Request) -> ModelReady:
-    return ModelReady(name=(await loaded_by_path(request, _reference(request, ref))).name, ready=True)
+    return ModelReady(
+        name=(await loaded_by_path(request, _reference(request, ref))).name, ready=True
+    )
 
 
 def _reference(request: Request, ref: str) -> str:
     """The model reference of a path: where it goes on with a version, that number, or alias."""
     version = request.path_params.get("version")
-    return ref if version is None else f"{ref}{':' if re.fullmatch(NUMBER, version) else '@'}{version}"
+    return (
+        ref if version is None else f"{ref}{':' if re.fullmatch(NUMBER, version) else '@'}{version}"
+    )
 
 
 _EXAMPLE = {

@@ -67,7 +67,9 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         caller: CallerDep,
         kind: Kind | None = None,
         status: JobStatus | None = None,
-        model: Annotated[str | None, Query(description="only jobs for this model", max_length=64)] = None,
+        model: Annotated[
+            str | None, Query(description="only jobs for this model", max_length=64)
+        ] = None,
         page_size: PageSize = 50,
         page_token: PageToken = None,
     ) -> Any:
@@ -94,7 +96,9 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         **options,
     )
     @needs(TRAIN)
-    async def get_job(request: Request, response: Response, job: Job = found, prefer: Prefer = None) -> Any:
+    async def get_job(
+        request: Request, response: Response, job: Job = found, prefer: Prefer = None
+    ) -> Any:
         """A comparison with `Accept: image/svg+xml` is a chart of its intervals; 409 while there is none."""
         current = document(await wait(request, response, job, prefer))
         response.headers["Vary"] = "Accept"
@@ -102,9 +106,16 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
             return current
         if current.result is None:
             raise Conflict(f"the comparison has no table to draw: it is {current.status}")
-        return svg(await limiters(request).long.run(request, comparison_chart, current.result.model_dump()))
+        return svg(
+            await limiters(request).long.run(request, comparison_chart, current.result.model_dump())
+        )
 
-    @router.get(f"{prefix}/{{job_id}}/events", response_class=EventSourceResponse, responses=problems(404), **options)
+    @router.get(
+        f"{prefix}/{{job_id}}/events",
+        response_class=EventSourceResponse,
+        responses=problems(404),
+        **options,
+    )
     @needs(TRAIN)
     async def follow_job(request: Request, job: Job = found) -> AsyncIterator[ServerSentEvent]:
         """Server-sent events until the job ends, one whenever it has changed: what `GET /jobs/{job_id}` answers."""
@@ -112,7 +123,11 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
             yield event
 
     @router.delete(
-        f"{prefix}/{{job_id}}", status_code=202, response_model=AnyJob, responses=problems(404, 409), **options
+        f"{prefix}/{{job_id}}",
+        status_code=202,
+        response_model=AnyJob,
+        responses=problems(404, 409),
+        **options,
     )
     @needs(TRAIN)
     def cancel_job(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> Any:

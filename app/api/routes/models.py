@@ -22,22 +22,37 @@ from app.usecases import models as usecase
 from app.usecases.fields import CaseCell, Text, WireModel
 from app.usecases.matrices import MatrixFields
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
+router = APIRouter(
+    prefix="/models",
+    tags=["models"],
+    route_class=StrictRoute,
+    dependencies=[Depends(only_own_models)],
+)
 
-_NO_CONTENT: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
+_NO_CONTENT: dict[str, Any] = {
+    "status_code": 204,
+    "response_class": Response,
+}  # an answer without a media type
 _REFERENCE_SIGNS = frozenset(":@")
 _LARGEST = 2**31 - 1  # what the index's columns hold
 
 ModelName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["triage"])]
 ModelReference = Annotated[
     str,
-    Path(pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$", description="or `name:3`, `name@alias`", examples=["triage"]),
+    Path(
+        pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$",
+        description="or `name:3`, `name@alias`",
+        examples=["triage"],
+    ),
 ]
 AliasName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["champion"])]
 VersionNumber = Annotated[int, Path(ge=1, le=_LARGEST, examples=[1])]
 MatrixName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["autumn-2026"])]
 MatrixReference = Annotated[
-    str, Path(pattern=f"^{NAME}(:{NUMBER})?$", description="or `autumn-2026:1`", examples=["autumn-2026"])
+    str,
+    Path(
+        pattern=f"^{NAME}(:{NUMBER})?$", description="or `autumn-2026:1`", examples=["autumn-2026"]
+    ),
 ]
 
 
@@ -55,7 +70,9 @@ class ModelDocument(BaseModel):
     latest: int | None
     versions: list[VersionLine]
     aliases: dict[str, int]
-    shadows: dict[str, list[str]] = Field(description="by alias: versions that decide in the background")
+    shadows: dict[str, list[str]] = Field(
+        description="by alias: versions that decide in the background"
+    )
     alias_history: list[Move]
 
 
@@ -103,8 +120,12 @@ class MatrixDocument(BaseModel):
     model: str
     matrix: str
     version: int
-    benefits: dict[str, dict[str, float | CaseCell]] = Field(description="in words: `{class: {action: number}}`")
-    actions: list[str] | None = Field(description="their order, where the matrix was saved with one")
+    benefits: dict[str, dict[str, float | CaseCell]] = Field(
+        description="in words: `{class: {action: number}}`"
+    )
+    actions: list[str] | None = Field(
+        description="their order, where the matrix was saved with one"
+    )
     created_at: datetime
     who: str = Field(description="the name of the API key")
     versions: list[int]
@@ -125,12 +146,16 @@ def list_models(
     return ModelList(models=lines, next_page_token=token)
 
 
-@router.put("/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422))
+@router.put(
+    "/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422)
+)
 @needs(TRAIN)
 def set_alias(
     name: ModelName,
     alias: AliasName,
-    body: Annotated[AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})],
+    body: Annotated[
+        AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})
+    ],
     ports: PortsDep,
     caller: CallerDep,
 ) -> AliasDocument:
@@ -138,12 +163,21 @@ def set_alias(
     second. The history keeps who changed it and when.
     """
     promoted = usecase.set_alias(ports, name, alias, body.version, body.shadow, by=caller)
-    warnings = [f"{one} is what the alias means now, and no challenger any more" for one in promoted]
+    warnings = [
+        f"{one} is what the alias means now, and no challenger any more" for one in promoted
+    ]
     shadow = ports.shadows.read(name).get(alias, [])
-    return AliasDocument(name=name, alias=alias, version=body.version, shadow=shadow, warnings=warnings)
+    return AliasDocument(
+        name=name, alias=alias, version=body.version, shadow=shadow, warnings=warnings
+    )
 
 
-@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", **_NO_CONTENT, responses=problems(404, 422))
+@router.delete(
+    "/{name}/aliases/{alias}",
+    summary="Delete an alias",
+    **_NO_CONTENT,
+    responses=problems(404, 422),
+)
 @needs(TRAIN)
 def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
     usecase.delete_alias(ports, name, alias, by=caller)
@@ -162,7 +196,9 @@ def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Res
     `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a `forest_chain` the order of
     its features, price and error of each step, and the share of cases that stops there.
     """
-    return Response(ports.registry.index.card(name, version).model_dump_json(by_alias=True), media_type=JSON)
+    return Response(
+        ports.registry.index.card(name, version).model_dump_json(by_alias=True), media_type=JSON
+    )
 
 
 @router.get(
@@ -190,7 +226,9 @@ def get_artifact(name: ModelName, version: VersionNumber, ports: PortsDep) -> Re
 
 
 @router.put(
-    "/{name}/matrices/{matrix}", summary="Save a benefit matrix under a name", responses=problems(404, 409, 413, 422)
+    "/{name}/matrices/{matrix}",
+    summary="Save a benefit matrix under a name",
+    responses=problems(404, 409, 413, 422),
 )
 @needs(TRAIN)
 def save_matrix(
@@ -206,14 +244,20 @@ def save_matrix(
     return get_matrix(name, matrices.save(ports, name, matrix, body, by=caller).reference, ports)
 
 
-@router.get("/{name}/matrices", summary="List a model's saved matrices by name", responses=problems(404, 422))
+@router.get(
+    "/{name}/matrices",
+    summary="List a model's saved matrices by name",
+    responses=problems(404, 422),
+)
 @needs(PREDICT_OR_TRAIN)
 def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
     lines = [{**asdict(saved), "versions": count} for saved, count in matrices.newest(ports, name)]
     return MatrixList.model_validate({"model": name, "matrices": lines})
 
 
-@router.get("/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422))
+@router.get(
+    "/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422)
+)
 @needs(PREDICT_OR_TRAIN)
 def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> MatrixDocument:
     saved, versions = matrices.describe(ports, name, matrix)
@@ -240,7 +284,9 @@ def delete_matrix(name: ModelName, matrix: MatrixName, ports: PortsDep, caller: 
     responses=problems(404, 409, 422),
 )
 @needs(TRAIN)
-def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, caller: CallerDep) -> None:
+def delete_version(
+    name: ModelName, version: VersionNumber, ports: PortsDep, caller: CallerDep
+) -> None:
     """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
     usecase.delete_version(ports, name, version, by=caller)
 

@@ -17,7 +17,12 @@ from app.usecases.amounts import Amount, Earned, Gain, Maturing, Selective, Vers
 from app.usecases.fields import Period
 from app.usecases.outcome_report.report import By, report
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(only_own_models)])
+router = APIRouter(
+    prefix="/models",
+    tags=["models"],
+    route_class=StrictRoute,
+    dependencies=[Depends(only_own_models)],
+)
 
 Verdict = Literal["within_10_percent", "over_promises", "under_promises", "undecided"]
 
@@ -51,7 +56,9 @@ class Difference(Amount):
 class Earnings(BaseModel):
     """Decisions, and what became of them."""
 
-    promised: Earned = Field(description="of those with known truth, which `realised` is to be compared with")
+    promised: Earned = Field(
+        description="of those with known truth, which `realised` is to be compared with"
+    )
     realised: Realised
     difference: Difference
     verdict: Verdict
@@ -99,13 +106,19 @@ class OutcomeReport(QuantityReport, Earnings):
     by: By | None
     selective: Selective
     bounds: dict[str, Any] = Field(description="of all decisions, known or not")
-    exploration: dict[str, Any] | None = Field(description="estimates by recorded propensities; null without any")
-    alternatives: dict[str, Any] | None = Field(description="what else would have been earned on the same cases")
+    exploration: dict[str, Any] | None = Field(
+        description="estimates by recorded propensities; null without any"
+    )
+    alternatives: dict[str, Any] | None = Field(
+        description="what else would have been earned on the same cases"
+    )
     overrides: Overrides
     told_benefits: Gain = Field(description="benefits told, less those of the matrix")
     priors: dict[str, Any] = Field(description="classes that occurred against those of training")
     drift: dict[str, list[dict[str, Any]]] = Field(description="of scores and features")
-    shadow: list[Challenger] = Field(description="challengers against what was decided, by confidence sequences")
+    shadow: list[Challenger] = Field(
+        description="challengers against what was decided, by confidence sequences"
+    )
     groups: list[Group] | None
 
 
@@ -128,7 +141,11 @@ class ReportQuery(Period):
 async def outcome_report(
     ref: Annotated[
         str,
-        Path(pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$", description="`name` is all versions", examples=["triage"]),
+        Path(
+            pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$",
+            description="`name` is all versions",
+            examples=["triage"],
+        ),
     ],
     ports: PortsDep,
     request: Request,

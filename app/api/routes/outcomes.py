@@ -58,11 +58,17 @@ class OutcomeConflict(BaseModel):
 class OutcomesAnswer(BaseModel):
     """What became of the outcomes."""
 
-    accepted: int = Field(description="stored; also where they add a field to the stored one, or correct it")
+    accepted: int = Field(
+        description="stored; also where they add a field to the stored one, or correct it"
+    )
     unchanged: int = Field(description="there already")
     open: int = Field(description="without a truth: nothing is stored of these")
-    unknown: list[str] = Field(description="ids of no recorded decision, or of models that the key is not for")
-    conflicts: list[OutcomeConflict] = Field(description="send them with `correct` to replace what is stored")
+    unknown: list[str] = Field(
+        description="ids of no recorded decision, or of models that the key is not for"
+    )
+    conflicts: list[OutcomeConflict] = Field(
+        description="send them with `correct` to replace what is stored"
+    )
 
 
 class OutcomesTable(DialectFields):
@@ -133,7 +139,9 @@ class FromOutcomesRequest(Period):
     """Which recorded decisions to make a data set of."""
 
     model: Name = Field(examples=["triage"])
-    name: Text | None = Field(default=None, description="what you call it", examples=["triage-seen"])
+    name: Text | None = Field(
+        default=None, description="what you call it", examples=["triage-seen"]
+    )
 
 
 @router.post(
@@ -144,7 +152,10 @@ class FromOutcomesRequest(Period):
 )
 @needs(TRAIN)
 async def outcomes_as_dataset(
-    body: Annotated[FromOutcomesRequest, Body(openapi_examples={"all that is known": {"value": {"model": "triage"}}})],
+    body: Annotated[
+        FromOutcomesRequest,
+        Body(openapi_examples={"all that is known": {"value": {"model": "triage"}}}),
+    ],
     request: Request,
     response: Response,
     ports: PortsDep,
@@ -173,7 +184,9 @@ async def outcomes_as_dataset(
     return DatasetDocument.model_validate(dataset)
 
 
-@router.delete("/outcomes/{id:path}", status_code=204, response_class=Response, responses=problems(404, 503))
+@router.delete(
+    "/outcomes/{id:path}", status_code=204, response_class=Response, responses=problems(404, 503)
+)
 @needs(ADMIN)
 def erase_decision(
     id: Annotated[str, Path(openapi_examples={"a visit": {"value": "visit-1"}})],  # noqa: A002 - the contract's name

@@ -56,7 +56,9 @@ _INSTANCES = "/instances"
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
-_EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose trees take up to a second
+_EXPLAINED_NUMBERS = (
+    1000  # of an answer with explanations by a model, whose trees take up to a second
+)
 _FEW_DISTRIBUTIONS = 500  # rows whose numbers' distributions take up to a second
 _LIMITED_NUMBERS = 200  # of an answer with limits that takes less than a millisecond
 
@@ -203,12 +205,16 @@ def ready(asked: ReadRequest, model: Loaded | None, stores: Ports, form: str = J
         known = {*rows.columns, *(() if model is None else model.schema.names)}
         own = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
         rows = rows._replace(columns={**rows.columns, **own}, beside=own)
-    if form == JSON and model is not None and not rows.usual:  # the other forms are for many rows, fast
+    if (
+        form == JSON and model is not None and not rows.usual
+    ):  # the other forms are for many rows, fast
         rows.warnings.extend(strange_values(model, rows.X))
     return Ready(fields, model, rows, carried, key)
 
 
-def answer_to(ports: Ports, caller: Caller, found: Ready, form: str) -> tuple[Answered, Batch | None]:
+def answer_to(
+    ports: Ports, caller: Caller, found: Ready, form: str
+) -> tuple[Answered, Batch | None]:
     """The answer, for a media type; and what is to be recorded of it before it is sent."""
     fields, model, rows, carried, *_ = found
     if fields.explain and form != JSON:
@@ -217,7 +223,9 @@ def answer_to(ports: Ports, caller: Caller, found: Ready, form: str) -> tuple[An
     answer, batch = usecase.predict(ports, caller, model, fields, rows, own_ids, found.key)
     if batch is not None:
         if form == NPY and carried.id is None:
-            raise Invalid.at("/record", "an array of numbers has no place for the ids; ask for JSON or a table")
+            raise Invalid.at(
+                "/record", "an array of numbers has no place for the ids; ask for JSON or a table"
+            )
         carried = carried.with_ids([row.id for row in batch.rows])
     return Answered(answer, model, carried), batch
 
@@ -233,7 +241,9 @@ def usual_answer(model: Loaded, found: Ready) -> bytes | None:
     P = usual.posterior(found.rows.X)
     check_finite(P)
     choice, expected = matrix.decide(P)
-    frame: Frame = matrix.notes.get("frame") or matrix.notes.setdefault("frame", Frame.of(model, matrix))
+    frame: Frame = matrix.notes.get("frame") or matrix.notes.setdefault(
+        "frame", Frame.of(model, matrix)
+    )
     return frame.around([matrix.actions[a] for a in choice.tolist()], P, expected)
 
 
@@ -257,7 +267,9 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
         whole = found or ready(asked, model, ports, form)
         charge(extent_in_memory(model, whole.fields, whole.rows))
         answer, batch = answer_to(ports, caller_of(request), whole, form)
-        if batch is not None and model is not None and not model.regression:  # no challengers decide about numbers
+        if (
+            batch is not None and model is not None and not model.regression
+        ):  # no challengers decide about numbers
             batch = request.app.state.shadow.watched(batch, model, whole.fields, whole.rows)
         return with_matrix(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
 
@@ -301,7 +313,10 @@ def _asked_of_json(request: Request, body: bytes) -> ReadRequest:
 
 _EXAMPLE = {
     "model": "triage",
-    "instances": [{"age": 58, "pressure": 141, "pain": "mild"}, {"age": 36, "pressure": 118, "pain": "none"}],
+    "instances": [
+        {"age": 58, "pressure": 141, "pain": "mild"},
+        {"age": 36, "pressure": 118, "pain": "none"},
+    ],
     "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
 _RECORDED = _EXAMPLE | {
@@ -320,7 +335,10 @@ _COSTS = {
     "explain": True,
 }
 _BY_CASE = _GIVEN | {
-    "benefits": {"healthy": {"wait": 0, "treat": {"column": "fee", "times": -1}}, "ill": {"wait": -10, "treat": 5}},
+    "benefits": {
+        "healthy": {"wait": 0, "treat": {"column": "fee", "times": -1}},
+        "ill": {"wait": -10, "treat": 5},
+    },
     "columns": {"fee": [1, 4.5]},
 }
 _LIMITED = _GIVEN | {"probabilities": [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]], "limits": {"treat": 1}}

@@ -26,9 +26,13 @@ class ReplayedAlternative(Versus):
     mean: float | None = None
     total: float | None = None
     done: Earned | None = Field(default=None, description="what was done, by the matrix")
-    difference: Gain | None = Field(default=None, description="to what was done; its interval is for this one alone")
+    difference: Gain | None = Field(
+        default=None, description="to what was done; its interval is for this one alone"
+    )
     bounds: Bounds | None = Field(default=None, description="of the mean difference over all cases")
-    adjusted_p_value: float | None = Field(default=None, description="corrected for the number of alternatives (Holm)")
+    adjusted_p_value: float | None = Field(
+        default=None, description="corrected for the number of alternatives (Holm)"
+    )
 
 
 class Replayed(BaseModel):
@@ -51,7 +55,10 @@ class ReplayDocument(JobState):
     result: Replayed | None = Field(description="once it has succeeded")
 
 
-_EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"rule": "most_probable"}]}
+_EXAMPLE = {
+    "models": ["triage:1"],
+    "rules": [{"rule": "expected_benefit"}, {"rule": "most_probable"}],
+}
 
 
 @router.post(
@@ -62,7 +69,10 @@ _EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"ru
 @needs(TRAIN)
 async def replay(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
-    body: Annotated[usecase.ReplayRequest, Body(openapi_examples={"a version, and two rules": {"value": _EXAMPLE}})],
+    body: Annotated[
+        usecase.ReplayRequest,
+        Body(openapi_examples={"a version, and two rules": {"value": _EXAMPLE}}),
+    ],
     job_of: Annotated[Order, ordering("docs-replay")],
     caller: CallerDep,
 ) -> ReplayDocument:

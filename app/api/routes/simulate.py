@@ -19,7 +19,12 @@ from app.usecases.simulate import SimulateRequest, Simulation
 router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
 
 
-_EXAMPLE = {"model": "triage", "dataset": EXAMPLE_ID, "budgets": [1, 5], "benefits": [[0, -10], [-100, 50]]}
+_EXAMPLE = {
+    "model": "triage",
+    "dataset": EXAMPLE_ID,
+    "budgets": [1, 5],
+    "benefits": [[0, -10], [-100, 50]],
+}
 
 
 @router.post(
@@ -30,7 +35,9 @@ _EXAMPLE = {"model": "triage", "dataset": EXAMPLE_ID, "budgets": [1, 5], "benefi
 )
 @needs(PREDICT)
 async def simulate(
-    body: Annotated[SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
+    body: Annotated[
+        SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})
+    ],
     request: Request,
     ports: PortsDep,
 ) -> Response:
@@ -45,5 +52,8 @@ async def simulate(
 
 def _answer(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Response:
     body = with_saved(ports, body, model.name, model.classes)
-    answer = Simulation(model=ModelVersion(**model.named), **usecase.simulate(ports, model, body, caller_of(request)))
+    answer = Simulation(
+        model=ModelVersion(**model.named),
+        **usecase.simulate(ports, model, body, caller_of(request)),
+    )
     return with_matrix(Response(answer.model_dump_json(by_alias=True), media_type=JSON), body)

@@ -20,7 +20,9 @@ class JobDocument(JobState):
     """A job that publishes a model, trained (`train`) or imported (`import`), as it stands."""
 
     model: ModelVersion | None = Field(description="what was published")
-    metrics: dict[str, Any] | None = Field(description="on rows that the evaluated model did not see")
+    metrics: dict[str, Any] | None = Field(
+        description="on rows that the evaluated model did not see"
+    )
     warnings: list[str] | None = Field(
         description="what limits the model's answers, which repeat these sentences; and what is odd about the matrix"
     )
@@ -50,7 +52,9 @@ _EXAMPLE = {
 )
 @needs(TRAIN)
 async def train(
-    body: Annotated[TrainRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
+    body: Annotated[
+        TrainRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})
+    ],
     job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
 ) -> JobDocument:
     return JobDocument.of(await job_of(usecase.submit, body))

@@ -4,4 +4,13 @@ from app.learners import members, quantile_forest
 from app.learners.compiled import boosted, budget, chain, chain_order, forests
 from app.learners.cost_tree import path
 
-__all__ = ["boosted", "budget", "chain", "chain_order", "forests", "members", "path", "quantile_forest"]
+__all__ = [
+    "boosted",
+    "budget",
+    "chain",
+    "chain_order",
+    "forests",
+    "members",
+    "path",
+    "quantile_forest",
+]

@@ -39,11 +39,15 @@ def grown(
     random = check_random_state(learner.random_state)
     folds = validation_folds(codes, random, _ENOUGH)
     most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
-    seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
+    seeds = random.randint(
+        np.iinfo(np.int32).max, size=most
+    )  # the first trees are the same for any number
 
     def grower(some: Sample) -> TreeGrower:
         categorical = learner.categorical()
-        return TreeGrower(some, len(learner.classes_), learner.prices_, categorical, max_depth=learner.max_depth)
+        return TreeGrower(
+            some, len(learner.classes_), learner.prices_, categorical, max_depth=learner.max_depth
+        )
 
     if learner.budget is None and learner.alpha is not None and learner.n_estimators is not None:
         point = Point(rules[0], most, np.nan, np.nan)
@@ -51,10 +55,17 @@ def grown(
     with part(0.0, 0.9, "growing trees"):
         growers = [(grower(rows.take(inside)), rows.take(outside)) for inside, outside in folds]
         weighed = np.array([outside.weights.sum() for _, outside in growers])
-        wrong = [np.average(one.prior.argmax() != outside.codes, weights=outside.weights) for one, outside in growers]
+        wrong = [
+            np.average(one.prior.argmax() != outside.codes, weights=outside.weights)
+            for one, outside in growers
+        ]
         nothing = Point(rules[0], 0, 0.0, float(np.average(wrong, weights=weighed)))
         paths = _paths(growers, weighed, rules, seeds, budget)
-        ends = [point for path in paths for point in (path[-1:] if learner.n_estimators is not None else path)]
+        ends = [
+            point
+            for path in paths
+            for point in (path[-1:] if learner.n_estimators is not None else path)
+        ]
         point = min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
     tradeoff = [point for path in paths for point in path]
     with part(0.9, 1.0, "growing the chosen forest"):
@@ -64,18 +75,28 @@ def grown(
         return forest, point, tradeoff
     # Of a forest grown again the first trees that keep to the budget on all rows, with their cost there.
     costs = [
-        cost for cost, _ in PathCosts(forest.orders.apply(X), *rows[1:], learner.prices_, forest.n_classes).add(forest)
+        cost
+        for cost, _ in PathCosts(
+            forest.orders.apply(X), *rows[1:], learner.prices_, forest.n_classes
+        ).add(forest)
     ]
     kept = sum(cost <= budget for cost in costs)
     point = point._replace(cost=costs[kept - 1] if kept else 0.0)
     if kept < forest.n_trees:
         errors = (one.error for one in tradeoff if (one.rule, one.trees) == (point.rule, kept))
-        forest, point = forest.first(kept), point._replace(trees=kept, error=next(errors, nothing.error))
+        forest, point = (
+            forest.first(kept),
+            point._replace(trees=kept, error=next(errors, nothing.error)),
+        )
     return forest, point, tradeoff
 
 
 def _paths(
-    growers: list[tuple[TreeGrower, Sample]], weights: np.ndarray, rules: list[Rule], seeds: np.ndarray, budget: float
+    growers: list[tuple[TreeGrower, Sample]],
+    weights: np.ndarray,
+    rules: list[Rule],
+    seeds: np.ndarray,
+    budget: float,
 ) -> list[list[Point]]:
     """The Points of every rule within the budget, on the validation rows of the growers, averaged by their weights."""
     paths: list[list[Point]] = []
@@ -97,14 +118,19 @@ def _steps(
     """After each tree, mean cost and error of the forest of each grower on its validation rows."""
     costs = [tree_grower.costs(outside) for tree_grower, outside in growers]
     for parts in batches([tree_grower for tree_grower, _ in growers], rule, seeds):
-        forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(growers, parts, strict=True)]
+        forests = [
+            tree_grower.forest([trees])
+            for (tree_grower, _), trees in zip(growers, parts, strict=True)
+        ]
         yield from zip(*map(PathCosts.add, costs, forests), strict=True)
 
 
 def _rules(learner: BudgetForest) -> list[Rule]:
     """The rules to try, the paper's exponent first and alphas rising."""
     alphas = ALPHAS if learner.alpha is None else (float(learner.alpha),)
-    exponents: tuple[float, ...] = (1.0,) if learner.cost_exponent is None else (float(learner.cost_exponent),)
+    exponents: tuple[float, ...] = (
+        (1.0,) if learner.cost_exponent is None else (float(learner.cost_exponent),)
+    )
     if learner.cost_exponent is None and learner.alpha is None and np.ptp(learner.prices_.cost) > 0:
         exponents = EXPONENTS
     return [Rule(alpha, exponent) for exponent in exponents for alpha in alphas]

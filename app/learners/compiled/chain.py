@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 _FOLDS = 5
 _BLENDED = 2  # forests: of a state and of the one before it
 _UNSEEN = 0.5  # of the trees are in forests that judge rows which they did not see
-_REDUCED, _FEW = (0.25, 0.5), 5000  # of the trees are in forests that lack a feature; the other: up to so many rows
+_REDUCED, _FEW = (
+    (0.25, 0.5),
+    5000,
+)  # of the trees are in forests that lack a feature; the other: up to so many rows
 _JUDGED = 5000  # rows that calibrate these, or a few more
 _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
 
@@ -49,7 +52,9 @@ def again(learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain)
     """The chain `before` with forests of other rows; the calibration stays."""
     rows = _rows(learner, X, codes, np.ones(len(X)), np.full(len(X), UNJUDGED), ALL)
     ((_, grown),) = _chains(learner, {ALL: rows}, before.reduced.lacking if before.reduced else [])
-    reduced = before.reduced and grown.reduced and replace(before.reduced, forests=grown.reduced.forests)
+    reduced = (
+        before.reduced and grown.reduced and replace(before.reduced, forests=grown.reduced.forests)
+    )
     return replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
 
 
@@ -78,34 +83,58 @@ def _calibrated(
     """With blends of the states and the curve of the masked forest, and experience; every fold has all classes."""
     P, masked, known, missing, y, w, judged, others = map(np.concatenate, zip(*found, strict=True))
     S = P.shape[1] - 1
-    parts = [[P[:, s - back] for back in range(min(max(s - ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
+    parts = [
+        [P[:, s - back] for back in range(min(max(s - ROUGH, 1), _BLENDED))]
+        for s in range(1, S + 1)
+    ]
     blends = [Blend.fit(part, y, w) for part in parts]
     some = drawn(np.arange(len(y)), y, room, np.random.RandomState(learner.seed_))
-    answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
+    answers = [
+        blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)
+    ]
     kept = np.stack((P[some, 0], *answers), axis=1)
-    experience = ChainExperience.of(kept, y[some], missing[some], learner.order_, learner.n_features_in_)
+    experience = ChainExperience.of(
+        kept, y[some], missing[some], learner.order_, learner.n_features_in_
+    )
     curve = fit_stages(masked, known, y, w, float(S))
     losses = [mean_loss(kept[:, s], y[some], w[some]) for s in range(S + 1)]
     masked_loss = mean_loss(curve.apply(masked, known), y, w)
-    reduced = chain.reduced and chain.reduced.calibrated(others, y[judged], w[judged], masked_loss, *losses)
+    reduced = chain.reduced and chain.reduced.calibrated(
+        others, y[judged], w[judged], masked_loss, *losses
+    )
     return replace(chain, blends=blends, masked_curve=curve, reduced=reduced), experience
 
 
 def _rows(
-    learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int
+    learner: ForestChain,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    fold: np.ndarray,
+    without: int,
 ) -> _Rows:
     inside = np.flatnonzero(fold != without)
     orders, whole = ranked(X, codes, weights, inside, len(learner.classes_), learner.categorical())
     return _Rows(np.ascontiguousarray(whole[:, learner.order_].T), codes, weights, fold, orders)
 
 
-def _chains(learner: ForestChain, rows: dict[int, _Rows], lacking: Sequence[Lacking]) -> Iterator[tuple[int, Chain]]:
+def _chains(
+    learner: ForestChain, rows: dict[int, _Rows], lacking: Sequence[Lacking]
+) -> Iterator[tuple[int, Chain]]:
     """The chain without each of the folds, not calibrated; a piece of work is some trees of one of its forests."""
-    S, K, n, T = len(learner.order_), len(learner.classes_), len(rows[ALL].codes), learner.n_estimators
+    S, K, n, T = (
+        len(learner.order_),
+        len(learner.classes_),
+        len(rows[ALL].codes),
+        learner.n_estimators,
+    )
     reading = [(S, ()), *((s, ()) for s in range(1, S + 1)), *lacking]
     rules = [learner.rules_[length - len(lost) - 1] for length, lost in reading]
     random, fewer = np.random.default_rng(learner.seed_), math.ceil(_REDUCED[n <= _FEW] * T)
-    seeds = [*random.integers(2**62, size=(S + 1, T)), *random.integers(2**62, size=(len(lacking), fewer))]
+    seeds = [
+        *random.integers(2**62, size=(S + 1, T)),
+        *random.integers(2**62, size=(len(lacking), fewer)),
+    ]
     work = {k: _work([some[: len(some) if k == ALL else math.ceil(_UNSEEN * len(some))] for some in seeds],
                      [n * length for length, _ in reading]) for k in rows}  # fmt: skip
     pieces = (
@@ -113,7 +142,11 @@ def _chains(learner: ForestChain, rows: dict[int, _Rows], lacking: Sequence[Lack
         for k in rows
         for one, some in work[k]
     )
-    grown, total, done = Parallel(prefer="threads", return_as="generator")(pieces), sum(map(len, work.values())), 0
+    grown, total, done = (
+        Parallel(prefer="threads", return_as="generator")(pieces),
+        sum(map(len, work.values())),
+        0,
+    )
     for number, (k, data) in enumerate(rows.items()):
         trees: list[list[Nodes]] = [[] for _ in reading]
         for (one, _), forest in zip(work[k], islice(grown, len(work[k])), strict=True):
@@ -121,14 +154,22 @@ def _chains(learner: ForestChain, rows: dict[int, _Rows], lacking: Sequence[Lack
             done += 1
             report(done / total, _stage(number, len(rows)))
         inside = data.fold != k
-        prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
+        prior = (
+            np.bincount(data.codes[inside], data.weights[inside], minlength=K)
+            / data.weights[inside].sum()
+        )
         masked, forests, others = (
             beside([one for some in part for one in some], prior)
             for part in (trees[:1], trees[1 : S + 1], trees[S + 1 :])
         )
         reduced = Reduced.of(S, lacking, others) if lacking else None
         order, gaps = np.array(learner.order_, dtype=np.intp), _gaps(data.X[:, inside])
-        yield k, Chain(order, learner.n_features_in_, forests, [], gaps, masked, None, data.orders, reduced)
+        yield (
+            k,
+            Chain(
+                order, learner.n_features_in_, forests, [], gaps, masked, None, data.orders, reduced
+            ),
+        )
 
 
 def _gaps(X: F32) -> np.ndarray:
@@ -141,12 +182,19 @@ def _work(seeds: Sequence[np.ndarray], cells: Sequence[int]) -> list[tuple[int, 
     found = []
     for one in (*range(1, len(seeds)), 0):
         batch = int(np.clip(_CELLS // cells[one], 1, len(seeds[one])))
-        found += [(one, seeds[one][start : start + batch].tolist()) for start in range(0, len(seeds[one]), batch)]
+        found += [
+            (one, seeds[one][start : start + batch].tolist())
+            for start in range(0, len(seeds[one]), batch)
+        ]
     return found
 
 
 def _stage(number: int, total: int) -> str:
-    return "growing the forests" if number == total - 1 else f"learning when to stop, {number + 1} of {total - 1}"
+    return (
+        "growing the forests"
+        if number == total - 1
+        else f"learning when to stop, {number + 1} of {total - 1}"
+    )
 
 
 def _grow_some(
@@ -190,5 +238,7 @@ def _unseen(chain: Chain, rows: _Rows, fold: int, seed: int) -> tuple[np.ndarray
     judged = np.arange(n) % math.ceil(n / _JUDGED) == 0
     others = P[judged, :0]
     if (reduced := chain.reduced) is not None:
-        others = np.stack([reduced.shares(X[judged], k) for k in range(len(reduced.lacking))], axis=1)
+        others = np.stack(
+            [reduced.shares(X[judged], k) for k in range(len(reduced.lacking))], axis=1
+        )
     return P, masked, known, np.isnan(X), rows.codes[outside], rows.weights[outside], judged, others

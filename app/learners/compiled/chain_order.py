@@ -24,7 +24,13 @@ _FOLDS = 3
 _TREES = 15
 _CLEARLY = 0.1  # of the log loss: by so much less another rule must have
 _DOUBT = 2.0  # standard errors of the difference that must lie between them
-_POWERS = (0.7, 1.4, 2.0, 2.8, 4.0)  # rules are compared after the best: the usual one is often only too cautious
+_POWERS = (
+    0.7,
+    1.4,
+    2.0,
+    2.8,
+    4.0,
+)  # rules are compared after the best: the usual one is often only too cautious
 _TAILS = (0.01, 0.99)
 _CANDIDATES = 20  # the most important features, beside free ones; others are only appended
 _EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps, and how many of them the search places
@@ -32,8 +38,14 @@ _LEAST = 1e-3
 ROUGH = 2
 """Forests of so few features have more rows in a leaf, and are blended with no other."""
 _CAREFUL = 5  # rows in their leaves, and in those of a small table
-_SMALL, _LARGE = 1000, 20_000  # rows: a small table; above the other, more rows in a leaf and no more nodes
-_LEAVES, _TRIES = (3, 5), (3, 10)  # of other rules: rows in a leaf, and thresholds for each feature at a split
+_SMALL, _LARGE = (
+    1000,
+    20_000,
+)  # rows: a small table; above the other, more rows in a leaf and no more nodes
+_LEAVES, _TRIES = (
+    (3, 5),
+    (3, 10),
+)  # of other rules: rows in a leaf, and thresholds for each feature at a split
 
 
 _GROWN, _JUDGED = 0, 1
@@ -42,7 +54,12 @@ Split = tuple[F32, np.ndarray, np.ndarray, np.ndarray]
 
 
 def ranked(
-    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, inside: np.ndarray, K: int, categorical: Sequence[int]
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    inside: np.ndarray,
+    K: int,
+    categorical: Sequence[int],
 ) -> tuple[Orders, F32]:
     """Categories ordered by the rows `inside`, and X (n, m) in this order, as float32, without far outliers.
 
@@ -80,9 +97,18 @@ def find_order(
     least = _LEAST if learner.least is None and not equal else learner.least
     few = _CAREFUL if n < _SMALL else math.ceil(n / _LARGE)
     usual = [Rule(own or (max(_CAREFUL, few) if s <= ROUGH else few)) for s in range(1, steps + 1)]
-    rivals = [Rule(max(leaf, math.ceil(n / _LARGE)), tries) for tries in _TRIES for leaf in ([own] if own else _LEAVES)]
+    rivals = [
+        Rule(max(leaf, math.ceil(n / _LARGE)), tries)
+        for tries in _TRIES
+        for leaf in ([own] if own else _LEAVES)
+    ]
     splits = [
-        (ranked(X, codes, weights, np.flatnonzero(use == _GROWN), K, categorical)[1], codes, weights, use)
+        (
+            ranked(X, codes, weights, np.flatnonzero(use == _GROWN), K, categorical)[1],
+            codes,
+            weights,
+            use,
+        )
         for use in _uses(codes, seed)
     ]
     seeds = np.random.default_rng(seed).integers(2**62, size=_TREES).tolist()
@@ -106,7 +132,9 @@ def find_order(
         others = [other for other in rivals if other != rule]
         again = _losses(splits, [(order, other) for other in others], K, prior, seeds)
         better = _clearly_better(losses[chosen, 1], again[:, 1])
-        known, rule = (losses[chosen, 0], rule) if better is None else (again[better, 0], others[better])
+        known, rule = (
+            (losses[chosen, 0], rule) if better is None else (again[better, 0], others[better])
+        )
         rules.append(rule)
     if least is None or not order:
         order += [j for j in by_importance if j not in order]
@@ -139,12 +167,18 @@ def _best(lower: np.ndarray, price: Sequence[float], least: float | None) -> int
 
 
 def _losses(
-    splits: Sequence[Split], tried: Sequence[tuple[list[int], Rule]], K: int, prior: np.ndarray, seeds: Sequence[int]
+    splits: Sequence[Split],
+    tried: Sequence[tuple[list[int], Rule]],
+    K: int,
+    prior: np.ndarray,
+    seeds: Sequence[int],
 ) -> F64:
     """The log losses (i, 2, rows) of forests of these columns and rules, on the rows that the splits hold out: of the
     probabilities, and of these to the best of `_POWERS`, as calibration will raise them.
     """
-    pieces = (delayed(_judge)(*split, *forest, K, prior, seeds) for split in splits for forest in tried)
+    pieces = (
+        delayed(_judge)(*split, *forest, K, prior, seeds) for split in splits for forest in tried
+    )
     losses = Parallel(prefer="threads")(pieces)
     return np.array([np.concatenate(losses[i :: len(tried)], axis=1) for i in range(len(tried))])
 
@@ -168,7 +202,9 @@ def _grown(
     seeds: Sequence[int],
 ) -> tuple[Nodes, F64]:  # fmt: skip
     rows = use == _GROWN
-    return grow(np.ascontiguousarray(X[rows][:, columns].T), codes[rows], weights[rows], K, rule, seeds)
+    return grow(
+        np.ascontiguousarray(X[rows][:, columns].T), codes[rows], weights[rows], K, rule, seeds
+    )
 
 
 def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray) -> F64:

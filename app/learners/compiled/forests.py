@@ -33,7 +33,13 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
     if most == "auto":
         most = None if learner.regresses else "sqrt"
     kind = RandomForestRegressor if learner.regresses else RandomForestClassifier
-    return kind(learner.n_estimators, max_features=most, random_state=learner.random_state, warm_start=True, n_jobs=1)
+    return kind(
+        learner.n_estimators,
+        max_features=most,
+        random_state=learner.random_state,
+        warm_start=True,
+        n_jobs=1,
+    )
 
 
 def grown_forests(
@@ -45,14 +51,22 @@ def grown_forests(
     `dealt.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the forest's distribution
     has L + 1 entries: the probability of each label, and what is left to L, all divided by L; of numbers it has 1.
     """
-    n_classes, categorical = 1 if learner.regresses else len(learner.classes_), learner.categorical()
+    n_classes, categorical = (
+        1 if learner.regresses else len(learner.classes_),
+        learner.categorical(),
+    )
     rows = dealt._replace(X=_narrow(dealt.X))
     size = learner.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
     starts = range(0, size, batch)
-    models = {fold: forest_like(learner.seeded()).set_params(min_samples_leaf=min_samples_leaf) for fold in folds}
+    models = {
+        fold: forest_like(learner.seeded()).set_params(min_samples_leaf=min_samples_leaf)
+        for fold in folds
+    }
     grown = Parallel(prefer="threads", return_as="generator")(
-        delayed(_grow_some)(models[fold], n_classes, categorical, *rows, fold, start, min(batch, size - start))
+        delayed(_grow_some)(
+            models[fold], n_classes, categorical, *rows, fold, start, min(batch, size - start)
+        )
         for fold in folds
         for start in starts
     )
@@ -67,18 +81,30 @@ def grown_forests(
             orders, done = same, done + len(values)
             report(done / (size * len(folds)), stage)
         prior = np.concatenate(roots).mean(axis=0)
-        yield fold, FlatForest(beside(parts, prior / prior.sum()), dealt.X.shape[1], orders), np.hstack(bags)
+        yield (
+            fold,
+            FlatForest(beside(parts, prior / prior.sum()), dealt.X.shape[1], orders),
+            np.hstack(bags),
+        )
 
 
-def best_leaf(learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> int:
+def best_leaf(
+    learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> int:
     """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag; ties to the first.
 
     A share of 0 counts as one row in n + 2 would. Time: a forest each, of 100 trees at most.
     """
     rows, model = _narrow(X), forest_like(learner.seeded())
-    X = order_categories(rows, codes, weights, len(learner.classes_), learner.categorical()).apply(rows)
-    like = model.set_params(n_estimators=min(model.n_estimators, _JUDGES), oob_score=True, warm_start=False)
-    losses = Parallel(prefer="threads")(delayed(_out_of_bag)(like, leaf, X, codes, weights) for leaf in leaves)
+    X = order_categories(rows, codes, weights, len(learner.classes_), learner.categorical()).apply(
+        rows
+    )
+    like = model.set_params(
+        n_estimators=min(model.n_estimators, _JUDGES), oob_score=True, warm_start=False
+    )
+    losses = Parallel(prefer="threads")(
+        delayed(_out_of_bag)(like, leaf, X, codes, weights) for leaf in leaves
+    )
     return leaves[int(np.argmin(losses))]
 
 
@@ -86,7 +112,9 @@ def _out_of_bag(
     model: RandomForestClassifier, leaf: int, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> float:
     grown = clone(model).set_params(min_samples_leaf=leaf)
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of few trees some rows are in all bags
+    with warnings.catch_warnings(
+        action="ignore", category=UserWarning
+    ):  # of few trees some rows are in all bags
         grown.fit(X, codes, sample_weight=_counted(weights))
     judged = np.isfinite(grown.oob_decision_function_).all(axis=1)
     P = np.maximum(grown.oob_decision_function_[judged], 1 / (len(X) + 2))
@@ -118,7 +146,9 @@ def _grow_some(
     ranked = (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
     orders = order_categories(rows, ranked, weight, n_classes, categorical)
     grown = clone(model).set_params(n_estimators=start + count)
-    grown.estimators_ = [None] * start  # a warm start passes over those that are there, and over their seeds
+    grown.estimators_ = [
+        None
+    ] * start  # a warm start passes over those that are there, and over their seeds
     target = truth.ravel() if n_classes == 1 else truth
     grown.fit(orders.apply(rows), target, sample_weight=_counted(weight))
     grown.estimators_ = grown.estimators_[start:]

@@ -20,13 +20,17 @@ class Plain:
     uses: np.ndarray
 
     @classmethod
-    def fit(cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], *, standardise: bool) -> Self:
+    def fit(
+        cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], *, standardise: bool
+    ) -> Self:
         """From rows (n, m) with positive weights; without `standardise` numbers are centred, not scaled."""
         design = Design.fit(X, weights, categorical)
         if not standardise:
             design = replace(design, scales=np.ones_like(design.scales))
         sizes = [len(seen) for seen in design.values]
-        features = np.concatenate((design.numeric, design.numeric[design.marked], np.repeat(design.categorical, sizes)))
+        features = np.concatenate(
+            (design.numeric, design.numeric[design.marked], np.repeat(design.categorical, sizes))
+        )
         return cls(design, np.arange(X.shape[1])[:, None] == features[None, :])
 
     def columns(self, X: np.ndarray) -> np.ndarray:

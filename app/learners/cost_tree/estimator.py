@@ -68,7 +68,9 @@ class CostTree(Learner):
         " with the least error on validation rows within the budget, or with benefits and feature_costs the largest net"
         " benefit.",
     ] = None
-    rho: Annotated[float, Field(ge=0, le=1e10), "L1 penalty on the weights, independent of prices."] = 1e-4
+    rho: Annotated[
+        float, Field(ge=0, le=1e10), "L1 penalty on the weights, independent of prices."
+    ] = 1e-4
     budget: Annotated[
         float | None,
         Field(ge=0, le=LARGEST),
@@ -83,7 +85,9 @@ class CostTree(Learner):
         Literal["raw", "boosted"],
         "Inputs of the models: the features (raw), or small boosted trees of them (boosted), which are nonlinear.",
     ] = "raw"
-    weak_learners: Annotated[int, Field(ge=1, le=1000), "Boosting rounds, if features is boosted."] = 100
+    weak_learners: Annotated[
+        int, Field(ge=1, le=1000), "Boosting rounds, if features is boosted."
+    ] = 100
     standardise: bool = True
     feature_costs: Prices | Sequence[float] | None = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
@@ -109,4 +113,10 @@ class CostTree(Learner):
         """What the fit chose, `lambda` being None where that is no tree."""
         taken = None if np.isinf(self.trade_off_) else self.trade_off_
         earned = {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
-        return {"lambda": taken, "cost": self.cost_, "error": self.error_, **earned, "nodes": self.model_.n_nodes}
+        return {
+            "lambda": taken,
+            "cost": self.cost_,
+            "error": self.error_,
+            **earned,
+            "nodes": self.model_.n_nodes,
+        }

@@ -39,7 +39,10 @@ class HardTree:
         problem = soft.problem
         self.loss: ScoreLoss = problem.loss
         kept: np.ndarray = np.where(np.abs(soft.weights) > tolerance, soft.weights, 0.0)
-        self.predictors, self.routes = kept[:, :, : self.loss.outputs].copy(), kept[:, :, problem.route].copy()
+        self.predictors, self.routes = (
+            kept[:, :, : self.loss.outputs].copy(),
+            kept[:, :, problem.route].copy(),
+        )
         self.predicting, self.routing = (self.predictors != 0).max(axis=2), self.routes != 0
         self.offsets, self.thresholds = soft.offsets.copy(), soft.thresholds.copy()
         self.alive = soft.alive.copy()
@@ -64,7 +67,9 @@ class HardTree:
             if len(here) and not self.leaf(k):
                 up = columns[here] @ self.routes[k] > self.thresholds[k]
                 at[here] = np.where(
-                    up, 2 * k + 1 if self.has(2 * k + 1) else k, 2 * k + 2 if self.has(2 * k + 2) else k
+                    up,
+                    2 * k + 1 if self.has(2 * k + 1) else k,
+                    2 * k + 2 if self.has(2 * k + 2) else k,
                 )
         return at
 
@@ -91,7 +96,10 @@ class HardTree:
                 continue
             parent = (k - 1) // 2
             touched = np.flatnonzero((held == k) | (held == parent))
-            sample, before = validation.take(touched), self._total(validation.take(touched), held[touched])
+            sample, before = (
+                validation.take(touched),
+                self._total(validation.take(touched), held[touched]),
+            )
             kept = self.predictors[parent].copy(), self.offsets[parent].copy()
             self.alive[k] = False
             without = np.where(left == k, parent, left)
@@ -111,7 +119,9 @@ class HardTree:
             here = _passes(left, k)
         support, L = self.support(k), self.loss.outputs
         known, counts, ridge = self._prior(rows)
-        columns = np.concatenate((rows.columns[here][:, support], np.zeros((len(known), support.sum()))))
+        columns = np.concatenate(
+            (rows.columns[here][:, support], np.zeros((len(known), support.sum())))
+        )
         targets = np.concatenate((rows.targets[here], known))
         weights = np.concatenate((rows.weights[here], counts))
         if isinstance(self.loss, Squared) and here.sum() < _ENOUGH * support.sum():

@@ -87,7 +87,9 @@ def _from_all(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
     T, L = problem.columns.shape[1], problem.loss.outputs
     weights = problem.shares * tree.reach(k)
     start = (np.zeros((T, L)), np.zeros(L))
-    return fit_columns(problem.columns, problem.targets, weights, problem.loss, 1e-4 * weights.sum(), start, 30)
+    return fit_columns(
+        problem.columns, problem.targets, weights, problem.loss, 1e-4 * weights.sum(), start, 30
+    )
 
 
 def _greedy(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -96,16 +98,24 @@ def _greedy(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
     Phi, y, loss = problem.columns, problem.targets, problem.loss
     weights = problem.shares * tree.reach(k)
     total = weights.sum()
-    curvature = loss.curvature * (weights @ np.square(Phi - weights @ Phi / total)) + 1e-12  # the offset follows
+    curvature = (
+        loss.curvature * (weights @ np.square(Phi - weights @ Phi / total)) + 1e-12
+    )  # the offset follows
     paid = tree.mixed[list(tree.path(k)[:-1])].sum(axis=0) > 0
     T, L = Phi.shape[1], loss.outputs
     W, b = np.zeros((T, L)), np.zeros(L)
     chosen = np.zeros(T, dtype=np.bool_)
     while True:
-        W[chosen], b = fit_columns(Phi[:, chosen], y, weights, loss, 1e-4 * total, (W[chosen], b), 10)
+        W[chosen], b = fit_columns(
+            Phi[:, chosen], y, weights, loss, 1e-4 * total, (W[chosen], b), 10
+        )
         slopes = Phi.T @ (weights[:, None] * loss(Phi @ W + b, y)[1])
         gain = np.square(slopes).sum(axis=1) / (2 * curvature)
-        price = problem.lambda_ * total * (np.where(paid, 0.0, problem.charges.price) @ problem.charges.members)
+        price = (
+            problem.lambda_
+            * total
+            * (np.where(paid, 0.0, problem.charges.price) @ problem.charges.members)
+        )
         worth = np.where(chosen, -np.inf, gain - price - problem.rho)
         best = int(worth.argmax())
         if chosen.all() or worth[best] <= 1e-9:
@@ -135,7 +145,10 @@ class NodeProblem:
         self.absolute = np.sqrt(squares[self.active] + SMOOTH**2)
         self.forks = tree.has(2 * k + 1) or tree.has(2 * k + 2)
         if self.forks:
-            (self.risk_up, ways_up), (self.risk_down, ways_down) = tree.below(2 * k + 1), tree.below(2 * k + 2)
+            (self.risk_up, ways_up), (self.risk_down, ways_down) = (
+                tree.below(2 * k + 1),
+                tree.below(2 * k + 2),
+            )
         else:
             ways_up, ways_down = [Exit(tree.path(k), np.ones(len(self.reach)))], []
         self.split = len(ways_up)
@@ -166,12 +179,16 @@ class NodeProblem:
 
     def _taken(self, q: np.ndarray) -> np.ndarray:
         """How often each way out is taken by rows of which q (n,) go up; of a leaf all do."""
-        return np.concatenate((q @ self.onward[:, : self.split], (1.0 - q) @ self.onward[:, self.split :]))
+        return np.concatenate(
+            (q @ self.onward[:, : self.split], (1.0 - q) @ self.onward[:, self.split :])
+        )
 
     def start(self) -> np.ndarray:
         """The present parameters."""
         tree, k = self.tree, self.k
-        return np.concatenate((tree.weights[k][self.active].ravel(), tree.offsets[k], tree.thresholds[k : k + 1]))
+        return np.concatenate(
+            (tree.weights[k][self.active].ravel(), tree.offsets[k], tree.thresholds[k : k + 1])
+        )
 
     def split_up(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Weights of the active columns (T', C), offsets (L,) and threshold from one vector."""
@@ -196,7 +213,8 @@ class NodeProblem:
             taken = self._taken(q)
             value += float(self.reach @ (q * self.risk_up + (1.0 - q) * self.risk_down))
             better = self.reach * (self.risk_up - self.risk_down) + problem.lambda_ * (
-                self.onward[:, : self.split] @ costs[: self.split] - self.onward[:, self.split :] @ costs[self.split :]
+                self.onward[:, : self.split] @ costs[: self.split]
+                - self.onward[:, self.split :] @ costs[self.split :]
             )
             turn = problem.steepness * better * q * (1.0 - q)
             dS[:, problem.route] += turn
@@ -205,7 +223,9 @@ class NodeProblem:
             taken = self._taken(np.ones(len(S)))
         value += problem.lambda_ * float(taken @ costs)
         value += 0.5 * problem.rho * float((np.square(W) / self.absolute).sum())
-        dW = self.columns.T @ dS + W * (problem.lambda_ * (taken @ self.slope)[:, None] + problem.rho / self.absolute)
+        dW = self.columns.T @ dS + W * (
+            problem.lambda_ * (taken @ self.slope)[:, None] + problem.rho / self.absolute
+        )
         return value, np.concatenate((dW.ravel(), db.sum(axis=0), [dthreshold]))
 
     def solve(self) -> bool:
@@ -218,7 +238,11 @@ class NodeProblem:
 
         before = scaled(np.zeros_like(start))[0]
         found = minimize(
-            scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "gtol": 1e-7}
+            scaled,
+            np.zeros_like(start),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": _STEPS, "gtol": 1e-7},
         )
         if not found.fun < before:
             return False
@@ -248,7 +272,9 @@ def fit_columns(
     T, L = columns.shape[1], loss.outputs
     total = weights.sum()
     curve = loss.curvature * (weights @ np.square(columns)) + ridge
-    scale = 1.0 / np.sqrt(np.concatenate((np.repeat(curve, L), np.full(L, loss.curvature * total))) / total + 1e-12)
+    scale = 1.0 / np.sqrt(
+        np.concatenate((np.repeat(curve, L), np.full(L, loss.curvature * total))) / total + 1e-12
+    )
     origin = np.concatenate((start[0].ravel(), start[1]))
 
     def scaled(u: np.ndarray) -> tuple[float, np.ndarray]:

@@ -54,7 +54,9 @@ class Setting:
         charges, loss = Charges.of(self.learner.prices_, self.phi.uses), loss_of(self.n_classes)
         shares = rows.weights / rows.weights.sum()
         steepness = STEEPNESS if self.n_classes and self.learner.standardise else 1.0
-        return Objective(rows.columns, rows.targets, shares, loss, charges, lambda_, self.learner.rho, steepness)
+        return Objective(
+            rows.columns, rows.targets, shares, loss, charges, lambda_, self.learner.rho, steepness
+        )
 
     def lambdas(self, rows: LeafRows) -> list[float]:
         """Rising trade-offs, up to that at which a single node would use nothing that costs."""
@@ -62,10 +64,16 @@ class Setting:
         S = np.tile(self.prior(rows), (len(rows.columns), 1))
         slopes = problem.shares[:, None] * problem.loss(S, rows.targets)[1]
         pull = np.sqrt(np.square(rows.columns.T @ slopes).sum(axis=1))
-        most = float((np.sqrt(problem.charges.members @ np.square(pull)) / problem.charges.price).max(initial=0.0))
+        most = float(
+            (np.sqrt(problem.charges.members @ np.square(pull)) / problem.charges.price).max(
+                initial=0.0
+            )
+        )
         return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
 
-    def path(self, inside: LeafRows, outside: LeafRows, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
+    def path(
+        self, inside: LeafRows, outside: LeafRows, lambdas: list[float]
+    ) -> Iterator[tuple[Point, HardTree]]:
         """Trees for rising trade-offs, each starting from the one before; such a path from either start of `grow`."""
         total = 2 * len(lambdas)
         soft: SoftTree | None = None
@@ -74,14 +82,20 @@ class Setting:
                 problem = self.problem(inside, lambda_)
                 with part(0.0, 0.4, "starting nodes"):
                     again = None if number % len(lambdas) == 0 else soft
-                    soft = again.posed(problem) if again else grow(problem, self.learner.depth, greedy=greedy)
+                    soft = (
+                        again.posed(problem)
+                        if again
+                        else grow(problem, self.learner.depth, greedy=greedy)
+                    )
                 with part(0.4, 1.0):
                     improve(soft, _CYCLES)
                 hard = HardTree(soft, self.learner.zero_tolerance)
                 hard.prune(inside, outside)
                 yield self.point(self.assemble(hard, self.prior(outside)), outside, lambda_), hard
 
-    def chosen(self, inside: LeafRows, outside: LeafRows) -> tuple[list[Point], tuple[Point, HardTree]]:
+    def chosen(
+        self, inside: LeafRows, outside: LeafRows
+    ) -> tuple[list[Point], tuple[Point, HardTree]]:
         """The points of the path, and the best of them within the budget with its tree; of an infinite trade-off where
         none is.
         """
@@ -106,8 +120,14 @@ class Setting:
             parts.append((rows.spent[ends], rows.vote[ends], rows.P[ends]))
         cost, predicted, P = map(np.concatenate, zip(*parts, strict=True))
         y, B = sample.targets, self.benefits
-        wrong = predicted != y if self.n_classes else (predicted - (self.center + self.unit * y)) ** 2
-        columns = [cost, wrong] if B is None else [cost, wrong, row_benefits(y, decide(P, B).choice, B) - cost]
+        wrong = (
+            predicted != y if self.n_classes else (predicted - (self.center + self.unit * y)) ** 2
+        )
+        columns = (
+            [cost, wrong]
+            if B is None
+            else [cost, wrong, row_benefits(y, decide(P, B).choice, B) - cost]
+        )
         return Point(lambda_, *np.average(columns, axis=1, weights=sample.weights).tolist())
 
     def prior(self, rows: LeafRows) -> np.ndarray:
@@ -132,13 +152,17 @@ class Setting:
         leaf = np.array([hard.leaf(k) for k in nodes])
         routes = np.where(leaf[:, None], 0.0, hard.routes[nodes])
         predictors = hard.predictors[nodes].transpose(1, 0, 2).reshape(T, N * L)
-        intercept = np.concatenate((np.zeros(N), self.center + self.unit * hard.offsets[nodes].ravel()))
+        intercept = np.concatenate(
+            (np.zeros(N), self.center + self.unit * hard.offsets[nodes].ravel())
+        )
         return TreeOfClassifiers(
             upper=np.array([place.get(2 * k + 1, -1) for k in nodes], dtype=np.int32),
             lower=np.array([place.get(2 * k + 2, -1) for k in nodes], dtype=np.int32),
             thresholds=hard.thresholds[nodes],
             needs=support.astype(np.float64) @ self.phi.uses.T.astype(np.float64) > 0,
-            scorer=self.phi.scorer(np.concatenate((routes.T, self.unit * predictors), axis=1), intercept),
+            scorer=self.phi.scorer(
+                np.concatenate((routes.T, self.unit * predictors), axis=1), intercept
+            ),
             prior=self.center + self.unit * prior,
             n_classes=self.n_classes,
         )
@@ -163,13 +187,17 @@ def train(
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
     targets = y if K else (y - center) / unit
     with part(0.0, 0.2, "preparing columns"):
-        phi: Plain | Boosted = Plain.fit(X, weights, learner.categorical(), standardise=learner.standardise)
+        phi: Plain | Boosted = Plain.fit(
+            X, weights, learner.categorical(), standardise=learner.standardise
+        )
         if isinstance(phi, Plain) and learner.features == "boosted":
             seed = int(random.randint(2**31 - 1))
             phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
     rows = LeafRows(X, phi.columns(X), targets, weights)
     # Without prices in their currency, or with a trade-off, benefits choose nothing.
-    staked = K and not (learner.benefits is None or learner.feature_costs is None or learner.trade_off is not None)
+    staked = K and not (
+        learner.benefits is None or learner.feature_costs is None or learner.trade_off is not None
+    )
     benefits = np.asarray(learner.benefits, dtype=np.float64) if staked else None
     setting = Setting(learner, phi, K, center, unit, benefits)
     with part(0.2, 0.98, "training trees"):
@@ -182,7 +210,13 @@ def train(
 
 
 def boosted(
-    learner: CostTree, plain: Plain, X: np.ndarray, targets: np.ndarray, weights: np.ndarray, K: int, seed: int
+    learner: CostTree,
+    plain: Plain,
+    X: np.ndarray,
+    targets: np.ndarray,
+    weights: np.ndarray,
+    K: int,
+    seed: int,
 ) -> Boosted:
     """The trees of `weak_learners` boosting rounds (one for each class and round where there are three or more)."""
     rounds = int(learner.weak_learners)
@@ -190,12 +224,21 @@ def boosted(
     model = (GradientBoostingClassifier if K else GradientBoostingRegressor)(
         n_estimators=rounds, max_depth=_WEAK_DEPTH, random_state=seed
     )
-    model.fit(columns, targets, sample_weight=weights, monitor=lambda i, *_: report((i + 1) / rounds, "boosting"))
+    model.fit(
+        columns,
+        targets,
+        sample_weight=weights,
+        monitor=lambda i, *_: report((i + 1) / rounds, "boosting"),
+    )
     trees = [tree.tree_ for tree in model.estimators_.ravel()]
     uses = np.zeros((plain.uses.shape[0], len(trees)), dtype=np.bool_)
     for t, tree in enumerate(trees):
         uses[:, t] = plain.uses[:, np.unique(tree.feature[tree.feature >= 0])].any(axis=1)
     found = outputs(trees, columns)
     means = weights @ found / weights.sum()
-    scales = np.sqrt(weights @ (found - means) ** 2 / weights.sum()) if learner.standardise else np.ones(len(trees))
+    scales = (
+        np.sqrt(weights @ (found - means) ** 2 / weights.sum())
+        if learner.standardise
+        else np.ones(len(trees))
+    )
     return Boosted(plain, trees, means, np.where(scales > 0, scales, 1.0), uses)

@@ -104,7 +104,9 @@ class Charges:
         by_group = (opens.astype(np.float64) @ uses.astype(np.float64)) > 0
         price = np.concatenate((prices.discounted, surcharge))
         paid = price > 0
-        members = sparse.vstack((sparse.csr_matrix(uses), sparse.csr_matrix(by_group)), format="csr")
+        members = sparse.vstack(
+            (sparse.csr_matrix(uses), sparse.csr_matrix(by_group)), format="csr"
+        )
         return cls(members[paid].astype(np.float64), price[paid])
 
 
@@ -156,7 +158,12 @@ class SoftTree:
     def put(self, k: int, weights: np.ndarray, offsets: np.ndarray, threshold: float) -> None:
         """Set a node's parameters, and what follows from them. O(n T C)."""
         problem = self.problem
-        self.weights[k], self.offsets[k], self.thresholds[k], self.alive[k] = weights, offsets, threshold, True
+        self.weights[k], self.offsets[k], self.thresholds[k], self.alive[k] = (
+            weights,
+            offsets,
+            threshold,
+            True,
+        )
         S = problem.columns @ weights
         self.up[k] = expit(problem.steepness * (S[:, problem.route] - threshold))
         self.losses[k] = problem.loss(S[:, : problem.loss.outputs] + offsets, problem.targets)[0]

@@ -16,7 +16,9 @@ from app.outcomes.decision import Cases, Label
 from app.usecases.outcome_report.slices import Slice
 from app.usecases.ports import Ports
 
-Trained = Callable[[int], tuple[np.ndarray | None, int]]  # by version the class shares (K,) in training, and its rows
+Trained = Callable[
+    [int], tuple[np.ndarray | None, int]
+]  # by version the class shares (K,) in training, and its rows
 
 _PROMISED = 36  # cases of a class, of which none is known: dozens
 _CHANGED = 1.25  # factor of the odds of a class, below which a change does little harm
@@ -51,11 +53,20 @@ class ClassShares:
         shares, _ = trained(version)
         if shares is None or not len(rows):
             return
-        self.counts[version] = self.counts.get(version, 0) + np.bincount(part.truth[rows], minlength=len(shares))
-        self.promised[version] = self.promised.get(version, 0.0) + part.probabilities[rows].sum(axis=0)
+        self.counts[version] = self.counts.get(version, 0) + np.bincount(
+            part.truth[rows], minlength=len(shares)
+        )
+        self.promised[version] = self.promised.get(version, 0.0) + part.probabilities[rows].sum(
+            axis=0
+        )
 
     def document(
-        self, trained: Trained, classes: Mapping[int, Sequence[Label]], basis: str, *, selective: bool
+        self,
+        trained: Trained,
+        classes: Mapping[int, Sequence[Label]],
+        basis: str,
+        *,
+        selective: bool,
     ) -> dict[str, Any]:
         """Whether they changed is not answered where truth is known more often after some actions."""
         versions = sorted(version for version, counts in self.counts.items() if counts.sum())
@@ -79,12 +90,16 @@ class ClassShares:
                             "observed": float(count / counts.sum()),
                             "trained": float(p),
                         }
-                        for label, count, p in zip(classes[version], counts, shares[version], strict=True)
+                        for label, count, p in zip(
+                            classes[version], counts, shares[version], strict=True
+                        )
                     ],
                     "p_value": p,
                     "adjusted_p_value": float(own),
                     "odds_ratio": factor,
-                    "changed": None if selective or factor is None else bool(own < SIGNIFICANT and factor >= _CHANGED),
+                    "changed": None
+                    if selective or factor is None
+                    else bool(own < SIGNIFICANT and factor >= _CHANGED),
                 }
                 for version, (counts, _), p, own, factor in zip(
                     versions, tables, p_values, adjusted, factors, strict=True
@@ -149,7 +164,10 @@ class Scores:
             before, after = listed[:cut].sum(axis=0), listed[cut:].sum(axis=0)
             for k in range(1 if K == 2 else 0, K):  # of two classes one has it all
                 if min(before[k].sum(), after[k].sum()) >= _FEWEST:
-                    yield {"version": version, "class": classes[k]}, histogram_change(before[k], after[k])
+                    yield (
+                        {"version": version, "class": classes[k]},
+                        histogram_change(before[k], after[k]),
+                    )
 
 
 def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
@@ -160,7 +178,9 @@ def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
     for name in dict.fromkeys(name for one in (*before, *after) for name in one):
         columns = [[one.get(name) for one in side] for side in (before, after)]
         yield {"feature": name, "of": "values"}, compared_values(*columns)
-        counts = np.array([np.bincount([value is None for value in side], minlength=2) for side in columns])
+        counts = np.array(
+            [np.bincount([value is None for value in side], minlength=2) for side in columns]
+        )
         if counts.sum(axis=1).min() >= _FEWEST and counts[:, 1].any():
             yield {"feature": name, "of": "missing"}, category_change(*counts)
 
@@ -168,15 +188,27 @@ def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
 def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
     """Values of a feature, numbers or categories, without missing ones; None with too few, or numbers beside text."""
     columns = [[value for value in side if value is not None] for side in (before, after)]
-    kinds = {isinstance(value, int | float) and not isinstance(value, bool) for side in columns for value in side}
+    kinds = {
+        isinstance(value, int | float) and not isinstance(value, bool)
+        for side in columns
+        for value in side
+    }
     if min(map(len, columns)) < _FEWEST or len(kinds) != 1:
         return None
     if kinds == {True}:
         numbers = [np.array(side, dtype=np.float64) for side in columns]
         found = np.unique(np.concatenate(numbers))
-        return histogram_change(*(np.bincount(np.searchsorted(found, side), minlength=len(found)) for side in numbers))
-    places = {name: i for i, name in enumerate(dict.fromkeys(str(value) for side in columns for value in side))}
-    counts = [np.bincount([places[str(value)] for value in side], minlength=len(places)) for side in columns]
+        return histogram_change(
+            *(np.bincount(np.searchsorted(found, side), minlength=len(found)) for side in numbers)
+        )
+    places = {
+        name: i
+        for i, name in enumerate(dict.fromkeys(str(value) for side in columns for value in side))
+    }
+    counts = [
+        np.bincount([places[str(value)] for value in side], minlength=len(places))
+        for side in columns
+    ]
     return category_change(*counts)
 
 
@@ -205,5 +237,7 @@ def sides(recorded: Iterable[Cases]) -> tuple[list[dict[str, Any]], list[dict[st
     if len(found) < 2:
         return [], []
     is_late = day >= found[len(found) // 2]
-    before, after = ([orjson.loads(text) for text in text[own][:_OF_SIDE]] for own in (~is_late, is_late))
+    before, after = (
+        [orjson.loads(text) for text in text[own][:_OF_SIDE]] for own in (~is_late, is_late)
+    )
     return before, after

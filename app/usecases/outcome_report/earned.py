@@ -39,12 +39,16 @@ class Account:
     size: float = 0.0  # the sum of the absolute ones of these
     received: float = 0.0
     promise: PromiseSums = field(default_factory=PromiseSums)
-    taken: PromiseSums | None = None  # the same of the actions really taken, from the first that is another
+    taken: PromiseSums | None = (
+        None  # the same of the actions really taken, from the first that is another
+    )
     taken_promised: float = 0.0
     # Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the greatest that they can
     # earn, and of what is expected of them.
     open: np.ndarray = field(default_factory=lambda: np.zeros(4))
-    told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix, 0 where none was
+    told: MeanSums = field(
+        default_factory=MeanSums
+    )  # benefit told less that of the matrix, 0 where none was
 
     def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
         """Cases of a slice: all, or these rows of it."""
@@ -69,7 +73,9 @@ class Account:
         if self.taken is None and money.overridden.any():
             self.taken = deepcopy(self.promise)  # until here they were the same
         if self.taken is not None:
-            self.taken.compare(money.taken_earned - money.taken_promised, money.taken_risks, part.day)
+            self.taken.compare(
+                money.taken_earned - money.taken_promised, money.taken_risks, part.day
+            )
         self.promise.compare(money.decided - money.promised, money.risks, part.day)
 
     def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
@@ -104,7 +110,11 @@ class Account:
                 "mean_low": low["mean"],
                 "mean_high": high["mean"],
                 "basis": WHATEVER,
-                "if_probabilities_hold": {"mean": held["mean"], "total": held["total"], "basis": _EXPECTED},
+                "if_probabilities_hold": {
+                    "mean": held["mean"],
+                    "total": held["total"],
+                    "basis": _EXPECTED,
+                },
             },
         }
 
@@ -118,9 +128,19 @@ class Account:
         if not n:
             return Mean(None)
         taken = judged if self.taken is None else judge(self.taken)
-        low, high, mean, promised = taken.low, taken.high, self.received / n, self.taken_promised / n
+        low, high, mean, promised = (
+            taken.low,
+            taken.high,
+            self.received / n,
+            self.taken_promised / n,
+        )
         told = self.told.mean()
-        if told.mean is None or low is None or high is None or (self.told.nonzero and told.low is None):
+        if (
+            told.mean is None
+            or low is None
+            or high is None
+            or (self.told.nonzero and told.low is None)
+        ):
             return Mean(mean)
         centre = mean - promised - told.mean
         if told.low is not None and told.high is not None and self.told.nonzero:
@@ -131,12 +151,23 @@ class Account:
 
 def amount(found: Mean, basis: str) -> dict[str, Any]:
     """A mean with its interval."""
-    return {"mean": found.mean, "low": found.low, "high": found.high, "level": LEVEL, "basis": basis}
+    return {
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "level": LEVEL,
+        "basis": basis,
+    }
 
 
 def total(amount: float, cases: int, basis: str) -> dict[str, Any]:
     """A sum over cases, and their mean."""
-    return {"mean": amount / cases if cases else None, "total": amount, "cases": cases, "basis": basis}
+    return {
+        "mean": amount / cases if cases else None,
+        "total": amount,
+        "cases": cases,
+        "basis": basis,
+    }
 
 
 def basis(known: int, decisions: int, *, selective: bool, reason: str | None) -> str:
@@ -149,7 +180,9 @@ def basis(known: int, decisions: int, *, selective: bool, reason: str | None) ->
 class ActionCounts:
     """Counts of mature days; `by_action` are known truths and decisions (2,)."""
 
-    by_action: dict[Label, np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64)))
+    by_action: dict[Label, np.ndarray] = field(
+        default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64))
+    )
     # Known cases and all, counts (2, A), by key, version and actions.
     alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(default_factory=dict)
     done: Counter[Label] = field(default_factory=Counter)  # actions really taken, of known cases
@@ -160,30 +193,47 @@ class ActionCounts:
         if not part.mature:
             return
         stack, size = part.stack, len(part.stack.actions)
-        cases, known = (np.bincount(own, minlength=size) for own in (part.choice, part.choice[part.known]))
+        cases, known = (
+            np.bincount(own, minlength=size) for own in (part.choice, part.choice[part.known])
+        )
         for i in np.flatnonzero(cases).tolist():
             self.by_action[stack.actions[i]] += (known[i], cases[i])
         self.overridden += int(np.count_nonzero((part.taken != part.choice)[part.known]))
         done = np.bincount(part.taken[part.known], minlength=size).tolist()
         self.done.update(dict(zip(stack.actions, done, strict=True)))
         code = part.key.astype(np.int64) * size + part.choice
-        tables = np.stack([np.bincount(own, minlength=len(part.keys) * size) for own in (code[part.known], code)])
-        for key, table in zip(part.keys, np.moveaxis(tables.reshape(2, -1, size), 1, 0), strict=True):
-            if table[1].any():  # decisions of one key, version and set of actions: mixtures may hide a difference
+        tables = np.stack(
+            [np.bincount(own, minlength=len(part.keys) * size) for own in (code[part.known], code)]
+        )
+        for key, table in zip(
+            part.keys, np.moveaxis(tables.reshape(2, -1, size), 1, 0), strict=True
+        ):
+            if (
+                table[1].any()
+            ):  # decisions of one key, version and set of actions: mixtures may hide a difference
                 name = key, stack.version, stack.actions
                 self.alike[name] = self.alike.get(name, 0) + table
 
     def document(self) -> dict[str, Any]:
         """Whether truth is known more often after some actions than after others."""
-        found = known_shares([AlikeDecisions(actions, *own) for (_, _, actions), own in self.alike.items()])
+        found = known_shares(
+            [AlikeDecisions(actions, *own) for (_, _, actions), own in self.alike.items()]
+        )
         every = sum(own[1] for own in self.by_action.values())
         often = [label for label, (_, cases) in self.by_action.items() if cases >= OFTEN * every]
-        replaced = bool(self.overridden) and any(not self.done[label] for label in often)  # and so never seen
+        replaced = bool(self.overridden) and any(
+            not self.done[label] for label in often
+        )  # and so never seen
         return {
             "is": replaced or found.selective,
             "p_value": found.p_value,
             "actions": [
-                {"action": label, "decisions": int(cases), "known": int(known), "coverage": float(known / cases)}
+                {
+                    "action": label,
+                    "decisions": int(cases),
+                    "known": int(known),
+                    "coverage": float(known / cases),
+                }
                 for label, (known, cases) in self.by_action.items()
             ],
         }

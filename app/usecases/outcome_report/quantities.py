@@ -31,7 +31,11 @@ class Quantities:
         rows = np.flatnonzero(~np.isnan(part.number))
         figures = [[(one.figures or {}).get(name) for name in _FIGURES] for one in part.stack.terms]
         over, under, coverage = np.array(figures, dtype=np.float64)[part.term[rows]].T
-        (quantity, low, high), number, told = part.probabilities[rows].T, part.number[rows], part.benefit[rows]
+        (quantity, low, high), number, told = (
+            part.probabilities[rows].T,
+            part.number[rows],
+            part.benefit[rows],
+        )
         costs = np.where(quantity > number, over * (quantity - number), under * (number - quantity))
         costs = np.where(np.isnan(told), costs, -told)
         self.expected -= float(part.expected[rows].sum())

@@ -20,7 +20,15 @@ from app.registry.index import check_listed
 from app.registry.snapshot import Reference
 from app.text import some_of
 from app.usecases.models import card_of
-from app.usecases.outcome_report.changes import Changed, ClassShares, Scores, Trained, drift, feature_changes, trained
+from app.usecases.outcome_report.changes import (
+    Changed,
+    ClassShares,
+    Scores,
+    Trained,
+    drift,
+    feature_changes,
+    trained,
+)
 from app.usecases.outcome_report.earned import UNEQUAL, Account, ActionCounts, basis
 from app.usecases.outcome_report.quantities import Quantities
 from app.usecases.outcome_report.slices import Slice, slices
@@ -36,7 +44,12 @@ By = Literal["day", "week", "action", "version", "key"]
 
 
 def report(
-    ports: Ports, reference: str, *, since: float | None = None, until: float | None = None, by: By | None = None
+    ports: Ports,
+    reference: str,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    by: By | None = None,
 ) -> dict[str, Any]:
     """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since, until) in seconds.
 
@@ -50,7 +63,9 @@ def report(
     else:
         versions = [card_of(ports, reference).version]
 
-    recorded = partial(ports.archive.cases, wanted.name, since=since, until=until, versions=versions)
+    recorded = partial(
+        ports.archive.cases, wanted.name, since=since, until=until, versions=versions
+    )
     maturity = matured(recorded(arrivals_only=True), time())
     read = Read(cache(partial(trained, ports, wanted.name)), by, maturity)
     for cases in recorded():
@@ -68,8 +83,13 @@ def report(
             fix = f"ask for {wanted.name}, which is all versions, or {fix}"
         found["warnings"].append(f"no decision of {reference} is recorded in this period: {fix}")
     model = {"name": wanted.name, "version": versions[0] if versions else None}
-    period = {"since": since, "until": until}  # as moments: of a number, pydantic would guess the unit
-    ends = {name: None if at is None else datetime.fromtimestamp(at, UTC) for name, at in period.items()}
+    period = {
+        "since": since,
+        "until": until,
+    }  # as moments: of a number, pydantic would guess the unit
+    ends = {
+        name: None if at is None else datetime.fromtimestamp(at, UTC) for name, at in period.items()
+    }
     return found | {"model": model} | ends
 
 
@@ -88,14 +108,18 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "alternatives": read.ways.alternatives(about),
         "overrides": read.ways.overriding(about, doubt),
         "told_benefits": gain(read.ways.told, about),
-        "priors": read.shares.document(read.trained, read.classes, about, selective=doubt is not None),
+        "priors": read.shares.document(
+            read.trained, read.classes, about, selective=doubt is not None
+        ),
         "drift": {
             "scores": [line for line in drifted if "version" in line],
             "features": [line for line in drifted if "feature" in line],
             "not_compared": [name for name, change in changes if change is None],
         },
         "shadow": read.ways.challengers(about, doubt),
-        "groups": None if read.by is None else _grouped(read.groups, about, maturity.reason or missing),
+        "groups": None
+        if read.by is None
+        else _grouped(read.groups, about, maturity.reason or missing),
     }
     first = total.document(about, maturity.reason or missing)
     return {
@@ -104,7 +128,9 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "warnings": list(_warnings(read, selective)),
         "by": read.by,
         **details,
-        "quantities": read.quantities.document(maturity.reason) if read.quantities.decisions else None,
+        "quantities": read.quantities.document(maturity.reason)
+        if read.quantities.decisions
+        else None,
     }
 
 
@@ -112,7 +138,11 @@ def _advice(verdict: str, details: Mapping[str, Any]) -> Iterator[str]:
     """What to do about what the report found."""
     if verdict in _WRONG:
         changed = any(version["changed"] for version in details["priors"]["versions"])
-        first = 'send the shares of the classes, which have changed, as "priors", or ' if changed else ""
+        first = (
+            'send the shares of the classes, which have changed, as "priors", or '
+            if changed
+            else ""
+        )
         yield f"{first}train again, also on what was seen (POST /datasets/from-outcomes)"
     for one in details["shadow"]:
         if one["verdict"] == "better":
@@ -139,11 +169,16 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
 
 def _grouped(groups: Mapping[Any, Account], basis: str, reason: str | None) -> list[dict[str, Any]]:
     """By name, of several kinds by its text. Verdicts are corrected for the number of groups (Holm)."""
-    names = sorted(groups, key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)))
+    names = sorted(
+        groups,
+        key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)),
+    )
     figures = [groups[name].document(basis, reason) for name in names]
     p_values = [one["difference"]["p_value"] for one in figures]
     tested = [i for i, p in enumerate(p_values) if p is not None]
-    adjusted = dict(zip(tested, holm(np.array([p_values[i] for i in tested])).tolist(), strict=True))
+    adjusted = dict(
+        zip(tested, holm(np.array([p_values[i] for i in tested])).tolist(), strict=True)
+    )
     for i, one in enumerate(figures):
         one["adjusted_p_value"] = adjusted.get(i)
         if one["verdict"] in _WRONG and not adjusted.get(i, 1.0) < SIGNIFICANT:
@@ -167,7 +202,10 @@ def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
 def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
     total = read.total
     yield from reservations(read.maturity, selective=selective["is"])
-    known, decisions = total.known + read.quantities.realised.count, total.decisions + read.quantities.decisions
+    known, decisions = (
+        total.known + read.quantities.realised.count,
+        total.decisions + read.quantities.decisions,
+    )
     if not known and not read.maturity.left_out and decisions:
         yield "no truth is known: send what became of the decisions to POST /outcomes"
     elif not selective["is"] and 0 < total.known < total.decisions:
@@ -188,7 +226,10 @@ def matured(days: Iterable[Cases], now: float) -> Maturity:
     """
     arrivals, labels, last, is_stated = Arrivals(now), dict[Label, int](), -np.inf, False
     for cases in filter(len, days):
-        codes = [[labels.setdefault(label, len(labels)) for label in term.classes] for term in cases.terms]
+        codes = [
+            [labels.setdefault(label, len(labels)) for label in term.classes]
+            for term in cases.terms
+        ]
         width = max(map(len, codes))
         table = np.array([[*own, *[0] * (width - len(own))] for own in codes]).reshape(-1, width)
         known = cases.truth != UNKNOWN
@@ -239,7 +280,9 @@ class Read:
         names, code = groups(part, by)
         for place in np.unique(code):
             if names[place] not in self.groups and len(self.groups) >= MOST_GROUPS:
-                raise Invalid.at("/by", f"there are more than {MOST_GROUPS:,} groups; send since and until")
+                raise Invalid.at(
+                    "/by", f"there are more than {MOST_GROUPS:,} groups; send since and until"
+                )
             self.groups.setdefault(names[place], Account()).add(part, np.flatnonzero(code == place))
 
 

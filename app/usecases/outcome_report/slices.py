@@ -41,10 +41,26 @@ class Stack:
     def of(cls, terms: Sequence[Terms]) -> Stack:
         one, stated = terms[0], terms[0].benefits is not None
         shape = len(terms), len(one.classes), len(one.actions)
-        matrices = np.array([term.benefits for term in terms], dtype=np.float64) if stated else np.zeros(shape)
+        matrices = (
+            np.array([term.benefits for term in terms], dtype=np.float64)
+            if stated
+            else np.zeros(shape)
+        )
         plain = np.array([term.verb == "predict" and term.priors is None for term in terms])
-        explore = np.array([(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64)
-        return cls(terms, one.version, one.classes, one.actions, stated, matrices, matrices.max(axis=2), plain, explore)
+        explore = np.array(
+            [(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64
+        )
+        return cls(
+            terms,
+            one.version,
+            one.classes,
+            one.actions,
+            stated,
+            matrices,
+            matrices.max(axis=2),
+            plain,
+            explore,
+        )
 
 
 class Money(NamedTuple):
@@ -97,7 +113,10 @@ class Slice(Cases):
             P, payoffs = self.probabilities[rows[other]], self.payoffs(rows[other], self.taken)
             earned, taken_promised, taken_risks = decided.copy(), promised.copy(), risks.copy()
             earned[other] = payoffs[np.arange(len(P)), truth[other]]
-            taken_promised[other], taken_risks[:, other] = (P * payoffs).sum(axis=1), risk(P, payoffs)
+            taken_promised[other], taken_risks[:, other] = (
+                (P * payoffs).sum(axis=1),
+                risk(P, payoffs),
+            )
         return Money(
             decided=decided,
             promised=promised,
@@ -132,7 +151,9 @@ def slices(
     part_of, place = np.empty((2, len(cases.terms)), dtype=np.intp)
     for number, part in enumerate(few):
         part_of[part], place[part] = number, np.arange(len(part))
-    order = np.argsort(part_of[cases.term], kind="stable") if len(few) > 1 else np.arange(len(cases))
+    order = (
+        np.argsort(part_of[cases.term], kind="stable") if len(few) > 1 else np.arange(len(cases))
+    )
     ends = np.cumsum(np.bincount(part_of[cases.term], minlength=len(few)))
     for part, rows in zip(few, np.split(order, ends[:-1]) if few else [], strict=True):
         stack = Stack.of([cases.terms[i] for i in part])
@@ -143,17 +164,26 @@ def slices(
             if len(some) == len(cases):
                 some = slice(None)  # a view of all
             columns = {own.name: getattr(cases, own.name) for own in fields(cases)}
-            columns = {name: own[some] if isinstance(own, np.ndarray) else own for name, own in columns.items()}
-            known, has_matrix = columns["truth"] != UNKNOWN, ~np.isnan(columns["expected"]) & stack.stated
+            columns = {
+                name: own[some] if isinstance(own, np.ndarray) else own
+                for name, own in columns.items()
+            }
+            known, has_matrix = (
+                columns["truth"] != UNKNOWN,
+                ~np.isnan(columns["expected"]) & stack.stated,
+            )
             own = {
                 "terms": stack.terms,
                 "term": place[columns["term"]],
                 "ids": None,
                 "probabilities": columns["probabilities"][:, :width],
                 "shadows": {name: chosen[some] for name, chosen in cases.shadows.items()},
-                "instances": cases.instances and np.array(cases.instances, dtype=object)[some].tolist(),
+                "instances": cases.instances
+                and np.array(cases.instances, dtype=object)[some].tolist(),
                 "known": known,
-                "taken": np.where(columns["action"] == UNKNOWN, columns["choice"], columns["action"]),
+                "taken": np.where(
+                    columns["action"] == UNKNOWN, columns["choice"], columns["action"]
+                ),
                 "has_matrix": has_matrix,
                 "priced": np.flatnonzero(known & has_matrix),
             }

@@ -24,22 +24,31 @@ from app.usecases.outcome_report.slices import Slice
 _THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
 _KEPT = 100_000  # cases of which single values are kept; of more every second, fourth …
 _EFFECTIVE = 10  # cases of equal weight after a best action that are enough
-_IPS = "all decisions with a propensity, weighted by how probable it was that the truth became known"
+_IPS = (
+    "all decisions with a propensity, weighted by how probable it was that the truth became known"
+)
 _DR = "the same, with the model's expectation where the truth is unknown"
 
 
 def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
     """The actions (n,) that rows (n,) of a slice would have by their probabilities, had none been drawn."""
     best: np.ndarray = part.choice[rows]
-    drawn = np.flatnonzero(part.propensity[rows] <= 0.5)  # the best action has a propensity above one half
-    P, regrets = part.probabilities[rows[drawn]], losses(part.stack.matrices[part.term[rows[drawn]]])
+    drawn = np.flatnonzero(
+        part.propensity[rows] <= 0.5
+    )  # the best action has a propensity above one half
+    P, regrets = (
+        part.probabilities[rows[drawn]],
+        losses(part.stack.matrices[part.term[rows[drawn]]]),
+    )
     best[drawn] = least(np.einsum("nk,nka->an", P, regrets), P.shape[1])
     return best
 
 
 def likely_actions(part: Slice) -> np.ndarray:
     """The best action (n,) for the most probable class, of equal ones the first."""
-    return np.asarray(part.stack.matrices.argmax(axis=2)[part.term, part.probabilities.argmax(axis=1)])
+    return np.asarray(
+        part.stack.matrices.argmax(axis=2)[part.term, part.probabilities.argmax(axis=1)]
+    )
 
 
 def way(part: Slice, rows: np.ndarray, actions: np.ndarray | int) -> np.ndarray:
@@ -80,9 +89,13 @@ class Paired(MeanSums):
         sizes = len(M), M.shape[2], M.shape[2]
         code = np.ravel_multi_index((term, first, second), sizes)
         few = math.prod(sizes) <= 4 * len(code)  # counting is then faster than sorting
-        term, first, second = np.unravel_index(np.flatnonzero(np.bincount(code)) if few else np.unique(code), sizes)
+        term, first, second = np.unravel_index(
+            np.flatnonzero(np.bincount(code)) if few else np.unique(code), sizes
+        )
         rival = part.stack.best[term] if other is None else M[term, :, second]
-        self.apart.update(part.stack.classes[k] for k in np.flatnonzero((M[term, :, first] != rival).any(axis=0)))
+        self.apart.update(
+            part.stack.classes[k] for k in np.flatnonzero((M[term, :, first] != rival).any(axis=0))
+        )
         return rows
 
     def mean(self) -> Mean:
@@ -108,10 +121,14 @@ class Ways:
     decided: float = 0.0
     most_probable: Paired = field(default_factory=Paired)
     perfect: Paired = field(default_factory=Paired)
-    singles: dict[tuple[Label, int], Paired] = field(default_factory=lambda: defaultdict(Paired))  # by action and half
+    singles: dict[tuple[Label, int], Paired] = field(
+        default_factory=lambda: defaultdict(Paired)
+    )  # by action and half
     overrides: Paired = field(default_factory=Paired)
     told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
-    shadows: defaultdict[str, Betting] = field(default_factory=lambda: defaultdict(Betting))  # by challenger
+    shadows: defaultdict[str, Betting] = field(
+        default_factory=lambda: defaultdict(Betting)
+    )  # by challenger
     differing: Counter[str] = field(default_factory=Counter)  # cases in which it decided otherwise
 
     def add(self, part: Slice) -> None:
@@ -119,7 +136,9 @@ class Ways:
         if not len(rows):
             return
         half = np.zeros(len(part), dtype=bool)
-        half[rows] = (self.perfect.count + np.arange(len(rows))) % 2 == 0  # goes on from slice to slice
+        half[rows] = (
+            self.perfect.count + np.arange(len(rows))
+        ) % 2 == 0  # goes on from slice to slice
         self.decided += float(money.decided.sum())
         self.perfect.compare(part, part.choice, None)
         self.most_probable.compare(part, part.choice, likely_actions(part))
@@ -128,14 +147,18 @@ class Ways:
             for place, label in enumerate(part.stack.actions):
                 self.singles[label, number].compare(part, own, np.full(len(part), place))
         if money.overridden.any():
-            self.overrides.compare(part, part.choice, way(part, others := rows[money.overridden], part.taken[others]))
+            self.overrides.compare(
+                part, part.choice, way(part, others := rows[money.overridden], part.taken[others])
+            )
         told = ~np.isnan(part.benefit[rows])
         self.told.add((money.received - money.taken_earned)[told], part.day)
         for name, chosen in part.shadows.items():
             asked = rows[chosen[rows] != UNKNOWN]
             gains = part.payoffs(asked, chosen) - part.payoffs(asked, part.choice)  # in every class
             bounds = payoff_range(gains)
-            self.shadows[name].add(gains[np.arange(len(asked)), part.truth[asked]], *bounds, part.day)
+            self.shadows[name].add(
+                gains[np.arange(len(asked)), part.truth[asked]], *bounds, part.day
+            )
             self.differing[name] += int(np.count_nonzero(chosen[asked] != part.choice[asked]))
 
     def alternatives(self, basis: str) -> dict[str, Any] | None:
@@ -160,14 +183,20 @@ class Ways:
         on the other, and the reverse: no hindsight.
         """
         every = dict.fromkeys(label for label, _ in self.singles)
-        labels = [label for label in every if self.singles[label, 0].count + self.singles[label, 1].count == n]
+        labels = [
+            label
+            for label in every
+            if self.singles[label, 0].count + self.singles[label, 1].count == n
+        ]
         if not labels or n < 2:
             return None
         crossed = Paired()
         for half in (0, 1):
             chosen = max(labels, key=lambda label: self.singles[label, 1 - half].total)
             crossed += self.singles[chosen, half]
-        best = max(labels, key=lambda label: sum(self.singles[label, half].total for half in (0, 1)))
+        best = max(
+            labels, key=lambda label: sum(self.singles[label, half].total for half in (0, 1))
+        )
         return {"action": best}, crossed
 
     def overriding(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
@@ -191,7 +220,8 @@ class Ways:
                     "differing": self.differing[name],
                     "gain": amount(found, basis),
                     "verdict": shown,
-                    "reason": doubt or ("the interval contains 0" if shown == "undecided" else None),
+                    "reason": doubt
+                    or ("the interval contains 0" if shown == "undecided" else None),
                 }
             )
         return listed
@@ -243,15 +273,23 @@ class Exploration:
         rows = np.flatnonzero(~np.isnan(part.propensity + shares) & part.has_matrix)
         if not part.mature or not len(rows):
             return
-        P, M, each = part.probabilities[rows], part.stack.matrices[part.term[rows]], np.arange(len(rows))
+        P, M, each = (
+            part.probabilities[rows],
+            part.stack.matrices[part.term[rows]],
+            np.arange(len(rows)),
+        )
         model = np.einsum("nk,nka->na", P, M)
         truth, best = part.truth[rows], undrawn_actions(part, rows)
         earned = M[each, np.maximum(truth, 0)]
         ways: list[np.ndarray] = []
         for way in (best, likely_actions(part)[rows]):
             ways += (earned[each, way], model[each, way], *risk(P, M[each, :, way]))
-        labels = np.array([self.labels.setdefault(label, len(self.labels)) for label in part.stack.actions])
-        actions = np.full(len(rows), self.action_sets.setdefault(part.stack.actions, len(self.action_sets)))
+        labels = np.array(
+            [self.labels.setdefault(label, len(self.labels)) for label in part.stack.actions]
+        )
+        actions = np.full(
+            len(rows), self.action_sets.setdefault(part.stack.actions, len(self.action_sets))
+        )
         codes = labels[part.choice[rows]], labels[best]
         self.cases.add(np.stack((truth >= 0, *codes, shares[rows], actions, *ways)))
 
@@ -267,7 +305,9 @@ class Exploration:
         chosen, best, sets = (kept[i].astype(np.intp) for i in (1, 2, 4))
         cases = np.bincount(chosen, minlength=len(self.labels))
         after = np.bincount(chosen, known, len(self.labels)) / np.maximum(cases, 1)
-        mean_after = np.array([after[[self.labels[label] for label in labels]].mean() for labels in self.action_sets])
+        mean_after = np.array(
+            [after[[self.labels[label] for label in labels]].mean() for labels in self.action_sets]
+        )
         chance = (1 - epsilon) * after[best] + epsilon * mean_after[sets]
         reached = doubt is None and _reached(known, chance, best)
         ways = {}
@@ -295,6 +335,8 @@ def _reached(known: np.ndarray, chance: np.ndarray, best: np.ndarray) -> bool:
     if not (chance > 0).all():
         return False
     weight = known / chance
-    total, squares, cases = (np.bincount(best, values) for values in (weight, weight**2, np.ones(len(best))))
+    total, squares, cases = (
+        np.bincount(best, values) for values in (weight, weight**2, np.ones(len(best)))
+    )
     effective = total**2 / np.maximum(squares, 1e-300)
     return bool((effective[cases >= OFTEN * len(best)] >= _EFFECTIVE).all())

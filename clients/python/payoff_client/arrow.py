@@ -36,12 +36,16 @@ class ArrowTable(Table):
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         found = self.data.select(self.places(kept))
         given = pa.table({name: listed(column) for name, column in columns.items()})
-        return pa.table([*found.columns, *given.columns], [*found.column_names, *given.column_names])
+        return pa.table(
+            [*found.columns, *given.columns], [*found.column_names, *given.column_names]
+        )
 
 
 def _fits(kind: pa.DataType, wanted: str) -> bool:
     """Whether a column of this type is sent as it is; of others the values are looked at."""
-    if wanted == FORM and (types.is_date(kind) or types.is_timestamp(kind) or _fits(kind, CATEGORICAL)):
+    if wanted == FORM and (
+        types.is_date(kind) or types.is_timestamp(kind) or _fits(kind, CATEGORICAL)
+    ):
         return True
     if wanted == CATEGORICAL:
         kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -55,11 +59,15 @@ def stream(table: Table, names: Sequence[str], kinds: Mapping[str, str]) -> byte
     columns = {}
     for name in names:
         column, kind = None, kinds[name]
-        with suppress(TypeError, ValueError):  # values of several kinds, of which the first to blame is named
+        with suppress(
+            TypeError, ValueError
+        ):  # values of several kinds, of which the first to blame is named
             column = table.arrow(name)
         if column is None or not _fits(column.type, kind):
             values = of_feature(name, table.values(name), kind)
-            is_text = kind == CATEGORICAL or (kind == FORM and any(isinstance(value, str) for value in values))
+            is_text = kind == CATEGORICAL or (
+                kind == FORM and any(isinstance(value, str) for value in values)
+            )
             columns[name] = pa.array(values, pa.string() if is_text else pa.float64())
         else:
             columns[name] = column.cast(pa.string()) if kind == CATEGORICAL else column
@@ -81,7 +89,9 @@ def parquet_of(table: Table) -> bytes:
         try:
             columns.append(table.arrow(name) if table.is_frame else pa.array(table.column(name)))
         except (pa.ArrowException, TypeError, OverflowError) as error:
-            raise ValueError(f"{name!r} has values of several kinds, or too great ones: {error}") from error
+            raise ValueError(
+                f"{name!r} has values of several kinds, or too great ones: {error}"
+            ) from error
     sink = pa.BufferOutputStream()
     parquet.write_table(pa.table(columns, table.header()), sink)
     content: bytes = sink.getvalue().to_pybytes()
@@ -100,17 +110,27 @@ def decided(content: bytes) -> tuple[bytes, dict[str, Any]]:
 
     if "value" in table.column_names:
         names = {"value": "values", "decision": "decisions", "expected_cost": "expected_costs"}
-        found = {names[name]: table.column(name).to_numpy() for name in names if name in table.column_names}
-        ends = [table.column(name).to_numpy() for name in ("low", "high") if name in table.column_names]
+        found = {
+            names[name]: table.column(name).to_numpy()
+            for name in names
+            if name in table.column_names
+        }
+        ends = [
+            table.column(name).to_numpy() for name in ("low", "high") if name in table.column_names
+        ]
         return text, found | ({"intervals": np.stack(ends, axis=1)} if ends else {})
     actions = pa.array(map(str, rest["actions"]), pa.string())
     found = {
-        "decisions": compute.index_in(table.column("decision").cast(pa.string()), actions).to_numpy(),
+        "decisions": compute.index_in(
+            table.column("decision").cast(pa.string()), actions
+        ).to_numpy(),
         "probabilities": numbers("p", rest["classes"]),
     }
     if any(name.startswith("benefit:") for name in table.column_names):
         found["expected_benefits"] = numbers("benefit", rest["actions"])
-    return text, found | ({"ids": table.column("id").to_pylist()} if "id" in table.column_names else {})
+    return text, found | (
+        {"ids": table.column("id").to_pylist()} if "id" in table.column_names else {}
+    )
 
 
 def metadata_of(content: bytes) -> bytes:

@@ -37,7 +37,19 @@ from payoff_client.files import columns_of, kind_of, send_outcomes
 from payoff_client.model import Model, drawn
 from payoff_client.rows import arrow_tools, has_pyarrow, table_of
 from payoff_client.terminal import Bar
-from payoff_client.transport import PARQUET, Call, Link, Linked, Mode, __version__, delete, post, query, shared, step
+from payoff_client.transport import (
+    PARQUET,
+    Call,
+    Link,
+    Linked,
+    Mode,
+    __version__,
+    delete,
+    post,
+    query,
+    shared,
+    step,
+)
 
 PAUSE = 0.2  # seconds between two looks at a job, which the service answers late: a proxy may keep it from waiting
 
@@ -69,12 +81,16 @@ class Datasets(Linked[Mode]):
                 "frames and lists of objects are uploaded as Parquet, which needs pyarrow (pip install pyarrow)"
             )
         params = {"label": label, **query(stated(name=name, **options))}
-        return await self._link.document(Call("POST", "/datasets", params, content, {"Content-Type": kind}), Stored)
+        return await self._link.document(
+            Call("POST", "/datasets", params, content, {"Content-Type": kind}), Stored
+        )
 
     upload = shared(_upload)
 
     @shared
-    async def from_outcomes(self, model: str, /, *, name: str | None = None, **period: Unpack[Period]) -> Stored:
+    async def from_outcomes(
+        self, model: str, /, *, name: str | None = None, **period: Unpack[Period]
+    ) -> Stored:
         """A data set of recorded instances of a model and their truth; `period` are `since` and `until`."""
         call = post("/datasets/from-outcomes", {"model": model, **stated(name=name, **period)})
         return await self._link.document(call, Stored)
@@ -115,7 +131,9 @@ class Service(Linked[Mode]):
         progress: bool | None = None,
         transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        client = self._client(**_settings(url, key), timeout=timeout, transport=cast(Any, transport))
+        client = self._client(
+            **_settings(url, key), timeout=timeout, transport=cast(Any, transport)
+        )
         super().__init__(Link(client, retry_seconds, progress))
         self.datasets: Datasets[Mode] = Datasets(self._link)
         own = partial(type(self), url, key, timeout=timeout, retry_seconds=retry_seconds)
@@ -156,7 +174,12 @@ class Service(Linked[Mode]):
         on its columns. Raises Invalid, whose `columns` have that report, and JobFailed where the training fails.
         """
         fields, dataset, uploaded = await self._stored(data, label, name, options)
-        order = {"model": name, "learner": named(learner, "kind"), "data": {"dataset": dataset}, **fields}
+        order = {
+            "model": name,
+            "learner": named(learner, "kind"),
+            "data": {"dataset": dataset},
+            **fields,
+        }
         job = await self._ordered("/train", order, f"training {name}")
         warn(job.get("warnings"))
         model = self.model(f"{name}:{job['model']['version']}")
@@ -190,19 +213,33 @@ class Service(Linked[Mode]):
         return await drawn(self._link, Call("GET", f"/jobs/{job['id']}"), report, chart)
 
     async def _stored(
-        self, data: Data, label: str | Sequence[str] | None, name: str | None, options: Mapping[str, Any]
+        self,
+        data: Data,
+        label: str | Sequence[str] | None,
+        name: str | None,
+        options: Mapping[str, Any],
     ) -> tuple[Object, str, Stored | None]:
         """The fields of an order among the options, the id or name of its data set, and what was uploaded."""
-        file = Path(data) if isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file()) else None
+        file = (
+            Path(data)
+            if isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file())
+            else None
+        )
         if isinstance(data, str) and label is None and not file:
             return stated(**options), data, None
         if label is None:
             columns = f", one of {', '.join(columns_of(file, options))}" if file else ""
             raise TypeError(f"label is required: the name of the column to predict{columns}")
-        of_file: Any = {key: value for key, value in options.items() if key in UploadOptions.__annotations__}
+        of_file: Any = {
+            key: value for key, value in options.items() if key in UploadOptions.__annotations__
+        }
         found = await self.datasets._upload(data, label=label, name=name, **of_file)
         warn(found.get("warnings"))
-        return stated(**{key: value for key, value in options.items() if key not in of_file}), found["id"], found
+        return (
+            stated(**{key: value for key, value in options.items() if key not in of_file}),
+            found["id"],
+            found,
+        )
 
     async def _ordered(self, path: str, order: Object, title: str) -> Object:
         """The job of an order, once it has succeeded; JobFailed where it fails or is cancelled.
@@ -239,7 +276,13 @@ class Service(Linked[Mode]):
         Columns of `probabilities` are `classes`, amounts are in the unit of `benefits`, per row. `chart` draws it; by
         default in notebooks. `options` are `actions`, `priors`, `points`. Raises Invalid for rows that do not sum to 1.
         """
-        document = stated(probabilities=probabilities, classes=classes, labels=labels, benefits=benefits, **options)
+        document = stated(
+            probabilities=probabilities,
+            classes=classes,
+            labels=labels,
+            benefits=benefits,
+            **options,
+        )
         call = post("/benefit", document)
         return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
 
@@ -267,7 +310,9 @@ class Service(Linked[Mode]):
         return Report(await self._link.document(call, Object))
 
     @shared
-    async def send_outcomes(self, outcomes: Data, *, correct: bool = False, **written: Unpack[Written]) -> Counts:
+    async def send_outcomes(
+        self, outcomes: Data, *, correct: bool = False, **written: Unpack[Written]
+    ) -> Counts:
         """What became of recorded decisions, by `id` and `truth`, perhaps `action`, `benefit`, `at`.
 
         `outcomes` are objects, a frame, or the path of a file; `delimiter`, `decimal` and `encoding` are those of CSV.
@@ -317,7 +362,9 @@ def _settings(url: str | None, key: str | None) -> dict[str, Any]:
     base = url or os.environ.get("PAYOFF_URL") or "http://127.0.0.1:8000"
     if not base.startswith(("http://", "https://")):
         shown = base.rpartition("@")[2]
-        raise ValueError(f"the URL {shown!r} lacks its scheme; write http://{shown} or https://{shown}")
+        raise ValueError(
+            f"the URL {shown!r} lacks its scheme; write http://{shown} or https://{shown}"
+        )
     try:
         at = httpx.URL(base)
     except httpx.InvalidURL as error:

@@ -28,7 +28,8 @@ _EXIT: dict[int, tuple[type[Exception], ...]] = {  # the first that fits
     2: (OSError, ValueError, TypeError, ImportError, EOFError),
 }
 _CODES = (
-    "Exit codes: 1 job failed, 2 arguments or files, 3 refused by the service, 4 unavailable, 5 key, 130 interrupted."
+    "Exit codes: 1 job failed, 2 arguments or files, 3 refused by the service, 4 unavailable, "
+    "5 key, 130 interrupted."
 )
 
 _MAX_COLUMNS = 20  # of a report
@@ -57,12 +58,19 @@ def arg(name: str, text: str | None = None, **options: Any) -> Argument:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands; shtab makes of it a script that completes them in a shell."""
-    found = argparse.ArgumentParser(prog="payoff-client", description=f"Use a running service. {_CODES}")
+    found = argparse.ArgumentParser(
+        prog="payoff-client", description=f"Use a running service. {_CODES}"
+    )
     found.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = found.add_subparsers(dest="command", required=True)
     for name, (text, arguments, _) in COMMANDS.items():
-        each = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}. {_CODES}")
-        each.add_argument("--url", help="of the service (default PAYOFF_URL, or port 8000 here); the key is PAYOFF_KEY")
+        each = commands.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}. {_CODES}"
+        )
+        each.add_argument(
+            "--url",
+            help="of the service (default PAYOFF_URL, or port 8000 here); the key is PAYOFF_KEY",
+        )
         each.add_argument("--json", action="store_true", help="print one JSON document")
         for words, options in arguments:
             each.add_argument(words, **options)
@@ -80,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with Payoff(chosen.url, progress=False if chosen.json else None) as client:
             COMMANDS[chosen.command][2](client, chosen)
         sys.stdout.flush()  # here and not at the end of the process, where an error would be printed
-    except BrokenPipeError:  # the reader has enough, as `head` has: what is left to print is dropped
+    except (
+        BrokenPipeError
+    ):  # the reader has enough, as `head` has: what is left to print is dropped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
@@ -98,7 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _given(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The options that were given."""
-    return {name: value for name in names if (value := getattr(chosen, name)) is not None and value is not False}
+    return {
+        name: value
+        for name in names
+        if (value := getattr(chosen, name)) is not None and value is not False
+    }
 
 
 def _pair(option: str, text: str, form: str) -> tuple[str, str]:
@@ -111,12 +125,18 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
 
 def _types(chosen: argparse.Namespace) -> dict[str, Any]:
     """How a table is to be read, where that was given."""
-    types = {"types": dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)} if chosen.type else {}
+    types = (
+        {"types": dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)}
+        if chosen.type
+        else {}
+    )
     return types | _given(chosen, "header", "drop_unlabelled", "label_type")
 
 
 _TYPES = "number, category, value, ignore, number:1,234.5, number:1.234,5, date or such as date:%%d/%%m/%%Y"
-_MATRIX = "JSON file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
+_MATRIX = (
+    "JSON file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
+)
 MODEL = arg("model", "name, name:version or name@alias")
 BENEFITS = arg("--benefits", f"{_MATRIX}; or the name of a saved matrix", metavar="FILE")
 DATA = (
@@ -124,7 +144,12 @@ DATA = (
     arg("--label", "column to predict; repeat it for several", action="append"),
 )
 TYPE = (
-    arg("--type", f"how a column is read: {_TYPES}; repeat it", action="append", metavar="COLUMN=TYPE"),
+    arg(
+        "--type",
+        f"how a column is read: {_TYPES}; repeat it",
+        action="append",
+        metavar="COLUMN=TYPE",
+    ),
     arg("--header", "none: line 1 has values, and columns are called column_1 and so on"),
     arg("--drop-unlabelled", "leave rows without a label out", action="store_true"),
     arg("--label-type", "number: integers are numbers to regress on, not classes"),
@@ -149,7 +174,10 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
     """Decide for a file, and print the decisions unless they go to another file."""
     fields = stakes_of(chosen.benefits) | _given(chosen, "rule", *_WRITTEN)
     model = client.model(chosen.model)
-    if not fields.keys() & {"benefits", "cost_matrix", "rule"} and model.card().get("classes") is not None:
+    if (
+        not fields.keys() & {"benefits", "cost_matrix", "rule"}
+        and model.card().get("classes") is not None
+    ):
         fields["rule"] = "most_probable"
     if chosen.json and chosen.out is None:
         raise ValueError("--json prints a report on the file of decisions: name one with --out")
@@ -183,7 +211,9 @@ def _learner(text: str) -> Any:
     "train a model on a file",
     *DATA,
     arg("--name", "of the model", required=True),
-    arg("--learner", "kind, or JSON with kind and parameters (default %(default)s)", default="auto"),
+    arg(
+        "--learner", "kind, or JSON with kind and parameters (default %(default)s)", default="auto"
+    ),
     arg("--benefits", _MATRIX, metavar="FILE"),
     arg("--feature-costs", "JSON file: {feature: number}", metavar="FILE"),
     arg("--holdout", "part held out to evaluate", type=float),
@@ -194,15 +224,25 @@ def _learner(text: str) -> Any:
 )
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the version that was published, and its metrics."""
-    options = stakes_of(chosen.benefits) | _given(chosen, "holdout", "seed", "unit", *_WRITTEN) | _types(chosen)
+    options = (
+        stakes_of(chosen.benefits)
+        | _given(chosen, "holdout", "seed", "unit", *_WRITTEN)
+        | _types(chosen)
+    )
     if chosen.feature_costs:
         options["feature_costs"] = terminal.document_of(chosen.feature_costs)
     learner = _learner(chosen.learner)
-    model = client.train(chosen.data, label=chosen.label, learner=learner, name=chosen.name, **options)
+    model = client.train(
+        chosen.data, label=chosen.label, learner=learner, name=chosen.name, **options
+    )
     card = model.card()
     metrics = card.get("metrics") or {}
     columns = model.dataset.get("columns", []) if model.dataset else []
-    document = {"model": {"name": card["name"], "version": card["version"]}, "metrics": metrics, "columns": columns}
+    document = {
+        "model": {"name": card["name"], "version": card["version"]},
+        "metrics": metrics,
+        "columns": columns,
+    }
     read = f"\n{columns_text(columns, _MAX_COLUMNS)}" if columns else ""
     show(chosen, document, f"{model.reference}{read}\n{figures_text(metrics)}")
 
@@ -217,7 +257,9 @@ def train(client: Payoff, chosen: argparse.Namespace) -> None:
 def retrieve(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the sets."""
     loss = {"name": chosen.loss, **_given(chosen, "beta")}
-    report = client.retrieve(terminal.probabilities_of(chosen.file), setting=chosen.setting, loss=loss)
+    report = client.retrieve(
+        terminal.probabilities_of(chosen.file), setting=chosen.setting, loss=loss
+    )
     show(chosen, report, table_text(report["sets"], ["k", "expected_loss", "selected"]))
 
 
@@ -241,7 +283,9 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
     while state["status"] == "acquire" and state.get("next") and not chosen.next:
         feature = state["next"]["feature"]
         if feature in known or feature not in features:
-            raise errors.InvalidAnswer(f"the service asks for {feature!r}, which is known already, or no feature")
+            raise errors.InvalidAnswer(
+                f"the service asks for {feature!r}, which is known already, or no feature"
+            )
         try:
             known[feature] = terminal.ask(features[feature], state)
         except EOFError:
@@ -250,7 +294,11 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
         state = model.acquire(known, **options)
     wanted, decision = state.get("next"), state.get("decision")
     lines = [f"next: {wanted['feature']}, costs {wanted['cost']:g}"] if wanted else []
-    lines += [f"decision: {decision}"] if decision is not None else [f"prediction: {state.get('prediction')}"]
+    lines += (
+        [f"decision: {decision}"]
+        if decision is not None
+        else [f"prediction: {state.get('prediction')}"]
+    )
     lines += [f"reason: {state['reason']}"] if state.get("reason") else []
     shares = [f"{name} {share:.3g}" for name, share in (state.get("probabilities") or {}).items()]
     show(chosen, state, "\n".join([*lines, f"spent: {state.get('spent') or 0:g}", *shares]))
@@ -269,8 +317,15 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
 def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the table, the best first."""
     learners = [_learner(text) for text in chosen.learner]
-    options = {"benefits": None, **stakes_of(chosen.benefits), **_given(chosen, "folds", *_WRITTEN), **_types(chosen)}
-    report = client.compare(chosen.data, label=chosen.label, learners=learners, chart=bool(chosen.chart), **options)
+    options = {
+        "benefits": None,
+        **stakes_of(chosen.benefits),
+        **_given(chosen, "folds", *_WRITTEN),
+        **_types(chosen),
+    }
+    report = client.compare(
+        chosen.data, label=chosen.label, learners=learners, chart=bool(chosen.chart), **options
+    )
     if chosen.chart:
         Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
     show(chosen, report, table_text(report.table, ["learner", "rule", "benefit", "mu", "interval"]))
@@ -278,7 +333,9 @@ def compare(client: Payoff, chosen: argparse.Namespace) -> None:
 
 @command(
     "list models, show one, move an alias",
-    arg("model", "show its versions and aliases, or the card of name:version, name@alias", nargs="?"),
+    arg(
+        "model", "show its versions and aliases, or the card of name:version, name@alias", nargs="?"
+    ),
     arg("--alias", "point an alias of the model at a version", metavar="ALIAS=VERSION"),
     arg("--matrix", "save the benefit matrix in a file under a name", metavar="NAME=FILE"),
 )
@@ -322,7 +379,11 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
         raise ValueError("give a model for its report, or --send a file")
     if chosen.send:
         sent = client.send_outcomes(Path(chosen.send), **_given(chosen, *_WRITTEN))
-        show(chosen, sent, figures_text(sent | {name: len(sent[name]) for name in ("unknown", "conflicts")}))
+        show(
+            chosen,
+            sent,
+            figures_text(sent | {name: len(sent[name]) for name in ("unknown", "conflicts")}),
+        )
         return
     period = _given(chosen, "since", "until")
     if chosen.dataset:
@@ -336,12 +397,22 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
 def _report_text(report: Mapping[str, Any]) -> str:
     """What was promised and what came of it, per decision, then what to do and the counts; or what quantities cost."""
     if "verdict" not in report:
-        costs = [{"cost": name, **report["quantities"][name]} for name in ("expected", "realised", "difference")]
+        costs = [
+            {"cost": name, **report["quantities"][name]}
+            for name in ("expected", "realised", "difference")
+        ]
         return table_text(costs, ["cost", "mean", "low", "high", "cases"])
-    rows = [{"per decision": name, **report[name]} for name in ("promised", "realised", "difference")]
-    lines = [table_text(rows, ["per decision", "mean", "low", "high"]), f"verdict: {report['verdict']}"]
+    rows = [
+        {"per decision": name, **report[name]} for name in ("promised", "realised", "difference")
+    ]
+    lines = [
+        table_text(rows, ["per decision", "mean", "low", "high"]),
+        f"verdict: {report['verdict']}",
+    ]
     lines += [f"- {one}" for one in report["advice"]]
-    return "\n".join([*lines, figures_text({name: value for name, value in report.items() if name != "verdict"})])
+    return "\n".join(
+        [*lines, figures_text({name: value for name, value in report.items() if name != "verdict"})]
+    )
 
 
 if __name__ == "__main__":

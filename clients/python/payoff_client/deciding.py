@@ -19,14 +19,25 @@ from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
 SHOWN = 10  # rows in notebooks
 SMALL = 2_000  # values: JSON of fewer is as fast as the formats for many
-PART_BYTES = 8 * 2**20  # of a part's numbers; the service takes bodies up to 64 MB unless it is set otherwise
+PART_BYTES = (
+    8 * 2**20
+)  # of a part's numbers; the service takes bodies up to 64 MB unless it is set otherwise
 PART_VALUES = 200_000  # of a part in JSON, of which the service takes 1,000,000
 RECORDED_AT_ONCE = 50_000  # decisions, at most
 _JSON_ONLY = frozenset({"explain", "record", "columns"})
 _MATRICES = ("benefits", "cost_matrix")
 _PER_ROW = ("ids", "explanations", "propensities")
 _NOT_FIGURES = frozenset(
-    ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "warnings", *_PER_ROW)
+    (
+        "model",
+        "classes",
+        "actions",
+        "decisions",
+        "probabilities",
+        "expected_benefits",
+        "warnings",
+        *_PER_ROW,
+    )
 ) | frozenset(("values", "expected_costs", "intervals"))
 _MOST_NOTES = 100
 
@@ -58,7 +69,10 @@ class Decisions:
     def _repr_html_(self) -> str:
         columns = {name: column[:SHOWN].tolist() for name, column in self.columns().items()}
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return html_of(f"{len(self.choice):,} decisions", {**self.figures, "warnings": self.warnings, "rows": rows})
+        return html_of(
+            f"{len(self.choice):,} decisions",
+            {**self.figures, "warnings": self.warnings, "rows": rows},
+        )
 
     @property
     def decisions(self) -> np.ndarray:
@@ -76,15 +90,22 @@ class Decisions:
         found["decision"] = self.decisions
         found |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
         if self.expected_benefits is not None:
-            found |= {f"benefit:{name}": self.expected_benefits[:, a] for a, name in enumerate(self.actions)}
+            found |= {
+                f"benefit:{name}": self.expected_benefits[:, a]
+                for a, name in enumerate(self.actions)
+            }
         if self.propensities is not None:
             found["propensity"] = np.array(self.propensities, dtype=np.float64)
         if self.explanations is not None:
             found["runner_up"] = _named([each["runner_up"] for each in self.explanations])
-            found["margin"] = np.array([each["margin"] for each in self.explanations], dtype=np.float64)
+            found["margin"] = np.array(
+                [each["margin"] for each in self.explanations], dtype=np.float64
+            )
             parts = [each.get("contributions") or {} for each in self.explanations]
             for name in dict.fromkeys(name for each in parts for name in each):
-                found[f"contribution:{name}"] = np.array([each.get(name, np.nan) for each in parts], dtype=np.float64)
+                found[f"contribution:{name}"] = np.array(
+                    [each.get(name, np.nan) for each in parts], dtype=np.float64
+                )
         return found
 
 
@@ -101,7 +122,9 @@ def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
     found = adapter(Decided).validate_json(text) | columns
     figures = {name: value for name, value in found.items() if name not in _NOT_FIGURES}
     classes, actions = found.get("classes") or [], found.get("actions") or []
-    values, probabilities, benefits = (found.get(name) for name in ("values", "probabilities", "expected_benefits"))
+    values, probabilities, benefits = (
+        found.get(name) for name in ("values", "probabilities", "expected_benefits")
+    )
     places = {str(name): place for place, name in enumerate(actions)}
     chosen = found.get("decisions", ()) if values is None else [0] * rows
     if not (is_table or values is not None):
@@ -150,8 +173,12 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
             whole[name] = np.concatenate(found)
         elif found[0] is not None:
             whole[name] = [each for part in found for each in part]
-    quantities = {name: np.concatenate([part.quantities[name] for part in parts]) for name in first.quantities}
-    return replace(first, **whole, quantities=quantities, warnings=notes_of(part.warnings for part in parts))
+    quantities = {
+        name: np.concatenate([part.quantities[name] for part in parts]) for name in first.quantities
+    }
+    return replace(
+        first, **whole, quantities=quantities, warnings=notes_of(part.warnings for part in parts)
+    )
 
 
 def notes_of(parts: Iterable[Sequence[str]]) -> list[str]:
@@ -174,7 +201,9 @@ class Features:
     @classmethod
     def of(cls, card: Mapping[str, Any]) -> Self:
         names = tuple(feature["name"] for feature in card["features"])
-        kinds = {each["name"]: FORM if each.get("form") else each["type"] for each in card["features"]}
+        kinds = {
+            each["name"]: FORM if each.get("form") else each["type"] for each in card["features"]
+        }
         classes = None if card.get("classes") is None else tuple(card["classes"])
         values = {name: FORM if form else NUMERIC for name, form in card.get("values", {}).items()}
         return cls(f"{card['name']}:{card['version']}", names, kinds, classes, values)
@@ -191,19 +220,27 @@ class Features:
 
         `others` are names that the result has beside the usual ones; one that ends with a colon begins names.
         """
-        usual = ["value"] if self.classes is None else ["decision", "benefit:", *(f"p:{one}" for one in self.classes)]
+        usual = (
+            ["value"]
+            if self.classes is None
+            else ["decision", "benefit:", *(f"p:{one}" for one in self.classes)]
+        )
         own = {*usual, *others}
         kept = [name for name in table.names or () if whole or name not in self.names]
         for name in kept:
             if not own.isdisjoint((name, "".join(name.partition(":")[:2]))):
-                raise ValueError(f"the result has a column {name!r} of its own; rename that of the frame")
+                raise ValueError(
+                    f"the result has a column {name!r} of its own; rename that of the frame"
+                )
         return kept
 
 
 def case_columns(fields: Mapping[str, Any]) -> list[str]:
     """The columns that cells of a matrix name, once each."""
     matrix = fields.get("benefits") or fields.get("cost_matrix")
-    rows = matrix.values() if isinstance(matrix, dict) else matrix if isinstance(matrix, list) else ()
+    rows = (
+        matrix.values() if isinstance(matrix, dict) else matrix if isinstance(matrix, list) else ()
+    )
     cells = [cell for row in rows for cell in (row.values() if isinstance(row, dict) else row)]
     found = (cell.get("column") for cell in cells if isinstance(cell, dict))
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))
@@ -215,7 +252,9 @@ def stated(**fields: Any) -> dict[str, Any]:
 
 
 def _stated(value: Any) -> Any:
-    if hasattr(value, "to_dict") and hasattr(value, "index"):  # pandas: classes are its index, actions its columns
+    if hasattr(value, "to_dict") and hasattr(
+        value, "index"
+    ):  # pandas: classes are its index, actions its columns
         value = value.to_dict("index")
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -259,13 +298,17 @@ def _is_per_row(benefits: Any) -> bool:
     if not isinstance(benefits, list) or not benefits:
         return False
     first = benefits[0]
-    return isinstance(first, dict) or (isinstance(first, list) and bool(first) and isinstance(first[0], list))
+    return isinstance(first, dict) or (
+        isinstance(first, list) and bool(first) and isinstance(first[0], list)
+    )
 
 
 def form_of(table: Table, features: Features | None, fields: Mapping[str, Any]) -> str:
     """The media type of the rows: JSON where they are few, or such as nothing else can carry."""
     width = len(features.names) if features else table.data.shape[1]
-    has_other = not fields.keys().isdisjoint(_JSON_ONLY) or any(_is_per_row(fields.get(name)) for name in _MATRICES)
+    has_other = not fields.keys().isdisjoint(_JSON_ONLY) or any(
+        _is_per_row(fields.get(name)) for name in _MATRICES
+    )
     if has_other or len(table) * width <= SMALL:
         return JSON
     if features is None:
@@ -287,7 +330,8 @@ def rows_at_once(table: Table, width: int, fields: Mapping[str, Any], form: str)
 def of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
     """The fields for some of the rows."""
     sent = {
-        name: value[start:stop] if name in _MATRICES and _is_per_row(value) else value for name, value in fields.items()
+        name: value[start:stop] if name in _MATRICES and _is_per_row(value) else value
+        for name, value in fields.items()
     }
     if "columns" in sent:
         sent["columns"] = {name: values[start:stop] for name, values in sent["columns"].items()}
@@ -296,7 +340,9 @@ def of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
     return sent
 
 
-def call_for(path: str, table: Table, features: Features | None, fields: Mapping[str, Any], form: str = JSON) -> Call:
+def call_for(
+    path: str, table: Table, features: Features | None, fields: Mapping[str, Any], form: str = JSON
+) -> Call:
     """The request for the rows; Invalid where a value is none of its feature, ValueError where a number is infinite."""
     if form == NPY:
         return of_array(path, table.data, fields, ARROW if has_pyarrow() else JSON)
@@ -311,4 +357,6 @@ def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any], accept: 
     """The request for numbers as a .npy file."""
     sink = io.BytesIO()
     np.save(sink, np.asarray(numbers, dtype=np.float64), allow_pickle=False)
-    return Call("POST", path, query(fields), sink.getvalue(), {"Content-Type": NPY, "Accept": accept})
+    return Call(
+        "POST", path, query(fields), sink.getvalue(), {"Content-Type": NPY, "Accept": accept}
+    )

@@ -44,7 +44,9 @@ class Cell(TypedDict):
 
 Words = Mapping[Any, Mapping[Any, float | Cell]]  # {class: {action: number}}
 Rows = Sequence[Sequence[float | Cell]]
-Benefits = Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]  # a name is that of a saved matrix
+Benefits = (
+    Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]
+)  # a name is that of a saved matrix
 Record = bool | str | Fields | None
 Probabilities = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
@@ -261,13 +263,17 @@ class Job(Document):
     stage: NotRequired[str | None]
 
 
-adapter = cast(Callable[[Any], TypeAdapter[Any]], cache(TypeAdapter))  # what reads documents of a kind, and checks them
+adapter = cast(
+    Callable[[Any], TypeAdapter[Any]], cache(TypeAdapter)
+)  # what reads documents of a kind, and checks them
 
 
 def warn(notes: Sequence[str] | None) -> None:
     """Each warning of an answer as a Python warning, at the line that called the client."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("payoff_client"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        "payoff_client"
+    ):
         level, frame = level + 1, frame.f_back
     for note in notes or ():
         warnings.warn(note, PayoffWarning, stacklevel=level)
@@ -286,7 +292,9 @@ class Report(dict[str, Any]):
         return self.svg
 
     def _repr_html_(self) -> str | None:
-        return None if self.svg else html_of("Report", self)  # of both a notebook would show this alone
+        return (
+            None if self.svg else html_of("Report", self)
+        )  # of both a notebook would show this alone
 
     @property
     def table(self) -> list[dict[str, Any]]:

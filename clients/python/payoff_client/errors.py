@@ -13,7 +13,9 @@ MAX_FLAWS = 20  # of what the client finds itself
 _MAX_SHOWN = 5  # flaws in the text of an exception
 _MAX_COLUMNS = 40
 _POSITION = re.compile(r"\d{1,15}", re.ASCII)
-_LISTS = frozenset({"instances", "probabilities", "ids", "outcomes", "rows", "labels"})  # fields with an item a row
+_LISTS = frozenset(
+    {"instances", "probabilities", "ids", "outcomes", "rows", "labels"}
+)  # fields with an item a row
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,9 @@ class Flaw:
     column: str | None = None
 
     def __str__(self) -> str:
-        named = [f"row {self.row!r}"] * (self.row is not None) + [f"column {self.column!r}"] * (self.column is not None)
+        named = [f"row {self.row!r}"] * (self.row is not None) + [f"column {self.column!r}"] * (
+            self.column is not None
+        )
         place = ", ".join(named) or self.loc
         return f"{place}: {self.msg}" if place else self.msg
 
@@ -165,7 +169,9 @@ def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> Payoff
 
 def of_job(job: Mapping[str, Any]) -> JobFailed:
     """The exception for a job that did not succeed."""
-    return JobFailed(job=job, **_Problem.of(job.get("error"), f"job {job['id']} was {job['status']}"))
+    return JobFailed(
+        job=job, **_Problem.of(job.get("error"), f"job {job['id']} was {job['status']}")
+    )
 
 
 def located(
@@ -178,7 +184,9 @@ def located(
     """
     error.errors = tuple(_placed(flaw, label, columns, before) for flaw in error.errors)
     if before and any(flaw.row is None for flaw in error.errors):
-        error.add_note(f"the message counts from the beginning of a part: {before} rows go before it")
+        error.add_note(
+            f"the message counts from the beginning of a part: {before} rows go before it"
+        )
     return error
 
 

@@ -60,7 +60,9 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; at least two are needed")
-        if self.benefits is not None and not isinstance(self.benefits, str):  # a saved matrix is the service's to check
+        if self.benefits is not None and not isinstance(
+            self.benefits, str
+        ):  # a saved matrix is the service's to check
             self._table()
         labels = [_word(y.dtype.type(label)) for label in y]
         rows = [{**row, _LABEL: label} for row, label in zip(self._rows(X), labels, strict=True)]
@@ -71,7 +73,9 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             if name != _LABEL or isinstance(labels[0], str)
         }
         options = {"holdout": 0, "types": types, **(self.options or {})}
-        model = self._client().train(rows, label=_LABEL, learner=self.learner, name=self.name, **options)
+        model = self._client().train(
+            rows, label=_LABEL, learner=self.learner, name=self.name, **options
+        )
         self.reference_ = model.reference
         return self
 
@@ -105,7 +109,9 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Probabilities (n, K) of `classes_`."""
         answer = self._answer(X, rule="most_probable")
         places = {str(name): k for k, name in enumerate(answer.classes)}
-        found: np.ndarray = answer.probabilities[:, [places[str(_word(label))] for label in self.classes_]]
+        found: np.ndarray = answer.probabilities[
+            :, [places[str(_word(label))] for label in self.classes_]
+        ]
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -116,7 +122,9 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         else:
             table = self._table()
             pairs = zip(y, decisions, strict=True)
-            earned = np.array([table[str(_word(label))][str(_word(chosen))] for label, chosen in pairs])
+            earned = np.array(
+                [table[str(_word(label))][str(_word(chosen))] for label, chosen in pairs]
+            )
         return float(np.average(earned, weights=sample_weight))
 
     def _table(self) -> dict[str, dict[str, float]]:
@@ -127,7 +135,9 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         found = {str(name): row for name, row in stated(benefits=rows)["benefits"].items()}
         classes = [str(_word(label)) for label in self.classes_]
         if found.keys() != set(classes):
-            raise ValueError(f"benefits need a row for each class of y, {classes}; they have {list(found)}")
+            raise ValueError(
+                f"benefits need a row for each class of y, {classes}; they have {list(found)}"
+            )
         return found
 
     def __sklearn_tags__(self) -> Any:

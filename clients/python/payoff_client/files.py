@@ -21,7 +21,11 @@ from payoff_client.transport import ARROW, CSV, GZIP, JSON, PARQUET, Call, Link,
 SUFFIXES = {".csv": CSV, ".parquet": PARQUET, ".gz": GZIP}
 PART_SIZE = 8 * 2**20  # characters of text, or as many bytes of Parquet
 OUTCOMES_SIZE = 2**18  # a request has at most 100,000 outcomes, each of three characters at least
-_CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}  # as the service reads them
+_CODECS = {
+    "utf-8": "utf-8-sig",
+    "utf-16": "utf-16",
+    "latin-1": "cp1252",
+}  # as the service reads them
 _WORDS = ("id", "truth", "action")  # of an outcome
 _OUTCOMES_AT_ONCE = 20_000
 
@@ -43,7 +47,9 @@ def kind_of(path: Path) -> str:
 
 
 @contextmanager
-def opened(source: Path, written: Mapping[str, Any], size: float) -> Iterator[tuple[str, list[str], Iterator[Part]]]:
+def opened(
+    source: Path, written: Mapping[str, Any], size: float
+) -> Iterator[tuple[str, list[str], Iterator[Part]]]:
     """The media type of the parts of a file, its columns, and the parts of about a size, at least one.
 
     `written` has `delimiter` and `encoding` of CSV, whose parts are in UTF-8. ValueError where a file is damaged.
@@ -59,12 +65,24 @@ def opened(source: Path, written: Mapping[str, Any], size: float) -> Iterator[tu
     length = max(source.stat().st_size, 1)
     with source.open("rb") as file:
         content: Any = gzip.GzipFile(fileobj=file) if kind == GZIP else file
-        text = io.TextIOWrapper(content, _CODECS[encoding], newline="\n")  # which ends lines as the service does
+        text = io.TextIOWrapper(
+            content, _CODECS[encoding], newline="\n"
+        )  # which ends lines as the service does
         try:
-            yield CSV, *_parts_of(text, written.get("delimiter", ","), size, lambda: min(file.tell() / length, 1.0))
+            yield (
+                CSV,
+                *_parts_of(
+                    text,
+                    written.get("delimiter", ","),
+                    size,
+                    lambda: min(file.tell() / length, 1.0),
+                ),
+            )
         except (zlib.error, EOFError, gzip.BadGzipFile, UnicodeError, csv.Error) as error:
             hint = "; is a quotation mark not closed?" if isinstance(error, csv.Error) else ""
-            raise ValueError(f"{source.name!r} cannot be read as {encoding} CSV: {error}{hint}") from error
+            raise ValueError(
+                f"{source.name!r} cannot be read as {encoding} CSV: {error}{hint}"
+            ) from error
 
 
 def columns_of(source: Path, written: Mapping[str, Any]) -> list[str]:
@@ -92,7 +110,9 @@ def _parts_of(
     rows = csv.reader(kept(), delimiter=delimiter)
     names: list[str] = []
     header = ""
-    while not names and (row := next(rows, None)) is not None:  # the service passes over empty lines
+    while (
+        not names and (row := next(rows, None)) is not None
+    ):  # the service passes over empty lines
         names, header = [name.strip() for name in row], taken()
 
     def parts() -> Iterator[Part]:
@@ -185,7 +205,10 @@ async def send_outcomes(link: Link, outcomes: Data, fields: Mapping[str, Any]) -
                 counts = await link.document(call, Counts)
             except PayoffError as error:
                 raise located(error, int if file else table.label, names, before) from None
-            total |= {name: total[name] + value if name in total else value for name, value in counts.items()}
+            total |= {
+                name: total[name] + value if name in total else value
+                for name, value in counts.items()
+            }
             before += part.rows
     return cast(Counts, total)
 
@@ -205,4 +228,6 @@ def _parts_of_table(table: Table, fields: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def of_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name != "encoding"}  # parts are in UTF-8
+    return {
+        name: value for name, value in fields.items() if name != "encoding"
+    }  # parts are in UTF-8

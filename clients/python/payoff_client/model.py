@@ -38,10 +38,26 @@ from payoff_client.files import PART_SIZE, of_parts, opened, rest_of, written
 from payoff_client.rows import Rows, Table, plain, table_of
 from payoff_client.showing import html_of
 from payoff_client.terminal import Bar, in_notebook
-from payoff_client.transport import SVG, Call, Link, Linked, Mode, delete, post, put, query, shared, step
+from payoff_client.transport import (
+    SVG,
+    Call,
+    Link,
+    Linked,
+    Mode,
+    delete,
+    post,
+    put,
+    query,
+    shared,
+    step,
+)
 
 C = TypeVar("C", bound=Cases)
-_COLUMNS = {"unit_costs": ["decision", "expected_cost"], "coverage": ["low", "high"], "bands": ["decision", "p:"]}
+_COLUMNS = {
+    "unit_costs": ["decision", "expected_cost"],
+    "coverage": ["low", "high"],
+    "bands": ["decision", "p:"],
+}
 _FIGURES = ("limits", "total", "unlimited_total", "gap")  # of all rows of a file together
 
 
@@ -80,7 +96,9 @@ class Matrices(Linked[Mode]):
     @shared
     async def list(self) -> builtins.list[Object]:
         """The newest version of each matrix, by name."""
-        found: builtins.list[Object] = (await self._link.document(Call("GET", self._path), dict[str, Any]))["matrices"]
+        found: builtins.list[Object] = (
+            await self._link.document(Call("GET", self._path), dict[str, Any])
+        )["matrices"]
         return found
 
     @shared
@@ -142,7 +160,13 @@ class Model(Linked[Mode]):
 
     @shared
     async def decide(
-        self, data: C, *, explain: bool = False, record: Record = None, keep: bool = False, **stakes: Unpack[Stakes]
+        self,
+        data: C,
+        *,
+        explain: bool = False,
+        record: Record = None,
+        keep: bool = False,
+        **stakes: Unpack[Stakes],
     ) -> C:
         """The action with the largest expected benefit for each row.
 
@@ -162,26 +186,38 @@ class Model(Linked[Mode]):
         return await self._table(data, stakes, explain=explain, record=record, keep=keep)
 
     @shared
-    async def explain(self, data: C, *, record: Record = None, keep: bool = False, **stakes: Unpack[Stakes]) -> C:
+    async def explain(
+        self, data: C, *, record: Record = None, keep: bool = False, **stakes: Unpack[Stakes]
+    ) -> C:
         """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
         return await self._table(data, stakes, explain=True, record=record, keep=keep)
 
-    async def _table(self, data: C, stakes: Stakes, *, explain: bool, record: Record, keep: bool) -> C:
+    async def _table(
+        self, data: C, stakes: Stakes, *, explain: bool, record: Record, keep: bool
+    ) -> C:
         table = table_of(data)
         fields = _fields(table, stakes, explain=explain, record=record)
         others = ["runner_up", "margin", "contribution:"] if explain else []
         others += ["propensity"] if stakes.get("explore") else []
-        others += [name for field in _COLUMNS if stakes.get(field) is not None for name in _COLUMNS[field]]
+        others += [
+            name for field in _COLUMNS if stakes.get(field) is not None for name in _COLUMNS[field]
+        ]
         if record and not isinstance(record, str):
             others += ["id"]
-        if table.names is not None:  # refused before anything is sent, because what is recorded stays recorded
+        if (
+            table.names is not None
+        ):  # refused before anything is sent, because what is recorded stays recorded
             (await self._features(fresh=False)).kept(table, others, whole=keep)
         answer = await self._decide(table, fields)
         warn(answer.warnings)
         columns = answer.columns()
         if isinstance(record, str):
             columns.pop("id", None)  # the frame has them
-        kept = [] if table.names is None else (await self._features(fresh=False)).kept(table, others, whole=keep)
+        kept = (
+            []
+            if table.names is None
+            else (await self._features(fresh=False)).kept(table, others, whole=keep)
+        )
         return cast(C, table.result(kept, columns))
 
     @shared
@@ -213,7 +249,11 @@ class Model(Linked[Mode]):
         rest: Object = {}
         done = 0
         with (
-            opened(source, fields, math.inf if deciding.are_together(fields) else PART_SIZE) as (kind, columns, parts),
+            opened(source, fields, math.inf if deciding.are_together(fields) else PART_SIZE) as (
+                kind,
+                columns,
+                parts,
+            ),
             written(target) as (accept, writer),
             Bar(f"deciding {source.name}", self._link.progress) as bar,
         ):
@@ -221,9 +261,13 @@ class Model(Linked[Mode]):
             params = query({**of_parts(fields), **({"keep": kept} if kept else {})})
             for part in parts:
                 headers = {"Content-Type": kind, "Accept": accept}
-                call = Call("POST", "/predict", params, part.content, headers, repeatable=record is not True)
+                call = Call(
+                    "POST", "/predict", params, part.content, headers, repeatable=record is not True
+                )
                 try:
-                    rest, rows = await self._link.read(call, lambda answer: (rest_of(answer), writer.rows_of(answer)))
+                    rest, rows = await self._link.read(
+                        call, lambda answer: (rest_of(answer), writer.rows_of(answer))
+                    )
                 except PayoffError as error:
                     raise located(error, int, features.names, done) from None
                 notes.append(rest.get("warnings") or [])
@@ -231,7 +275,12 @@ class Model(Linked[Mode]):
                 writer.write(rows)
                 bar.show(part.share, f"{done:,} rows")
         figures = {name: rest[name] for name in _FIGURES if name in rest}
-        found = {"rows": done, "model": features.model, "warnings": deciding.notes_of(notes), **figures}
+        found = {
+            "rows": done,
+            "model": features.model,
+            "warnings": deciding.notes_of(notes),
+            **figures,
+        }
         return cast(FileDecisions, found)
 
     @shared
@@ -251,9 +300,17 @@ class Model(Linked[Mode]):
         """
         table = table_of(data)
         features = None if table.names is None else await self._features(fresh=True)
-        fields = {"model": self.reference, "setting": setting, **stated(loss=named(loss, "name"), **options)}
+        fields = {
+            "model": self.reference,
+            "setting": setting,
+            **stated(loss=named(loss, "name"), **options),
+        }
         try:
-            return Report(await self._link.document(deciding.call_for("/retrieve", table, features, fields), Object))
+            return Report(
+                await self._link.document(
+                    deciding.call_for("/retrieve", table, features, fields), Object
+                )
+            )
         except PayoffError as error:
             raise located(error, table.label, table.names or ()) from None
 
@@ -299,7 +356,9 @@ class Model(Linked[Mode]):
             rows = [{name: plain(value) for name, value in row.items()} for row in table.data]
         else:
             found = table.objects()
-            rows = [{name: value for name, value in row.items() if value is not None} for row in found]
+            rows = [
+                {name: value for name, value in row.items() if value is not None} for row in found
+            ]
         try:
             call = post("/acquire", {**fields, "instances": rows})
             return Report(await self._link.document(call, Object))
@@ -338,7 +397,9 @@ class Model(Linked[Mode]):
         name = fields.get("benefits")
         if not isinstance(name, str) or ":" in name:
             return dict(fields)
-        saved = await self._link.document(Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix)
+        saved = await self._link.document(
+            Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix
+        )
         return {**fields, "benefits": f"{name}:{saved['version']}"}
 
     async def _decide(self, table: Table, fields: Mapping[str, Any]) -> Decisions:
@@ -348,7 +409,9 @@ class Model(Linked[Mode]):
         features = await self._features(fresh=False)
         name, columns = fields.get("benefits"), deciding.case_columns(fields)
         if isinstance(name, str) and not set(table.names) <= set(features.names):
-            matrix = await self._link.document(Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix)
+            matrix = await self._link.document(
+                Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix
+            )
             columns = deciding.case_columns(matrix)
         try:
             return await self._sent(table, features, fields, columns)
@@ -356,14 +419,22 @@ class Model(Linked[Mode]):
             latest = await self._features(fresh=True)
             if latest == features:
                 raise
-        return await self._sent(table, latest, fields, columns)  # the name or the alias has another version now
+        return await self._sent(
+            table, latest, fields, columns
+        )  # the name or the alias has another version now
 
     async def _sent(
-        self, table: Table, features: Features | None, fields: Mapping[str, Any], columns: Sequence[str] = ()
+        self,
+        table: Table,
+        features: Features | None,
+        fields: Mapping[str, Any],
+        columns: Sequence[str] = (),
     ) -> Decisions:
         features = features and features.beside(table, columns)
         form = deciding.form_of(table, features, fields)
-        size = deciding.rows_at_once(table, len(features.names) if features else table.data.shape[1], fields, form)
+        size = deciding.rows_at_once(
+            table, len(features.names) if features else table.data.shape[1], fields, form
+        )
         model = self.reference
         if size < len(table):  # several requests: of one version
             latest = await self._features(fresh=True)
@@ -375,9 +446,13 @@ class Model(Linked[Mode]):
             sent = {"model": model, **deciding.of_part(fields, start, start + size)}
             try:
                 call = deciding.call_for("/predict", rows, features, sent, form)
-                found.append(await self._link.read(call, partial(deciding.decisions_of, rows=len(rows))))
+                found.append(
+                    await self._link.read(call, partial(deciding.decisions_of, rows=len(rows)))
+                )
             except PayoffError as error:
-                raise located(error, table.label, features.names if features else (), start) from None
+                raise located(
+                    error, table.label, features.names if features else (), start
+                ) from None
         return deciding.joined(found)
 
 

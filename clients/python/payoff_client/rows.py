@@ -17,7 +17,11 @@ from payoff_client.errors import Flaw, Invalid
 
 _TIMES = (datetime, time, timedelta, np.datetime64, np.timedelta64)
 _SHOWN = 40  # characters of a value
-NUMERIC, CATEGORICAL, FORM = "numeric", "categorical", "form"  # what features take; those with a form take text, too
+NUMERIC, CATEGORICAL, FORM = (
+    "numeric",
+    "categorical",
+    "form",
+)  # what features take; those with a form take text, too
 _NEEDED = {
     NUMERIC: "a number",
     CATEGORICAL: "text, a whole number, a date",
@@ -56,7 +60,10 @@ def of_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
     found = [_fit(value, kind) for value in values]
     needed = _NEEDED[kind]
     flaws = [
-        Flaw(f"/instances/{i}/{name}", f"{name!r} takes {needed} or null, not {repr(values[i])[:_SHOWN]}")
+        Flaw(
+            f"/instances/{i}/{name}",
+            f"{name!r} takes {needed} or null, not {repr(values[i])[:_SHOWN]}",
+        )
         for i, value in enumerate(found)
         if value is None and plain(values[i]) is not None
     ]
@@ -144,7 +151,15 @@ class Table:
         names = self.names or []
         if names.count(name) != 1:
             among = f"this column is missing; there are {', '.join(map(repr, names)) or 'none'}"
-            raise Invalid.of([Flaw("", "the frame has this column twice" if name in names else among, column=name)])
+            raise Invalid.of(
+                [
+                    Flaw(
+                        "",
+                        "the frame has this column twice" if name in names else among,
+                        column=name,
+                    )
+                ]
+            )
         return names.index(name)
 
     def places(self, wanted: Collection[str]) -> list[int]:
@@ -163,7 +178,9 @@ class _Pandas(Table):
         return self.data.iloc[:, self.place(name)]
 
     def arrow(self, name: str) -> Any:
-        series = self.series(name)  # NaN among floats stays: it is missing to the service, too, and nothing is copied
+        series = self.series(
+            name
+        )  # NaN among floats stays: it is missing to the service, too, and nothing is copied
         return arrow_tools().pa.array(series, from_pandas=series.dtype.kind != "f")
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
@@ -190,8 +207,12 @@ class Rows(Table):
 
     is_frame = False
 
-    def __init__(self, data: Sequence[Mapping[str, Any]], names: Iterable[Any] | None = None) -> None:
-        super().__init__(data, dict.fromkeys(name for row in data for name in row) if names is None else names)
+    def __init__(
+        self, data: Sequence[Mapping[str, Any]], names: Iterable[Any] | None = None
+    ) -> None:
+        super().__init__(
+            data, dict.fromkeys(name for row in data for name in row) if names is None else names
+        )
 
     def values(self, name: str) -> list[Any]:
         self.place(name)
@@ -199,7 +220,10 @@ class Rows(Table):
 
     def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:
         sent = super().instances(names, kinds)
-        return [{name: one[name] for name in one if name in row} for one, row in zip(sent, self.data, strict=True)]
+        return [
+            {name: one[name] for name in one if name in row}
+            for one, row in zip(sent, self.data, strict=True)
+        ]
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         added = _zipped(list(columns), [column.tolist() for column in columns.values()])
@@ -236,7 +260,9 @@ def table_of(data: Any) -> Table:
     """The table of a frame, of a list of objects or rows, of one object, or of an array (n, m)."""
     for compute in ("collect", "compute", "toPandas"):  # polars, Dask, Spark
         if callable(getattr(data, compute, None)):
-            raise TypeError(f"the rows of this {type(data).__name__} are not there yet; pass frame.{compute}()")
+            raise TypeError(
+                f"the rows of this {type(data).__name__} are not there yet; pass frame.{compute}()"
+            )
     make = _FRAMES.get(type(data).__module__.partition(".")[0])
     if make is not None and hasattr(data, "columns"):
         return make(data)
@@ -245,13 +271,19 @@ def table_of(data: Any) -> Table:
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
         return Rows(data)
     if isinstance(data, np.ndarray | list | tuple):
-        found = data if isinstance(data, np.ndarray) else np.array(data, dtype=object)  # which keeps several kinds
+        found = (
+            data if isinstance(data, np.ndarray) else np.array(data, dtype=object)
+        )  # which keeps several kinds
         found = found if found.size else found.reshape(len(found), -1 if len(found) else 0)
         if found.ndim != 2:
-            raise ValueError(f"expected an array (rows, features), not one of the shape {found.shape}")
+            raise ValueError(
+                f"expected an array (rows, features), not one of the shape {found.shape}"
+            )
         return _Array(found, None)
     path = "; `decide_file` decides for a file" if isinstance(data, str | PathLike) else ""
-    raise TypeError(f"expected a frame, a list of objects or rows, or an array, not {type(data).__name__}{path}")
+    raise TypeError(
+        f"expected a frame, a list of objects or rows, or an array, not {type(data).__name__}{path}"
+    )
 
 
 _FRAMES: dict[str, Callable[[Any], Table]] = {

@@ -21,7 +21,9 @@ def table_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
 
     def line(values: Sequence[str]) -> str:
         padded = zip(values, widths, numeric, strict=True)
-        return "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in padded).rstrip()
+        return "  ".join(
+            text.rjust(width) if right else text.ljust(width) for text, width, right in padded
+        ).rstrip()
 
     return "\n".join(map(line, [names, *cells]))
 
@@ -32,7 +34,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items() if each is not None)
+        return ", ".join(
+            f"{name} {_cell(each)}" for name, each in value.items() if each is not None
+        )
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     return printable(str(value))
@@ -41,7 +45,9 @@ def _cell(value: Any) -> str:
 def figures_text(document: Mapping[str, Any]) -> str:
     """The single values of a document, one a line."""
     shown = {
-        name: value for name, value in document.items() if not isinstance(value, list | dict) and value is not None
+        name: value
+        for name, value in document.items()
+        if not isinstance(value, list | dict) and value is not None
     }
     width = max(map(len, shown), default=0)
     return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items())
@@ -53,7 +59,9 @@ def columns_text(columns: Sequence[Mapping[str, Any]], most: int) -> str:
     read = [{**each, "type": each.get("form") or each.get("type")} for each in columns]
     rows = [{named.get(name, name): value for name, value in each.items()} for each in read]
     rows.sort(key=lambda row: not row.get("what to change"))
-    text = table_text(rows[:most], ["column", "read as", "examples", "missing", "distinct", "what to change"])
+    text = table_text(
+        rows[:most], ["column", "read as", "examples", "missing", "distinct", "what to change"]
+    )
     return f"{text}\nand {len(rows) - most} more columns" if len(rows) > most else text
 
 

@@ -62,7 +62,11 @@ def stakes_of(path: str | None) -> dict[str, Any]:
         raise ValueError(
             f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields"
         )
-    has_fields = isinstance(found, Mapping) and not {"benefits", "cost_matrix", "unit_costs"}.isdisjoint(found)
+    has_fields = isinstance(found, Mapping) and not {
+        "benefits",
+        "cost_matrix",
+        "unit_costs",
+    }.isdisjoint(found)
     return dict(found) if has_fields else {"benefits": found}
 
 
@@ -83,7 +87,9 @@ def probabilities_of(path: str) -> Any:
             return np.load(path, allow_pickle=False)
         with Path(path).open(encoding="utf-8-sig") as file:
             lines = file.read().splitlines()
-        return np.loadtxt(lines[any(sign.isalpha() for sign in "".join(lines[:1])) :], delimiter=",")
+        return np.loadtxt(
+            lines[any(sign.isalpha() for sign in "".join(lines[:1])) :], delimiter=","
+        )
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
@@ -97,7 +103,9 @@ def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
     costs = f"costs {state['next']['cost']:g}, spent {state.get('spent') or 0:g}"
     prompt = f"{feature['name']} ({hint}; {costs}; empty: unknown): "
     while True:
-        print(printable(prompt), end="", file=sys.stderr, flush=True)  # standard output has the result alone
+        print(
+            printable(prompt), end="", file=sys.stderr, flush=True
+        )  # standard output has the result alone
         answer = input().strip()
         try:
             return value_of(feature, answer)

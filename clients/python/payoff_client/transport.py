@@ -36,7 +36,19 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NO_ROUTE = (404, 405, 501)  # of a server without this path; other errors may be those of a proxy
 _SHOWN = 60  # characters
 _AS_TEXT = frozenset(
-    {"model", "rule", "setting", "method", "delimiter", "decimal", "encoding", "header", "id", "name", "label_type"}
+    {
+        "model",
+        "rule",
+        "setting",
+        "method",
+        "delimiter",
+        "decimal",
+        "encoding",
+        "header",
+        "id",
+        "name",
+        "label_type",
+    }
 )
 
 
@@ -49,7 +61,9 @@ def step(name: str, *, safe: str = "") -> str:
 
 def query(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields as query parameters: texts as they are, others as JSON."""
-    return {name: value if name in _AS_TEXT else json.dumps(value) for name, value in fields.items()}
+    return {
+        name: value if name in _AS_TEXT else json.dumps(value) for name, value in fields.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,9 @@ def json_of(document: Any) -> bytes:
 
 def post(path: str, document: Any, headers: Mapping[str, str] | None = None) -> Call:
     """A POST of JSON; ValueError where it holds NaN or infinity."""
-    return Call("POST", path, content=json_of(document), headers={"Content-Type": JSON, **(headers or {})})
+    return Call(
+        "POST", path, content=json_of(document), headers={"Content-Type": JSON, **(headers or {})}
+    )
 
 
 def put(path: str, document: Any) -> Call:
@@ -93,7 +109,9 @@ class Link:
     With the blocking client of httpx its coroutines never suspend.
     """
 
-    def __init__(self, client: httpx.Client | httpx.AsyncClient, retry_seconds: float, progress: bool | None) -> None:
+    def __init__(
+        self, client: httpx.Client | httpx.AsyncClient, retry_seconds: float, progress: bool | None
+    ) -> None:
         self._client = client
         self.retry_seconds = retry_seconds
         self.progress = progress
@@ -120,18 +138,31 @@ class Link:
         while True:
             try:
                 sent = self._client.request(
-                    call.method, call.path, params=call.params or None, content=call.content, headers=call.headers
+                    call.method,
+                    call.path,
+                    params=call.params or None,
+                    content=call.content,
+                    headers=call.headers,
                 )
                 answer = sent if isinstance(sent, httpx.Response) else await sent
                 if answer.is_success:
                     return answer
                 error = _refusal(call, answer)
                 again, is_lost = error.status in (429, 503), False
-            except (httpx.RequestError, httpx.InvalidURL) as failure:  # also of where a redirection leads
-                error, again, is_lost = _unreachable(failure), True, not isinstance(failure, _NEVER_SENT)
+            except (
+                httpx.RequestError,
+                httpx.InvalidURL,
+            ) as failure:  # also of where a redirection leads
+                error, again, is_lost = (
+                    _unreachable(failure),
+                    True,
+                    not isinstance(failure, _NEVER_SENT),
+                )
             until = time.monotonic() + self.retry_seconds if until is None else until
             if is_lost and not call.repeatable:
-                raise Unavailable(f"{error.detail}; the request is not repeated, as it may have had its effect")
+                raise Unavailable(
+                    f"{error.detail}; the request is not repeated, as it may have had its effect"
+                )
             delay = _delay(attempt, error.retry_after)
             if not again or time.monotonic() + delay > until:
                 raise error
@@ -158,7 +189,9 @@ class Link:
 
     async def document(self, call: Call, kind: type[T]) -> T:
         """The JSON of the answer, a document of a kind."""
-        return await self.read(call, lambda answer: cast(T, adapter(kind).validate_json(answer.content)))
+        return await self.read(
+            call, lambda answer: cast(T, adapter(kind).validate_json(answer.content))
+        )
 
     async def items(self, path: str, name: str) -> list[Object]:
         """The items of all pages of a list."""
@@ -179,7 +212,9 @@ def _refusal(call: Call, answer: httpx.Response) -> PayoffError:
     if answer.status_code not in _NO_ROUTE or (is_problem and error.detail != error.title):
         return error
     base = str(answer.request.url.copy_with(query=None)).removesuffix(call.path)
-    return InvalidAnswer(f"{base} is no Payoff service: it answers {call.method} {call.path} with {answer.status_code}")
+    return InvalidAnswer(
+        f"{base} is no Payoff service: it answers {call.method} {call.path} with {answer.status_code}"
+    )
 
 
 def _delay(attempt: int, asked: float | None) -> float:
@@ -198,7 +233,9 @@ def _unreachable(failure: httpx.RequestError | httpx.InvalidURL) -> PayoffError:
     return Unavailable(f"the service{place} cannot be reached: {reason}")
 
 
-Mode = TypeVar("Mode")  # the client of httpx: with the blocking one methods return results, else coroutines
+Mode = TypeVar(
+    "Mode"
+)  # the client of httpx: with the blocking one methods return results, else coroutines
 
 
 class Linked(Generic[Mode]):
@@ -214,7 +251,9 @@ class _Method(Protocol[P, T_co]):
     @overload
     def __get__(self, owner: Linked[httpx.Client], kind: type) -> Callable[P, T_co]: ...
     @overload
-    def __get__(self, owner: Linked[httpx.AsyncClient], kind: type) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
+    def __get__(
+        self, owner: Linked[httpx.AsyncClient], kind: type
+    ) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
 
 
 def shared(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> _Method[P, T]:

@@ -27,7 +27,9 @@ def run(service, capsys, tmp_path, monkeypatch):
     rows.assign(bed=[f"B{i}" for i in range(200)]).to_csv("cases.csv", index=False)
     rows.assign(state=DATA["labels"]).to_parquet("sick.parquet")
     (tmp_path / "benefits.json").write_text(json.dumps(BENEFITS))
-    (tmp_path / "limited.json").write_text(json.dumps({"benefits": BENEFITS, "limits": {"treat": 5}}))
+    (tmp_path / "limited.json").write_text(
+        json.dumps({"benefits": BENEFITS, "limits": {"treat": 5}})
+    )
 
     def run(line):
         code = commands.main([part.replace("\x00", " ") for part in line.split()])
@@ -43,7 +45,9 @@ def test_a_file_is_decided(run, ward, tmp_path):
     decided = pd.read_csv(io.StringIO(output))
     assert list(decided.columns)[:2] == ["bed", "decision"]
     assert len(decided) == 200
-    code, output, _ = run(f"predict {ward} cases.csv --benefits limited.json --out out.parquet --json")
+    code, output, _ = run(
+        f"predict {ward} cases.csv --benefits limited.json --out out.parquet --json"
+    )
     assert code == 0
     assert json.loads(output)["limits"][0]["used"] == 5
     assert (pd.read_parquet(tmp_path / "out.parquet")["decision"] == "treat").sum() == 5
@@ -57,13 +61,18 @@ def test_a_model_is_trained_compared_and_moved(run):
     assert output.splitlines()[-1].startswith("rows ")
     assert "\ntyped:" in f"\n{output}"
     assert run("models typed --alias best=1")[0] == 0
-    for file, columns in (("sick.parquet", "age, pulse, pain, state"), ("cases.csv", "age, pulse, pain, bed")):
+    for file, columns in (
+        ("sick.parquet", "age, pulse, pain, state"),
+        ("cases.csv", "age, pulse, pain, bed"),
+    ):
         code, _, errors = run(f"train {file} --name untold")
         assert (code, errors) == (
             2,
             f"payoff-client: label is required: the name of the column to predict, one of {columns}\n",
         )
-    order = "train sick.parquet --label state --name unaged --learner logistic --type age=ignore --json"
+    order = (
+        "train sick.parquet --label state --name unaged --learner logistic --type age=ignore --json"
+    )
     assert run(order)[0] == 0
     assert re.search("^pulse +numeric", run(order.removesuffix("--json"))[1], re.MULTILINE)
     code, output, _ = run("models unaged:1 --json")
@@ -108,7 +117,9 @@ def test_questions_are_asked_in_the_terminal(run, forest, monkeypatch, capsys):
     answers = []
 
     def answer():
-        answers.append("sixty" if not answers else "strong" if "pain" in capsys.readouterr().err else "60")
+        answers.append(
+            "sixty" if not answers else "strong" if "pain" in capsys.readouterr().err else "60"
+        )
         return answers[-1]
 
     monkeypatch.setattr("builtins.input", answer)
@@ -150,7 +161,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("line", "code", "words"), WRONG)
-def test_what_goes_wrong_has_an_exit_code_and_one_line(run, ward, forest, monkeypatch, line, code, words):
+def test_what_goes_wrong_has_an_exit_code_and_one_line(
+    run, ward, forest, monkeypatch, line, code, words
+):
     monkeypatch.setattr("payoff_client.transport.FIRST_DELAY", 1000)
     monkeypatch.setattr("payoff_client.transport.LONGEST_DELAY", 1000)
     Path("empty.npy").touch()
@@ -167,7 +180,10 @@ def test_a_report_on_outcomes_begins_with_its_first_numbers(run, ward, client):
     client.send_outcomes([{"id": id_, "truth": truth} for id_, truth in pairs])
     code, output, _ = run(f"outcomes {ward}")
     report = client.model(ward).outcomes()
-    assert (code, [line.split()[0].strip(":") for line in output.splitlines()[1:5]]) == (0, list(report)[:4])
+    assert (code, [line.split()[0].strip(":") for line in output.splitlines()[1:5]]) == (
+        0,
+        list(report)[:4],
+    )
     assert output.splitlines()[1].split()[:2] == ["promised", f"{report['promised']['mean']:.4g}"]
 
 

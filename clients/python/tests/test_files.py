@@ -15,9 +15,15 @@ from hypothesis import strategies as st
 from payoff_client import Payoff, files
 from pyarrow import parquet
 
-FEATURES = [{"name": "x", "type": "numeric"}, {"name": "s", "type": "categorical", "categories": ["u"]}]
+FEATURES = [
+    {"name": "x", "type": "numeric"},
+    {"name": "s", "type": "categorical", "categories": ["u"]},
+]
 CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "features": FEATURES}
-TOGETHER = [{"limits": {"t": 100}}, {"resources": [{"name": "beds", "at_most": 100, "use": {"t": 1}}]}]
+TOGETHER = [
+    {"limits": {"t": 100}},
+    {"resources": [{"name": "beds", "at_most": 100, "use": {"t": 1}}]},
+]
 
 
 def rows_read(text: bytes, delimiter=",") -> list[list[str]]:
@@ -26,7 +32,9 @@ def rows_read(text: bytes, delimiter=",") -> list[list[str]]:
     as_text = arrow_csv.ConvertOptions(default_column_type=pa.string())
     unnamed = arrow_csv.ReadOptions(use_threads=False, autogenerate_column_names=True)
     table = arrow_csv.read_csv(io.BytesIO(text), unnamed, options, as_text)
-    return [list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)][1:]
+    return [
+        list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    ][1:]
 
 
 class Service:
@@ -50,14 +58,24 @@ class Service:
         self.asked.append(len(rows))
         self.taken += rows
         if request.url.path == "/outcomes":
-            counts = {"accepted": len(rows), "unchanged": 0, "open": 1, "unknown": ["x"], "conflicts": []}
+            counts = {
+                "accepted": len(rows),
+                "unchanged": 0,
+                "open": 1,
+                "unknown": ["x"],
+                "conflicts": [],
+            }
             return httpx.Response(200, json=counts)
         answer = {"Payoff-Answer": json.dumps({"warnings": []})}
         if "arrow" not in request.headers["Accept"]:
-            return httpx.Response(200, text='"note","decision"\n' + '"a\nb","t"\n' * len(rows), headers=answer)
+            return httpx.Response(
+                200, text='"note","decision"\n' + '"a\nb","t"\n' * len(rows), headers=answer
+            )
         decided = pa.table({"decision": ["t"] * len(rows)})
         sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, decided.schema.with_metadata({"payoff": '{"warnings": []}'})) as writer:
+        with pa.ipc.new_stream(
+            sink, decided.schema.with_metadata({"payoff": '{"warnings": []}'})
+        ) as writer:
             writer.write_table(decided)
         return httpx.Response(200, content=sink.getvalue())
 
@@ -85,7 +103,9 @@ def test_rows_that_are_decided_together_are_one_request(monkeypatch, tmp_path, s
     assert sum(service.asked) == 2000
 
 
-PIECES = st.lists(st.sampled_from(['"', '""', ",", "\n", "\r\n", "a", "b", '5" ', '"x,\ny"', ";"]), max_size=60)
+PIECES = st.lists(
+    st.sampled_from(['"', '""', ",", "\n", "\r\n", "a", "b", '5" ', '"x,\ny"', ";"]), max_size=60
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -109,14 +129,20 @@ def test_parts_of_a_file_have_the_rows_of_the_whole(tmp_path, text, size, delimi
     assert sum(part.rows for part in found) == len(whole)
 
 
-@pytest.mark.parametrize("text", ['5" pipe,1,u\nb,2,u\n3" x,1,u\n', '"a\nb",1,u\n\nc,1,u\n\nd,1,u\n\n'])
+@pytest.mark.parametrize(
+    "text", ['5" pipe,1,u\nb,2,u\n3" x,1,u\n', '"a\nb",1,u\n\nc,1,u\n\nd,1,u\n\n']
+)
 @pytest.mark.parametrize("lead", ["", "\ufeff", "\n\n", "\ufeff\r\n"])
 @pytest.mark.parametrize("size", [20, 1000])
 def test_rows_are_counted_as_they_are_decided(monkeypatch, tmp_path, lead, text, size):
     monkeypatch.setattr("payoff_client.model.PART_SIZE", size)
     (tmp_path / "in.csv").write_text(f"{lead}size,x,s\n{text}", encoding="utf-8", newline="")
     service = Service()
-    assert service.model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv")["rows"] == sum(service.asked) == 3
+    assert (
+        service.model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv")["rows"]
+        == sum(service.asked)
+        == 3
+    )
     assert len(rows_read((tmp_path / "out.csv").read_bytes())) == 3
 
 
@@ -160,13 +186,20 @@ def test_outcomes_are_sent_in_parts(monkeypatch, tmp_path, suffix):
     monkeypatch.setattr(files, "OUTCOMES_SIZE", 100)
     truths = ["ill", "N", "a\u2028b", "NA"] * 10
     path = write(
-        tmp_path / f"outcomes.{suffix}", pd.DataFrame({"id": [f"visit {i}" for i in range(40)], "truth": truths})
+        tmp_path / f"outcomes.{suffix}",
+        pd.DataFrame({"id": [f"visit {i}" for i in range(40)], "truth": truths}),
     )
     service = Service()
     counts = service.client.send_outcomes(str(path), correct=True)
     parts = len(service.asked)
     assert parts > 2
-    assert counts == {"accepted": 40, "unchanged": 0, "open": parts, "unknown": ["x"] * parts, "conflicts": []}
+    assert counts == {
+        "accepted": 40,
+        "unchanged": 0,
+        "open": parts,
+        "unknown": ["x"] * parts,
+        "conflicts": [],
+    }
     assert [row[1] for row in service.taken] == truths
     assert {params["correct"] for params in service.params} == {"true"}
 
@@ -174,7 +207,9 @@ def test_outcomes_are_sent_in_parts(monkeypatch, tmp_path, suffix):
 def test_a_dialect_is_the_service_s_to_read_but_for_the_encoding(tmp_path):
     (tmp_path / "outcomes.csv").write_bytes(" id; truth;benefit\nNA;é;1,5\n".encode("latin-1"))
     service = Service()
-    service.client.send_outcomes(tmp_path / "outcomes.csv", delimiter=";", decimal=",", encoding="latin-1")
+    service.client.send_outcomes(
+        tmp_path / "outcomes.csv", delimiter=";", decimal=",", encoding="latin-1"
+    )
     assert service.taken == [["NA", "é", "1,5"]]
     assert service.params == [{"correct": "false", "delimiter": ";", "decimal": ","}]
     with pytest.raises(ValueError, match="encoding is 'klingon'; must be one of utf-8"):
@@ -188,9 +223,16 @@ def test_integers_beside_missing_values_are_sent_as_integers():
 
     def answer(request):
         sent.extend(json.loads(request.read())["outcomes"])
-        return httpx.Response(200, json={"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []})
+        return httpx.Response(
+            200, json={"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}
+        )
 
-    frame = pd.DataFrame({"id": [7.0, 8.0], "truth": [1.0, None], "action": [0, 2.5], "benefit": [2.0, None]})
+    frame = pd.DataFrame(
+        {"id": [7.0, 8.0], "truth": [1.0, None], "action": [0, 2.5], "benefit": [2.0, None]}
+    )
     Payoff("http://service", transport=httpx.MockTransport(answer)).send_outcomes(frame)
-    assert sent == [{"id": 7, "truth": 1, "action": 0, "benefit": 2.0}, {"id": 8, "truth": None, "action": 2.5}]
+    assert sent == [
+        {"id": 7, "truth": 1, "action": 0, "benefit": 2.0},
+        {"id": 8, "truth": None, "action": 2.5},
+    ]
     assert [type(sent[0][name]) for name in ("id", "truth", "benefit")] == [int, int, float]

@@ -24,10 +24,14 @@ ROOT = FOLDER.parents[1]
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_answers_as_printed(path, service, monkeypatch):
     monkeypatch.setenv("PAYOFF_URL", str(service.base_url))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "clients" / "python"), f"{sys.prefix}/pandas"]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(ROOT / "clients" / "python"), f"{sys.prefix}/pandas"])
+    )
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     printed = nbformat.read(path, as_version=4)
-    answered = NotebookClient(nbformat.from_dict(printed), timeout=300, record_timing=False).execute()
+    answered = NotebookClient(
+        nbformat.from_dict(printed), timeout=300, record_timing=False
+    ).execute()
     if os.environ.get("PAYOFF_NOTEBOOKS"):
         path.write_text(json.dumps(answered, indent=1, ensure_ascii=False) + "\n")
 
@@ -46,7 +50,9 @@ def _shown(cell: Any) -> list[Any]:
         was_printed, is_printed = is_printed, output.output_type == "stream"
         data = output.get("data", {"text/plain": output.get("text", "")})
         text = "chart" if "image/svg+xml" in data else data["text/plain"]
-        if was_printed and is_printed:  # a kernel sends what is printed in as many parts as it likes
+        if (
+            was_printed and is_printed
+        ):  # a kernel sends what is printed in as many parts as it likes
             shown[-1] += text
         else:
             shown.append(text)
@@ -54,7 +60,9 @@ def _shown(cell: Any) -> list[Any]:
 
 
 def _rounded(text: str) -> str | float:
-    return pytest.approx(float(text), rel=0.01, abs=0.02) if re.fullmatch(r"\d+\.\d+", text) else text
+    return (
+        pytest.approx(float(text), rel=0.01, abs=0.02) if re.fullmatch(r"\d+\.\d+", text) else text
+    )
 
 
 def test_each_reader_has_a_notebook():

@@ -73,22 +73,30 @@ def run(tmp_path, monkeypatch, capsys):
             (tmp_path / name).write_text(text, encoding="utf-8")
         server = Server()
         transport = httpx.MockTransport(answer or server)
-        monkeypatch.setattr(commands, "Payoff", lambda url, **given: Payoff(url, **given, transport=transport))
+        monkeypatch.setattr(
+            commands, "Payoff", lambda url, **given: Payoff(url, **given, transport=transport)
+        )
         code = commands.main(line.split())
         output, errors = capsys.readouterr()
-        files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name not in FILES}
+        files = {
+            path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name not in FILES
+        }
         return code, (server.asked, output, files), errors
 
     return run
 
 
 @pytest.mark.parametrize(
-    "case", [(line, one) for line, options in OPTIONS.items() for one in options.split("|")], ids=str
+    "case",
+    [(line, one) for line, options in OPTIONS.items() for one in options.split("|")],
+    ids=str,
 )
 def test_each_option_has_an_effect(run, case):
     line, option = case
     code, *plain = run(line)
-    assert code == (3 if line == "acquire m:1" else 0)  # which asks for the same feature again and again
+    assert code == (
+        3 if line == "acquire m:1" else 0
+    )  # which asks for the same feature again and again
     _, *found = run(f"{line} {option}")
     assert found != plain
 
@@ -97,7 +105,12 @@ def test_all_options_are_tried(capsys):
     for name in {line.split()[0] for line in OPTIONS}:
         with pytest.raises(SystemExit):
             commands.main([name, "--help"])
-        tried = {word for line, more in OPTIONS.items() if line.startswith(name) for word in f"{line} {more}".split()}
+        tried = {
+            word
+            for line, more in OPTIONS.items()
+            if line.startswith(name)
+            for word in f"{line} {more}".split()
+        }
         tried = {option for word in tried for option in word.split("|")}
         assert set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"} <= tried, name
 
@@ -140,7 +153,9 @@ def test_a_service_that_is_stopped_is_named_before_it_is_waited_for(run, monkeyp
 )
 def test_warnings_of_an_answer_are_printed(run, line):
     result = {"table": [{}], "warnings": ["w"]}
-    documents = {path: {**each, "warnings": ["w"], "result": result} for path, each in VALID.items()}
+    documents = {
+        path: {**each, "warnings": ["w"], "result": result} for path, each in VALID.items()
+    }
     code, (_, output, _), errors = run(
         line, lambda request: of_path(request, documents | {"/best": {"warnings": ["w"]}})
     )
@@ -150,13 +165,17 @@ def test_warnings_of_an_answer_are_printed(run, line):
 
 
 def test_known_values_are_numbers_text_or_cannot_be_had(run):
-    for given, known in {"age= --known pain=": {"age": None, "pain": None}, "age=63": {"age": 63.0}}.items():
+    for given, known in {
+        "age= --known pain=": {"age": None, "pain": None},
+        "age=63": {"age": 63.0},
+    }.items():
         _, (asked, *_), _ = run(f"acquire m:1 --next --known {given}")
         assert json.loads(asked[-1][-1])["known"] == known
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("p\n0.5\n.25\n", [0.5, 0.25]), ("0.5,1\n1e-3,0\n", [[0.5, 1], [0.001, 0]])]
+    ("text", "expected"),
+    [("p\n0.5\n.25\n", [0.5, 0.25]), ("0.5,1\n1e-3,0\n", [[0.5, 1], [0.001, 0]])],
 )
 def test_probabilities_are_read_from_csv(tmp_path, text, expected):
     (tmp_path / "p.csv").write_text(text)

@@ -9,7 +9,12 @@ import pyarrow as pa
 import pytest
 from payoff_client import Invalid, Payoff, deciding
 
-CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "features": [{"name": "x", "type": "numeric"}]}
+CARD = {
+    "name": "m",
+    "version": 1,
+    "classes": ["a", "b"],
+    "features": [{"name": "x", "type": "numeric"}],
+}
 BENEFITS = {"a": {"t": 1, "w": 0}, "b": {"t": 0, "w": 1}}
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table, "objects": list}
 
@@ -28,16 +33,33 @@ class Recorder:
         sent = json.loads(request.read())
         self.sent.append(sent)
         n, ids = len(sent["instances"]), (sent.get("record") or {}).get("ids")
-        answer = {"classes": ["a", "b"], "actions": ["t", "w"], "decisions": ["t"] * n, "warnings": []}
-        answer |= {"probabilities": [[0.5, 0.5]] * n, "expected_benefits": [[1, 0]] * n, "rule": "expected_benefit"}
-        answer |= {"explanations": [{"runner_up": "w", "margin": 1.0}] * n} if sent.get("explain") else {}
-        answer |= {"propensities": [row["x"] for row in sent["instances"]]} if sent.get("explore") else {}
+        answer = {
+            "classes": ["a", "b"],
+            "actions": ["t", "w"],
+            "decisions": ["t"] * n,
+            "warnings": [],
+        }
+        answer |= {
+            "probabilities": [[0.5, 0.5]] * n,
+            "expected_benefits": [[1, 0]] * n,
+            "rule": "expected_benefit",
+        }
+        answer |= (
+            {"explanations": [{"runner_up": "w", "margin": 1.0}] * n} if sent.get("explain") else {}
+        )
+        answer |= (
+            {"propensities": [row["x"] for row in sent["instances"]]} if sent.get("explore") else {}
+        )
         return httpx.Response(200, json=answer | ({"ids": list(map(str, ids))} if ids else {}))
 
 
 def rows(library="pandas", **columns):
     found = pd.DataFrame({"x": [0.25, 0.5, 0.75]} | columns)
-    return found.to_dict("records") if library == "objects" else LIBRARIES[library](found.to_dict("list"))
+    return (
+        found.to_dict("records")
+        if library == "objects"
+        else LIBRARIES[library](found.to_dict("list"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,16 +75,30 @@ def rows(library="pandas", **columns):
     ],
 )
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_column_with_a_name_of_the_result_is_refused_before_anything_is_sent(library, name, options):
+def test_a_column_with_a_name_of_the_result_is_refused_before_anything_is_sent(
+    library, name, options
+):
     """What was recorded would be recorded again under other ids after the column is renamed."""
     service = Recorder()
     with pytest.raises(ValueError, match=f"'{name}' of its own"):
-        service.model.decide(rows(library, visit=[7, 8, 9], **{name: [1, 2, 3]}), benefits=BENEFITS, **options)
+        service.model.decide(
+            rows(library, visit=[7, 8, 9], **{name: [1, 2, 3]}), benefits=BENEFITS, **options
+        )
     assert service.sent == []
 
 
 def test_other_columns_come_back():
-    names = ["id", "value", "benefit", "p", "p:c", "contribution", "margin", "propensity", "runner_up"]
+    names = [
+        "id",
+        "value",
+        "benefit",
+        "p",
+        "p:c",
+        "contribution",
+        "margin",
+        "propensity",
+        "runner_up",
+    ]
     found = Recorder().model.decide(rows(**dict.fromkeys(names, 1)), benefits=BENEFITS)
     assert list(found.columns) == [*names, "decision", "p:a", "p:b", "benefit:t", "benefit:w"]
     found = Recorder().model.decide(rows(id=[1, 2, 3]), record="id", benefits=BENEFITS)
@@ -104,7 +140,9 @@ def test_what_an_answer_has_for_each_row_is_joined(monkeypatch):
 
 def test_columns_of_one_name_keep_their_own_values():
     names, values = ["note", "x", "note"], [[1, 2], [0.5, 0.5], ["a", "b"]]
-    found = Recorder().model.decide(pd.DataFrame(dict(enumerate(values))).set_axis(names, axis=1), benefits=BENEFITS)
+    found = Recorder().model.decide(
+        pd.DataFrame(dict(enumerate(values))).set_axis(names, axis=1), benefits=BENEFITS
+    )
     assert [found.iloc[:, i].tolist() for i in range(2)] == [[1, 2], ["a", "b"]]
     found = Recorder().model.decide(pa.table(values, names), benefits=BENEFITS)
     assert [column.to_pylist() for column in found.columns[:2]] == [[1, 2], ["a", "b"]]
@@ -116,7 +154,9 @@ def test_columns_of_one_name_keep_their_own_values():
         lambda client, frame: client.model("m:1").decide(frame, record="note"),
         lambda client, frame: client.model("m:1").acquire(frame),
         lambda client, frame: client.model("m:1").retrieve(frame.rename(columns={"note": "x"})),
-        lambda client, frame: client.send_outcomes(frame.rename(columns={"note": "truth", "x": "id"})),
+        lambda client, frame: client.send_outcomes(
+            frame.rename(columns={"note": "truth", "x": "id"})
+        ),
         lambda client, frame: client.datasets.upload(frame, label="x"),
     ],
 )

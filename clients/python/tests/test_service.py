@@ -20,7 +20,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from payoff_client import AsyncPayoff, Invalid, NotFound, Payoff, PayoffWarning, Unavailable, commands, deciding
+from payoff_client import (
+    AsyncPayoff,
+    Invalid,
+    NotFound,
+    Payoff,
+    PayoffWarning,
+    Unavailable,
+    commands,
+    deciding,
+)
 from payoff_client.estimator import BenefitClassifier
 from payoff_client.rows import table_of
 from payoff_client.transport import __version__
@@ -40,9 +49,9 @@ COLUMNS = ["p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
 
 def frame(rows: int = 40) -> pd.DataFrame:
     """Patients with an index and a column that the model does not use, in another order than the model's."""
-    found = pd.DataFrame(DATA["rows"], columns=DATA["features"], index=[f"p{i}" for i in range(40)])[
-        ["pain", "pulse", "age"]
-    ]
+    found = pd.DataFrame(
+        DATA["rows"], columns=DATA["features"], index=[f"p{i}" for i in range(40)]
+    )[["pain", "pulse", "age"]]
     found.insert(1, "ward", np.arange(40))
     found.loc["p4", "age"] = np.nan
     return found.head(rows)
@@ -51,12 +60,19 @@ def frame(rows: int = 40) -> pd.DataFrame:
 @pytest.fixture(scope="session")
 def numbers(service) -> str:
     """The name of a model of two numeric features, in the order pulse, age."""
-    data = TRAINING | {"features": ["pulse", "age"], "rows": [[row[1], row[0]] for row in TRAINING["rows"]]}
-    trained(service, {"model": "figures", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
+    data = TRAINING | {
+        "features": ["pulse", "age"],
+        "rows": [[row[1], row[0]] for row in TRAINING["rows"]],
+    }
+    trained(
+        service, {"model": "figures", "learner": {"kind": "logistic"}, "data": data, "holdout": 0}
+    )
     return "figures"
 
 
-@pytest.fixture(params=[{}, {"SMALL": 0, "PART_BYTES": 8 * 3 * 7, "PART_VALUES": 8 * 7}], ids=["small", "large"])
+@pytest.fixture(
+    params=[{}, {"SMALL": 0, "PART_BYTES": 8 * 3 * 7, "PART_VALUES": 8 * 7}], ids=["small", "large"]
+)
 def size(request, monkeypatch):
     """Rows go as JSON in one request, or in several, as a stream where their library has one."""
     for name, value in request.param.items():
@@ -89,12 +105,19 @@ def mixed(service) -> str:
     rows = [[x % 5, str(CODES[x % 42]), str(DAYS[x % 42])] for x in range(120)]
     labels = ["ill" if (code in "17") == (x > 1) else "healthy" for x, code, _ in rows]
     data = {"features": ["x", "code", "day"], "rows": rows, "labels": labels}
-    trained(service, {"model": "mixed", "learner": {"kind": "gradient_boosting"}, "data": data, "holdout": 0})
+    trained(
+        service,
+        {"model": "mixed", "learner": {"kind": "gradient_boosting"}, "data": data, "holdout": 0},
+    )
     return "mixed"
 
 
 def of_kinds(**columns) -> dict[str, list]:
-    return {"x": [0.0, 2.0, 1.0] * 14, "code": list(map(str, CODES)), "day": list(map(str, DAYS))} | columns
+    return {
+        "x": [0.0, 2.0, 1.0] * 14,
+        "code": list(map(str, CODES)),
+        "day": list(map(str, DAYS)),
+    } | columns
 
 
 BYTES = [str(code).encode() for code in CODES]
@@ -103,13 +126,21 @@ KINDS = {  # what is taken: a library's table of columns
     "pandas whole numbers": lambda: pd.DataFrame(of_kinds(code=CODES)),
     "pandas nullable": lambda: pd.DataFrame(of_kinds(code=pd.array(CODES, dtype="Int64"))),
     "pandas categories of numbers": lambda: pd.DataFrame(of_kinds(code=pd.Categorical(CODES))),
-    "pandas numbers as categories": lambda: pd.DataFrame(of_kinds(x=pd.Categorical([0.0, 2.0, 1.0] * 14))),
-    "pandas objects": lambda: pd.DataFrame(of_kinds(code=pd.Series([1, "2", 7] * 14, dtype=object))),
+    "pandas numbers as categories": lambda: pd.DataFrame(
+        of_kinds(x=pd.Categorical([0.0, 2.0, 1.0] * 14))
+    ),
+    "pandas objects": lambda: pd.DataFrame(
+        of_kinds(code=pd.Series([1, "2", 7] * 14, dtype=object))
+    ),
     "pandas dates and bytes": lambda: pd.DataFrame(of_kinds(day=DAYS, code=BYTES)),
     "pandas booleans": lambda: pd.DataFrame(of_kinds(x=[False, True, True] * 14)),
     "polars whole numbers and dates": lambda: pl.DataFrame(of_kinds(code=CODES, day=DAYS)),
-    "polars bytes and booleans": lambda: pl.DataFrame(of_kinds(code=BYTES, x=[False, True, True] * 14)),
-    "pyarrow dictionary and dates": lambda: pa.table(of_kinds(code=pa.array(CODES).dictionary_encode(), day=DAYS)),
+    "polars bytes and booleans": lambda: pl.DataFrame(
+        of_kinds(code=BYTES, x=[False, True, True] * 14)
+    ),
+    "pyarrow dictionary and dates": lambda: pa.table(
+        of_kinds(code=pa.array(CODES).dictionary_encode(), day=DAYS)
+    ),
     "objects": lambda: pd.DataFrame(of_kinds(code=CODES, day=DAYS)).to_dict("records"),
     "pandas moments": lambda: pd.DataFrame(of_kinds(day=TIMES)),
     "polars moments": lambda: pl.DataFrame(of_kinds(day=TIMES)),
@@ -122,7 +153,9 @@ REFUSED = {
     "pyarrow times": lambda: pa.table(of_kinds(code=TIMES)),
     "objects with times": lambda: pd.DataFrame(of_kinds(code=TIMES)).to_dict("records"),
     "pandas fractions": lambda: pd.DataFrame(of_kinds(code=[float(code) for code in CODES])),
-    "pandas mixed fractions": lambda: pd.DataFrame(of_kinds(code=pd.Series([1.0, "2", 7] * 14, dtype=object))),
+    "pandas mixed fractions": lambda: pd.DataFrame(
+        of_kinds(code=pd.Series([1.0, "2", 7] * 14, dtype=object))
+    ),
     "polars fractions": lambda: pl.DataFrame(of_kinds(code=[float(code) for code in CODES])),
     "pandas booleans as text": lambda: pd.DataFrame(of_kinds(code=[True, False, True] * 14)),
     "pandas text as number": lambda: pd.DataFrame(of_kinds(x=["1"] * 42)),
@@ -140,7 +173,9 @@ def test_a_frame_is_decided_alike_or_refused_whatever_its_size(client, mixed, mo
                 client.model(mixed).decide(REFUSED[kind](), **STAKES)
             answers.append([(flaw.row, flaw.column, flaw.msg) for flaw in caught.value.errors])
         else:
-            answers.append(client.model(mixed).answer(KINDS[kind](), **STAKES).probabilities.tolist())
+            answers.append(
+                client.model(mixed).answer(KINDS[kind](), **STAKES).probabilities.tolist()
+            )
     assert answers[0] == answers[1]
     assert len(answers[0]) > 1
     if kind in KINDS:
@@ -185,7 +220,11 @@ def test_one_object_and_no_rows(client, ward):
     assert one["bed"] == "B7"
     assert one["decision"] in ("wait", "treat")
     assert client.model(ward).decide([], **STAKES)["decision"].tolist() == []
-    assert list(client.model(ward).decide(frame(0), **STAKES).columns) == ["ward", "decision", *COLUMNS]
+    assert list(client.model(ward).decide(frame(0), **STAKES).columns) == [
+        "ward",
+        "decision",
+        *COLUMNS,
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
@@ -217,7 +256,10 @@ def test_cells_name_columns_of_the_frame_or_beside_an_array(client, ward, number
         np.testing.assert_allclose(found.expected_benefits, expected, rtol=1e-12)
     array = frame()[["pulse", "age"]].to_numpy()
     found = client.model(numbers).answer(array, **cells, columns={"ward": np.array(amounts)})
-    assert found.expected_benefits.tolist() == client.model(numbers).answer(array, **out).expected_benefits.tolist()
+    assert (
+        found.expected_benefits.tolist()
+        == client.model(numbers).answer(array, **out).expected_benefits.tolist()
+    )
     client.model(ward).matrices.delete("by-ward")
 
 
@@ -230,10 +272,17 @@ def test_decisions_are_recorded_and_their_outcomes_sent(client, ward, monkeypatc
 
     for _ in range(2):  # with ids of one's own again and again
         model.decide(patients, record="visit", **STAKES)
-    truth = pd.DataFrame({"id": [*first["id"], *patients["visit"], "x"], "truth": DATA["labels"] * 2 + ["ill"]})
+    truth = pd.DataFrame(
+        {"id": [*first["id"], *patients["visit"], "x"], "truth": DATA["labels"] * 2 + ["ill"]}
+    )
     truth["benefit"] = [3.0] + [None] * 80
     sent = client.send_outcomes(truth)
-    assert (sent["accepted"], sent["unchanged"], sent["unknown"], sent["conflicts"]) == (80, 0, ["x"], [])
+    assert (sent["accepted"], sent["unchanged"], sent["unknown"], sent["conflicts"]) == (
+        80,
+        0,
+        ["x"],
+        [],
+    )
     assert client.send_outcomes(truth)["unchanged"] == 80
     with pytest.raises(Invalid, match="row 3, column 'truth'"):
         client.send_outcomes(truth.assign(truth=["ill"] * 3 + ["dizzy"] + ["ill"] * 77))
@@ -268,10 +317,14 @@ class Lossy(httpx.BaseTransport):
 
 CALLS = {
     "decide": lambda model, rows, _, **given: model.decide(rows, **STAKES, **given),
-    "decide an array": lambda model, rows, _, **given: model.decide(np.tile(rows, (30, 1)), **STAKES, **given),
+    "decide an array": lambda model, rows, _, **given: model.decide(
+        np.tile(rows, (30, 1)), **STAKES, **given
+    ),
     "explain": lambda model, rows, _, **given: model.explain(rows, **STAKES, **given),
     "acquire": lambda model, *_, **given: model.acquire({}, str, budget=0, **STAKES, **given),
-    "acquire many": lambda model, rows, _, **given: model.acquire(rows, budget=0, **STAKES, **given),
+    "acquire many": lambda model, rows, _, **given: model.acquire(
+        rows, budget=0, **STAKES, **given
+    ),
     "decide_file": lambda model, _, folder, **given: model.decide_file(
         folder / "in.csv", folder / "out.csv", **STAKES, **given
     ),
@@ -294,15 +347,21 @@ def test_a_lost_answer_is_asked_for_again_and_decisions_are_recorded_once(
     lossy, service, forest, numbers, tmp_path, call
 ):
     rows = frame().drop(columns=["pain", "ward"])
-    rows.assign(visit=[f"in a file {i}" for i in range(40)]).to_csv(tmp_path / "in.csv", index=False)
+    rows.assign(visit=[f"in a file {i}" for i in range(40)]).to_csv(
+        tmp_path / "in.csv", index=False
+    )
     name = forest if call.startswith("acquire") else numbers
     before = decisions_of(service, name)
     CALLS[call](lossy.model(name), rows, tmp_path)
     assert decisions_of(service, name) == before
 
     with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
-        CALLS[call](other.model(name), rows, tmp_path, record="visit" if call == "decide_file" else True)
-    assert decisions_of(service, name) == before + {"acquire": 1, "decide an array": 1200}.get(call, 40)
+        CALLS[call](
+            other.model(name), rows, tmp_path, record="visit" if call == "decide_file" else True
+        )
+    assert decisions_of(service, name) == before + {"acquire": 1, "decide an array": 1200}.get(
+        call, 40
+    )
 
 
 def test_a_lost_answer_to_a_file_without_ids_is_not_asked_for_again(lossy, numbers, tmp_path):
@@ -326,7 +385,9 @@ def test_a_saved_matrix_decides_by_its_name(client, ward, tmp_path):
     assert model.matrices.save("autumn-2026", cost_matrix=costs)["version"] == first + 1
     assert model.matrices.get(f"autumn-2026:{first}")["benefits"] == STAKES["benefits"]
     assert model.matrices.get("autumn-2026")["benefits"]["ill"] == {"wait": -10, "treat": 4}
-    assert [(each["matrix"], each["versions"]) for each in model.matrices.list()] == [("autumn-2026", 2)]
+    assert [(each["matrix"], each["versions"]) for each in model.matrices.list()] == [
+        ("autumn-2026", 2)
+    ]
     model.matrices.delete("autumn-2026")
     assert model.matrices.list() == []
     with pytest.raises(NotFound, match="no saved matrices"):
@@ -363,7 +424,9 @@ def test_known_outcomes_are_a_data_set_to_train_on(client, ward):
     assert (made["classes"], made["from"]["model"]) == (["healthy", "ill"], ward)
     assert made["rows"] == made["from"]["rows"] >= 40
     assert client.datasets.get("seen")["id"] == made["id"]
-    assert client.train("seen", name="learnt", learner="logistic", holdout=0).reference == "learnt:1"
+    assert (
+        client.train("seen", name="learnt", learner="logistic", holdout=0).reference == "learnt:1"
+    )
     with pytest.raises(NotFound, match="nobody"):
         client.datasets.from_outcomes("nobody")
 
@@ -381,7 +444,10 @@ def test_a_problem_names_rows_and_the_column_of_the_frame(client, ward, column):
     sent.loc[["p32", "p34"], column] = ["n/a", np.inf]
     with pytest.raises(Invalid) as caught:
         client.model(ward).decide(sent, **STAKES)
-    assert [(flaw.row, flaw.column) for flaw in caught.value.errors] == [("p32", column), ("p34", column)]
+    assert [(flaw.row, flaw.column) for flaw in caught.value.errors] == [
+        ("p32", column),
+        ("p34", column),
+    ]
     assert str(caught.value).splitlines() == [
         f"row 'p32', column '{column}': '{column}' takes a number or null, not 'n/a'",
         f"row 'p34', column '{column}': '{column}' takes a number or null, not inf",
@@ -396,7 +462,10 @@ def moving(service) -> list[str]:
         places = [TRAINING["features"].index(name) for name in features]
         rows = [[row[place] for place in places] for row in TRAINING["rows"]]
         data = {"features": features, "labels": TRAINING["labels"], "rows": rows}
-        trained(service, {"model": "moving", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
+        trained(
+            service,
+            {"model": "moving", "learner": {"kind": "logistic"}, "data": data, "holdout": 0},
+        )
     return [f"moving:{number + 1}" for number in range(len(versions))]
 
 
@@ -418,7 +487,11 @@ def test_a_model_is_trained_and_compared(client):
     model = client.train(sick, label="state", learner="logistic", name="from-frame", holdout=0.3)
 
     assert model.card()["labels"] == ["state"]
-    assert [each["type"] for each in model.card()["features"]] == ["categorical", "numeric", "numeric"]
+    assert [each["type"] for each in model.card()["features"]] == [
+        "categorical",
+        "numeric",
+        "numeric",
+    ]
     report = model.benefit(STAKES["benefits"], chart=True)
     assert report._repr_svg_().startswith("<svg")
     assert report.table == report["rules"]
@@ -439,15 +512,23 @@ def test_frames_are_uploaded_alike(client, monkeypatch, tmp_path):
     assert client.datasets.upload(pl.from_pandas(sick), label="state")["features"] == kinds
     assert client.datasets.upload(sick.to_dict("records"), label="state")["features"] == kinds
     words = ("007", "7", "1e3", 'a"\n"b')
-    exact = [{"n": 0.1 + i, "big": 2**62 + i, "b": i % 3 == 0, "w": words[i % 4], "y": i % 2} for i in range(40)]
+    exact = [
+        {"n": 0.1 + i, "big": 2**62 + i, "b": i % 3 == 0, "w": words[i % 4], "y": i % 2}
+        for i in range(40)
+    ]
     del exact[3]["w"], exact[4]["n"]
     as_frame = pd.DataFrame(exact).astype({"w": object})
-    assert client.datasets.upload(exact, label="y")["id"] == client.datasets.upload(as_frame, label="y")["id"]
+    assert (
+        client.datasets.upload(exact, label="y")["id"]
+        == client.datasets.upload(as_frame, label="y")["id"]
+    )
     with pytest.raises(ValueError, match="'w' has values of several kinds"):
         client.datasets.upload([*exact, {**exact[0], "w": 7}], label="y")
     path = tmp_path / "patients.csv.gz"
     write(sick, path)
-    stored = client.datasets.upload(path, label="state", types={"code": "category"}, name="patients")
+    stored = client.datasets.upload(
+        path, label="state", types={"code": "category"}, name="patients"
+    )
     assert stored["features"] == kinds
     assert client.datasets.get("patients")["id"] == stored["id"]
     client.datasets.delete(stored["id"])
@@ -458,7 +539,10 @@ def test_frames_are_uploaded_alike(client, monkeypatch, tmp_path):
 
 def test_sets_are_retrieved(client, ward):
     P = np.random.default_rng(0).random(3000).round(3)
-    long, short = client.retrieve(P), client.retrieve(P[:50].tolist(), loss={"name": "f_beta", "beta": 2}, k_max=3)
+    long, short = (
+        client.retrieve(P),
+        client.retrieve(P[:50].tolist(), loss={"name": "f_beta", "beta": 2}, k_max=3),
+    )
     assert len(long["sets"][0]["selected"]) == long["sets"][0]["k"]
     assert short["sets"][0]["k"] <= 3
     assert client.model(ward).retrieve(frame())["sets"][0]["selected"][0] in range(40)
@@ -499,7 +583,9 @@ def test_files_are_decided_in_parts(client, ward, expected, monkeypatch, tmp_pat
     note = ['said "no",\nthen left', "plain"] * 20
     write(frame().assign(note=note).reset_index(drop=True), tmp_path / f"in.{source}")
 
-    report = client.model(ward).decide_file(tmp_path / f"in.{source}", tmp_path / f"out.{target}", **STAKES)
+    report = client.model(ward).decide_file(
+        tmp_path / f"in.{source}", tmp_path / f"out.{target}", **STAKES
+    )
 
     assert (report["rows"], report["model"]) == (40, f"{ward}:1")
     found = (pd.read_parquet if target == "parquet" else pd.read_csv)(tmp_path / f"out.{target}")
@@ -521,7 +607,9 @@ def test_warnings_of_all_parts_are_told(client, ward, monkeypatch, tmp_path, for
         found = client.model(ward).answer(sent, **STAKES).warnings
     else:
         write(sent, tmp_path / f"in.{form}")
-        found = client.model(ward).decide_file(tmp_path / f"in.{form}", tmp_path / f"out.{form}", **STAKES)["warnings"]
+        found = client.model(ward).decide_file(
+            tmp_path / f"in.{form}", tmp_path / f"out.{form}", **STAKES
+        )["warnings"]
     told = [each for each in found if re.match(r"1 of (\d+) values of 'pain'", each)]
     assert len(told) == 2
     assert ("odd" in told[0], "strange" in told[1]) == (True, True)
@@ -570,7 +658,10 @@ def test_the_classifier_works_in_pipelines_and_cross_validation(client, service)
     pipeline = make_pipeline(StandardScaler(), decider).fit(X, y)
     assert set(pipeline.predict(X)) <= {"wait", "treat"}
     assert pipeline.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(40))
-    earned = [STAKES["benefits"][truth][action] for truth, action in zip(y, pipeline.predict(X), strict=True)]
+    earned = [
+        STAKES["benefits"][truth][action]
+        for truth, action in zip(y, pipeline.predict(X), strict=True)
+    ]
     assert pipeline.score(X, y) == pytest.approx(np.mean(earned))
     copy = pickle.loads(pickle.dumps(pipeline))
     assert copy.predict(X).tolist() == pipeline.predict(X).tolist()
@@ -579,7 +670,9 @@ def test_the_classifier_works_in_pipelines_and_cross_validation(client, service)
     assert scores.mean() > 0.5
 
 
-def test_the_readme_goes_from_a_file_to_decisions_in_eight_lines(client, service, tmp_path, monkeypatch, capsys):
+def test_the_readme_goes_from_a_file_to_decisions_in_eight_lines(
+    client, service, tmp_path, monkeypatch, capsys
+):
     readme = (ROOT / "clients/python/README.md").read_text()
     code = readme.partition("```python\n")[2].partition("```")[0]
     assert code in (ROOT / "docs/how-to/python-client.md").read_text()
@@ -591,7 +684,9 @@ def test_the_readme_goes_from_a_file_to_decisions_in_eight_lines(client, service
     )
     sick.to_csv("patients.csv", index=False)
     space = {}
-    with pytest.warns(PayoffWarning, match="'bed' holds another integer in every row"):  # from the upload
+    with pytest.warns(
+        PayoffWarning, match="'bed' holds another integer in every row"
+    ):  # from the upload
         exec(code.replace("http://127.0.0.1:8000", str(service.base_url)), space)
     space["client"].close()
     assert "benefit:treat" in capsys.readouterr().out
@@ -605,7 +700,10 @@ def test_the_wheel_has_the_types_and_no_tests(tmp_path):
         names = opened.namelist()
 
     assert "payoff_client/py.typed" in names
-    assert {name.partition("/")[0] for name in names} == {"payoff_client", f"payoff_client-{__version__}.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {
+        "payoff_client",
+        f"payoff_client-{__version__}.dist-info",
+    }
 
 
 @pytest.mark.thorough  # some train hundreds of times
@@ -630,7 +728,9 @@ def test_the_classifier_takes_all_forms_of_benefits(client):
         assert other.score(X, y) == pytest.approx(score)
 
     for benefits in ({"healthy": {"wait": 0}, "sick": {"wait": 1}}, {"healthy": {"wait": 0}}):
-        with pytest.raises(ValueError, match=r"benefits need a row for each class of y, .*'healthy', 'ill'"):
+        with pytest.raises(
+            ValueError, match=r"benefits need a row for each class of y, .*'healthy', 'ill'"
+        ):
             BenefitClassifier(client, name="unpublished", benefits=benefits).fit(X, y)
     with pytest.raises(NotFound):
         client.model("unpublished").card()
@@ -652,21 +752,51 @@ def test_a_file_is_not_replaced_by_its_decisions(client, ward, tmp_path):
         client.model(ward).decide_file(cases, tmp_path / "absent" / "out.csv", **STAKES)
 
 
-def test_quantities_are_columns_in_every_form_and_number_of_parts(client, service, monkeypatch, tmp_path, capsys):
-    data = {"features": ["shelf"], "rows": [[x % 17] for x in range(90)], "labels": [x % 17 + x / 7 for x in range(90)]}
-    trained(service, {"model": "sales", "learner": {"kind": "gradient_boosting", "task": "regression"}, "data": data})
+def test_quantities_are_columns_in_every_form_and_number_of_parts(
+    client, service, monkeypatch, tmp_path, capsys
+):
+    data = {
+        "features": ["shelf"],
+        "rows": [[x % 17] for x in range(90)],
+        "labels": [x % 17 + x / 7 for x in range(90)],
+    }
+    trained(
+        service,
+        {
+            "model": "sales",
+            "learner": {"kind": "gradient_boosting", "task": "regression"},
+            "data": data,
+        },
+    )
     stakes = {"unit_costs": {"over": 1, "under": 3}, "coverage": 0.9}
     cases = pd.DataFrame({"shelf": np.arange(40.0) % 17, "place": "left"})
     rows = {"model": "sales", "instances": [[shelf] for shelf in cases["shelf"]]}
     told = service.post("/predict", json=rows | stakes).json()
-    named = [told["decisions"], told["expected_costs"], *zip(*told["intervals"], strict=True), told["values"]]
+    named = [
+        told["decisions"],
+        told["expected_costs"],
+        *zip(*told["intervals"], strict=True),
+        told["values"],
+    ]
     for small, part in ((2_000, 8 * 2**20), (0, 80)):  # as JSON, and as a stream in parts
         monkeypatch.setattr(deciding, "SMALL", small)
         monkeypatch.setattr(deciding, "PART_BYTES", part)
         found = client.model("sales").decide(cases, record=small > 0 or None, **stakes)
-        assert [*found] == ["place", *["id"] * (small > 0), "decision", "expected_cost", "low", "high", "value"]
+        assert [*found] == [
+            "place",
+            *["id"] * (small > 0),
+            "decision",
+            "expected_cost",
+            "low",
+            "high",
+            "value",
+        ]
         assert found.iloc[:, -5:].to_numpy().T.tolist() == np.array(named).tolist()
-        assert client.model("sales").answer(cases, sum_at_most=400, unit_costs=stakes["unit_costs"]).figures["limits"]
+        assert (
+            client.model("sales")
+            .answer(cases, sum_at_most=400, unit_costs=stakes["unit_costs"])
+            .figures["limits"]
+        )
     (tmp_path / "costs.json").write_text(json.dumps(stakes))
     cases.to_csv(tmp_path / "cases.csv", index=False)
     order = f"predict sales {tmp_path}/cases.csv --benefits {tmp_path}/costs.json --url {service.base_url}"
@@ -679,4 +809,8 @@ def test_quantities_are_columns_in_every_form_and_number_of_parts(client, servic
     ]
     with pytest.raises(ValueError, match="'low' of its own"):
         client.model("sales").decide(cases.rename(columns={"place": "low"}), **stakes)
-    assert client.model("sales").decide(cases.head(1), bands=[9], benefits=[[1, 0], [0, 1]], actions=["a", "b"]).shape
+    assert (
+        client.model("sales")
+        .decide(cases.head(1), bands=[9], benefits=[[1, 0], [0, 1]], actions=["a", "b"])
+        .shape
+    )

@@ -19,13 +19,21 @@ from payoff_client import AsyncPayoff, Payoff, client, errors, terminal
 
 STATE = {"model": {"name": "m", "version": 1}, "status": "decided"}
 STEP = STATE | {"status": "acquire", "next": {"feature": "age", "cost": 1}}
-DONE = {"id": "job_1", "status": "succeeded", "progress": 1.0, "model": {"name": "m", "version": 3}, "warnings": []}
+DONE = {
+    "id": "job_1",
+    "status": "succeeded",
+    "progress": 1.0,
+    "model": {"name": "m", "version": 3},
+    "warnings": [],
+}
 CARD = {"name": "m", "version": 1, "features": [{"name": "income", "type": "numeric"}]}
 PROBLEM = {"Content-Type": "application/problem+json"}
 
 
 def busy():
-    return httpx.Response(503, headers={"Retry-After": "2"}, json={"title": "Not ready", "detail": "starting"})
+    return httpx.Response(
+        503, headers={"Retry-After": "2"}, json={"title": "Not ready", "detail": "starting"}
+    )
 
 
 class Service:
@@ -44,11 +52,23 @@ class Service:
         return answer
 
     def client(self, *, progress=False, **options):
-        return Payoff("http://service", "secret", transport=httpx.MockTransport(self), progress=progress, **options)
+        return Payoff(
+            "http://service",
+            "secret",
+            transport=httpx.MockTransport(self),
+            progress=progress,
+            **options,
+        )
 
 
 @pytest.mark.parametrize(
-    "failure", [busy(), httpx.Response(429, json={}), httpx.ConnectError("refused"), httpx.ReadTimeout("late")]
+    "failure",
+    [
+        busy(),
+        httpx.Response(429, json={}),
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("late"),
+    ],
 )
 def test_a_question_is_repeated_until_it_is_answered(monkeypatch, caplog, failure):
     service = Service(monkeypatch, failure, failure, httpx.Response(200, json=STATE))
@@ -63,7 +83,9 @@ def test_a_question_is_repeated_until_it_is_answered(monkeypatch, caplog, failur
 
 
 def test_waiting_is_bounded_and_not_longer_than_of_use(monkeypatch):
-    service = Service(monkeypatch, httpx.Response(429, headers={"Retry-After": "3600"}, json={"detail": "slowly"}))
+    service = Service(
+        monkeypatch, httpx.Response(429, headers={"Retry-After": "3600"}, json={"detail": "slowly"})
+    )
     with pytest.raises(payoff_client.RateLimited, match="slowly") as caught:
         service.client().model("m").acquire({})
     assert (caught.value.retry_after, service.waited) == (3600, [])
@@ -97,7 +119,11 @@ def test_a_repeated_order_has_the_same_idempotency_key(monkeypatch):
 
 def test_a_job_is_followed_to_its_end(monkeypatch, capsys):
     running = DONE | {"status": "running", "progress": 0.5, "stage": "fitting\x1b"}
-    answers = [httpx.Response(202, json=running), httpx.ReadError("reset"), httpx.Response(200, json=running)]
+    answers = [
+        httpx.Response(202, json=running),
+        httpx.ReadError("reset"),
+        httpx.Response(200, json=running),
+    ]
     service = Service(monkeypatch, *answers, httpx.Response(200, json=DONE))
     service.client(progress=True).train("ds_1", name="m")
 
@@ -109,22 +135,39 @@ def test_a_job_is_followed_to_its_end(monkeypatch, capsys):
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_a_job_that_fails_raises_its_problem(monkeypatch, status):
-    problem = {"title": "Invalid", "status": 422, "detail": "D", "errors": [{"loc": "/data", "msg": "one class"}]}
+    problem = {
+        "title": "Invalid",
+        "status": 422,
+        "detail": "D",
+        "errors": [{"loc": "/data", "msg": "one class"}],
+    }
     failed = DONE | {"status": status, "error": problem if status == "failed" else None}
     service = Service(monkeypatch, httpx.Response(202, json=failed))
-    with pytest.raises(payoff_client.JobFailed, match="one class" if status == "failed" else "cancelled") as caught:
+    with pytest.raises(
+        payoff_client.JobFailed, match="one class" if status == "failed" else "cancelled"
+    ) as caught:
         service.client().train("ds_1", name="m")
     assert caught.value.job == failed
 
 
 @pytest.mark.parametrize(("status", "kind"), errors.BY_STATUS.items())
 def test_problems_are_typed_and_shown_as_they_are(monkeypatch, status, kind):
-    problem = {"status": status, "title": "T", "detail": "D", "errors": [{"loc": "/known/age", "msg": "M"}]}
+    problem = {
+        "status": status,
+        "title": "T",
+        "detail": "D",
+        "errors": [{"loc": "/known/age", "msg": "M"}],
+    }
     service = Service(monkeypatch, httpx.Response(status, headers=PROBLEM, json=problem))
     with pytest.raises(kind) as caught:
         service.client(retry_seconds=0).model("m").acquire({})
     error = caught.value
-    assert (error.status, error.title, error.detail, str(error)) == (status, "T", "D", "D\n/known/age: M")
+    assert (error.status, error.title, error.detail, str(error)) == (
+        status,
+        "T",
+        "D",
+        "D\n/known/age: M",
+    )
 
 
 ELSEWHERE = [
@@ -134,14 +177,17 @@ ELSEWHERE = [
     httpx.Response(404, headers=PROBLEM, json={"title": "Not Found", "detail": "Not Found"}),
 ]
 UNREADABLE = [
-    httpx.Response(200, content=text) for text in ('{"models": 3', "[]", "[" * 100_000, b'{"models": "\xff"}')
+    httpx.Response(200, content=text)
+    for text in ('{"models": 3', "[]", "[" * 100_000, b'{"models": "\xff"}')
 ]
 
 
 @pytest.mark.parametrize("answer", [*ELSEWHERE, *UNREADABLE])
 def test_an_answer_of_another_service_is_named(answer):
     words = r"the answer to GET /docs/models cannot be read .*it begins"
-    words = words if answer.is_success else r"http://service/docs is no Payoff service: .* GET /models"
+    words = (
+        words if answer.is_success else r"http://service/docs is no Payoff service: .* GET /models"
+    )
     with pytest.raises(payoff_client.InvalidAnswer, match=words):
         Payoff("http://service/docs", transport=httpx.MockTransport(lambda _: answer)).models()
 
@@ -157,7 +203,10 @@ def test_the_blocking_client_refuses_coroutines(monkeypatch):
 
 
 def test_the_asynchronous_client_waits_in_the_event_loop(monkeypatch):
-    answers = [httpx.Response(429, json={}), *(httpx.Response(200, json=each) for each in (STEP, STATE))]
+    answers = [
+        httpx.Response(429, json={}),
+        *(httpx.Response(200, json=each) for each in (STEP, STATE)),
+    ]
     service = Service(monkeypatch, *answers)
 
     async def ask(feature):
@@ -168,20 +217,31 @@ def test_the_asynchronous_client_waits_in_the_event_loop(monkeypatch):
             return await client.model("m").acquire({}, ask)
 
     assert asyncio.run(run())["known"] == {"age": 63}
-    assert [json.loads(request.content)["known"] for request in service.asked] == [{}, {}, {"age": 63}]
+    assert [json.loads(request.content)["known"] for request in service.asked] == [
+        {},
+        {},
+        {"age": 63},
+    ]
     assert service.waited == []
 
 
-@pytest.mark.parametrize("rows", [pd.DataFrame({"incme": [1]}, index=["p0"]), pl.DataFrame({"incme": [1]})])
+@pytest.mark.parametrize(
+    "rows", [pd.DataFrame({"incme": [1]}, index=["p0"]), pl.DataFrame({"incme": [1]})]
+)
 def test_a_misspelt_column_is_named(monkeypatch, rows):
     service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 3)
-    with pytest.raises(payoff_client.Invalid, match="column 'income': this column is missing; there are 'incme'"):
+    with pytest.raises(
+        payoff_client.Invalid, match="column 'income': this column is missing; there are 'incme'"
+    ):
         service.client().model("m:1").decide(rows)
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(pl.LazyFrame({"age": [1]}), r"frame.collect\(\)"), (Path("cases.csv"), "`decide_file` decides")],
+    [
+        (pl.LazyFrame({"age": [1]}), r"frame.collect\(\)"),
+        (Path("cases.csv"), "`decide_file` decides"),
+    ],
 )
 def test_what_holds_no_rows_is_refused_with_what_does(data, words):
     with pytest.raises(TypeError, match=words):
@@ -193,7 +253,9 @@ def test_neither_frames_nor_scikit_learn_are_imported():
     code = f"import sys; from payoff_client import *; import payoff_client.commands; print({heavy} & set(sys.modules))"
     folder = str(Path(payoff_client.__file__).parents[1])
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": folder}, cwd="/")
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": folder}, cwd="/"
+    )
     assert found.stdout.strip() == "set()", found.stdout
 
 
@@ -254,9 +316,19 @@ def test_reports_have_a_chart_in_notebooks(monkeypatch, capsys):
 def test_in_notebooks_all_text_is_escaped(monkeypatch):
     bad = "<img src=x onerror=alert(1)>"
     rules = {"rules": [{"rule": bad, "benefit": 0.5}] * 30, bad: {bad: bad}}
-    decided = {"classes": ["a"], "actions": [bad], "decisions": [bad], "probabilities": [[1]], "warnings": [bad]}
+    decided = {
+        "classes": ["a"],
+        "actions": [bad],
+        "decisions": [bad],
+        "probabilities": [[1]],
+        "warnings": [bad],
+    }
     answers = (rules, {"versions": [], "latest": 1, "aliases": {}}, CARD, decided)
-    model = Service(monkeypatch, *[httpx.Response(200, json=each) for each in answers]).client().model("m")
+    model = (
+        Service(monkeypatch, *[httpx.Response(200, json=each) for each in answers])
+        .client()
+        .model("m")
+    )
     model.dataset = {"id": bad, "columns": [{"name": bad, "examples": [bad]}]}
     for found in (model.benefit([[1, 0], [0, 1]]), model.answer([{"income": 1}]), model):
         shown = found._repr_html_()
@@ -280,7 +352,9 @@ model.card()["versoin"]
 def test_types_of_calls_are_checked(tmp_path):
     (tmp_path / "calls.py").write_text(TYPES)
     command = [sys.executable, "-m", "mypy", "--follow-imports=silent", tmp_path / "calls.py"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
+    )
     assert re.findall(r"calls.py:(\d+): error", found.stdout) == ["6", "7", "8"], found.stdout
 
 
@@ -290,12 +364,20 @@ def test_a_name_never_leads_to_another_path(monkeypatch, name):
     service = Service(monkeypatch, httpx.Response(204))
     client = service.client()
     model = client.model("triage")
-    calls = [model.matrices.delete, model.matrices.get, model.delete_alias, client.datasets.delete, client.model]
+    calls = [
+        model.matrices.delete,
+        model.matrices.get,
+        model.delete_alias,
+        client.datasets.delete,
+        client.model,
+    ]
     for call in calls:
         with pytest.raises(ValueError, match="no name"):
             call(name)
     model.matrices.delete("../../other")
-    assert [request.url.raw_path for request in service.asked] == [b"/models/triage/matrices/..%2F..%2Fother"]
+    assert [request.url.raw_path for request in service.asked] == [
+        b"/models/triage/matrices/..%2F..%2Fother"
+    ]
 
 
 def test_warnings_are_those_of_the_line_that_called():
