@@ -16,6 +16,7 @@ RUN pip install --no-cache-dir --no-compile --disable-pip-version-check --requir
  && rm -r pyarrow/include pyarrow/*flight* pyarrow/*s3* pyarrow/libarrow_python.so pyarrow/libarrow_python.so.*.*.*
 COPY pyproject.toml README.md ./
 COPY app app
+COPY payoff payoff
 COPY clients/python clients/python
 # The installer goes last of all: what serves has nothing to install with.
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . ./clients/python \
@@ -25,8 +26,8 @@ RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-
 ENV NUMBA_CACHE_DIR=/opt/payoff/kernels
 WORKDIR /
 RUN cd /opt/payoff/lib/python3.*/site-packages \
- && python3 -m compileall -q -f --invalidation-mode unchecked-hash app \
- && python3 -m app.kernels \
+ && python3 -m compileall -q -f --invalidation-mode unchecked-hash app payoff \
+ && python3 -m payoff.kernels \
  && python3 -c "import app.api.app, app.cli, app.wiring, distributed.cli.dask_worker, opentelemetry.exporter.otlp.proto.http.trace_exporter, psycopg"
 
 FROM $PYTHON

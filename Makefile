@@ -4,7 +4,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 # Once, beforehand: otherwise every process compiles what it calls.
-COMPILE := $(PY) -m app.kernels
+COMPILE := $(PY) -m payoff.kernels
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 
 help:  ## list the targets

@@ -1,8 +1,5 @@
-"""Payoff: a prediction service that decides."""
+"""The service: Payoff's decisions over HTTP."""
 
-import os
+from payoff import __version__
 
-__version__ = "0.1.0"
-
-# Before numba is imported: what is compiled ahead then fits every processor of the architecture, in the image, too.
-os.environ.setdefault("NUMBA_CPU_NAME", "generic")
+__all__ = ["__version__"]

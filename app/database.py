@@ -30,8 +30,9 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from app.circuit_breaker import CircuitBreaker
 from app.disks import unwritable
-from app.errors import Invalid, Unavailable
+from app.errors import Unavailable
 from app.polling import Changes
+from payoff.errors import Invalid
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, reject, sent, unknown
 from app.forms import reader
-from app.text import MAX_POSITIONS, MAX_SHOWN, positions, refused_category
+from app.text import MAX_POSITIONS, MAX_SHOWN, refused_category
+from payoff.errors import Flaw, Invalid, pointer, positions, reject, sent, unknown
 
 NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
 WORDS: set[type] = {str, type(None)}

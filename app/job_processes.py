@@ -7,7 +7,6 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.data import isolated
-from app.errors import PayoffError
 from app.jobs.attempt import JobLimits
 from app.jobs.job import Job
 from app.jobs.parallel import check_installed, pieces_run_on
@@ -21,6 +20,7 @@ from app.stores import open_ports
 from app.usecases import calibrate, compare, import_model, replay, train
 from app.usecases.datasets import expire as expire_inline
 from app.usecases.ports import Ports
+from payoff.errors import PayoffError
 
 PRELOADED = (
     "app.job_processes",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, false, or_
 
-from app.errors import Invalid
+from payoff.errors import Invalid
 
 T = TypeVar("T")
 

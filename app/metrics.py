@@ -23,12 +23,12 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import __version__
-from app.errors import PayoffError
 from app.jobs.job import Job, Status
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.storage.store_calls import ERRORS
 from app.usecases.ports import Ports
+from payoff.errors import PayoffError
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series
 _log = structlog.get_logger("payoff")

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection as Transaction
 from sqlalchemy import text
 
-from app.errors import Invalid
+from payoff.errors import Invalid
 
 _CONNECT_SECONDS = 2  # the least that the client library knows
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long

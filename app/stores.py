@@ -16,7 +16,6 @@ from app.access.keys import Keys
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database, DatabaseAway
-from app.errors import PayoffError, unknown
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
@@ -31,6 +30,7 @@ from app.registry.saved_matrices import SavedMatrices
 from app.settings import Settings, refused
 from app.storage import FileCache, Storage
 from app.usecases.ports import Ports
+from payoff.errors import PayoffError, unknown
 
 _MB = 2**20
 _START_SECONDS = 20.0  # for a database server that starts at the same time

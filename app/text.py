@@ -1,13 +1,11 @@
 """Text from callers: which is accepted, by one rule for names, categories and all other strings; and numbers."""
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from urllib.parse import parse_qsl
 
-from app.errors import Invalid, pointer
+from payoff.errors import Invalid, pointer
 
-MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 MAX_SHOWN = 40  # characters of a word in a message
 MAX_POSITIONS = 5  # that a message names
 MAX_CATEGORY = (
@@ -41,21 +39,10 @@ def refused_category(word: str) -> str | None:
     )
 
 
-def positions(first: Iterable[int], count: int) -> str:
-    """The first of `count` positions in brackets, such as `(positions 0, 3, …)`, for a message about instances."""
-    shown = [str(i) for i in islice(first, MAX_POSITIONS)]
-    return f"(position{'' if count == 1 else 's'} {', '.join(shown)}{', …' if count > len(shown) else ''})"
-
-
 def some_of(names: Sequence[str], limit: int) -> str:
     """The first names, and how many more there are: `a, b and 3 more`."""
     more = len(names) - limit
     return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def counted(number: int, unit: str) -> str:
-    """A number of things, such as `1 row` or `1,000 rows`."""
-    return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 def check_text(text: str, loc: str) -> None:

@@ -31,16 +31,16 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
-from app.acquisition.prices import Prices, purchases
-from app.acquisition.stopping import Blend, at_stake
-from app.decisions.benefit import Prepared, decide, row_benefits
-from app.learners.budget_forest import BudgetForest
-from app.learners.cost_tree.estimator import CostTree
-from app.learners.forest_chain import ForestChain
-from app.learners.random_forest import RandomForest
 from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.feature_costs import parse_prices
 from app.usecases.simulate import report
+from payoff.acquisition.prices import Prices, purchases
+from payoff.acquisition.stopping import Blend, at_stake
+from payoff.decisions.benefit import Prepared, decide, row_benefits
+from payoff.learners.budget_forest import BudgetForest
+from payoff.learners.cost_tree.estimator import CostTree
+from payoff.learners.forest_chain import ForestChain
+from payoff.learners.random_forest import RandomForest
 
 SCALES = (0.5, 1.0, 2.0)  # of the matrix: 1 is the one stated, the others show what hangs on it
 CASES: dict[str, list[list[float]]] = {

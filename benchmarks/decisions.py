@@ -36,15 +36,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
-from app.decisions.benefit import decide
-from app.decisions.folds import stratified_folds
-from app.decisions.rules import beta_delta, equivalent_benefits, hierarchical
-from app.learners.benefit_logistic import BenefitLogistic
-from app.learners.cost_naive_bayes import CostNaiveBayes
-from app.learners.gradient_boosting import GradientBoosting
-from app.learners.hierarchical_logistic import HierarchicalLogistic
-from app.learners.kernel_logistic import KernelLogistic
-from app.learners.logistic import Logistic
+from payoff.decisions.benefit import decide
+from payoff.decisions.folds import stratified_folds
+from payoff.decisions.rules import beta_delta, equivalent_benefits, hierarchical
+from payoff.learners.benefit_logistic import BenefitLogistic
+from payoff.learners.cost_naive_bayes import CostNaiveBayes
+from payoff.learners.gradient_boosting import GradientBoosting
+from payoff.learners.hierarchical_logistic import HierarchicalLogistic
+from payoff.learners.kernel_logistic import KernelLogistic
+from payoff.learners.logistic import Logistic
 
 SETS = ("glass", "ecoli", "thyroid_ann", "heart_cleveland", "german_credit", "pima_diabetes")
 TWO_CLASSES = ("german_credit", "pima_diabetes")

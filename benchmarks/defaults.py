@@ -26,8 +26,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from app.decisions.benefit import decide, row_benefits
-from app.learners.catalogue import KINDS, resolve
+from payoff.decisions.benefit import decide, row_benefits
+from payoff.learners.catalogue import KINDS, resolve
 
 SETS = (
     "german_credit", "pima_diabetes", "heart_cleveland", "breast_cancer_wisconsin", "glass", "ecoli",

@@ -3,8 +3,9 @@
     nice -n 15 .venv/bin/python benchmarks/mutants.py [--tree FOLDER] [--out mutants.jsonl] [--count 60] [--seconds 600]
 
 The code is that in FOLDER, by default this one. The faults are drawn with a fixed seed, from all packages in turn.
-For each only the tests of its module run (`tests/decisions/test_x.py` for `app/decisions/x.py`, else the package's
-folder), until one fails; beforehand once on the code as it is, for at most `--seconds`. Results are lines of JSON in
+For each only the tests of its module run (`tests/payoff/decisions/test_x.py` for
+`payoff/decisions/x.py`, else the package's folder), until one fails; beforehand once on the code as it is, for at most
+`--seconds`. Results are lines of JSON in
 `--out`, at which a run that was stopped goes on. Prints the tables of `benchmarks/mutants.md`. Takes an hour.
 
 The smallest work: `.venv/bin/python benchmarks/mutants.py --count 1 --seconds 60 --out /dev/null`
@@ -30,10 +31,14 @@ from typing import Any
 
 SEED = 26
 PACKAGES = {
-    name: (f"{name}/*.py",)
-    for name in ("decisions", "retrieval", "acquisition", "registry", "jobs", "access")
+    "decisions": ("payoff/decisions/*.py",),
+    "retrieval": ("payoff/retrieval/*.py",),
+    "acquisition": ("payoff/acquisition/*.py",),
+    "registry": ("app/registry/*.py",),
+    "jobs": ("app/jobs/*.py",),
+    "access": ("app/access/*.py",),
+    "gate": ("app/api/gate.py", "app/api/memory.py"),
 }
-PACKAGES["gate"] = ("api/gate.py", "api/memory.py")
 GATE = (
     "test_one_behaviour.py",
     "test_keys.py",
@@ -42,6 +47,7 @@ GATE = (
 )  # all of tests/api take too long
 COPIED = (
     "app",
+    "payoff",
     "tests",
     "clients",
     "tools",
@@ -114,7 +120,7 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def mutants(package: str) -> Iterator[dict[str, Any]]:
-    for path in sorted(path for pattern in PACKAGES[package] for path in Path("app").glob(pattern)):
+    for path in sorted(path for pattern in PACKAGES[package] for path in Path().glob(pattern)):
         source = path.read_bytes()
         starts = [0]
         for line in source.splitlines(keepends=True):
@@ -152,7 +158,8 @@ def drawn(count: int) -> list[dict[str, Any]]:
 
 def tests_of(module: str) -> list[str]:
     path = Path(module)
-    folder = Path("tests") / path.parts[1]
+    of_library = path.parts[0] == "payoff"
+    folder = Path("tests", *path.parts[:-1]) if of_library else Path("tests", path.parts[1])
     own = folder / f"test_{path.stem.removeprefix('_')}.py"
     if own.exists():
         return [str(own)]

@@ -27,14 +27,14 @@ from scipy.special import ndtr, ndtri
 from sqlalchemy import insert
 
 from app.database import Database
-from app.evidence.intervals import FEWEST, MeanSums
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
 from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, SealedWriter, decision_schema, new_name
 from app.outcomes.tables import SEALED_FILES
 from app.usecases.outcome_report.report import Read, document, matured
-from tests.evidence.worlds import WORLDS, coverage
+from payoff.evidence.intervals import FEWEST, MeanSums
+from tests.payoff.evidence.worlds import WORLDS, coverage
 
 FIRST = 20_000  # the first day
 CLASSES = ("healthy", "ill", "very ill")

@@ -19,8 +19,8 @@ from lightgbm import LGBMRegressor
 from quantile_forest import RandomForestQuantileRegressor
 from sklearn.datasets import load_diabetes, make_friedman1
 
-from app.learners.gradient_boosting import GradientBoosting
-from app.learners.random_forest import RandomForest
+from payoff.learners.gradient_boosting import GradientBoosting
+from payoff.learners.random_forest import RandomForest
 
 TAUS = np.array([0.1, 0.5, 0.8, 0.95])
 LEVELS = np.append(TAUS, 0.05)

@@ -38,12 +38,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from app.kernels import CALLS
-from app.learners.logistic import Logistic
-from app.learners.multilabel import MultilabelForest
-from app.retrieval.losses import Loss, SetTerms
-from app.retrieval.sampled import select_sampled
-from app.retrieval.selection import expected_losses, select, select_many
+from payoff.kernels import CALLS
+from payoff.learners.logistic import Logistic
+from payoff.learners.multilabel import MultilabelForest
+from payoff.retrieval.losses import Loss, SetTerms
+from payoff.retrieval.sampled import select_sampled
+from payoff.retrieval.selection import expected_losses, select, select_many
 from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
 LOSSES = {"F1": f_beta(), "Jaccard": jaccard(), "AM": am(), "G-TP/PR": g_tp_pr()}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.errors import Flaw
+from payoff.errors import Flaw
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,8 @@ from sqlalchemy.exc import IntegrityError
 
 from app import postgres
 from app.database import Database, DatabaseAway
-from app.errors import Invalid
 from app.listing import SEQUENCE_NUMBER, compiled, is_pattern, matches, place_of
+from payoff.errors import Invalid
 
 TABLES = MetaData()
 NUMBERS = Table("numbers", TABLES, Column("n", Integer, primary_key=True))

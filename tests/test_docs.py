@@ -10,17 +10,17 @@ import pytest
 from prometheus_client.core import Metric
 
 from app.access.caller import Scope
-from app.api.errors import STATUSES
 from app.commands.check import check
+from app.errors import STATUSES
 from app.jobs.job import ENDED, TRANSITIONS, Status
-from app.learners.catalogue import KINDS
-from app.learners.parameters import request_of
 from app.metrics import Metrics, of_worker
 from app.outcomes.decision import Outcome
-from app.retrieval.losses import LOSSES
 from app.settings import Settings
 from app.usecases.decide import Rule
 from app.wiring import wire
+from payoff.learners.catalogue import KINDS
+from payoff.learners.parameters import request_of
+from payoff.retrieval.losses import LOSSES
 from tests.conftest import settings_for
 from tests.outcomes.test_totals import GRANTED
 from tools.mathml import on_page_content
@@ -45,7 +45,12 @@ def test_the_diagram_of_job_states_is_the_table_of_transitions():
 
 
 def test_every_part_of_the_house_is_named():
-    parts = {path.stem for path in (ROOT / "app").iterdir() if not path.name.startswith("__")}
+    parts = {
+        path.stem
+        for building in ("app", "payoff")
+        for path in (ROOT / building).iterdir()
+        if not path.name.startswith("__")
+    }
 
     assert {part for part in parts if f"`{part}`" not in ARCHITECTURE} <= {"demo"}
 
@@ -99,7 +104,7 @@ def test_every_row_of_a_table_is_there(page, head, names):
 
 def test_each_module_of_the_glossary_exists():
     rows = re.findall(
-        r"^\| (.+?) \| (.+?) \| `(app/[\w/]+\.py)` \|$",
+        r"^\| (.+?) \| (.+?) \| `((?:app|payoff)/[\w/]+\.py)` \|$",
         (REFERENCE / "glossary.md").read_text(),
         re.MULTILINE,
     )
@@ -112,7 +117,8 @@ def test_each_module_of_the_glossary_exists():
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in RECORDS], ids=_id)
 def test_each_file_that_a_page_names_exists(page):
     named = re.findall(
-        r"`((?:app|tests|docs|deploy|tools|benchmarks|\.ci|\.github)/[\w./-]*\w)`", page.read_text()
+        r"`((?:app|payoff|tests|docs|deploy|tools|benchmarks|\.ci|\.github)/[\w./-]*\w)`",
+        page.read_text(),
     )
 
     assert [name for name in named if not (ROOT / name).exists()] == []
@@ -135,7 +141,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("folder", ["app", "tests", "benchmarks", "deploy", "tools"])
+@pytest.mark.parametrize("folder", ["app", "payoff", "tests", "benchmarks", "deploy", "tools"])
 def test_each_page_that_the_code_names_exists(folder):
     files = [
         path

@@ -6,8 +6,9 @@ from itertools import count
 
 import pytest
 
-from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, pointer, reject, sent, unknown
-from app.text import check_query, check_text, positions, refused_character
+from app.errors import Conflict
+from app.text import check_query, check_text, refused_character
+from payoff.errors import MAX_ERRORS, Flaw, Invalid, pointer, positions, reject, sent, unknown
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import Invalid
 from app.features import Feature, Schema
+from payoff.errors import Invalid
 
 NUMBERS = Schema([Feature("a", "numeric"), Feature("b/c", "numeric")])
 MIXED = Schema([Feature("a", "numeric"), Feature("word", "categorical", ("no", "yes"))])

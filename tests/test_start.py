@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from app.database import Database
-from app.learners.catalogue import resolve
 from app.migrations import migrate
+from payoff.learners.catalogue import resolve
 from tests.conftest import free_port
 from tests.registry.making import open_registry, publish
 
@@ -107,7 +107,7 @@ def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scik
     modules, before, after = started(home_with(tmp_path, names), *names)
     assert before == after == len(names)
     assert [name for name in LARGE if name in modules] == large
-    assert "app.learners.cost_naive_bayes" in modules
+    assert "payoff.learners.cost_naive_bayes" in modules
 
 
 TOUR = """

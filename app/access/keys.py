@@ -18,8 +18,9 @@ from app.access.caller import Caller, Scope
 from app.access.rates import Rate
 from app.access.tables import API_KEYS
 from app.database import Database
-from app.errors import Conflict, Flaw, Invalid, NotFound, reject
+from app.errors import Conflict, NotFound
 from app.listing import is_pattern
+from payoff.errors import Flaw, Invalid, reject
 
 RESERVED = ("admin", "anonymous", "command line", "unknown")
 

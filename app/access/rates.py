@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple, Self
 
-from app.errors import Invalid
+from payoff.errors import Invalid
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 _RATE = re.compile(rf"([1-9][0-9]{{0,8}})/({'|'.join(_SECONDS)})")

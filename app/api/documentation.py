@@ -21,9 +21,10 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.staticfiles import StaticFiles
 
 from app.api.codecs.media_types import JSON
-from app.api.errors import INFERENCE, MEDIA_TYPE, STATUSES, InferenceError, Problem
+from app.api.errors import INFERENCE, MEDIA_TYPE, InferenceError, Problem
 from app.api.gate import KEY_HEADER, OPEN, SCHEME, GatedMount, needs
 from app.api.routing import StrictRoute
+from app.errors import STATUSES
 
 LAST_TAG = "delete"
 _SCHEME_TEXT = (

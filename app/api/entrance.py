@@ -21,9 +21,9 @@ from app.api.gate import ALWAYS, PREDICT, UNLESS_OWN, Gate, Header, announced, r
 from app.api.memory import SMALL
 from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
 from app.api.routing import MATRIX_HEADER
-from app.errors import PayoffError
 from app.metrics import RequestMetrics
 from app.usecases.ports import Ports
+from payoff.errors import PayoffError
 
 HELD_SECONDS = 1.0  # that the rest of a short body may take
 _PATH = "/predict"

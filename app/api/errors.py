@@ -15,15 +15,17 @@ from starlette.types import Scope
 
 from app import errors
 from app.api.codecs.media_types import JSON
+from payoff.errors import Flaw, Invalid, PayoffError, pointer, words_of
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
 INFERENCE = "/v2"  # below it the Open Inference Protocol is spoken
 _MAX_CHARACTERS = 1000  # characters of a message or pointer
+_HEADERS = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}
 _MAX_JOINED = 3  # flaws in a text
 
-_INVALID = errors.Invalid.status
-STATUSES = {kind.status for kind in errors.PayoffError.__subclasses__()} - {500}
+_INVALID = errors.answer_to(Invalid("")).status
+_UNREADABLE = 400  # status of the framework; unreadable bodies count as invalid input here
 
 
 class FlawDocument(BaseModel):
@@ -70,7 +72,7 @@ def problem(
     status: int,
     title: str,
     detail: str,
-    flaws: tuple[errors.Flaw, ...] = (),
+    flaws: tuple[Flaw, ...] = (),
     headers: dict[str, str] | None = None,
     **more: Any,
 ) -> Response:
@@ -86,19 +88,17 @@ def problem(
     texts = [flaw.msg + (f" (at {flaw.loc})" if flaw.loc else "") for flaw in flaws[:_MAX_JOINED]]
     document = InferenceError(error=_cut("; ".join(texts) or detail))
     return Response(
-        document.model_dump_json(), 400 if status == _INVALID else status, headers, JSON
+        document.model_dump_json(), _UNREADABLE if status == _INVALID else status, headers, JSON
     )
 
 
 def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
     """The problem document of an error that ended a job, from what the job table has of it (`app.jobs.job.Failure`)."""
-    flaws = tuple(errors.Flaw(**flaw) for flaw in stored["errors"])
+    flaws = tuple(Flaw(**flaw) for flaw in stored["errors"])
     return _document(stored["status"], stored["title"], stored["detail"], flaws)
 
 
-def _document(
-    status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...]
-) -> dict[str, Any]:
+def _document(status: int, title: str, detail: str, flaws: tuple[Flaw, ...]) -> dict[str, Any]:
     """`type` is derived from the title of the status."""
     phrase = HTTPStatus(status).phrase.lower().replace(" ", "-")
     body: dict[str, Any] = {
@@ -120,35 +120,33 @@ def _cut(text: str) -> str:
 def response_to(scope: Scope, error: Exception) -> Response | None:
     """The response to an error that the caller can be told about; None for any other."""
     if isinstance(error, HTTPException):
-        status = (
-            _INVALID if error.status_code == 400 else error.status_code
-        )  # unreadable bodies count as bad input
+        unreadable = error.status_code == _UNREADABLE
+        status = _INVALID if unreadable else error.status_code
         allow = {"Allow": ", ".join(sorted(_methods(scope)))} if status == 405 else {}
         phrase, headers = HTTPStatus(error.status_code).phrase, {**(error.headers or {}), **allow}
         return problem(scope, status, phrase, str(error.detail), (), headers)
-    told = _told(error)
-    if told is None:
+    known_error = _as_known(error)
+    if known_error is None:
         return None
-    own = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(
-        told.status
-    )
-    if isinstance(told, errors.TooMany | errors.NotReady):
-        own = {"Retry-After": str(told.seconds)}
-    more = {"columns": told.columns} if told.columns else {}
-    return problem(scope, told.status, told.title, told.detail, told.flaws, own, **more)
+    status, title = errors.answer_to(known_error)
+    own_headers = _HEADERS.get(status)
+    if isinstance(known_error, errors.TooMany | errors.NotReady):
+        own_headers = {"Retry-After": str(known_error.seconds)}
+    columns = known_error.columns if isinstance(known_error, errors.InvalidTable) else ()
+    more = {"columns": columns} if columns else {}
+    return problem(scope, status, title, known_error.detail, known_error.flaws, own_headers, **more)
 
 
-def _told(error: Exception) -> errors.PayoffError | None:
+def _as_known(error: Exception) -> PayoffError | None:
     """One of our own errors; that of the framework, or of the machine at the moment, as one of them."""
-    if isinstance(error, errors.PayoffError):
+    if isinstance(error, PayoffError):
         return error
     if isinstance(error, RequestValidationError):  # about parameters: `routing.read` checks bodies
-        found = error.errors()
-        return errors.Invalid.of(
-            errors.Flaw(errors.pointer(each["loc"][1]), errors.words_of(each)) for each in found
+        return Invalid.of(
+            Flaw(pointer(detail["loc"][1]), words_of(detail)) for detail in error.errors()
         )
     if isinstance(error, RecursionError):
-        return errors.Invalid.at("", "this is nested too deeply")
+        return Invalid.at("", "this is nested too deeply")
     if isinstance(error, OSError) and error.errno in errors.EXHAUSTED:
         _log.error("the process has no more files or memory", error=str(error.strerror))
         return errors.Busy(
@@ -177,7 +175,7 @@ def install(app: FastAPI) -> None:
         return response
 
     for kind in (
-        errors.PayoffError,
+        PayoffError,
         HTTPException,
         RequestValidationError,
         RecursionError,

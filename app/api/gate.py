@@ -31,10 +31,11 @@ from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, whole
 from app.api.errors import problem, response_to
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
-from app.errors import Busy, Forbidden, Invalid, KeyMissing, TooLarge, TooMany, TooSlow, Unsupported
+from app.errors import Busy, Forbidden, KeyMissing, TooMany, TooSlow, Unsupported
 from app.logs import RequestLines
 from app.metrics import RequestMetrics
 from app.text import check_query
+from payoff.errors import Invalid, TooLarge
 
 MAX_AT_ONCE = 1_000  # event streams and requests that wait for a thread are among them
 BODY_SECONDS = (

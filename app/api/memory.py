@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 import psutil
 
-from app.errors import Busy, TooLarge
+from app.errors import Busy
+from payoff.errors import TooLarge
 
 # Bytes of memory for each that is charged
 BYTE = 1  # of what is kept as it is

@@ -21,21 +21,11 @@ from app.access.caller import Caller
 from app.api.codecs.json import INLINE_BYTES, check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
 from app.api.gate import GatedRoute, charge_of
-from app.errors import (
-    Busy,
-    Flaw,
-    Invalid,
-    NotFound,
-    Unsupported,
-    below,
-    flaws_of,
-    pointer,
-    reject,
-    unknown,
-)
+from app.errors import Busy, NotFound, Unsupported
 from app.registry.loaded import Loaded
 from app.usecases.matrices import MatrixFields
 from app.usecases.ports import Ports
+from payoff.errors import Flaw, Invalid, below, flaws_of, pointer, reject, unknown
 
 MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
 _RETRY_SECONDS = 2

@@ -17,11 +17,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import migrations
 from app.database import Database, DatabaseAway
 from app.disks import unwritable
-from app.errors import PayoffError
 from app.settings import Settings, refused
 from app.storage import Storage
 from app.stores import open_ports, unknown_settings
 from app.usecases.ports import Ports
+from payoff.errors import PayoffError
 
 _MB = 2**20
 _LITTLE_MB = 2048

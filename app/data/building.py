@@ -17,9 +17,10 @@ from app.data.columns import CELLS, DICTIONARY, EXACT, Column, Words, spelling, 
 from app.data.dataset import ColumnReport, DataLimits, Dataset, id_of
 from app.data.source import FILE, Kind, Location, Source
 from app.data.upload_request import UploadRequest
-from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
+from app.errors import InvalidTable
 from app.features import Feature
-from app.text import MAX_CATEGORY, MAX_NAME, some_of
+from app.text import MAX_CATEGORY, some_of
+from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, TooLarge, pointer, reject
 
 Classes = tuple[int | str, ...] | None
 
@@ -119,7 +120,7 @@ def build(
             Flaw(FILE, _NOTHING)
         ]
     if flaws:
-        raise Invalid(flaws[0].msg, flaws, columns=map(asdict, reports))
+        raise InvalidTable(flaws[0].msg, flaws, map(asdict, reports))
     _check_vocabulary(words.values(), limits)
     sink.seek(0)
     return Dataset(

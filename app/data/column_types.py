@@ -16,9 +16,9 @@ from app.data.dataset import ColumnReport
 from app.data.source import Held, Kind, Location, Source
 from app.data.upload_request import UploadRequest
 from app.data.values import as_numbers, as_words, by_form, is_number
-from app.errors import Flaw, below, pointer, reject, unknown
 from app.forms import COMMA, ISO, POINT, candidates, reader, shown, without_unit
 from app.text import MAX_SHOWN
+from payoff.errors import Flaw, below, pointer, reject, unknown
 
 _TEXT_DECIDES = {None, "number", POINT, COMMA}  # orders of columns whose words may be in a form
 _LOOKED_AT = 1000  # words that are no numbers, for one that has a form

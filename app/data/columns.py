@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from app.data.dataset import ColumnReport
 from app.data.source import Kind, Location
 from app.data.values import is_number
-from app.errors import MAX_ERRORS, Flaw
 from app.forms import candidates, shown
 from app.text import MAX_CATEGORY, MAX_SHOWN, refused_character
+from payoff.errors import MAX_ERRORS, Flaw
 
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
 _NAMED_ID = re.compile(

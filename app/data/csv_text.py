@@ -13,8 +13,8 @@ from app.data.dataset import DataLimits
 from app.data.source import FILE, Location, Source, check_columns, check_names, check_rows
 from app.data.upload_request import Dialect
 from app.data.values import clean
-from app.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 from app.forms import candidates
+from payoff.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = (

@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from app.data.dataset import DataLimits
 from app.data.source import Held, Location, Source, check_columns, check_names, check_rows
-from app.errors import Flaw, Invalid, pointer, reject
-from app.text import MAX_NAME
+from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject
 
 LABEL = "label"  # what the one label of inline data is called
 

@@ -19,8 +19,9 @@ import structlog
 from app.data.dataset import DataLimits
 from app.data.source import FILE
 from app.data.upload_request import UploadRequest
-from app.errors import Flaw, Invalid, PayoffError, TooLarge
+from app.errors import InvalidTable, ServiceError
 from app.processes import end_with, started
+from payoff.errors import Flaw, Invalid, TooLarge
 
 # Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
@@ -29,12 +30,11 @@ MODULES = ("app.data.isolated", "app.data.reading")  # what the fork server shou
 
 _TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
 _LONGEST_MESSAGE = 1 << 28
-_EXPECTED = {"Invalid": Invalid, "TooLarge": TooLarge}
 
 _log = structlog.get_logger(__name__)
 
 
-class Abandoned(PayoffError):
+class Abandoned(ServiceError):
     """The request is cancelled"""
 
 
@@ -72,7 +72,9 @@ def read_isolated(
         _log.error("an upload could not be read", exception=message["trace"])
     if "class" in message:
         flaws = [Flaw(*flaw) for flaw in message["flaws"]]
-        raise _EXPECTED[message["class"]](message["detail"], flaws, columns=message["columns"])
+        if message["class"] == TooLarge.__name__:
+            raise TooLarge(message["detail"], flaws)
+        raise InvalidTable(message["detail"], flaws, message["columns"])
     return str(message["record"]).encode()
 
 

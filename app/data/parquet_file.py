@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from app.data.dataset import ColumnReport, DataLimits
 from app.data.source import FILE, Held, Location, Source, check_columns, check_names, check_rows
 from app.data.values import holds_moments, holds_numbers, holds_text, index_columns
-from app.errors import Invalid, TooLarge, pointer, reject
+from payoff.errors import Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time

@@ -26,20 +26,10 @@ from app.data.inline import inline_source
 from app.data.parquet_file import parquet_source, write_stream
 from app.data.source import FILE, Source
 from app.data.upload_request import Dialect, UploadRequest
-from app.errors import (
-    EXHAUSTED,
-    UNWRITABLE,
-    Flaw,
-    Invalid,
-    PayoffError,
-    TooLarge,
-    pointer,
-    reject,
-    trace_of,
-    unknown,
-)
+from app.errors import EXHAUSTED, UNWRITABLE, InvalidTable, trace_of
 from app.features import Schema
 from app.processes import return_freed_memory
+from payoff.errors import Flaw, Invalid, PayoffError, TooLarge, pointer, reject, unknown
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -217,7 +207,7 @@ def _refusal(error: PayoffError) -> dict[str, Any]:
         "class": type(error).__name__,
         "detail": error.detail,
         "flaws": [(flaw.loc, flaw.msg) for flaw in error.flaws],
-        "columns": error.columns,
+        "columns": error.columns if isinstance(error, InvalidTable) else (),
     }
 
 

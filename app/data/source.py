@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from app.data.dataset import ColumnReport, DataLimits
-from app.errors import Flaw, TooLarge
-from app.text import MAX_NAME, refused_character
+from app.text import refused_character
+from payoff.errors import MAX_NAME, Flaw, TooLarge
 
 FILE = "/file"  # where an upload's content is in the request
 

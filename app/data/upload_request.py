@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from app.errors import Invalid, pointer
 from app.forms import check as check_form
-from app.text import MAX_NAME, check_text
+from app.text import check_text
+from payoff.errors import MAX_NAME, Invalid, pointer
 
 Delimiter = Literal[",", ";", "\t", "|"]
 Decimal = Literal[".", ","]

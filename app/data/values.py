@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.errors import Invalid, TooLarge, pointer
 from app.forms import reader
 from app.text import MAX_CATEGORY, MISSING, NUMBER
 from app.text import is_number as has_point
+from payoff.errors import Invalid, TooLarge, pointer
 
 _NO_NUMBER = pa.scalar(None, pa.float64())
 _NO_WORD = pa.scalar(None, pa.string())

@@ -22,11 +22,12 @@ from typing import Any
 import psutil
 import structlog
 
-from app.errors import NotFound, PayoffError, Unavailable, trace_of
+from app.errors import NotFound, Unavailable, trace_of
 from app.jobs.job import NOT_RENEWED, Died, Ending, Event, Failure, Job, Status
 from app.jobs.queue import Queue
 from app.processes import cap_threads, end_with, started
-from app.progress import listen
+from payoff.errors import PayoffError
+from payoff.progress import listen
 
 Target = Callable[[Any, Job], None]
 

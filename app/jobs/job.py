@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from app.errors import Conflict, NotFound, PayoffError
+from app.errors import Conflict, NotFound, ServiceError, answer_to
+from payoff.errors import PayoffError
 
 
 class Status(StrEnum):
@@ -56,7 +57,7 @@ def after(status: Status, event: Event) -> Status:
         raise Conflict(f"{event} is not possible: the job is {status}") from None
 
 
-class Died(PayoffError):
+class Died(ServiceError):
     """A process that worked for the job died"""
 
 
@@ -117,14 +118,15 @@ class Failure:
     detail: str
     title: str = "The job failed"
     errors: tuple[dict[str, str], ...] = ()
-    status: int = PayoffError.status
+    status: int = ServiceError.answer.status
 
     @classmethod
     def of(cls, error: Exception) -> Self:
         """The message of an error made for callers, otherwise no more than the name of its class."""
         if isinstance(error, PayoffError):
             flaws = tuple({"loc": flaw.loc, "msg": flaw.msg} for flaw in error.flaws)
-            return cls(error.detail, error.title, flaws, error.status)
+            status, title = answer_to(error)
+            return cls(error.detail, title, flaws, status)
         return cls(
             f"an unexpected {type(error).__name__} ended the job; the service's log has the details"
         )

@@ -11,7 +11,7 @@ from joblib import parallel_config
 from joblib.parallel import ThreadingBackend
 from threadpoolctl import threadpool_limits
 
-from app.errors import Invalid
+from payoff.errors import Invalid
 
 
 class Threads(ThreadingBackend):

@@ -33,7 +33,7 @@ from sqlalchemy.exc import IntegrityError
 from structlog import contextvars
 
 from app.database import Database
-from app.errors import Conflict, Invalid, TooMany
+from app.errors import Conflict, TooMany
 from app.jobs.job import (
     CANCELLED,
     ENDED,
@@ -48,6 +48,7 @@ from app.jobs.job import (
 )
 from app.jobs.tables import JOB_COLUMNS, JOBS, job_of, listed_columns
 from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
+from payoff.errors import Invalid
 
 KEY_PLACE = "/headers/Idempotency-Key"
 

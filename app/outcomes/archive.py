@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import Connection, delete, insert, select
 
 from app.database import Database
-from app.errors import Damaged, Invalid
+from app.errors import Damaged
 from app.outcomes import rows
 from app.outcomes.decision import (
     COLUMNS,
@@ -38,6 +38,7 @@ from app.outcomes.rows import (
 )
 from app.outcomes.tables import BY_ID, DECISIONS, ERASED, SEALED_FILES, SEALED_IDS
 from app.storage import Storage
+from payoff.errors import Invalid
 
 if TYPE_CHECKING:
     from app.outcomes.sealing import Sealer

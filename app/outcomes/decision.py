@@ -18,8 +18,8 @@ import numpy as np
 import orjson
 from pydantic import TypeAdapter
 
-from app.errors import pointer
 from app.text import is_number
+from payoff.errors import pointer
 
 DAY = 86_400  # seconds; days are UTC
 _RANDOM_BITS = 74

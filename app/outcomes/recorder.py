@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from app.database import Database, DatabaseAway
-from app.errors import MAX_ERRORS, Busy, Conflict, Flaw, Invalid, PayoffError, TooLarge, Unavailable
+from app.errors import Busy, Conflict, Unavailable
 from app.outcomes.archive import Allows, Located
 from app.outcomes.decision import Batch, Row, day_of, day_of_id, id_digest, place_of
 from app.outcomes.intake import Totals
 from app.outcomes.rows import RECORDING_LOCK, chunks
+from payoff.errors import MAX_ERRORS, Flaw, Invalid, PayoffError, TooLarge
 
 MAX_ROWS = 50_000  # of one request: so long do others wait
 _MAX_PENDING = 200_000  # rows, about 1 kB of memory each

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
 
 from app.database import Database
-from app.errors import Damaged, NotFound, PayoffError, Unavailable
+from app.errors import Damaged, NotFound, Unavailable
 from app.outcomes import rows
 from app.outcomes.decision import FLOATS, INDICES, UNKNOWN, Cases, CasesQuery, date_of
 from app.outcomes.rows import (
@@ -33,6 +33,7 @@ from app.outcomes.rows import (
 )
 from app.outcomes.tables import DECISIONS, OUTCOMES
 from app.storage import Storage
+from payoff.errors import PayoffError
 
 SEAL = "rows.parquet"  # the one file of its folder
 GROUP = 16_384  # rows that are decoded to find one id

@@ -17,11 +17,12 @@ from typing import Any
 import joblib
 import numpy as np
 
-from app.errors import Conflict, Damaged, NotFound, PayoffError
+from app.errors import Conflict, Damaged, NotFound
 from app.registry.card import NAME, Card, read_card
 from app.registry.loaded import Holdout, Loaded
 from app.registry.snapshot import NUMBER, Key, folder_of
 from app.storage import FileCache, Storage
+from payoff.errors import PayoffError
 
 CARD = "card.json"
 ESTIMATOR = "model.joblib"

@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from app.errors import NotReady, PayoffError, Unavailable
+from app.errors import NotReady, Unavailable
 from app.polling import Poller
 from app.processes import trim
 from app.registry.snapshot import Key, Snapshot
+from payoff.errors import PayoffError
 
 log = logging.getLogger(__name__)
 

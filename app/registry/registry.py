@@ -6,13 +6,14 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable
+from app.errors import Conflict, Damaged, NotFound, NotReady, Unavailable
 from app.registry.card import Card
 from app.registry.files import ESTIMATOR, Files, pack
 from app.registry.index import Also, Index, Unpublished, write_nothing
 from app.registry.loaded import Cache, Holdout, Loaded
 from app.registry.preloading import Preloader
 from app.registry.snapshot import Key, Reference, Snapshot, check_name, folder_of
+from payoff.errors import PayoffError
 
 _NUMBERS = 3  # that are tried where a folder of the number exists already
 _MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each

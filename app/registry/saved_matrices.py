@@ -12,10 +12,11 @@ import orjson
 from sqlalchemy import Connection, and_, delete, func, insert, select, true, update
 
 from app.database import Database
-from app.errors import Conflict, NotFound, NotReady, unknown
+from app.errors import Conflict, NotFound, NotReady
 from app.registry.index import check_listed
 from app.registry.tables import models, state
 from app.registry.tables import saved_matrices as table
+from payoff.errors import unknown
 
 # Every process has all matrices in memory, and reads them when it starts.
 MOST_BYTES = 4_000_000  # of all matrices of a model: some 3,000 with ten actions

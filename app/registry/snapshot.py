@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from app.errors import Invalid, NotFound
+from app.errors import NotFound
 from app.registry.card import NAME
+from payoff.errors import Invalid
 
 NUMBER = "[1-9][0-9]{0,8}"  # of a version
 

@@ -10,12 +10,6 @@ import orjson
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
-from app.acquisition.prices import Prices, rounded
-from app.acquisition.states import States
-from app.acquisition.stopping import at_stake
-from app.decisions.benefit import LARGEST, Decision, Prepared
-from app.decisions.case_benefits import by_case
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
@@ -26,6 +20,12 @@ from app.usecases.matrices import NamedMatrixFields, columns_beside
 from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.record import RecordField, batch, distinct, ids_of
+from payoff.acquisition.prices import Prices, rounded
+from payoff.acquisition.states import States
+from payoff.acquisition.stopping import at_stake
+from payoff.decisions.benefit import LARGEST, Decision, Prepared
+from payoff.decisions.case_benefits import by_case
+from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names

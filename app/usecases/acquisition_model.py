@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.prices import Prices
-from app.acquisition.states import StepwiseModel
-from app.acquisition.stopping import Experience, Worth
-from app.decisions.benefit import Prepared
-from app.decisions.calibration import Calibrator
-from app.errors import Invalid, below
-from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
 from app.usecases.matrices import MatrixFields, check_few_actions, named_matrix, refuse_actions
+from payoff.acquisition.prices import Prices
+from payoff.acquisition.states import StepwiseModel
+from payoff.acquisition.stopping import Experience, Worth
+from payoff.decisions.benefit import Prepared
+from payoff.decisions.calibration import Calibrator
+from payoff.errors import Invalid, below
+from payoff.learners.catalogue import ACQUIRES, KINDS
 
 _MAX_MATRICES = 500  # of cases: what asking is worth takes some milliseconds for each,
 _MAX_CELLS = 50_000  # and for each of their cells a tenth of one

@@ -8,14 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
-from app.decisions.benefit import class_means, confusion, mu, row_benefits
-from app.decisions.case_benefits import Columns
-from app.decisions.folds import stratified_folds
-from app.decisions.priors import under_priors
-from app.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts
-from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
-from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
-from app.errors import Conflict, Invalid, TooLarge, pointer
+from app.errors import Conflict
 from app.features import NO_FEATURES
 from app.registry.loaded import Loaded
 from app.usecases.decide import sorted_holdout
@@ -31,6 +24,14 @@ from app.usecases.fields import (
 from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import MatrixFields, NamedMatrixFields, columns_beside, needed_matrix
 from app.usecases.predict import check_classes
+from payoff.decisions.benefit import class_means, confusion, mu, row_benefits
+from payoff.decisions.case_benefits import Columns
+from payoff.decisions.folds import stratified_folds
+from payoff.decisions.priors import under_priors
+from payoff.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts
+from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
+from payoff.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
+from payoff.errors import Invalid, TooLarge, pointer
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each

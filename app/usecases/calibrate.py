@@ -8,15 +8,15 @@ from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag, With
 
 from app.access.caller import Caller
 from app.data.store import Draft
-from app.decisions.metrics import rank_area
-from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
-from app.learners.score_calibrator import ScoreCalibrator
 from app.usecases import jobs
 from app.usecases.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
 from app.usecases.labelled_rows import as_probabilities, check_class_names, class_codes
 from app.usecases.ports import Ports
 from app.usecases.specs import HOLDOUT, LearnerSpec, TrainSpec
+from payoff.decisions.metrics import rank_area
+from payoff.errors import Flaw, Invalid, pointer, reject
+from payoff.learners.score_calibrator import ScoreCalibrator
 
 KIND = "calibrate"
 SCORE = "score"  # the feature of a model whose instances are one score

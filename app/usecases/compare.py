@@ -11,17 +11,9 @@ import numpy as np
 from joblib import Parallel, delayed
 from pydantic import Field
 
-from app import progress
 from app.access.caller import Caller
 from app.data.dataset import Dataset, Table
-from app.decisions.benefit import class_means
-from app.decisions.folds import stratified_folds
-from app.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts, rank
-from app.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
-from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
-from app.learners import catalogue
-from app.learners.parameters import LearnerRequest
 from app.usecases import jobs
 from app.usecases.benefit import lead_of, standings_of
 from app.usecases.datasets import EXAMPLE_ID, find_named
@@ -41,6 +33,14 @@ from app.usecases.train import (
     placed,
     with_task,
 )
+from payoff import progress
+from payoff.decisions.benefit import class_means
+from payoff.decisions.folds import stratified_folds
+from payoff.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts, rank
+from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
+from payoff.errors import Flaw, Invalid, pointer, reject
+from payoff.learners import catalogue
+from payoff.learners.parameters import LearnerRequest
 
 KIND = "compare"
 _OF_NUMBERS: tuple[RuleName, ...] = ("unit_costs", "value")

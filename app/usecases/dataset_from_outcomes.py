@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from app.data.dataset import Dataset
 from app.data.upload_request import UploadRequest
-from app.errors import Conflict, Invalid, NotFound, TooLarge
+from app.errors import Conflict, NotFound
 from app.forms import reader
 from app.outcomes.decision import Cases
 from app.registry.card import Card
@@ -21,6 +21,7 @@ from app.usecases.outcome_report.earned import ActionCounts
 from app.usecases.outcome_report.report import matured, reservations
 from app.usecases.outcome_report.slices import slices
 from app.usecases.ports import Ports
+from payoff.errors import Invalid, TooLarge
 
 _TYPES = {"numeric": "number", "categorical": "category"}
 

@@ -8,17 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
-from app.decisions.benefit import LARGEST, Prepared
-from app.decisions.priors import under_priors
-from app.decisions.rules import ByCosts, beta_delta, hierarchical
-from app.decisions.threshold import (
-    Cut,
-    HoldoutScores,
-    decide_by_threshold,
-    given_cut,
-    posterior_threshold,
-)
-from app.errors import Conflict, Flaw, Invalid, below, pointer, reject
+from app.errors import Conflict
 from app.registry.loaded import Loaded
 from app.text import some_of
 from app.usecases.explain import explanations
@@ -26,6 +16,17 @@ from app.usecases.fields import COSTS, ByClass, Matrices, NamedMatrices, Text, W
 from app.usecases.limit_fields import LimitedFields, decide_within_limits
 from app.usecases.matrices import MatrixFields, check_distinct
 from app.usecases.quantities import QuantityFields
+from payoff.decisions.benefit import LARGEST, Prepared
+from payoff.decisions.priors import under_priors
+from payoff.decisions.rules import ByCosts, beta_delta, hierarchical
+from payoff.decisions.threshold import (
+    Cut,
+    HoldoutScores,
+    decide_by_threshold,
+    given_cut,
+    posterior_threshold,
+)
+from payoff.errors import Flaw, Invalid, below, pointer, reject
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
 _DECIDES_ACTIONS: tuple[Rule, ...] = (

@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from app import progress
-from app.acquisition.prices import Prices
 from app.data.dataset import Table
-from app.decisions.benefit import Prepared
-from app.decisions.case_benefits import NO_COLUMNS, Columns
-from app.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
-from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from app.features import NO_FEATURES
 from app.jobs.job import Job
-from app.learners.catalogue import ACQUIRES
 from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, LearnerCard
 from app.registry.loaded import Holdout
 from app.usecases import simulate
 from app.usecases.acquisition_model import AcquisitionModel
 from app.usecases.matrices import own_matrices
 from app.usecases.specs import TrainSpec
+from payoff import progress
+from payoff.acquisition.prices import Prices
+from payoff.decisions.benefit import Prepared
+from payoff.decisions.case_benefits import NO_COLUMNS, Columns
+from payoff.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
+from payoff.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
+from payoff.learners.catalogue import ACQUIRES
 
 FEW_ROWS = 500  # of which a quarter gives an accuracy with a standard error of up to 0.045
 _MAX_FOLDS = 10

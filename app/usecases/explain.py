@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from app.decisions.benefit import Decision
-from app.decisions.explanations import flips
-from app.errors import Invalid, TooLarge
 from app.registry.loaded import Loaded
+from payoff.decisions.benefit import Decision
+from payoff.decisions.explanations import flips
+from payoff.errors import Invalid, TooLarge
 
 _CELLS = 1_000_000  # rows times features times classes
 _EQUAL = 1e-12  # of two numbers, relatively: what rounding leaves

@@ -16,10 +16,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from app.acquisition.prices import SMALLEST, Prices
-from app.decisions.benefit import LARGEST
-from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject, unknown, words_of
-from app.text import MAX_NAME
+from payoff.acquisition.prices import SMALLEST, Prices
+from payoff.decisions.benefit import LARGEST
+from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, pointer, reject, unknown, words_of
 
 
 def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:

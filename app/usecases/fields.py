@@ -16,8 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from app.decisions.benefit import refused_benefit
-from app.text import MAX_NAME, is_number
+from app.text import is_number
+from payoff.decisions.benefit import refused_benefit
+from payoff.errors import MAX_NAME
 
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
 _MAX_CLASSES = 10_000  # of an object that has a value for each class

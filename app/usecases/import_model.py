@@ -9,14 +9,11 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from pydantic import Field
 
-from app import progress
 from app.access.caller import Caller
 from app.data.dataset import Table
-from app.errors import Forbidden, Invalid, NotFound, PayoffError
+from app.errors import Forbidden, NotFound
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
-from app.learners.imported import FOLDS, Imported, checked_rows, load_joblib, load_onnx
-from app.learners.unseen import best_calibration
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.usecases import jobs
@@ -29,6 +26,10 @@ from app.usecases.ports import Ports
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.train import has_ended, listed_costs, publish
 from app.usecases.training_warnings import rare_classes
+from payoff import progress
+from payoff.errors import Invalid, PayoffError
+from payoff.learners.imported import FOLDS, Imported, checked_rows, load_joblib, load_onnx
+from payoff.learners.unseen import best_calibration
 
 KIND = "import"
 

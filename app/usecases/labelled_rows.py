@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from payoff.errors import Flaw, Invalid, pointer, reject, unknown
 
 
 def class_codes(

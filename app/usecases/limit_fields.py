@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 
-from app.decisions.benefit import Decision
-from app.decisions.limits import Limited, Limits, decide_within
-from app.errors import Flaw, pointer, reject, unknown
 from app.usecases.fields import Number, Text, WireModel, few
+from payoff.decisions.benefit import Decision
+from payoff.decisions.limits import Limited, Limits, decide_within
+from payoff.errors import Flaw, pointer, reject, unknown
 
 MAX_LIMITS = 100  # limits and resources
 _MAX_ACTIONS = 50  # with limits; the work grows with their square

@@ -14,15 +14,15 @@ from pydantic import Field, ValidationError
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.decisions.benefit import Prepared, as_benefits, like_costs, refused_benefit
-from app.decisions.case_benefits import CaseBenefits, Columns, Term
-from app.errors import Conflict, Flaw, Invalid, NotFound, below, flaws_of, pointer, reject, unknown
+from app.errors import Conflict, NotFound
 from app.features import NUMBERS, Schema
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
-from app.text import MAX_NAME
 from app.usecases.fields import COSTS, CaseCell, Matrix, NamedMatrix, Names, WireModel
 from app.usecases.ports import Ports
+from payoff.decisions.benefit import Prepared, as_benefits, like_costs, refused_benefit
+from payoff.decisions.case_benefits import CaseBenefits, Columns, Term
+from payoff.errors import MAX_NAME, Flaw, Invalid, below, flaws_of, pointer, reject, unknown
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names

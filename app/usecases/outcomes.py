@@ -10,8 +10,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from app.access.audit import Write
 from app.access.caller import Caller
-from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, pointer, reject, unknown
-from app.evidence.intervals import LARGEST_EARNED
+from app.errors import NotFound
 from app.outcomes.archive import Located
 from app.outcomes.decision import Label, Outcome, day_of_id, id_digest
 from app.outcomes.intake import Received, receive
@@ -19,6 +18,8 @@ from app.outcomes.tables import MAX_ID
 from app.text import MISSING, refused_character
 from app.usecases.fields import TIME_FORM, Moment, Number, Text, WireModel
 from app.usecases.ports import Ports
+from payoff.errors import MAX_ERRORS, Flaw, TooLarge, pointer, reject, unknown
+from payoff.evidence.intervals import LARGEST_EARNED
 
 MOST = 100_000  # outcomes of a request
 MOST_DAYS = 400  # sealed ones, of one model each, that a request opens

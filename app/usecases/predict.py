@@ -15,13 +15,9 @@ import orjson
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
-from app.decisions.benefit import Prepared
-from app.decisions.case_benefits import NO_COLUMNS, Columns, by_case
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.features import NO_FEATURES, Schema
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.text import positions
 from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by
 from app.usecases.explain import Explanation, contributions
 from app.usecases.fields import (
@@ -46,6 +42,9 @@ from app.usecases.record import (
     texts_of_json,
     texts_of_rows,
 )
+from payoff.decisions.benefit import Prepared
+from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
+from payoff.errors import Flaw, Invalid, TooLarge, pointer, positions, reject
 
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array

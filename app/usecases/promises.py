@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.retrieval.losses import SetTerms
-from app.retrieval.selection import select_many
+from payoff.errors import Invalid
+from payoff.retrieval.losses import SetTerms
+from payoff.retrieval.selection import select_many
 
 _MIN_ROWS = 200  # rows without which no promise is corrected: the difference is too uncertain
 _MAX_ROWS = 2000  # rows, and probabilities in them: a fraction of a second

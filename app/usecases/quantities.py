@@ -7,11 +7,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field, field_validator
 
-from app.decisions.quantities import Distribution
-from app.decisions.quantity_limits import within_sum
-from app.errors import Flaw, Invalid, below, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.fields import Number, WireModel, few
+from payoff.decisions.quantities import Distribution
+from payoff.decisions.quantity_limits import within_sum
+from payoff.errors import Flaw, Invalid, below, pointer, reject
 
 _MAX_CUTS = 1_000
 _LARGEST = 1e50  # of a cost: reports add up what quantities and truths up to 1e50 cost

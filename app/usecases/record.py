@@ -12,10 +12,7 @@ import orjson
 from pydantic import BeforeValidator, Field, StrictBool, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
-from app.decisions.case_benefits import NO_COLUMNS, Columns
-from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject
-from app.errors import sent as shown
-from app.evidence.intervals import LARGEST_EARNED
+from app.errors import Forbidden
 from app.features import Schema
 from app.outcomes.decision import DAY, UNIT_COSTS, Batch, Decided, Terms, new_ids, place_of
 from app.outcomes.tables import MAX_ID
@@ -25,6 +22,10 @@ from app.usecases.decide import Answer, RuleFields
 from app.usecases.fields import TIME_FORM, Moment, WireModel
 from app.usecases.ports import Ports
 from app.usecases.quantities import Quantities
+from payoff.decisions.case_benefits import NO_COLUMNS, Columns
+from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
+from payoff.errors import sent as shown
+from payoff.evidence.intervals import LARGEST_EARNED
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
 _SKEW_SECONDS = 60.0  # by which the clock of a client may be ahead

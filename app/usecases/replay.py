@@ -15,14 +15,8 @@ import numpy as np
 import orjson
 from pydantic import Field
 
-from app import progress
 from app.access.caller import Caller
-from app.decisions.benefit import decide
-from app.decisions.priors import as_priors, under_priors
-from app.errors import Flaw, Invalid, NotFound, PayoffError, below, pointer, reject
-from app.evidence.drift import holm
-from app.evidence.intervals import FEWEST, LARGEST_EARNED, SIGNIFICANT
-from app.evidence.truths import Maturity, payoff_range
+from app.errors import NotFound
 from app.forms import reader
 from app.jobs.job import Job
 from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
@@ -47,6 +41,13 @@ from app.usecases.outcome_report.ways import Paired, gain, verdict, way
 from app.usecases.ports import Ports
 from app.usecases.predict import Rows, decide_given
 from app.usecases.specs import ReplaySpec
+from payoff import progress
+from payoff.decisions.benefit import decide
+from payoff.decisions.priors import as_priors, under_priors
+from payoff.errors import Flaw, Invalid, PayoffError, below, pointer, reject
+from payoff.evidence.drift import holm
+from payoff.evidence.intervals import FEWEST, LARGEST_EARNED, SIGNIFICANT
+from payoff.evidence.truths import Maturity, payoff_range
 
 KIND = "replay"
 _USUAL = ({"rule": "expected_benefit"}, {"rule": "most_probable"})

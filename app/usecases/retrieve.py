@@ -5,11 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.errors import Conflict, Invalid, TooLarge, pointer, unknown
+from app.errors import Conflict
 from app.registry.loaded import Loaded
-from app.retrieval.losses import SetTerms
-from app.retrieval.sampled import MAX_LABELS, select_sampled
-from app.retrieval.selection import (
+from app.usecases.labelled_rows import TOLERANCE
+from app.usecases.predict import LARGEST_ANSWER, check_finite
+from app.usecases.promises import promiser
+from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, check_extent
+from payoff.errors import Invalid, TooLarge, counted, pointer, unknown
+from payoff.retrieval.losses import SetTerms
+from payoff.retrieval.sampled import MAX_LABELS, select_sampled
+from payoff.retrieval.selection import (
     Selections,
     check_usable,
     seconds,
@@ -17,11 +22,6 @@ from app.retrieval.selection import (
     select_class_set,
     select_many,
 )
-from app.text import counted
-from app.usecases.labelled_rows import TOLERANCE
-from app.usecases.predict import LARGEST_ANSWER, check_finite
-from app.usecases.promises import promiser
-from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, check_extent
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SAMPLED_LEARNER = "multilabel_forest"

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
-from app.errors import Invalid, TooLarge, pointer
-from app.retrieval.losses import (
+from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
+from payoff.errors import Invalid, TooLarge, pointer
+from payoff.retrieval.losses import (
     DEFAULT_BETA,
     LARGEST_BETA,
     LARGEST_COEFFICIENT,
@@ -18,7 +19,6 @@ from app.retrieval.losses import (
     Loss,
     SetTerms,
 )
-from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
 
 Setting = Literal["binary", "multilabel", "multiclass"]
 Method = Literal["expected_loss", "sampled"]

@@ -12,7 +12,7 @@ import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import Caller
-from app.errors import Flaw, Invalid, NotFound, PayoffError, pointer, reject
+from app.errors import NotFound
 from app.outcomes.decision import Batch, day_of
 from app.outcomes.shadows import Shadows
 from app.registry.card import Card
@@ -23,6 +23,7 @@ from app.usecases.decide import RuleFields
 from app.usecases.ports import Ports
 from app.usecases.predict import PredictFields, Rows, decide
 from app.usecases.record import explored, texts_of_rows
+from payoff.errors import Flaw, Invalid, PayoffError, pointer, reject
 
 MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests
 _MOST_NUMBERS = 1_000_000  # of the instances that wait; beyond it requests have no shadow

@@ -20,13 +20,7 @@ from pydantic import (
 )
 
 from app.access.caller import Caller, Scope
-from app.acquisition.prices import Prices
-from app.acquisition.states import Trajectories
-from app.acquisition.stopping import Worth, at_stake
 from app.data.dataset import Table
-from app.decisions.benefit import LARGEST, Prepared, row_benefits
-from app.decisions.case_benefits import NO_COLUMNS, Columns, by_case
-from app.errors import Flaw, Invalid, TooLarge, below, pointer, reject
 from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
@@ -37,6 +31,12 @@ from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import NamedMatrixFields, columns_beside
 from app.usecases.ports import Ports
 from app.usecases.record import distinct
+from payoff.acquisition.prices import Prices
+from payoff.acquisition.states import Trajectories
+from payoff.acquisition.stopping import Worth, at_stake
+from payoff.decisions.benefit import LARGEST, Prepared, row_benefits
+from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
+from payoff.errors import Flaw, Invalid, TooLarge, below, pointer, reject
 
 MAX_ROWS = 10_000
 _CHUNK = 1000  # rows whose states are in memory together, and

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from app.acquisition.prices import Prices
 from app.usecases.feature_costs import parse_prices
+from payoff.acquisition.prices import Prices
 
 HOLDOUT = 0.25
 FOLDS = 5

@@ -10,22 +10,15 @@ import numpy as np
 from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
 from typing_extensions import TypeAliasType
 
-from app import progress
 from app.access.caller import Caller
-from app.acquisition.prices import Prices
 from app.data.dataset import Dataset, Table
 from app.data.store import Draft
-from app.decisions.benefit import oddities
-from app.decisions.case_benefits import CaseBenefits
-from app.errors import Flaw, Invalid, NotFound, below, reject
+from app.errors import NotFound
 from app.features import Schema
 from app.jobs.job import Job
-from app.learners import catalogue
-from app.learners.parameters import LearnerRequest, request_of
 from app.outcomes.decision import DAY
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
-from app.text import counted
 from app.usecases import jobs
 from app.usecases.datasets import EXAMPLE_ID, find_named
 from app.usecases.evaluation import (
@@ -43,6 +36,13 @@ from app.usecases.matrices import MatrixFields, Stakes, own_matrices, read_matri
 from app.usecases.ports import Ports
 from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes, rare_classes, repeated_rows
+from payoff import progress
+from payoff.acquisition.prices import Prices
+from payoff.decisions.benefit import oddities
+from payoff.decisions.case_benefits import CaseBenefits
+from payoff.errors import Flaw, Invalid, below, counted, reject
+from payoff.learners import catalogue
+from payoff.learners.parameters import LearnerRequest, request_of
 
 KIND = "train"
 _EXTREME = "its parameters are too extreme for these data"

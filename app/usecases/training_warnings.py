@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from app.data.dataset import Table
-from app.decisions.calibration import FEW
-from app.text import counted, some_of
+from app.text import some_of
 from app.usecases.evaluation import Split
 from app.usecases.specs import TrainSpec
+from payoff.decisions.calibration import FEW
+from payoff.errors import counted
 
 _MAX_NAMED = 5
 _SHARE = 0.05  # of the rows, from which repeats are named

@@ -8,8 +8,9 @@ from app.access.caller import GUESSES, KEY_FORM, NOTE, Caller, Keyring, KeysMade
 from app.access.keys import Keys
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
-from app.errors import Conflict, Invalid, KeyMissing, NotFound, NotReady, TooMany
+from app.errors import Conflict, KeyMissing, NotFound, NotReady, TooMany
 from app.storage import Storage
+from payoff.errors import Invalid
 from tests.conftest import migrated
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.access.rates import Rate, Windows
-from app.errors import Invalid
+from payoff.errors import Invalid
 
 
 class Clock:

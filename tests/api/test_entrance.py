@@ -10,7 +10,7 @@ from time import sleep
 import pytest
 
 from app.api.entrance import Entrance
-from app.decisions.benefit import Prepared
+from payoff.decisions.benefit import Prepared
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import eventually
 

@@ -14,7 +14,7 @@ from app.api.codecs.arrow import table_of_arrow
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import ARROW
 from app.api.codecs.npy import array_of_npy
-from app.errors import Invalid
+from payoff.errors import Invalid
 from tests.api.column_bodies import arrow, free, npy
 from tests.conftest import serving, settings_for, trained, two_class_rows
 

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from app.api.gate import GatedRoute
 from app.api.routing import Limiter, Limiters, limiters
-from app.learners.catalogue import ACQUIRES
+from payoff.learners.catalogue import ACQUIRES
 from tests.api.callers import ask
 from tests.api.permissions import SHARED, template_of
 

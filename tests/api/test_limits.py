@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.decisions import limit_solvers
+from payoff.decisions import limit_solvers
 
 P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
 ASKED = {

@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import select
 
 from app.access.caller import ANYBODY, Caller, Keyring, Scope
-from app.errors import Invalid
 from app.outcomes.decision import DAY, Terms, day_of, day_of_id
 from app.outcomes.recorder import Recorder
 from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.usecases import record as usecase
 from app.usecases.record import Recording, check_moment
+from payoff.errors import Invalid
 from tests.api.column_bodies import npy
 from tests.messages import says
 

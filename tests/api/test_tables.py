@@ -17,9 +17,9 @@ from app.api.codecs.tables import Sheet, TableFields
 from app.api.gate import Exchange
 from app.api.memory import VALUE
 from app.data.values import plain
-from app.errors import Invalid
 from app.features import Feature, Schema
 from app.text import MISSING
+from payoff.errors import Invalid
 from tests.api.column_bodies import WRITERS, arrow, free, npy, parquet
 from tests.conftest import two_class_rows
 

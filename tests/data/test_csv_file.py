@@ -15,8 +15,8 @@ from app.data import csv_text
 from app.data.building import AS_NUMBER
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import Dialect
-from app.errors import Invalid, TooLarge
 from app.features import Feature
+from payoff.errors import Invalid, TooLarge
 from tests.data.keeping import kept as keep
 from tests.messages import says
 

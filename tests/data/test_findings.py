@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Invalid
+from payoff.errors import Invalid
 from tests.data.keeping import kept
 from tests.messages import says
 

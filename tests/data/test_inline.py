@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Invalid, TooLarge
+from payoff.errors import Invalid, TooLarge
 from tests.data.keeping import kept
 from tests.messages import says
 

@@ -24,7 +24,7 @@ from app.data import isolated, reading
 from app.data.isolated import Abandoned
 from app.data.store import DataLimits, DatasetStore
 from app.data.upload_request import UploadRequest
-from app.errors import Invalid, TooLarge
+from payoff.errors import Invalid, TooLarge
 from tests.data import hostile
 from tests.data.keeping import kept
 from tests.messages import says

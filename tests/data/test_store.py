@@ -13,7 +13,8 @@ import pytest
 from app.data import building, columns, csv_text
 from app.data import store as store_module
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Conflict, Damaged, Invalid, NotFound, TooLarge
+from app.errors import Conflict, Damaged, NotFound
+from payoff.errors import Invalid, TooLarge
 from tests.data.keeping import kept
 from tests.messages import says
 from tests.registry.remote import Remote

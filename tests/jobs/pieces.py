@@ -6,7 +6,7 @@ import time
 import numpy as np
 from joblib import Parallel, delayed
 
-from app.progress import report
+from payoff.progress import report
 
 ROWS = np.arange(50_000.0)
 

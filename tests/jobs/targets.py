@@ -13,13 +13,14 @@ import numpy as np
 import threadpoolctl
 from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
 
-from app import progress
 from app.database import Database
-from app.errors import Invalid, Unavailable
+from app.errors import Unavailable
 from app.jobs.attempt import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.migrations import migrate
+from payoff import progress
+from payoff.errors import Invalid
 
 TABLES = MetaData()
 PUBLISHED = Table("published", TABLES, Column("job", String), Column("attempt", Integer))

@@ -6,21 +6,22 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from app import progress
 from app.data.dataset import Table
-from app.decisions.folds import stratified_folds
-from app.errors import Invalid, Unavailable
+from app.errors import Unavailable
 from app.features import Feature, Schema
 from app.jobs import cluster, parallel
 from app.jobs.job import Died
 from app.jobs.parallel import pieces_run_on
-from app.learners import catalogue
-from app.learners.budget_forest import BudgetForest
-from app.learners.gradient_boosting import GradientBoosting
-from app.learners.logistic import Logistic
-from app.learners.random_forest import RandomForest
 from app.usecases import compare
 from app.usecases.compare import CompareSpec
+from payoff import progress
+from payoff.decisions.folds import stratified_folds
+from payoff.errors import Invalid
+from payoff.learners import catalogue
+from payoff.learners.budget_forest import BudgetForest
+from payoff.learners.gradient_boosting import GradientBoosting
+from payoff.learners.logistic import Logistic
+from payoff.learners.random_forest import RandomForest
 from tests.jobs import pieces, targets
 from tests.servers.dask import DaskCluster
 from tests.servers.program import free_port

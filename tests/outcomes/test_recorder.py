@@ -10,13 +10,14 @@ import pytest
 from sqlalchemy import func, select, text
 
 from app.database import Database
-from app.errors import Busy, NotReady, TooLarge, Unavailable
+from app.errors import Busy, NotReady, Unavailable
 from app.outcomes import recorder as module
 from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids
 from app.outcomes.recorder import IdsTaken, Recorder, RowStore
 from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED
 from app.outcomes.upkeep import keep_up
+from payoff.errors import TooLarge
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import value_of
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.nodes import MISSING_LEFT
+from payoff.acquisition.nodes import MISSING_LEFT
 
 
 def leaf(trees: Any, root: int, x: list[float]) -> list[float]:

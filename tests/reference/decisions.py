@@ -1,5 +1,5 @@
-"""Slow, obvious twins of app.decisions: exact arithmetic, enumeration and loops, straight from the definitions; and of
-decisions under limits HiGHS with a variable for each row and action.
+"""Slow, obvious twins of payoff.decisions: exact arithmetic, enumeration and loops, straight from the
+definitions; and of decisions under limits HiGHS with a variable for each row and action.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Slow twins of `app.evidence`: definitions word for word."""
+"""Slow twins of `payoff.evidence`: definitions word for word."""
 
 from itertools import combinations
 from typing import Any

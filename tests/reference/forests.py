@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from app.acquisition.forest import FlatForest
-from app.acquisition.growth import bin_columns, grow_tree
-from app.acquisition.nodes import flatten
-from app.acquisition.prices import Prices
+from payoff.acquisition.forest import FlatForest
+from payoff.acquisition.growth import bin_columns, grow_tree
+from payoff.acquisition.nodes import flatten
+from payoff.acquisition.prices import Prices
 
 
 def random_prices(random, m):

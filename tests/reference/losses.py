@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
-from app.retrieval import losses
-from app.retrieval.losses import Loss
+from payoff.retrieval import losses
+from payoff.retrieval.losses import Loss
 
 jaccard, am, g_tp_pr, g_mean, h_mean, auc = (
     partial(Loss, name) for name in ("jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc")

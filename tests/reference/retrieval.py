@@ -1,4 +1,4 @@
-"""Slow, obvious twins of app.retrieval: enumeration of outcomes and sets, and sums over full laws."""
+"""Slow, obvious twins of payoff.retrieval: enumeration of outcomes and sets, and sums over full laws."""
 
 from itertools import product
 

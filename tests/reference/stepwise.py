@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.acquisition.prices import Prices
-from app.acquisition.states import States, StepwiseModel, Trajectories
+from payoff.acquisition.prices import Prices
+from payoff.acquisition.states import States, StepwiseModel, Trajectories
 
 UNAVAILABLE = -1
 _BLOCK = 2000  # rows whose states are in memory together

@@ -11,12 +11,13 @@ import sklearn
 from sqlalchemy import text
 
 from app.database import Database
-from app.errors import Conflict, Damaged, Invalid, NotFound, NotReady
+from app.errors import Conflict, Damaged, NotFound, NotReady
 from app.migrations import migrate
 from app.registry import files as module
 from app.registry.card import Card
 from app.registry.loaded import Holdout
 from app.registry.snapshot import Snapshot
+from payoff.errors import Invalid
 from tests.registry.making import HOLDOUT, make_card, make_estimator, open_registry, publish
 
 

@@ -9,20 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.access.caller import ANYBODY, Caller, Scope
-from app.acquisition.prices import Prices
-from app.decisions.benefit import Prepared
-from app.errors import Forbidden, pointer
+from app.errors import Forbidden
 from app.features import Feature, Schema
-from app.learners.budget_forest import BudgetForest
-from app.learners.cost_tree.estimator import CostTree
-from app.learners.forest_chain import ForestChain
-from app.learners.random_forest import RandomForest
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.simulate import SimulateRequest, report
 from app.usecases.simulate import simulate as simulated
+from payoff.acquisition.prices import Prices
+from payoff.decisions.benefit import Prepared
+from payoff.errors import pointer
+from payoff.learners.budget_forest import BudgetForest
+from payoff.learners.cost_tree.estimator import CostTree
+from payoff.learners.forest_chain import ForestChain
+from payoff.learners.random_forest import RandomForest
 
 NAMES = ("a", "b", "c", "d", "word")
 WORDS = ("no", "perhaps", "yes")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from app.data.dataset import Table
-from app.errors import Invalid
 from app.features import Feature, Schema
-from app.learners import catalogue
-from app.learners.base import Learner
 from app.usecases import compare
+from payoff.errors import Invalid
+from payoff.learners import catalogue
+from payoff.learners.base import Learner
 from tests.conftest import two_class_rows
 
 

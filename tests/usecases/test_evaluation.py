@@ -5,9 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.learners import logistic
-from app.learners.multilabel import MultilabelLogistic
-from app.progress import listen
 from app.registry.loaded import Holdout
 from app.usecases.evaluation import (
     FEW_ROWS,
@@ -17,6 +14,9 @@ from app.usecases.evaluation import (
     split_rows,
 )
 from app.usecases.specs import LearnerSpec, TrainSpec
+from payoff.learners import logistic
+from payoff.learners.multilabel import MultilabelLogistic
+from payoff.progress import listen
 from tests.conftest import trained, two_class_rows
 from tests.reference.tables import drawn
 from tests.usecases.test_training_warnings import table_of

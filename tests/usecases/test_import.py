@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from app.data.model_files import ModelFiles
-from app.errors import Invalid, NotFound
+from app.errors import NotFound
 from app.usecases.import_model import check_order, clean_up_files
+from payoff.errors import Invalid
 
 RUNNING, ENDED, NEW, OLD = (f"job_{digit * 20}" for digit in "0123")
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from app.access.caller import ANYBODY
-from app.errors import Invalid
 from app.features import Feature, Schema
 from app.registry.saved_matrices import Saved
 from app.usecases.matrices import MatrixFields, named_matrix, read_matrix, save, with_saved
+from payoff.errors import Invalid
 from tests.messages import says
 from tests.reference.decisions import written_out
 

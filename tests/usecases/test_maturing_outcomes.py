@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.evidence.truths import ALPHA
 from app.outcomes.decision import UNKNOWN
 from app.usecases.outcome_report.report import Read, document, matured
+from payoff.evidence.truths import ALPHA
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
 
 SECONDS = 86_400.0

@@ -8,13 +8,13 @@ import numpy as np
 import orjson
 import pytest
 
-from app.decisions.benefit import decide
 from app.outcomes.decision import UNKNOWN, Terms
 from app.usecases.outcome_report import slices as slicing
 from app.usecases.outcome_report.changes import drift, feature_changes, sides
 from app.usecases.outcome_report.report import Read, document
 from app.usecases.outcome_report.slices import slices
 from app.usecases.outcome_report.ways import Exploration
+from payoff.decisions.benefit import decide
 from tests.effort import repeated
 from tests.reference.evidence import ledger
 from tests.usecases.outcome_worlds import DAY, day_of_cases, money, terms_of

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from app.registry.loaded import Holdout, Loaded
-from app.retrieval.losses import Loss, SetTerms
 from app.usecases.promises import kept_promises, promiser
 from app.usecases.retrieve import retrieve, retrieve_with
 from app.usecases.retrieve_request import RetrieveFields, Sets
+from payoff.retrieval.losses import Loss, SetTerms
 from tests.reference.losses import fractional_linear
 from tests.registry.making import make_card
 

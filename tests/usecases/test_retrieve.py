@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from app.api.codecs.sets import to_json
 from app.api.routing import checked
-from app.errors import Conflict, Invalid, TooLarge
+from app.errors import Conflict
 from app.registry.loaded import Holdout, Loaded
-from app.retrieval.losses import LOSSES as TABLE
-from app.retrieval.losses import Loss
-from app.retrieval.selection import Selections, seconds
 from app.usecases import retrieve as usecase
 from app.usecases.retrieve import Retrieved, retrieve, retrieve_with
 from app.usecases.retrieve_request import FIGURES, SAMPLED, RetrieveFields, Sets
+from payoff.errors import Invalid, TooLarge
+from payoff.retrieval.losses import LOSSES as TABLE
+from payoff.retrieval.losses import Loss
+from payoff.retrieval.selection import Selections, seconds
 from tests.reference.retrieval import expected_of_all_sets, outcomes
 from tests.registry.making import make_card
 

@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import select
 
 from app.access.caller import Caller
-from app.errors import Invalid
 from app.outcomes.tables import SHADOW_DECISIONS
 from app.settings import Settings
 from app.stores import make_ports
@@ -15,6 +14,7 @@ from app.usecases import models, shadow
 from app.usecases.decide import RuleFields
 from app.usecases.predict import Rows
 from app.usecases.shadow import Offered, ShadowDecider
+from payoff.errors import Invalid
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import LOAN, decided, value_of
 from tests.registry.making import make_card, publish

@@ -9,15 +9,15 @@ import pytest
 
 from app.data.dataset import Table
 from app.features import Feature, Schema
-from app.learners.catalogue import KINDS, resolve
-from app.learners.parameters import request_of
 from app.registry.card import FeatureCard
 from app.registry.loaded import Loaded
-from app.text import positions
 from app.usecases.evaluation import feature_cards, split_rows
 from app.usecases.predict import strange_values
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes, rare_classes, repeated_rows
+from payoff.errors import positions
+from payoff.learners.catalogue import KINDS, resolve
+from payoff.learners.parameters import request_of
 from tests.conftest import trained
 from tests.registry.making import make_card
 

@@ -17,8 +17,8 @@ from app.api.memory import Charge
 from app.data.csv_text import FIRST_ROW, CsvText
 from app.data.upload_request import Dialect
 from app.data.values import as_numbers, clean, plain
-from app.errors import Invalid, TooLarge, pointer
 from app.text import MAX_SHOWN
+from payoff.errors import Invalid, TooLarge, pointer
 
 _ARROW_FILE = b"ARROW1"
 _MAX_COLUMNS = 20_000

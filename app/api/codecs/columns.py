@@ -23,11 +23,11 @@ from app.data.values import (
     holds_text,
     index_columns,
 )
-from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, refused_category
 from app.usecases.predict import Rows
+from payoff.errors import Flaw, Invalid, pointer, reject, unknown
 
 Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""

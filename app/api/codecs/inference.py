@@ -14,10 +14,10 @@ from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
 from app.api.memory import Charge
 from app.api.routing import checked, parsed_text
-from app.errors import Flaw, Invalid, below, pointer, reject, unknown
 from app.usecases.decide import Rule
 from app.usecases.fields import Text, WireModel
 from app.usecases.predict import PredictFields
+from payoff.errors import Flaw, Invalid, below, pointer, reject, unknown
 
 BYTES = "BYTES"
 _DATA: dict[str, Any] = {

@@ -12,10 +12,10 @@ import numpy as np
 import orjson
 
 from app.api.memory import SMALL, Charge
-from app.decisions.benefit import Prepared
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
 from app.text import refused_character
+from payoff.decisions.benefit import Prepared
+from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread

@@ -10,9 +10,9 @@ from fastapi import Response
 from app.api.codecs.json import in_header
 from app.api.codecs.media_types import NPY
 from app.api.memory import NUMBER, Charge
-from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
 from app.usecases.predict import Rows
+from payoff.errors import Flaw, Invalid, pointer, reject
 
 _MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
 _ENDLESS = 1 << 63  # items, of which no array has as many

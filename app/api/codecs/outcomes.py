@@ -10,11 +10,11 @@ from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.api.memory import Charge
 from app.data.values import first_longer, floats, holds_numbers, holds_text
-from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
-from app.text import MAX_NAME, MISSING, refused_character
+from app.text import MISSING, refused_character
 from app.usecases.fields import seconds
 from app.usecases.outcomes import FIELDS, Sent, check_count
+from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown
 
 _WORDS = FIELDS[:3]
 _LONGEST = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters

@@ -15,10 +15,10 @@ from app.api.memory import Charge
 from app.api.routing import ports_of
 from app.data.source import FILE
 from app.data.upload_request import Dialect
-from app.errors import Flaw, Invalid, pointer, reject
 from app.features import Schema
 from app.usecases.fields import Names, Text
 from app.usecases.predict import Rows
+from payoff.errors import Flaw, Invalid, pointer, reject
 
 DIALECT_FIELDS = tuple(Dialect.model_fields)
 _MAX_KEPT = 100

@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 
 from app.api.codecs.media_types import FORM
 from app.api.routing import limiters
-from app.errors import Invalid, Unsupported
-from app.text import MAX_NAME
+from app.errors import Unsupported
+from payoff.errors import MAX_NAME, Invalid
 
 _Result = TypeVar("_Result")
 _LOOK_SECONDS = 0.5

@@ -22,12 +22,12 @@ from app.api.routing import (
     refuse_query,
     with_matrix,
 )
-from app.errors import Invalid, pointer
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquire import AcquireAnswer, AcquireRequest
 from app.usecases.matrices import with_saved
+from payoff.errors import Invalid, pointer
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds

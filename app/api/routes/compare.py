@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import StrictRoute
-from app.decisions.rules import RuleName
 from app.usecases import compare as usecase
 from app.usecases.benefit import ContenderResult, Lead
 from app.usecases.compare import CompareRequest
 from app.usecases.datasets import EXAMPLE_ID
+from payoff.decisions.rules import RuleName
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 

@@ -21,9 +21,9 @@ from app.api.routing import (
 )
 from app.data.dataset import ColumnReport
 from app.data.upload_request import Decimal, Delimiter, Encoding, Header, UploadRequest
-from app.errors import Invalid
 from app.usecases import datasets as usecase
 from app.usecases.datasets import EXAMPLE_ID
+from payoff.errors import Invalid
 
 router = APIRouter(prefix="/datasets", tags=["train"], route_class=StrictRoute)
 

@@ -34,10 +34,10 @@ from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference
 from app.api.routes.predict import ReadRequest, answered, encoded
 from app.api.routing import PortsDep, StrictRoute, limiters, loaded_by_path
-from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
 from app.usecases.decide import Answer
+from payoff.errors import Invalid
 
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
 _NUMBER_BYTES = 10  # about, of JSON

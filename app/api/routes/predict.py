@@ -31,7 +31,6 @@ from app.api.routing import (
     run,
     with_matrix,
 )
-from app.errors import Invalid, below
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.usecases import predict as usecase
@@ -51,6 +50,7 @@ from app.usecases.predict import (
     key_of,
     strange_values,
 )
+from payoff.errors import Invalid, below
 
 _INSTANCES = "/instances"
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)

@@ -10,11 +10,18 @@ import numpy as np
 import orjson
 
 from app.errors import NotFound
-from app.evidence.drift import Change, category_change, drifted, histogram_change, holm, odds_change
-from app.evidence.intervals import SIGNIFICANT
 from app.outcomes.decision import Cases, Label
 from app.usecases.outcome_report.slices import Slice
 from app.usecases.ports import Ports
+from payoff.evidence.drift import (
+    Change,
+    category_change,
+    drifted,
+    histogram_change,
+    holm,
+    odds_change,
+)
+from payoff.evidence.intervals import SIGNIFICANT
 
 Trained = Callable[
     [int], tuple[np.ndarray | None, int]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, judge
-from app.evidence.truths import AlikeDecisions, known_shares, payoff_range
 from app.outcomes.decision import Label
 from app.usecases.outcome_report.slices import Money, Slice
+from payoff.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, judge
+from payoff.evidence.truths import AlikeDecisions, known_shares, payoff_range
 
 ALL = "all decisions, by the model's probabilities"
 KNOWN = "decisions with known truth"

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence.intervals import Mean, MeanSums, wilson
 from app.usecases.outcome_report.earned import amount, basis, total
 from app.usecases.outcome_report.slices import Slice
+from payoff.evidence.intervals import Mean, MeanSums, wilson
 
 _FIGURES = ("over", "under", "coverage")
 

@@ -11,10 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Invalid
-from app.evidence.drift import holm
-from app.evidence.intervals import SIGNIFICANT
-from app.evidence.truths import ALPHA, Arrivals, Maturity
 from app.outcomes.decision import UNIT_COSTS, UNKNOWN, Cases, Label, date_of
 from app.registry.index import check_listed
 from app.registry.snapshot import Reference
@@ -34,6 +30,10 @@ from app.usecases.outcome_report.quantities import Quantities
 from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Exploration, Ways, gain
 from app.usecases.ports import Ports
+from payoff.errors import Invalid
+from payoff.evidence.drift import holm
+from payoff.evidence.intervals import SIGNIFICANT
+from payoff.evidence.truths import ALPHA, Arrivals, Maturity
 
 _WRONG = ("over_promises", "under_promises")
 _NAMED = 10  # features

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.evidence.intervals import risk
 from app.outcomes.decision import OF_QUANTITY, UNIT_COSTS, UNKNOWN, Cases, Label, Terms
+from payoff.evidence.intervals import risk
 
 AT_ONCE = 1 << 17  # rows
 CELLS = 1 << 21  # of matrices, 16 MB

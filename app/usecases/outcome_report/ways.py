@@ -13,13 +13,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from app.decisions.benefit import least, losses
-from app.evidence.intervals import FEWEST, Mean, MeanSums, risk
-from app.evidence.sequence import Sequence as Betting
-from app.evidence.truths import payoff_range, weighted
 from app.outcomes.decision import UNKNOWN, Label
 from app.usecases.outcome_report.earned import OFTEN, amount, total
 from app.usecases.outcome_report.slices import Slice
+from payoff.decisions.benefit import least, losses
+from payoff.evidence.intervals import FEWEST, Mean, MeanSums, risk
+from payoff.evidence.sequence import Sequence as Betting
+from payoff.evidence.truths import payoff_range, weighted
 
 _THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
 _KEPT = 100_000  # cases of which single values are kept; of more every second, fourth …

@@ -1,0 +1,427 @@
+"""Limits on what actions use together, and on how often each is chosen: the solvers.
+
+What is used depends on the counts of the actions alone, and the least loss for given counts, F(counts), is convex. So a
+linear program over mixtures of decisions (Dantzig and Wolfe 1960) gives prices for all limits, and a bound. Each price
+vector bounds F from below by a plane; an integer program over the few counts minimises the largest of these planes, the
+exact loss at its solution gives one more, and so on (Geoffrion 1972). HiGHS solves both programs.
+
+Limits on counts alone are an assignment of rows to columns, with limits on the size of each column, at the least total
+loss: a min-cost flow by successive shortest paths (Ahuja, Magnanti, Orlin, "Network Flows", 9.7). Its nodes are the
+columns. Column 0 has no limits and is the sink, too: a column within its limits may send a unit to it, or take one from
+it, at no loss. The arc a -> b otherwise moves a row from a to b; the least loss of that is the top of a heap for each
+pair.
+"""
+
+from __future__ import annotations
+
+import heapq
+from time import monotonic
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, milp
+
+from payoff.arrays import F64, I32, I64
+from payoff.compiled import kernel
+from payoff.decisions.limits import UNMET, Limited, Limits, arcs, distances
+from payoff.errors import Invalid
+
+_SECONDS = 10.0
+_TIME_LIMIT = 1  # a status of SciPy's milp
+_NOT_FOUND = (
+    "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
+)
+_SIZE = 1e3  # of the largest coefficient: HiGHS takes 1e-6 for nothing
+_SMALL = 2e-9  # of the largest use of a resource
+_MAX_PRICES = 300  # price vectors to evaluate
+_SMOOTHING = 0.5  # share of the best duals so far in those evaluated next (Wentges 1997)
+_WORK = 10_000_000  # losses of rows by columns, in all evaluations of counts
+_ZERO = 1e-6  # of the largest price: what the linear program leaves of prices that are 0
+_EXACT = 1e-8  # of the largest price: a smaller gap is rounding
+_MAX_RATIO = 1e7  # of a plane's prices to those of the linear program; steeper ones are for counts far from the best
+
+
+def counts_within(n: int, limits: Limits, near: I64) -> I64:
+    """Counts of the columns, int (m,), that sum to n and are within the limits, and nearest to `near` (m,) in sum.
+    Raises Invalid where there are none, or none is found within 5 s.
+    """
+    m, one = len(limits.lower), np.ones(len(limits.lower))
+    apart = np.vstack([np.hstack([np.eye(m), -np.eye(m)]), np.hstack([-np.eye(m), -np.eye(m)])])
+    sums = LinearConstraint(np.append(one, 0 * one), n, n)
+    solved = milp(
+        np.append(0 * one, one),
+        integrality=np.append(one, 0 * one),
+        bounds=Bounds(
+            np.append(limits.lower, 0 * one), np.append(limits.upper, np.full(m, np.inf))
+        ),
+        constraints=[
+            sums,
+            _within(limits, n, m),
+            LinearConstraint(apart, -np.inf, np.append(near, -near)),
+        ],
+        options={"time_limit": _SECONDS / 2},
+    )
+    if solved.x is None:
+        slow = solved.status == _TIME_LIMIT
+        raise Invalid.at("/resources", _NOT_FOUND if slow else UNMET.format(n=n))
+    counts: I64 = np.rint(solved.x[:m]).astype(np.int64)
+    return counts
+
+
+def allocate(D: F64, limits: Limits, start: Limited) -> Limited:
+    """The columns of rows with losses D (m, n) that lose least within limits, from the best ones, `start`,
+    within the limits on counts alone.
+
+    Exact, with a gap of 0, where the integer program proves it in time; `_WORK` bounds the rounds, so that the result
+    does not depend on the speed of the machine, unless that takes more than 10 s. Shadow prices are those of the linear
+    program, in which a row may be divided between actions, unless `start` is within the resources, too.
+    """
+    end = monotonic() + _SECONDS
+    rows = _Rows(limits, D.shape[1])
+    if rows.allow(np.bincount(start.choice, minlength=len(D))):
+        return start._replace(most=np.zeros(len(limits.most)))
+    search = _Search(D, limits, rows, start)
+    search.relax(end)
+    search.round(end)
+    return search.result()
+
+
+class _Search:
+    """The best decisions so far, and what is known about better ones: `bound` on their loss, and planes."""
+
+    def __init__(self, D: F64, limits: Limits, rows: _Rows, start: Limited) -> None:
+        self._D, self._limits, self._rows = D, limits, rows
+        self._bound, self._duals, self._prices = 0.0, np.zeros(len(rows.most)), np.zeros(len(D))
+        self._planes: list[tuple[float, F64]] = []
+        self._price(rows.join(start))
+        counts = np.bincount(start.choice, minlength=len(D))
+        self._mixed, self._mean = [(_total(D, start.choice), counts)], counts.astype(np.float64)
+        self._column, self._loss, self._counts = start.choice, np.inf, counts
+        self._evaluate(counts_within(D.shape[1], limits, counts))
+        if not np.isfinite(self._loss):
+            raise ArithmeticError("no decisions within limits that are feasible")
+        self._mixed.append((self._loss, self._counts))
+
+    def relax(self, end: float) -> None:
+        """Solve the linear program over mixtures of decisions: find its bound and its prices."""
+        scale, old = self._loss or 1.0, _SMOOTHING
+        for _ in range(_MAX_PRICES):
+            losses, counts = (np.array(each) for each in zip(*self._mixed, strict=True))
+            mixed = linprog(
+                losses / scale,
+                self._rows.uses @ counts.T,
+                self._rows.most,
+                np.ones((1, len(losses))),
+                [1.0],
+            )
+            if mixed.x is None:
+                return
+            duals = old * self._duals - (1.0 - old) * scale * mixed.ineqlin.marginals
+            column = self._price(duals)
+            self._mean = mixed.x @ counts
+            if mixed.fun * scale - self._bound <= _EXACT * scale or monotonic() > end:
+                return
+            found = _total(self._D, column), np.bincount(column, minlength=len(self._D))
+            if old == 0.0 and any(
+                found[0] == loss and (found[1] == each).all() for loss, each in self._mixed
+            ):
+                return  # what the program would mix is known to it
+            old = 0.0 if any((found[1] == each).all() for _, each in self._mixed) else _SMOOTHING
+            self._mixed.append(found)
+
+    def _price(self, duals: F64) -> I64:
+        """The best columns under these prices of the limits; they may be the best prices so far."""
+        prices = -duals @ self._rows.uses
+        level, column = _best(self._D, prices)
+        bound = level - float(duals @ self._rows.most)
+        if bound >= self._bound:
+            self._bound, self._duals, self._prices = bound, duals, prices
+        self._planes.append((level, prices))
+        return column
+
+    def round(self, end: float) -> None:
+        """Evaluate the counts that are the best according to the planes, until they are proven to be the best."""
+        if monotonic() < end:
+            self._evaluate(_nearest(self._mean))
+        seen = {self._counts.tobytes()}
+        for _ in range(int(np.clip(_WORK // self._D.size, 5, 200))):
+            solved = self._program(max(end - monotonic(), 0.1))
+            if solved.x is None:
+                return
+            self._bound = max(
+                self._bound, self._loss + solved.mip_dual_bound * self._unit() / _SIZE
+            )
+            counts = self._counts + np.rint(solved.x[:-1]).astype(np.int64)
+            if counts.tobytes() in seen or not self._gap() or monotonic() > end:
+                return
+            seen.add(counts.tobytes())
+            self._evaluate(counts)
+
+    def result(self) -> Limited:
+        """The best decisions, and the shadow prices."""
+        lower, upper, most = self._rows.split(
+            np.where(self._duals > _ZERO * self._duals.max(), self._duals, 0.0)
+        )
+        return Limited(self._column, self._gap(), lower, upper, most)
+
+    def _evaluate(self, counts: I64) -> None:
+        """Find the best decisions with these counts, and the plane that touches F there."""
+        reduced = self._D - self._prices[:, None]
+        column = reduced.argmin(axis=0)
+        reduced -= reduced.min(axis=0)
+        assign(reduced, column, counts, counts)
+        counts = np.bincount(column, minlength=len(counts))
+        prices = self._prices + distances(arcs(reduced, column), np.zeros(len(counts)))
+        self._planes.append((_best(self._D, prices)[0], prices))
+        if self._rows.allow(counts) and (loss := _total(self._D, column)) < self._loss:
+            self._column, self._loss, self._counts = column, loss, counts
+
+    def _program(self, seconds: float) -> OptimizeResult:
+        """The integer program: change the counts, so that the largest of all planes, the last variable, falls most."""
+        unit, m = self._unit(), len(self._counts)
+        near = [
+            (level, prices)
+            for level, prices in self._planes
+            if np.abs(prices).max() <= _MAX_RATIO * unit
+        ]
+        levels = np.array(
+            [level + prices @ self._counts - self._loss for level, prices in near]
+        ) * (_SIZE / unit)
+        slopes = np.array([prices for _, prices in near]) * (_SIZE / unit)
+        planes = LinearConstraint(np.hstack([-slopes, np.ones((len(near), 1))]), levels, np.inf)
+        same, within = (
+            LinearConstraint(np.append(np.ones(m), 0), 0, 0),
+            _within(self._limits, self._D.shape[1], 1),
+        )
+        within.ub = within.ub - within.A[:, :m] @ self._counts
+        lower, upper = self._limits.lower - self._counts, self._limits.upper - self._counts
+        return milp(
+            np.append(np.zeros(m), 1),
+            integrality=np.append(np.ones(m), 0),
+            bounds=Bounds(np.append(lower, -np.inf), np.append(upper, np.inf)),
+            constraints=[planes, same, within],
+            options={"time_limit": seconds, "mip_rel_gap": 0.0},
+        )
+
+    def _unit(self) -> float:
+        return float(np.abs(self._prices).max()) or self._loss or 1.0
+
+    def _gap(self) -> float:
+        gap = self._loss - self._bound
+        return gap if gap > _EXACT * self._unit() else 0.0
+
+
+class _Rows:
+    """All limits as rows `uses @ counts <= most`: the upper ones, the lower ones and the resources."""
+
+    def __init__(self, limits: Limits, n: int) -> None:
+        unit = np.eye(len(limits.lower))
+        self._upper, self._lower = (
+            np.flatnonzero(limits.upper < n),
+            np.flatnonzero(limits.lower > 0),
+        )
+        self._upper = self._upper[
+            self._upper > 0
+        ]  # the losses in column 0 are infinite where it must be empty
+        self._size = _sizes(limits)
+        self.uses = np.vstack(
+            [unit[self._upper], -unit[self._lower], limits.uses / self._size[:, None]]
+        )
+        self.most = np.concatenate(
+            [limits.upper[self._upper], -limits.lower[self._lower], limits.most / self._size]
+        )
+
+    def allow(self, counts: I64) -> bool:
+        """Whether the counts are within the limits."""
+        return bool((self.uses @ counts <= self.most + _SMALL).all())
+
+    def join(self, prices: Limited) -> F64:
+        """The shadow prices of limits on counts as duals; those of the resources are 0."""
+        known = np.nan_to_num([prices.upper, prices.lower])
+        return np.concatenate(
+            [known[0, self._upper], -known[1, self._lower], np.zeros(len(self._size))]
+        )
+
+    def split(self, duals: F64) -> tuple[F64, F64, F64]:
+        """The duals as shadow prices of `lower` (m,), `upper` (m,) and `most` (R,)."""
+        lower, upper = np.zeros(self.uses.shape[1]), np.zeros(self.uses.shape[1])
+        a, b = len(self._upper), len(self._upper) + len(self._lower)
+        upper[self._upper], lower[self._lower] = duals[:a], 0.0 - duals[a:b]
+        return lower, upper, duals[b:] / self._size
+
+
+def _best(D: F64, prices: F64) -> tuple[float, I64]:
+    """The level of the plane `level + prices @ counts` below the loss, and the best columns under the prices."""
+    reduced = D - prices[:, None]
+    column = reduced.argmin(axis=0)
+    return _total(reduced, column), column
+
+
+def _total(D: F64, column: I64) -> float:
+    return float(D[column, np.arange(len(column))].sum())
+
+
+def _nearest(counts: F64) -> I64:
+    """Counts rounded to integers of the same sum."""
+    whole = np.floor(counts).astype(np.int64)
+    more = np.argsort(whole - counts, kind="stable")[: round(counts.sum()) - whole.sum()]
+    whole[more] += 1
+    return whole
+
+
+def _sizes(limits: Limits) -> F64:
+    """The largest use of each resource."""
+    sizes = limits.uses.max(axis=1)
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def _within(limits: Limits, n: int, others: int) -> LinearConstraint:
+    """The resources, scaled, with as many other variables after the counts; more than enough for n rows is no limit."""
+    scale = _SIZE / _sizes(limits)
+    uses = np.hstack([limits.uses * scale[:, None], np.zeros((len(scale), others))])
+    return LinearConstraint(uses, -np.inf, np.minimum(limits.most * scale, 2.0 * n * _SIZE))
+
+
+_EPS = 2.3e-16
+Heap = list[tuple[float, np.int32, np.int32]]  # loss, -row, and how often the row had moved
+
+
+@kernel
+def _refresh(heap: Heap, moved: I32, loss: F64, row: I64, a: int, b: int) -> None:
+    """Remove entries of rows that have moved since; `loss` and `row` are then those of the arc a -> b."""
+    while len(heap) > 0 and moved[-heap[0][1]] != heap[0][2]:
+        heapq.heappop(heap)
+    loss[a, b], row[a, b] = (heap[0][0], -heap[0][1]) if len(heap) > 0 else (np.inf, -1)
+
+
+@kernel
+def _heaps(D: F64, choice: I64) -> list[Heap]:
+    """For each pair of columns what the rows of the first lose by moving to the second."""
+    m, n = D.shape
+    heaps = [[(0.0, np.int32(0), np.int32(0)) for _ in range(0)] for _ in range(m * m)]
+    for i in range(n):
+        a = choice[i]
+        for b in range(m):
+            if b != a and D[b, i] < np.inf:
+                heaps[a * m + b].append((D[b, i] - D[a, i], np.int32(-i), np.int32(0)))
+    for heap in heaps:
+        heapq.heapify(heap)
+    return heaps
+
+
+@kernel
+def _move(
+    D: F64, heaps: list[Heap], moved: I32, loss: F64, row: I64, i: int, a: int, b: int
+) -> None:  # fmt: skip
+    """Enter row i, which leaves column a, into the heaps of column b, and bring both columns' arcs up to date."""
+    m = D.shape[0]
+    moved[i] += 1
+    for c in range(m):
+        if c != b and D[c, i] < np.inf:
+            heapq.heappush(heaps[b * m + c], (D[c, i] - D[b, i], np.int32(-i), moved[i]))
+            _refresh(heaps[b * m + c], moved, loss, row, b, c)
+    for c in range(m):
+        if c != a:
+            _refresh(heaps[a * m + c], moved, loss, row, a, c)
+
+
+@kernel
+def _relax(
+    loss: F64, flow: I64, lower: I64, upper: I64, reached: F64, large: F64, parent: I64, free: I64
+) -> None:  # fmt: skip
+    """Bellman-Ford from the nodes with `reached` 0; `free` marks nodes that are entered without moving a row.
+
+    `large` is the largest loss on the way: a path counts as shorter only by more than the rounding of sums with it, so
+    that no cycle seems to be negative.
+    """
+    m = loss.shape[0]
+    for _ in range(m):
+        changed = False
+        for arc in range(m * m):
+            a, b = arc // m, arc % m
+            if a == b or reached[a] == np.inf:
+                continue
+            step = loss[a, b]
+            room, spare = b == 0 and flow[a] < upper[a], a == 0 and flow[b] > lower[b]
+            unmoved = step >= 0.0 and (room or spare)
+            if unmoved:
+                step = 0.0
+            size = max(large[a], abs(step))
+            if reached[a] + step < reached[b] - m * m * _EPS * max(size, large[b]):
+                reached[b], large[b], parent[b], free[b] = reached[a] + step, size, a, unmoved
+                changed = True
+        if not changed:
+            break
+
+
+@kernel
+def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
+    """Write the way from the nearest column of too few rows back to one of too many; returns its arcs, -1 for none."""
+    m = len(excess)
+    nodes[0] = -1
+    for a in range(m):
+        if (
+            excess[a] < 0
+            and reached[a] < np.inf
+            and (nodes[0] < 0 or reached[a] < reached[nodes[0]])
+        ):
+            nodes[0] = a
+    if nodes[0] < 0:
+        return -1
+    for length in range(m):
+        if parent[nodes[length]] < 0:
+            return length
+        nodes[length + 1] = parent[nodes[length]]
+    return -1
+
+
+@kernel
+def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
+    """Change `choice` (n,), the least of each row of losses D (m, n) >= 0, to the least total with counts in bounds.
+
+    `lower` and `upper` (m,) are counts; those of column 0 are not read, and its losses may be infinite. Of rows with
+    the same losses the later ones move first. False if the bounds allow no assignment. O((n + moves) m log n +
+    paths m^3); at most n paths, nearly always of one or two moves.
+    """
+    m, n = D.shape
+    count, flow, excess = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
+    moved, loss, row = np.zeros(n, np.int32), np.empty((m, m)), np.empty((m, m), np.int64)
+    for i in range(n):
+        count[choice[i]] += 1
+    for a in range(m):
+        flow[a] = min(max(count[a], lower[a]), upper[a])
+        if a > 0:
+            excess[a] = count[a] - flow[a]
+            excess[0] -= excess[a]
+    heaps = _heaps(D, choice)
+    for arc in range(m * m):
+        _refresh(heaps[arc], moved, loss, row, arc // m, arc % m)
+    reached, large, parent, free = (
+        np.empty(m),
+        np.empty(m),
+        np.empty(m, np.int64),
+        np.empty(m, np.int64),
+    )
+    nodes, rows = np.empty(m + 1, np.int64), np.empty(m, np.int64)
+    while True:
+        open_columns = 0
+        for a in range(m):
+            open_columns += excess[a] > 0
+            reached[a], large[a], parent[a] = 0.0 if excess[a] > 0 else np.inf, 0.0, -1
+        if open_columns == 0:
+            return True
+        _relax(loss, flow, lower, upper, reached, large, parent, free)
+        length = _path(excess, reached, parent, nodes)
+        if length < 0:
+            return False
+        excess[nodes[0]] += 1
+        excess[nodes[length]] -= 1
+        for k in range(length):  # before any row moves: the heaps change then
+            rows[k] = row[nodes[k + 1], nodes[k]]
+        for k in range(length):
+            a, b = nodes[k + 1], nodes[k]
+            if free[b]:
+                flow[a] += b == 0
+                flow[b] -= a == 0
+            else:
+                choice[rows[k]] = b
+                _move(D, heaps, moved, loss, row, rows[k], a, b)

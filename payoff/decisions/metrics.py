@@ -1,0 +1,175 @@
+"""Hold-out metrics of probabilities, of one class or several labels, or of predicted numbers, for a model's card."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from payoff.decisions.benefit import decide, row_benefits
+from payoff.decisions.rules import cost_blind
+
+_BINS = 15
+_SUREST = np.finfo(np.float64).eps
+
+
+def holdout_metrics(
+    P: np.ndarray, codes: np.ndarray, classes: Sequence[Any], B: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Metrics of probabilities (n, K) of rows whose true classes are `codes` (n,) in 0…K-1; ready for JSON.
+
+    - `rows`; `accuracy` of the most probable class; `log_loss` in nats, probabilities clipped at 2.2e-16;
+    - `brier`: mean squared error of the probability of class 1 (two classes, 0…1), or the mean over rows of the
+      summed squared errors (more classes, 0…2);
+    - `expected_calibration_error`: in 15 bins of equal width, the mean distance between probability and frequency,
+      of class 1 (two classes) or of the most probable class (more);
+    - `auc`: of class 1, or the mean over the classes, each against the rest, that occur; None with fewer than two;
+    - `per_class`: by label, `rows`, `predicted`, `correct`, `precision` and `recall` (None at 0/0);
+    - with benefits (K, A), or (n, K, A): `benefit` per row of deciding by expected benefit, and `cost_blind_benefit`,
+      of the action for the most probable class (see `cost_blind`).
+
+    There is at least one row. O(n log n K).
+    """
+    n, chosen = len(P), P.argmax(axis=1)
+    found: dict[str, Any] = {
+        "rows": n,
+        "accuracy": float((chosen == codes).mean()),
+        **_of_probabilities(P, codes),
+        "per_class": {str(label): _of_class(k, codes, chosen) for k, label in enumerate(classes)},
+    }
+    if B is not None:
+        found["benefit"] = float(row_benefits(codes, decide(P, B).choice, B).mean())
+        found["cost_blind_benefit"] = float(row_benefits(codes, cost_blind(P, B), B).mean())
+    return found
+
+
+def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Metrics of predicted numbers (n,) of rows whose true numbers are y (n,); ready for JSON.
+
+    - `rows`; `mse`: mean squared error, `rmse`: its root, `mae`: mean absolute error, in the label's units;
+    - `r2`: the share of the variance of y that is explained, 1 at best; None if y is constant.
+
+    There is at least one row. O(n).
+    """
+    errors = predicted - y
+    mse, variance = float(np.square(errors).mean()), float(np.var(y))
+    return {
+        "rows": len(y),
+        "mse": mse,
+        "rmse": mse**0.5,
+        "mae": float(np.abs(errors).mean()),
+        "r2": None if variance == 0 else 1 - mse / variance,
+    }
+
+
+def _of_probabilities(P: np.ndarray, codes: np.ndarray) -> dict[str, float | None]:
+    return {
+        "log_loss": float(-np.log(np.maximum(P[np.arange(len(P)), codes], _SUREST)).mean()),
+        "brier": _brier(P, codes),
+        "expected_calibration_error": _calibration_error(P, codes),
+        "auc": _auc(P, codes),
+    }
+
+
+def _brier(P: np.ndarray, codes: np.ndarray) -> float:
+    errors = (P - np.eye(P.shape[1])[codes]) ** 2
+    return float(errors[:, 1].mean() if P.shape[1] == 2 else errors.sum(axis=1).mean())
+
+
+def _calibration_error(P: np.ndarray, codes: np.ndarray) -> float:
+    said, happened = (
+        (P[:, 1], codes == 1) if P.shape[1] == 2 else (P.max(axis=1), P.argmax(axis=1) == codes)
+    )
+    bins = np.minimum((said * _BINS).astype(np.intp), _BINS - 1)
+    return float(np.abs(np.bincount(bins, said - happened, minlength=_BINS)).sum() / len(P))
+
+
+def _auc(P: np.ndarray, codes: np.ndarray) -> float | None:
+    areas = []
+    for k in range(1, 2) if P.shape[1] == 2 else range(P.shape[1]):
+        inside = codes == k
+        if inside.any() and not inside.all():
+            areas.append(rank_area(P[:, k], inside)[0])
+    return float(np.mean(areas)) if areas else None
+
+
+def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
+    """The area under the ROC curve of scores (n,), by the rank sum (Mann and Whitney), ties counting half; and its
+    standard error where the scores do not rank. Some rows are `inside` bool (n,), others are not. O(n log n).
+    """
+    n, positives = len(scores), int(inside.sum())
+    pairs = positives * (n - positives)
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # tied scores share the mean of their ranks
+    surplus = ranks[inside].sum() - positives * (positives + 1) / 2
+    ties = counts.astype(np.float64)
+    spread = (n + 1) - (ties**3 - ties).sum() / (n * (n - 1))
+    return float(surplus / pairs), float(np.sqrt(max(spread, 0.0) / (12 * pairs)))
+
+
+def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+    rows, predicted = int((codes == k).sum()), int((chosen == k).sum())
+    correct = int(((codes == k) & (chosen == k)).sum())
+    return {
+        "rows": rows,
+        "predicted": predicted,
+        "correct": correct,
+        "precision": correct / predicted if predicted else None,
+        "recall": correct / rows if rows else None,
+    }
+
+
+def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> dict[str, Any]:
+    """Metrics of probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0; ready for JSON.
+
+    - `rows`; `labels_per_row`: how many apply on average;
+    - `log_loss` in nats, `brier`, `expected_calibration_error`, `auc`: means over the labels of the two-class figures
+      of `holdout_metrics` (auc over the labels that both apply and do not; None where there is none);
+    - of the labels with a probability above 1/2: `subset_accuracy` (rows with all labels right), `hamming_loss`,
+      `micro_f1` (counts of all labels together), `macro_f1` (mean of the labels' own) and `mean_f1` (mean of the
+      rows' own); F1 of rows where nothing applies and nothing is predicted is 1, as in retrieval with `empty` 0, and
+      that of a label without a row is None and in no mean;
+    - `per_label`: by label, `rows` that have it, `predicted`, `correct`, `f1` and the four probability metrics.
+
+    There is at least one row. O(n L log n).
+    """
+    truth, chosen = Y.astype(bool), P > 0.5
+    right = truth & chosen
+    own = [
+        _of_probabilities(np.column_stack((1.0 - p, p)), y.astype(np.intp))
+        for p, y in zip(P.T, truth.T, strict=True)
+    ]
+    each = _f1(right.sum(axis=0), truth.sum(axis=0), chosen.sum(axis=0))
+    f1 = [
+        float(value) if applies else None
+        for value, applies in zip(each, truth.sum(axis=0), strict=True)
+    ]
+    return {
+        "rows": len(P),
+        "labels_per_row": float(truth.sum(axis=1).mean()),
+        **{name: _mean([figures[name] for figures in own]) for name in own[0]},
+        "subset_accuracy": float((truth == chosen).all(axis=1).mean()),
+        "hamming_loss": float((truth != chosen).mean()),
+        "micro_f1": float(_f1(right.sum(), truth.sum(), chosen.sum())),
+        "macro_f1": _mean(f1),
+        "mean_f1": float(_f1(right.sum(axis=1), truth.sum(axis=1), chosen.sum(axis=1)).mean()),
+        "per_label": {
+            str(label): {
+                "rows": int(truth[:, j].sum()),
+                "predicted": int(chosen[:, j].sum()),
+                "correct": int(right[:, j].sum()),
+                "f1": f1[j],
+                **own[j],
+            }
+            for j, label in enumerate(labels)
+        },
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _f1(right: np.ndarray, truth: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    both = np.asarray(truth + chosen)
+    return np.asarray(np.where(both > 0, 2 * right / np.maximum(both, 1), 1.0))

@@ -1,0 +1,78 @@
+"""Class priors of the population in use, and posteriors corrected for them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from payoff.errors import Flaw, Invalid, below, pointer, positions, reject, unknown
+
+_SUM_TOLERANCE = 1e-6  # people write thirds with six digits
+
+
+def as_priors(shares: Mapping[str, float], classes: Sequence[str]) -> np.ndarray:
+    """Class priors as sent, as float64 (K,) in the order of `classes`.
+
+    Every class must be present, with a share from 0 to 1, and the shares must sum to 1 within 1e-6; they are
+    then scaled to sum to 1 exactly. Raises Invalid with the place, `/class`, of every flaw.
+    """
+    reject(_flaws(shares, classes), "invalid priors")
+    priors = np.array([shares[name] for name in classes], dtype=np.float64)
+    if abs(priors.sum() - 1) > _SUM_TOLERANCE:
+        raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; they must sum to 1")
+    scaled: np.ndarray = priors / priors.sum()
+    return scaled
+
+
+def under_priors(
+    P: np.ndarray, classes: Sequence[object], trained: np.ndarray, priors: Mapping[str, float]
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Class priors as sent (K,), the posteriors P (n, K), made with the priors `trained` (K,), under them, and
+    warnings; Invalid at or below /priors.
+    """
+    names = [str(name) for name in classes]
+    with below("/priors"):
+        used = as_priors(priors, names)
+        unseen = np.flatnonzero((trained <= 0) & (used > 0))
+        never = "the class does not occur in training; its share must be 0"
+        reject((Flaw(pointer(names[k]), never) for k in unseen), "invalid priors")
+    return used, *shift_priors(P, trained, used)
+
+
+def shift_priors(
+    P: np.ndarray, trained: np.ndarray, used: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Posteriors under other class priors than those of training, and warnings: `p_k used_k / trained_k`, renormalised.
+
+    Shapes: P (n, K), trained and used (K,), each summing to 1; the answer is (n, K), rows summing to 1. It is Bayes'
+    rule where only the priors differ between training and use (label shift). A class with `used_k = 0` gets 0. A row
+    whose probability is on such classes alone has no information about the others: it gets the priors in use, and a
+    warning.
+    A class that does not occur in training must not in use. O(n K).
+    """
+    ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
+    shifted = P * ratio
+    total = shifted.sum(axis=1, keepdims=True)
+    lost = total[:, 0] <= 0
+    if not lost.any():
+        return shifted / total, []
+    shifted[lost], total[lost] = used, 1.0
+    count = int(np.count_nonzero(lost))
+    warning = (
+        f"{count} of {len(P)} instances {positions(np.flatnonzero(lost), count)} have only classes with prior 0,"
+        " according to the model; their probabilities are the priors"
+    )
+    return shifted / total, [warning]
+
+
+def _flaws(shares: Mapping[str, float], classes: Sequence[str]) -> Iterator[Flaw]:
+    known = set(classes)
+    for name, share in shares.items():
+        if name not in known:
+            yield Flaw(pointer(name), unknown("class", name, classes))
+        elif not 0 <= share <= 1:
+            yield Flaw(pointer(name), "a share is a number from 0 to 1")
+    yield from (
+        Flaw("", f"class {name!r} is missing; send 0 if it never occurs")
+        for name in classes
+        if name not in shares
+    )

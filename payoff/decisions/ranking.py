@@ -1,0 +1,351 @@
+"""Which decision rule earns most on the same rows, and whether the difference is significant.
+
+Confidence intervals of means over rows, and of differences of means, are those of the paired Bayesian bootstrap. A
+resample gives each row a random weight from the exponential distribution (Rubin, 1981), so equal rows together have a
+gamma weight of their number. Observed rows cannot show a rare large loss that none of them has. So where the possible
+values are known, each limit adds two half rows: one at the most extreme possible value on its side, one at the most
+extreme observed value on the other side. For one class and two values that is the Jeffreys interval of a proportion;
+with a whole row instead of the halves it would be Gaffke's bound, for a proportion that of Clopper and Pearson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from payoff.decisions.benefit import class_means, irrelevance, oddities, row_benefits
+from payoff.decisions.threshold import given_cut, posterior_threshold
+from payoff.errors import Invalid, counted
+
+RESAMPLES = 2000
+FEWEST = 30  # rows; an event with no case in 30 rows may still have probability 0.1 (rule of three)
+_TAIL = 0.025  # outside a 95 % interval on either side
+_RIVAL = 0.01  # of resamples in which a contender leads the best one, to count as one that could have been chosen
+_AT_ONCE = 2_000_000  # weights per draw: 16 MB
+_EQUAL = 1e-12  # relative; below it, means differ by the order of their sums only
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A contender's mean, its distance from the best mean, and the 95 % interval (low, high) of each.
+
+    `behind_interval` allows for the choice of the best on the same rows; `interval` does not.
+    """
+
+    mean: float
+    interval: tuple[float, float]
+    behind: float
+    behind_interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Contenders compared on the same rows.
+
+    Rows of weight 0 do not count. `best` is the first contender of the largest mean; `same` are the others with equal
+    values on every row; `runner_up` is the next best with other values, or None. `differing`: the number of rows on
+    which these two differ. `significant`: the paired interval of their difference excludes 0, and they differ on at
+    least `FEWEST` rows, because resamples cannot contain a rare large loss that no row has.
+    """
+
+    standings: list[Standing]
+    best: int
+    same: list[int]
+    runner_up: int | None
+    differing: int
+    significant: bool
+
+
+@dataclass(frozen=True)
+class Possible:
+    """The smallest and the largest possible value of each contender in each class, float64 (K, c) each.
+
+    `shares` (K,): the class shares if they are known, which make each class a stratum; None if rows estimate them.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    shares: np.ndarray | None = None
+
+    def with_distances(self, best: int) -> Possible:
+        """Ranges of 2c columns: the values, and the distances of contender `best` from each; from itself, 0."""
+        low, high = self.low[:, [best]] - self.high, self.high[:, [best]] - self.low
+        low[:, best] = high[:, best] = 0
+        return Possible(
+            np.column_stack((self.low, low)), np.column_stack((self.high, high)), self.shares
+        )
+
+
+class Resampled(NamedTuple):
+    """Means in resamples, float64 (resamples, c): of the rows, and with half rows for the lower and the upper limit."""
+
+    means: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def rank(
+    values: np.ndarray,
+    weights: np.ndarray,
+    strata: np.ndarray,
+    *,
+    possible: Possible | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Ranking:
+    """Rank c contenders by their mean values on n >= 1 rows, float64 (n, c); the rest as in `bootstrap_means`.
+
+    Differences are computed within each resample, so variation that all contenders share cancels. The intervals are
+    percentiles, and contain the observed value. They do not include the variation of training rows. The lower limits
+    of differences hold for whichever contender could have been chosen as the best, see `_tails`.
+    """
+    counted = weights > 0
+    if not counted.all():
+        values, weights, strata = values[counted], weights[counted], strata[counted]
+    if not len(values):
+        raise Invalid.at("", "a bootstrap needs at least one row")
+    means = np.average(values, axis=0, weights=weights)
+    best, c = _first_of_largest(means), len(means)
+    first, counts = _kinds(np.column_stack((strata, weights, values)))
+    drawn = bootstrap_means(
+        np.column_stack((values[first], values[first][:, [best]] - values[first])),
+        weights[first],
+        strata[first],
+        counts,
+        possible=None if possible is None else possible.with_distances(best),
+        resamples=resamples,
+        seed=seed,
+    )
+    tails = np.concatenate((np.full(c, _TAIL), _tails(drawn.means[:, :c], best)))
+    intervals = [
+        (float(min(np.quantile(low, tail), seen)), float(max(np.quantile(high, 1 - _TAIL), seen)))
+        for low, high, tail, seen in zip(
+            drawn.low.T, drawn.high.T, tails, (*means, *(means[best] - means)), strict=True
+        )
+    ]
+    standings = [
+        Standing(float(mean), interval, float(means[best] - mean), behind)
+        for mean, interval, behind in zip(means, intervals[:c], intervals[c:], strict=True)
+    ]
+    return _ranking(values, standings, best)
+
+
+def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Ranking:
+    """Who has the same values as the best, who is next, and whether that difference is significant."""
+    same = (values == values[:, [best]]).all(axis=0)
+    others = np.flatnonzero(~same)
+    twins = [int(j) for j in np.flatnonzero(same) if j != best]
+    if not others.size:
+        return Ranking(standings, best, twins, None, 0, significant=False)
+    runner_up = int(others[_first_of_largest(np.array([standings[j].mean for j in others]))])
+    differing = int(np.count_nonzero(values[:, best] != values[:, runner_up]))
+    significant = differing >= FEWEST and standings[runner_up].behind_interval[0] > 0
+    return Ranking(standings, best, twins, runner_up, differing, significant)
+
+
+def bootstrap_means(
+    values: np.ndarray,
+    weights: np.ndarray,
+    strata: np.ndarray,
+    counts: np.ndarray,
+    *,
+    possible: Possible | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Resampled:
+    """Weighted means of values (n, c) in Bayesian resamples of their rows.
+
+    `weights` (n,) are positive. `strata` (n,) codes: each stratum keeps its weight, for shares that are known and not
+    estimated; else all are 0. `counts` (n,): row i stands for so many equal rows. With `possible`, half rows are added
+    to each stratum, whose code is its class where shares are known; such a class without rows varies over all its
+    possible values. Deterministic in `seed`. O(resamples n c), memory O(resamples c + n).
+    """
+    rng = np.random.default_rng(seed)
+    mass = np.bincount(strata, weights * counts)
+    if possible is not None and possible.shares is not None:
+        mass = possible.shares
+    total = np.zeros((3, resamples, values.shape[1]))
+    for stratum in np.flatnonzero(mass > 0):
+        inside = strata == stratum
+        own = None
+        if possible is not None:
+            rows = slice(None) if possible.shares is None else [stratum]
+            own = possible.low[rows].min(axis=0), possible.high[rows].max(axis=0)
+        total += mass[stratum] * _resampled(
+            values[inside], weights[inside], counts[inside], own, resamples, rng
+        )
+    return Resampled(*(total / mass.sum()))
+
+
+def _resampled(
+    values: np.ndarray,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    possible: tuple[np.ndarray, np.ndarray] | None,
+    resamples: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The three arrays of `Resampled` for one stratum, stacked."""
+    if possible is not None and not len(values):
+        ends = np.stack(((possible[0] + possible[1]) / 2, *possible))
+        return np.broadcast_to(ends[:, None, :], (3, resamples, len(possible[0])))
+    weighed = weights[:, None] * np.column_stack((values, np.ones(len(values))))
+    sums = np.empty((resamples, weighed.shape[1]))
+    step = max(_AT_ONCE // len(values), 1)
+    for begin in range(0, resamples, step):
+        part = sums[begin : begin + step]
+        part[:] = rng.standard_gamma(counts, (len(part), len(values))) @ weighed
+    sums, size = sums[:, :-1], sums[:, -1:]
+    means = sums / size
+    if possible is None:
+        return np.stack((means, means, means))
+    halves = rng.standard_gamma(0.5, (2, resamples, 1)) * np.average(weights, weights=counts)
+    size = size + halves.sum(axis=0)
+    low = (sums + halves[0] * possible[0] + halves[1] * values.max(axis=0)) / size
+    high = (sums + halves[0] * possible[1] + halves[1] * values.min(axis=0)) / size
+    return np.stack((means, low, high))
+
+
+def _tails(drawn: np.ndarray, best: int) -> np.ndarray:
+    """The share of resamples (c,) below the lower limit of the best contender's lead over each.
+
+    The best was chosen on the same rows, so its lead is optimistically biased. Any contender that leads it in at least
+    1 % of resamples could have been chosen. The share is so small that the lower limits of all these contenders' leads
+    together hold with probability 0.975 (balanced simultaneous limits by ranks, Besag et al., 1995). With one such
+    contender it is 0.025. O(resamples log(resamples) c^2).
+    """
+    rivals = drawn[:, (drawn >= drawn[:, [best]]).mean(axis=0) >= _RIVAL]
+    tails = np.full(drawn.shape[1], _TAIL)
+    for i, own in enumerate(drawn.T):
+        leads = rivals - own[:, None]
+        leads = leads[:, np.ptp(leads, axis=0) > _EQUAL * np.abs(own).max()]
+        if leads.shape[1] > 1:
+            lowest = leads.argsort(axis=0).argsort(axis=0).min(axis=1)
+            tails[i] = np.quantile(lowest, _TAIL) / len(drawn)
+    return tails
+
+
+def _kinds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each set of equal rows in a table (n, c), and the size of each set."""
+    order = np.lexsort(table.T[::-1])
+    starts = np.flatnonzero(np.append(True, (np.diff(table[order], axis=0) != 0).any(axis=1)))
+    return order[starts], np.diff(starts, append=len(table))
+
+
+def _first_of_largest(means: np.ndarray) -> int:
+    largest = means.max()
+    return int(np.argmax(means >= largest - _EQUAL * abs(largest)))
+
+
+_MAX_NAMED = 20  # classes in warnings
+
+
+@dataclass(frozen=True)
+class JudgedRows:
+    """Rows of known class y (n,), codes below K, with benefits B (K, A), or (n, K, A) for each its own.
+
+    `shares` (K,) are the class shares of the population in use, as far as they are known: a class with a share above 0
+    counts, with or without rows. With `known` the rows are weighted by these shares, else equally.
+    """
+
+    y: np.ndarray
+    B: np.ndarray
+    shares: np.ndarray
+    known: bool = False
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each class, int (K,)."""
+        return np.bincount(self.y, minlength=self.B.shape[-2])
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of each row, float64 (n,)."""
+        if not self.known:
+            return np.ones(len(self.y))
+        found = self.counts / max(len(self.y), 1)
+        ratio = np.divide(self.shares, found, out=np.zeros(len(found)), where=found > 0)
+        return np.asarray(ratio[self.y])
+
+    @property
+    def bound(self) -> float:
+        """The mean benefit if every true class is known."""
+        rows = np.arange(len(self.y))
+        best = (self.B[self.y] if self.B.ndim == 2 else self.B[rows, self.y]).max(axis=1)
+        return float(np.average(best, weights=self.weights))
+
+
+def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = ()) -> Ranking:
+    """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about `significant`.
+
+    On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the same action on all
+    rows. Intervals allow for that. Every class of positive share in which the actions of best and runner-up can have
+    different benefits must have `FEWEST` rows: a few rows that happen to agree are not evidence. O(n log n c) and the
+    bootstrap.
+    """
+    values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
+    strata = judged.y if judged.known else np.zeros_like(judged.y)
+    ranking = rank(values, judged.weights, strata, possible=_possible(choices, judged, fixed))
+    if not ranking.significant or ranking.runner_up is None:
+        return ranking
+    apart = _where_apart(choices[:, ranking.best], choices[:, ranking.runner_up], judged.B)
+    enough = judged.counts >= FEWEST
+    return replace(ranking, significant=bool((enough | ~apart | (judged.shares <= 0)).all()))
+
+
+def _possible(choices: np.ndarray, judged: JudgedRows, fixed: Sequence[int]) -> Possible:
+    """The benefits that each rule may have in each class that counts."""
+    c = choices.shape[1]
+    least, most = (
+        (judged.B, judged.B) if judged.B.ndim == 2 else (judged.B.min(axis=0), judged.B.max(axis=0))
+    )
+    low = np.repeat(least.min(axis=1, keepdims=True), c, axis=1)
+    high = np.repeat(most.max(axis=1, keepdims=True), c, axis=1)
+    for j in fixed:
+        low[:, j], high[:, j] = least[:, choices[0, j]], most[:, choices[0, j]]
+    if judged.known:
+        return Possible(low, high, judged.shares)
+    counting = (judged.shares > 0) | (judged.counts > 0)
+    return Possible(low[counting], high[counting])
+
+
+def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """For each class, bool (K,), whether such pairs of actions can have different benefits."""
+    mine, other = np.divmod(np.unique(first * B.shape[-1] + second), B.shape[-1])
+    differ = (B[..., mine] != B[..., other]).any(axis=-1)
+    return np.asarray(differ if B.ndim == 2 else differ.any(axis=0))
+
+
+def doubts(
+    judged: JudgedRows,
+    classes: Sequence[object],
+    bound: float,
+    rows: str = "row",
+    actions: Sequence[object] | None = None,
+) -> list[str]:
+    """Warnings about the matrix, the upper bound and classes of fewer rows than `FEWEST`, the rarest first.
+
+    A class in which all actions have the same benefit needs none. `classes` names the K classes, `actions` the A
+    columns, by default the classes where they are as many; `rows` is what one row is called.
+    """
+    B, typical = judged.B, class_means(judged.y, judged.B)
+    warnings = oddities(typical, actions, classes)
+    if B.shape == (2, 2) and not irrelevance(B):
+        warnings += posterior_threshold(B, actions or classes).warnings
+    elif B.shape[1:] == (2, 2):
+        warnings += given_cut(0.5, B.mean(axis=0), actions or classes).warnings
+    if bound <= 0:
+        warnings.append("the upper bound is not positive: mu is undefined")
+    counts, differs = judged.counts, np.ptp(B, axis=-1) > 0
+    differs = differs if B.ndim == 2 else differs.any(axis=0)
+    thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & differs)
+    for k in thin[np.argsort(counts[thin], kind="stable")][:_MAX_NAMED]:
+        few = f"class {classes[k]!r} has {counted(int(counts[k]), rows)}: too few for a reliable interval"
+        none = f"class {classes[k]!r} has no {rows}, but a share of {judged.shares[k]:.2g}: its benefit is not included"
+        warnings.append(few if counts[k] else none)
+    if len(thin) > _MAX_NAMED:
+        warnings.append(f"{len(thin) - _MAX_NAMED} more classes have fewer than {FEWEST} {rows}s")
+    return warnings

@@ -1,0 +1,152 @@
+"""What can be wrong with arguments, by place; messages that several modules word alike."""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, Self
+
+MAX_ERRORS = 20  # flaws of an error: enough to see the pattern, where there may be millions
+MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
+_MAX_SHOWN = 64  # characters of a name in a message
+_MAX_LISTED = 20  # names in a message
+_MAX_COMPARED = 50, 32  # names, and characters of each: comparing two takes up to 0.2 ms
+_MAX_POSITIONS = 5  # positions in a message
+
+
+def pointer(*steps: object) -> str:
+    """The JSON pointer (RFC 6901) of names and positions, outermost first; `""`, the whole, without any."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def unknown(what: str, name: object, known: Collection[str]) -> str:
+    """The message that there is no such field, feature or class: with the known one that is like it, or with all."""
+    most, longest = _MAX_COMPARED
+    text, names = str(name), list(islice(known, most))
+    compared = {each.casefold()[:longest]: each for each in names}
+    if close := get_close_matches(text.casefold()[:longest], compared, n=1):
+        allowed = f"did you mean {compared[close[0]][:_MAX_SHOWN]!r}?"
+    elif known:
+        more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+        allowed = (
+            f"allowed: {', '.join(repr(each[:_MAX_SHOWN]) for each in names[:_MAX_LISTED])}{more}"
+        )
+    else:
+        allowed = "none is allowed here"
+    return f"unknown {what} {text[:_MAX_SHOWN]!r}; {allowed}"
+
+
+def sent(value: object) -> str:
+    """A value of a JSON document as a message shows it: text is cut, and of a list or an object only its kind."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        return repr(value[:_MAX_SHOWN])
+    return (
+        "a list"
+        if isinstance(value, list | tuple)
+        else "an object"
+        if isinstance(value, dict)
+        else str(value)
+    )
+
+
+def positions(first: Iterable[int], count: int) -> str:
+    """The first of `count` positions in brackets, such as `(positions 0, 3, …)`, for a message about instances."""
+    shown = [str(i) for i in islice(first, _MAX_POSITIONS)]
+    return f"(position{'' if count == 1 else 's'} {', '.join(shown)}{', …' if count > len(shown) else ''})"
+
+
+def counted(number: int, unit: str) -> str:
+    """A number of things, such as `1 row` or `1,000 rows`."""
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """One place in what was sent, as a JSON pointer, and how to fix it."""
+
+    loc: str
+    msg: str
+
+
+def flaws_of(details: Iterable[Any], sent: Any) -> list[Flaw]:
+    """Pydantic's first findings about `sent`, one for each place: each alternative of a union finds its own."""
+    found: dict[str, dict[str, None]] = {}
+    for each in islice(details, MAX_ERRORS):
+        loc = pointer(*_steps(each, sent))
+        found.setdefault(loc, {})[words_of(each)] = None
+    return [Flaw(loc, "; or ".join(words)) for loc, words in found.items()]
+
+
+def _steps(found: Any, sent: Any) -> Iterator[int | str]:
+    """The steps that exist in `sent`, where pydantic adds the names of the types that it tried on the way; and the name
+    of what is missing, or tells the types apart.
+    """
+    for step in found["loc"]:
+        if (isinstance(sent, dict) and step in sent) or (
+            isinstance(sent, list) and step in range(len(sent))
+        ):
+            yield step
+            sent = sent[step]
+    if found["type"] == "missing":
+        yield found["loc"][-1]
+    elif (field := found.get("ctx", {}).get("discriminator", "")).startswith("'"):
+        yield field.strip("'")
+
+
+def words_of(found: Any) -> str:
+    """Pydantic's message, or that of our own check."""
+    return str(found["ctx"]["error"]) if found["type"] == "value_error" else str(found["msg"])
+
+
+class PayoffError(Exception):
+    """An error that the caller can be told about: `detail`, and the first `MAX_ERRORS` of the flaws."""
+
+    def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.flaws = tuple(islice(flaws, MAX_ERRORS))
+
+    @classmethod
+    def at(cls, loc: str, msg: str) -> Self:
+        """One flaw at one place; `loc` is relative to the argument checked (`""` is all of it)."""
+        return cls(msg, [Flaw(loc, msg)])
+
+
+class Invalid(PayoffError, ValueError):
+    """Arguments that cannot be used, with the place of each flaw."""
+
+    @classmethod
+    def of(cls, flaws: Iterable[Flaw]) -> Self:
+        """Several flaws, at least one; the first one is the detail."""
+        first, *more = islice(flaws, MAX_ERRORS)
+        return cls(first.msg, [first, *more])
+
+    def under(self, prefix: str) -> Self:
+        """An equal error seen from further out: every place gains `prefix`."""
+        return type(self)(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
+
+
+class TooLarge(PayoffError):
+    """More rows, cells or items than are supported."""
+
+
+class MissingPackage(PayoffError):
+    """An optional package is needed, and not installed."""
+
+
+@contextmanager
+def below(place: str) -> Iterator[None]:
+    """Every place that is Invalid inside is one below `place`."""
+    try:
+        yield
+    except Invalid as error:
+        raise error.under(place) from error
+
+
+def reject(flaws: Iterable[Flaw], detail: str = "") -> None:
+    """Raise Invalid where there is a flaw; the first one is the detail where none is given."""
+    if found := tuple(islice(flaws, MAX_ERRORS)):
+        raise Invalid(detail or found[0].msg, found)

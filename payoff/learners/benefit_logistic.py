@@ -1,0 +1,166 @@
+"""Benefit-based logistic regression: training errors are weighted by a benefit matrix."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+from payoff.decisions.explanations import Contributions
+from payoff.errors import Flaw, Invalid, below, pointer
+from payoff.learners.design import Design
+from payoff.learners.linear import LinearScorer, probabilities
+from payoff.learners.loading import scikit
+from payoff.learners.logistic import Logistic
+
+
+def rest_weights(
+    benefits: np.ndarray | Sequence[Sequence[float]],
+    shares: np.ndarray,
+    one_vs_rest: str = "normalised",
+    needed: Sequence[int] | None = None,
+) -> np.ndarray:
+    """The weight eta (K,) that the rest carries against each class k, for benefits (K, K) and class shares (K,).
+
+    `eta = (b00 - b01) / (b11 - b10)`, where b00, b01 and b10 combine the rest's entries of the matrix: as means by
+    the rest's shares (`normalised`; with two classes eta[1] is the binary eta), or as printed, as sums by all
+    classes' shares. Raises Invalid (relative to the matrix) where one of those `needed`, by default all, is not
+    positive and finite, with the row to fix: then being right about a class pays no more than being wrong, and no
+    weight expresses that.
+    Benefit-based classification, sections on the benefit objective and on the multiclass case. O(K^2).
+    """
+    B = np.asarray(benefits, dtype=np.float64)
+    K = len(shares)
+    if B.shape != (K, K) or not np.isfinite(B).all():
+        raise Invalid.at(
+            "",
+            f"training needs a {K} x {K} benefit matrix of finite numbers: a row and a column per class",
+        )
+    W = np.tile(shares, (K, 1))  # W[k, i]: what class i counts among the rest of k
+    np.fill_diagonal(W, 0.0)
+    if one_vs_rest == "normalised":
+        W /= W.sum(axis=1, keepdims=True)
+    right = np.diag(B)
+    spared = W @ right - (W * B.T).sum(axis=1)  # b00 - b01: what it pays not to call the rest k
+    gained = right - (W * B).sum(axis=1)  # b11 - b10: what it pays to call k itself
+    with np.errstate(all="ignore"):
+        eta: np.ndarray = spared / gained
+    usable = (spared > 0) & (gained > 0) & (eta > 0) & np.isfinite(eta)
+    needed = needed or (range(1, 2) if K == 2 else range(K))
+    flaws = [
+        flaw
+        for k in needed
+        if not usable[k]
+        for flaw in _flaws(B, k, float(spared[k]), float(gained[k]))
+    ]
+    if flaws:
+        raise Invalid("the benefit matrix gives no positive training weights", flaws)
+    return eta
+
+
+def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
+    """What is wrong with the matrix for class k against the rest."""
+    flaws: list[Flaw] = []
+    if not spared > 0:
+        text = f"calling a class {k} must pay less than being right about it, at least on average"
+        culprits = [i for i in range(len(B)) if i != k and B[i, k] >= B[i, i]]
+        flaws += [
+            Flaw(pointer(i, k), f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}")
+            for i in culprits
+        ]
+        flaws += [] if culprits else [Flaw("", f"column {k}: {text}")]
+    if not gained > 0:
+        errors = B[k, k] - gained
+        flaws.append(
+            Flaw(
+                pointer(k, k),
+                f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors",
+            )
+        )
+    return flaws or [
+        Flaw("", f"the benefits that weigh class {k} are too far apart: their ratio has no value")
+    ]
+
+
+@dataclass(frozen=True)
+class Weighted(LinearScorer):
+    """`linear` scores the unweighted log-odds of the second class, or of each of K classes against the rest.
+
+    `shifts` (1,) or (K,) = log eta undo the undoing.
+    """
+
+    shifts: np.ndarray
+
+    def probabilities(self, Z: np.ndarray) -> np.ndarray:
+        """Each class's own, divided by their sum, with no 0/0 far out."""
+        return probabilities(Z if Z.shape[1] == 1 else log_expit(Z))
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
+        """To the log-odds of the chosen class against the rest, by its own model."""
+        if len(self.shifts) == 1:
+            return super().contributions(X, chosen)
+        rows, typical = np.arange(len(X)), self.linear.typical
+        values = (self.linear.terms(X) - typical)[rows, :, chosen]
+        base = (self.linear.intercept + typical.sum(axis=0))[chosen]
+        return Contributions(values, base, chosen, "log_odds")
+
+    def weighted(self, X: np.ndarray) -> np.ndarray:
+        """The weighted models' own scores (n, K), before calibration, each with its own cut at 1/2.
+
+        Two classes: columns 1 - s and s. More: each class's score against the rest; rows do not sum to 1.
+        """
+        Z = self.linear.scores(X) - self.shifts
+        return probabilities(Z) if Z.shape[1] == 1 else np.asarray(expit(Z))
+
+
+class BenefitLogistic(Logistic):
+    """Logistic regression that weighs training errors by the benefit matrix; one-vs-rest with three or more classes.
+
+    `benefits` (K, K): `benefits[i][j]` of calling i j, in the order of the sorted classes; None weighs all alike.
+    `one_vs_rest`: how the rest's benefits are combined (`rest_weights`). Other parameters as for `Logistic`.
+
+    Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`, cut at 1/2:
+    `Weighted.weighted`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other
+    matrix can be decided on later without counting benefits twice. Fitted, besides `Learner`'s: `converged_`. Raises
+    Invalid at `/benefits/…` where the matrix gives no positive eta.
+    """
+
+    name: ClassVar = "benefit_logistic"
+    needs_benefits: ClassVar = True
+
+    one_vs_rest: Annotated[
+        Literal["normalised", "as_printed"],
+        "With three classes or more: how the benefits of the other classes are combined, as means by class shares"
+        " (normalised; equals the two-class weight for two classes), or as the sums printed in the paper (as_printed).",
+    ] = "normalised"
+    benefits: np.ndarray | Sequence[Sequence[float]] | None = None
+
+    model_: Weighted = field(init=False, repr=False)
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The class of the largest weighted score (ties to the first); without benefits the most probable class."""
+        if self.benefits is None:
+            return super().predict(X)
+        return self.classes_[self.model_.weighted(self._validated(X)).argmax(axis=1)]
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Weighted:
+        K = len(self.classes_)
+        eta, sums = np.ones(K), np.bincount(codes, weights)
+        if self.benefits is not None:
+            with below("/benefits"):
+                eta = rest_weights(self.benefits, sums / sums.sum(), self.one_vs_rest)
+        design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
+        columns = design.matrix(X)
+        classes = [1] if K == 2 else list(range(K))
+        fits = [
+            scikit().fit_linear(
+                columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C
+            )
+            for k in classes
+        ]
+        shifts = np.log(eta[classes])
+        coef = np.concatenate([model.coef_ for model, _ in fits])
+        intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts
+        linear = design.fold(coef, intercept).recorded(X, weights)
+        return Weighted(linear, all(converged for _, converged in fits), shifts)

@@ -1,0 +1,93 @@
+"""Raw rows to scores: columns that are the features themselves, or the trees of a boosted ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from payoff.learners.design import Design
+from payoff.learners.linear import Linear
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """The prepared features themselves; `uses` (m, T) bool, the paper's F: which features a column reads."""
+
+    design: Design
+    uses: np.ndarray
+
+    @classmethod
+    def fit(
+        cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], *, standardise: bool
+    ) -> Self:
+        """From rows (n, m) with positive weights; without `standardise` numbers are centred, not scaled."""
+        design = Design.fit(X, weights, categorical)
+        if not standardise:
+            design = replace(design, scales=np.ones_like(design.scales))
+        sizes = [len(seen) for seen in design.values]
+        features = np.concatenate(
+            (design.numeric, design.numeric[design.marked], np.repeat(design.categorical, sizes))
+        )
+        return cls(design, np.arange(X.shape[1])[:, None] == features[None, :])
+
+    def columns(self, X: np.ndarray) -> np.ndarray:
+        """The columns (n, T), dense, for rows (n, m)."""
+        return self.design.dense(X)
+
+    def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
+        """The scores of raw rows by linear models of the columns: coefficients (T, scores), intercepts (scores,)."""
+        return self.design.fold(coef.T, intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class Boosted:
+    """The outputs of a boosted ensemble's trees, centred and scaled to variance 1 (section 3); fields as of `Plain`.
+
+    `trees` are scikit-learn's fitted `tree_`.
+    """
+
+    plain: Plain
+    trees: Sequence[Any]
+    means: np.ndarray
+    scales: np.ndarray
+    uses: np.ndarray
+
+    def columns(self, X: np.ndarray) -> np.ndarray:
+        """The columns (n, T) for rows (n, m)."""
+        found = outputs(self.trees, self.plain.columns(X))
+        found -= self.means
+        found /= self.scales
+        return found
+
+    def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> BoostedScorer:
+        """As of `Plain`."""
+        used = np.flatnonzero(coef.any(axis=1))
+        scaled = coef[used] / self.scales[used, None]
+        trees = [self.trees[t] for t in used.tolist()]
+        return BoostedScorer(self.plain, trees, scaled, intercept - self.means[used] @ scaled)
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedScorer:
+    """Scores from those trees that have weight."""
+
+    plain: Plain
+    trees: Sequence[Any]
+    coef: np.ndarray
+    intercept: np.ndarray
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        found: np.ndarray = outputs(self.trees, self.plain.columns(X)) @ self.coef
+        found += self.intercept
+        return found
+
+
+def outputs(trees: Sequence[Any], columns: np.ndarray) -> np.ndarray:
+    """What each of scikit-learn's regression trees says (n, T) of prepared rows (n, width)."""
+    X, found = columns.astype(np.float32), np.empty((len(columns), len(trees)))
+    for t, tree in enumerate(trees):
+        found[:, t] = tree.predict(X)[:, 0]
+    return found

@@ -1,0 +1,307 @@
+"""Raw rows as the columns a linear model sees: numbers scaled, categories one-hot, missing values marked.
+
+A linear model of raw numbers breaks where a feature has a heavy tail: the few rows far out decide its slope. So numbers
+may be clipped, bent by a power, or bent at their quartiles (`SHAPES`). These curves are constant beyond the training
+quantiles `_TAIL` and 1 - `_TAIL`, and linear between knots: each is a sum of hinges. Of a feature that has one value in
+nearly all rows the limits are those of `_beside`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from scipy.special import boxcox1p, inv_boxcox1p
+
+from payoff.learners.base import check_sizes
+from payoff.learners.linear import LARGEST, Hinges, Linear
+from payoff.learners.loading import scikit
+
+if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
+    from scipy import sparse
+
+Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
+_TAIL = 0.02
+_FEW = 10  # a feature of up to so many values is not clipped: its rare values may be the ones that matter
+_QUARTILES = (0.25, 0.5, 0.75)
+_SEGMENTS = 8  # of straight lines that stand for a power curve
+_POWERS = (-4.0, 4.0)
+_DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller one, about
+
+
+@dataclass(frozen=True)
+class Design:
+    """A fitted preparation of rows (n, m) with NaN where missing.
+
+    The columns, in order: the `numeric` features, a missing one as its training mean, centred and scaled to variance
+    1; a 0/1 mark "is missing" for each numeric feature in `marked`, those that training had missing values in; a
+    0/1 column for each category of each `categorical` feature that training saw, "missing" as one of them if seen.
+    A category that training never saw counts as missing. What was never missing in training and is at prediction
+    counts as the mean of a number and as none of the categories. Marks and categories are not scaled, so that the
+    penalty holds rare ones near zero. `values[c]` are the codes that training saw of the c-th categorical feature,
+    NaN last. A row's weight counts as that many rows. With `hinges` the numeric columns are their curves, and `numeric`
+    has the feature of each: one or, in splines, several in a row, of which the first has the mark.
+    """
+
+    numeric: np.ndarray
+    means: np.ndarray
+    scales: np.ndarray
+    marked: np.ndarray
+    categorical: np.ndarray
+    values: tuple[np.ndarray, ...]
+    hinges: Hinges | None = None
+
+    @classmethod
+    def fit(
+        cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], shape: str = "none"
+    ) -> Self:
+        """Learn from rows (n, m) with positive weights (n,); `shape` is `none` or one of `SHAPES`. O(n m log n).
+
+        Raises Invalid for numbers beyond 1e100: their squares leave the floats.
+        """
+        numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
+        check_sizes(X, numeric, LARGEST)
+        hinges = (
+            None if shape == "none" or not len(numeric) else fit_hinges(X, weights, numeric, shape)
+        )
+        if hinges is None:
+            columns = [
+                _column(X[:, j], weights) for j in numeric
+            ]  # one by one: the table may be large
+        else:
+            numeric = hinges.columns[hinges.starts]
+            columns = [_column(x, weights) for x in hinges.curves(X).T]
+        means, scales, missing = np.array(columns, dtype=np.float64).reshape(-1, 3).T
+        marked = np.flatnonzero(
+            missing * np.diff(numeric, prepend=-1)
+        )  # of a feature's curves the first
+        values = tuple(np.unique(X[:, j]) for j in categorical)
+        return cls(
+            numeric,
+            means,
+            scales,
+            marked,
+            np.array(list(categorical), dtype=np.intp),
+            values,
+            hinges,
+        )
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.numeric) + len(self.marked) + sum(map(len, self.values))
+
+    def matrix(self, X: np.ndarray) -> np.ndarray | sparse.csr_matrix:
+        """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width) at most."""
+        filled = len(self.numeric) + len(self.marked) + len(self.categorical)
+        if not len(self.categorical) or filled >= _DENSE * self.width:
+            return self.dense(X)
+        sparse, front = scikit().sparse, self._front(X)
+        at = self._one_hot(X)
+        ones = sparse.csr_matrix(
+            (np.ones(len(at[0])), at), shape=(len(X), self.width - front.shape[1])
+        )
+        return sparse.hstack((sparse.csr_matrix(front), ones), format="csr")
+
+    def dense(self, X: np.ndarray) -> np.ndarray:
+        """The same as an array. O(n width)."""
+        front = self._front(X)
+        if not len(self.categorical):
+            return front
+        found = np.zeros((len(X), self.width))
+        found[:, : front.shape[1]] = front
+        rows, columns = self._one_hot(X)
+        found[rows, front.shape[1] + columns] = 1.0
+        return found
+
+    def _front(self, X: np.ndarray) -> np.ndarray:
+        """The columns of numbers and marks."""
+        front = X[:, self.numeric] if self.hinges is None else self.hinges.curves(X)
+        front -= self.means
+        front /= self.scales
+        missing = np.isnan(front)
+        front[missing] = 0.0
+        if len(self.marked):
+            front = np.concatenate((front, missing[:, self.marked]), axis=1)
+        return front
+
+    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
+        """Linear models as one on raw rows: their coefficients (L, width) and intercepts (L,) are of these columns."""
+        m = len(self.numeric)
+        marked = m + len(self.marked)
+        raw = coef[:, :m].T / self.scales[:, None]
+        intercept = intercept - self.means @ raw
+        places, means, hinges = self.marked, self.means, self.hinges
+        if hinges is not None:
+            raw = (
+                raw.repeat(np.diff(hinges.starts, append=len(hinges.knots)), axis=0)
+                * hinges.slopes[:, None]
+            )
+            places, means = hinges.starts[self.marked], hinges.means
+        marks = np.zeros_like(raw)
+        marks[places] = coef[:, m:marked].T
+        tables, start = [], marked
+        for seen in self.values:
+            tables.append(_table(seen, coef[:, start : start + len(seen)].T))
+            start += len(seen)
+        sizes = np.array([len(table) for table in tables], dtype=np.intp)
+        return Linear(
+            numeric=self.numeric if tables else None,
+            coef=np.ascontiguousarray(raw),
+            intercept=intercept,
+            means=means,
+            marks=marks,
+            categorical=self.categorical,
+            lasts=(sizes - 1).astype(np.float64),
+            offsets=(np.cumsum(sizes) - sizes).astype(np.intp),
+            table=np.concatenate(tables) if tables else np.empty((0, len(intercept))),
+            hinges=hinges,
+        )
+
+    def _one_hot(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and columns of the ones in a 0/1 column per seen value; an unseen one counts as missing, which has
+        no column if it was never seen.
+        """
+        rows, columns, start = [], [], 0
+        for j, seen in zip(self.categorical, self.values, strict=True):
+            place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)
+            known = seen[place] == X[:, j]
+            if np.isnan(seen[-1]):
+                place[~known] = len(seen) - 1
+                known[:] = True
+            rows.append(np.flatnonzero(known))
+            columns.append(start + place[known])
+            start += len(seen)
+        return np.concatenate(rows), np.concatenate(columns)
+
+
+def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:
+    """Mean and scale of one number, and whether it is ever missing; a missing one counts as the mean."""
+    known = ~np.isnan(x)
+    x, w = x[known], weights[known]
+    largest = float(np.abs(x).max(initial=0.0))
+    mean = float(w @ x / w.sum()) if len(x) else 0.0
+    spread = float(np.sqrt(w @ (x - mean) ** 2 / weights.sum()))
+    # A column that varies by rounding only is constant: scaled up, the rounding would look like data.
+    constant = spread <= 10 * np.finfo(np.float64).eps * largest
+    return mean, 1.0 if constant else spread, not bool(known.all())
+
+
+def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """Terms by category code, "missing" last, from the codes seen in training (NaN last) and their terms."""
+    known = ~np.isnan(seen)
+    codes = seen[known].astype(np.intp)
+    absent = np.zeros(terms.shape[1]) if known.all() else terms[-1]
+    table = np.tile(absent, (int(codes.max(initial=-1)) + 2, 1))
+    table[codes] = terms[known]
+    return table
+
+
+def fit_hinges(X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: str) -> Hinges:
+    """The curves of the features `numeric`, in their order, for rows (n, m), NaN where missing.
+
+    `shape`: `clip` and `power` give a curve per feature, `spline` up to four. A `power` is the one of Yeo and Johnson
+    (2000) with the largest likelihood, drawn as `_SEGMENTS` lines of equal rise. Weights (n,) count as repeated rows.
+    O(n m log n).
+    """
+    curves = [_hinges(X[:, j], weights, shape) for j in numeric.tolist()]
+    columns = np.repeat(numeric, np.array([len(curve[0]) for curve in curves], dtype=np.intp))
+    parts = map(np.concatenate, zip(*curves, strict=True)) if curves else np.empty((5, 0))
+    uppers, knots, slopes, first, means = parts
+    return Hinges(columns, uppers, knots, slopes, np.flatnonzero(first), means)
+
+
+def _hinges(x: np.ndarray, weights: np.ndarray, shape: str) -> tuple[np.ndarray, ...]:
+    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins with it, and training mean."""
+    known = ~np.isnan(x)
+    x, w = x[known], weights[known]
+    places, slopes, first = _curve(x, w, shape) if len(x) else _clip(x, w, np.zeros(2))
+    inside = np.maximum(np.minimum(x, places[-1])[:, None] - places[:-1], 0.0)
+    means = w @ inside / max(w.sum(), 1e-300)
+    return np.full(len(slopes), places[-1]), places[:-1], slopes, first, means
+
+
+def _curve(x: np.ndarray, w: np.ndarray, shape: str) -> Curve:
+    order = np.argsort(x, kind="stable")
+    x, w = x[order], w[order]
+    if np.count_nonzero(np.diff(x)) < _FEW:
+        return _clip(x, w, x[[0, -1]])
+    ends = _quantiles(x, w, (_TAIL, 1.0 - _TAIL))
+    return SHAPES[shape](x, w, ends if len(ends) > 1 else _beside(x, w, ends[0]))
+
+
+def _clip(_x: np.ndarray, _w: np.ndarray, ends: np.ndarray) -> Curve:
+    return ends, np.ones(1), np.ones(1)
+
+
+def _power(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
+    inside = np.clip(x, *ends)
+    unit = float(w @ np.abs(inside) / w.sum())
+    power = _most_likely(inside / unit, w)
+    low, high = yeo_johnson(ends / unit, power).tolist()
+    heights = np.linspace(low, high, _SEGMENTS + 1)
+    places = np.concatenate((ends[:1], unit * inverse(heights[1:-1], power), ends[1:]))
+    return (
+        places,
+        np.diff(np.diff(heights) / np.diff(places), prepend=0.0),
+        np.arange(_SEGMENTS) == 0,
+    )
+
+
+def _spline(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
+    inner = _quantiles(x, w, _QUARTILES)
+    places = np.concatenate((ends[:1], inner[(inner > ends[0]) & (inner < ends[1])], ends[1:]))
+    return places, np.ones(len(places) - 1), np.ones(len(places) - 1)
+
+
+SHAPES: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Curve]] = {
+    "clip": _clip,
+    "power": _power,
+    "spline": _spline,
+}
+"""By name, the simplest first: from sorted values (n,), their weights, and the two ends of the curve, the increasing
+places (k + 1,) of its knots, the last its end; the change of slope at each of the k; and whether a curve begins there.
+"""
+
+
+def _beside(x: np.ndarray, w: np.ndarray, common: float) -> np.ndarray:
+    """The medians of the sorted values below and above the one that nearly all rows have.
+
+    Of so few values a quantile farther out is close to the largest, which the tail decides.
+    """
+    sides = (x < common, x > common)
+    return np.concatenate(
+        [_quantiles(x[side], w[side], (0.5,)) if side.any() else [common] for side in sides]
+    )
+
+
+def _quantiles(x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The distinct weighted quantiles of sorted values."""
+    reach = np.cumsum(w)
+    return np.unique(
+        x[np.minimum(np.searchsorted(reach, np.asarray(shares) * reach[-1]), len(x) - 1)]
+    )
+
+
+def yeo_johnson(x: np.ndarray, power: float) -> np.ndarray:
+    """A power of 1 + x for x >= 0, and with 2 - power of 1 - x below (Yeo and Johnson 2000, equation 2.1)."""
+    return np.asarray(np.copysign(boxcox1p(np.abs(x), np.where(x >= 0, power, 2.0 - power)), x))
+
+
+def inverse(t: np.ndarray, power: float) -> np.ndarray:
+    """The x of which `yeo_johnson` is t."""
+    return np.asarray(np.copysign(inv_boxcox1p(np.abs(t), np.where(t >= 0, power, 2.0 - power)), t))
+
+
+def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
+    """The power with which values x (n,) of weights (n,) are most like a normal sample."""
+    share = w / w.sum()
+    slope = float(share @ np.copysign(np.log1p(np.abs(x)), x))
+
+    def loss(power: float) -> float:
+        t = yeo_johnson(x, power)
+        return 0.5 * float(np.log(share @ (t - share @ t) ** 2)) - (power - 1.0) * slope
+
+    return float(scikit().minimize_scalar(loss, bounds=_POWERS, method="bounded").x)

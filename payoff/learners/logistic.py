@@ -1,0 +1,99 @@
+"""Multinomial logistic regression on raw rows, cost-blind."""
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from payoff.decisions.folds import stratified_folds
+from payoff.learners.base import Learner
+from payoff.learners.design import SHAPES, Design
+from payoff.learners.linear import LinearScorer
+from payoff.learners.loading import scikit
+from payoff.learners.parameters import Calibration, Strength
+from payoff.learners.unseen import log_losses, near_best, unseen
+
+_CANDIDATES = (*SHAPES, "none")  # the simplest first; the one that a tail can break, last
+_MIN_ROWS = 200  # rows; on fewer the standard error hides what another transform gains
+_JUDGED = 3000  # rows that the choice of a transform looks at
+
+
+class Logistic(Learner):
+    """Multinomial logistic regression, cost-blind: benefits enter only when decisions are made.
+
+    Its preparation of rows is inside (see `design.Design`). `C`: inverse strength of the L2 penalty.
+    `numeric_transform`: what becomes of numeric features, see `design` and `chosen_transform`. Fitted, besides
+    `Learner`'s: `numeric_transform_`, the one used, and `converged_`, False if the last fit reached its maximum number
+    of steps. A row costs one product.
+    """
+
+    name: ClassVar = "logistic"
+    C: Strength = 1.0
+    calibration: Calibration = "auto"
+    numeric_transform: str = "auto"
+
+    model_: LinearScorer = field(init=False, repr=False)
+
+    @property
+    def converged_(self) -> bool:
+        return self.model_.converged
+
+    def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self.numeric_transform_ = chosen_transform(self, X, codes, weights, self.C)
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
+        design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
+        model, converged = scikit().fit_linear(design.matrix(X), codes, weights, self.C)
+        return LinearScorer(
+            design.fold(model.coef_, model.intercept_).recorded(X, weights), converged
+        )
+
+
+def chosen_transform(
+    learner: Any, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float,
+    candidates: Sequence[str] = _CANDIDATES,
+) -> str:  # fmt: skip
+    """What a learner's `numeric_transform` is on these rows: of `auto` the shape of the smallest cross-validated log
+    loss.
+
+    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the candidates that is not worse
+    than the best by a standard error of the paired difference; `clip` on fewer than `_MIN_ROWS` rows. Three fits for
+    each candidate and label on two thirds of at most `_JUDGED` rows.
+    """
+    transform, categorical = learner.numeric_transform, learner.categorical()
+    if transform != "auto":
+        return transform
+    if len(categorical) == X.shape[1]:
+        return "none"
+    if len(X) < _MIN_ROWS:
+        return "clip"
+    some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
+    X, w = X[some], weights[some]
+    labels = codes[some].reshape(len(some), -1).T
+    gains = {
+        shape: -np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0)
+        for shape in candidates
+    }
+    return near_best(gains, w)[0]
+
+
+def _losses(
+    shape: str,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    categorical: Sequence[int],
+    C: float,
+) -> np.ndarray:
+    """Each row's log loss (n,) by a model that did not see it; where there is none it is the same for every shape."""
+    classes, codes = np.unique(codes, return_inverse=True)
+    if len(classes) < 2:
+        return np.zeros(len(X))
+
+    def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        design = Design.fit(X[inside], weights[inside], categorical, shape)
+        model, _ = scikit().fit_linear(design.matrix(X[inside]), codes[inside], weights[inside], C)
+        return np.asarray(model.predict_proba(design.matrix(X[outside])))
+
+    return log_losses(unseen(stratified_folds(codes, 3, 0), len(classes), answered), codes)

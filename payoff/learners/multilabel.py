@@ -1,0 +1,395 @@
+"""Learners of several labels at once: their common form, a logistic regression for each, and one forest for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field
+from scipy.special import expit, logit
+
+from payoff.arrays import F64, I32, U8
+from payoff.decisions.calibration import Calibrator, Isotonic, Sigmoid
+from payoff.decisions.folds import UNJUDGED, multilabel_folds
+from payoff.errors import Invalid
+from payoff.learners.base import ALL, Dealt, Learner
+from payoff.learners.design import Design
+from payoff.learners.linear import Linear
+from payoff.learners.loading import compiled, scikit
+from payoff.learners.logistic import Logistic, chosen_transform
+from payoff.learners.parameters import Amount, Calibration, Strength
+from payoff.progress import part
+
+if TYPE_CHECKING:  # see `base`
+    from payoff.acquisition.forest import FlatForest
+    from payoff.learners.members import Members
+
+_FOLDS = 5
+_TRANSFORMS = ("clip", "none")
+ROWS = 8_000_000  # in leaves, of all trees together: 4 bytes each
+MAX_VECTORS = 256  # of a row
+_FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
+
+
+class Multilabel(Learner):
+    """Base of the learners whose y is an indicator (n, L) of 0 and 1. A subclass has `_fit_labels` and `_odds`.
+
+    Fitted: `classes_` (0 … L-1), `curves_`, `calibrations_` (the method used for each label) and `calibration_` (all of
+    them in one string). `predict_proba` and `posterior` return the marginals (n, L), not one array per label.
+    """
+
+    labels: ClassVar = "several"
+    curves_: Curves = field(init=False, repr=False)
+    calibrations_: list[str] = field(init=False, repr=False)
+
+    def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
+        """Fit on rows (n, m), labels (n, L) and positive weights; sets `curves_` and `calibrations_`."""
+        raise NotImplementedError
+
+    def _odds(self, X: np.ndarray) -> np.ndarray:
+        """Log-odds (n, L) before calibration for rows (n, m)."""
+        raise NotImplementedError
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        scikit().check_classification_targets(y)
+        Y = as_indicator(y)
+        self.classes_ = np.arange(Y.shape[1])
+        return Y
+
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self._fit_labels(X, codes, weights)
+        self.calibration_ = ", ".join(sorted(set(self.calibrations_)))
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The labels (n, L) whose probability is above 1/2, as 1, the others as 0."""
+        return (self.predict_proba(X) > 0.5).astype(np.intp)
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
+        return self.curves_.apply(self._odds(X))
+
+
+def constant_share(y: np.ndarray) -> float:
+    """The probability of a label y (n,) that is the same in all rows."""
+    return float((y.sum() + 1) / (len(y) + 2))
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The calibration curves of L labels, applied together: a sigmoid each, and steps for the `stepped` ones."""
+
+    slopes: np.ndarray
+    offsets: np.ndarray
+    lowest: np.ndarray
+    stepped: tuple[tuple[int, np.ndarray, np.ndarray], ...]
+    farthest: np.ndarray
+
+    @classmethod
+    def of(cls, calibrators: Sequence[Calibrator | None]) -> Self:
+        """From calibrators of two classes; None leaves the label's probability as it is."""
+        slopes, offsets, lowest = (
+            np.ones(len(calibrators)),
+            np.zeros(len(calibrators)),
+            np.zeros(len(calibrators)),
+        )
+        farthest = np.full(len(calibrators), _FARTHEST)
+        stepped = []
+        for position, curve in enumerate(calibrators):
+            if isinstance(curve, Sigmoid):
+                slopes[position], offsets[position], lowest[position] = (
+                    curve.slopes[0],
+                    curve.offsets[0],
+                    curve.lowest,
+                )
+                farthest[position] = logit(1 - curve.limit)
+            elif isinstance(curve, Isotonic):
+                stepped.append((position, curve.knots[0], curve.heights[0]))
+        return cls(slopes, offsets, lowest, tuple(stepped), farthest)
+
+    def apply(self, Z: np.ndarray) -> np.ndarray:
+        """Probabilities (n, L), never 0 or 1, for log-odds (n, L)."""
+        odds = np.minimum(np.maximum(Z, -self.farthest), self.farthest)
+        odds *= self.slopes
+        odds += self.offsets
+        P: np.ndarray = np.minimum(np.maximum(expit(odds), self.lowest), 1.0 - self.lowest)
+        for position, knots, heights in self.stepped:
+            P[:, position] = np.interp(P[:, position], knots, heights)
+        return P
+
+
+def as_indicator(y: Any) -> np.ndarray:
+    """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
+    table = y.toarray() if scikit().sparse.issparse(y) else np.asarray(y)
+    if table.ndim != 2 or not np.isin(table, (0, 1)).all():
+        raise Invalid.at(
+            "", "labels take a table of 0 and 1: a row per instance, a column per label"
+        )
+    return table.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A linear model per label (L of them), each on the features and the probabilities of the labels before it.
+
+    `fixed` is what is passed on for a label of too few rows to learn what it should.
+    """
+
+    linears: Sequence[Linear]
+    fixed: Sequence[float | None]
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """Log-odds (n, L) before calibration for rows (n, m)."""
+        n, m = X.shape
+        rows = np.empty((n, m + len(self.linears)))
+        rows[:, :m] = X
+        Z = np.empty((n, len(self.linears)))
+        for position, (linear, fixed) in enumerate(zip(self.linears, self.fixed, strict=True)):
+            Z[:, position] = linear.scores(np.ascontiguousarray(rows[:, : m + position]))[:, 0]
+            rows[:, m + position] = expit(Z[:, position]) if fixed is None else fixed
+        return Z
+
+
+class MultilabelLogistic(Multilabel):
+    """A logistic regression for each of several labels: the probability that it applies, for `/retrieve`.
+
+    y is an indicator (n, L) of 0 and 1. Parameters as of `logistic.Logistic`, for each label; the transform is one for
+    all labels, and `auto` is `clip` or `none`: the others take three to ten times as long. `chain`: in training, the
+    probabilities of the labels before are out-of-fold, as in prediction (nested stacking: Senge, del Coz and
+    Hüllermeier 2013, "Rectifying classifier chains", section 4). So the answer is the marginal probability of every
+    label, with no sum over combinations.
+    A label that is the same in all rows of positive weight is given (its ones + 1)/(n + 2).
+
+    Fitted: as `Multilabel`, `numeric_transform_` (the one used), and `converged_` (whether all fits did). Training
+    makes L fits of `Logistic`, and six of each label for `auto`; in a chain up to five more raw fits for each.
+    Answering a row costs one product, in a chain one per label.
+    """
+
+    name: ClassVar = "multilabel_logistic"
+    C: Strength = 1.0
+    calibration: Calibration = "auto"
+    chain: Annotated[
+        bool, "Whether each label's model also uses the probabilities of the labels before it."
+    ] = False
+    numeric_transform: str = "auto"
+
+    scorer_: Linear | Chain = field(init=False, repr=False)
+    converged_: bool = field(init=False, repr=False)
+
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit every label again on rows (n, m) and labels (n, L); calibration stays.
+
+        Time: one raw fit for each label, in a chain up to six.
+        """
+        again = replace(self, calibration="none", numeric_transform=self.numeric_transform_).fit(
+            X, y
+        )
+        self.scorer_, self.converged_ = again.scorer_, again.converged_
+        return self
+
+    def _odds(self, X: np.ndarray) -> np.ndarray:
+        return self.scorer_.scores(X)
+
+    def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
+        self.numeric_transform_ = chosen_transform(self, X, Y, weights, self.C, _TRANSFORMS)
+        linears: list[Linear] = []
+        curves: list[Calibrator | None] = []
+        fixed: list[float | None] = []
+        self.calibrations_, self.converged_ = [], True
+        for position, y in enumerate(Y.T):
+            with part(
+                position / Y.shape[1],
+                (position + 1) / Y.shape[1],
+                f"label {position + 1} of {Y.shape[1]}",
+            ):
+                fewest = int(np.bincount(y, minlength=2).min())
+                fixed.append(
+                    constant_share(y) if fewest == 0 else float(y.mean()) if fewest == 1 else None
+                )
+                extended = X
+                if (
+                    self.chain and position + 1 < Y.shape[1]
+                ):  # first, as the progress of these fits does not rise
+                    known = (
+                        self._unseen(X, y, weights)
+                        if fixed[-1] is None
+                        else np.full(len(y), fixed[-1])
+                    )
+                    extended = np.column_stack((X, known))
+                if fewest == 0:
+                    design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
+                    linears.append(
+                        design.fold(np.zeros((1, design.width)), np.array([logit(fixed[-1])]))
+                    )
+                    curves.append(None)
+                    self.calibrations_.append("none")
+                else:
+                    model = self._logistic(self.calibration).fit(X, y, weights)
+                    linears.append(model.model_.linear)
+                    curves.append(model.calibrator_)
+                    self.calibrations_.append(model.calibration_)
+                    self.converged_ &= model.converged_
+                X = extended
+        self.scorer_ = Chain(linears, fixed) if self.chain else Linear.beside(linears)
+        self.curves_ = Curves.of(curves)
+
+    def _unseen(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The label's probability (n,) for each row, from a model that did not see the row."""
+        folds = scikit().StratifiedKFold(
+            min(_FOLDS, int(np.bincount(y).min())), shuffle=True, random_state=self.random_state
+        )
+        sent: dict[str, Any] = {
+            "cv": folds,
+            "method": "predict_proba",
+            "params": {"sample_weight": weights},
+        }
+        return np.asarray(scikit().cross_val_predict(self._logistic("none"), X, y, **sent)[:, 1])
+
+    def _logistic(self, calibration: Any) -> Logistic:
+        return Logistic(
+            C=self.C,
+            numeric_transform=self.numeric_transform_,
+            calibration=calibration,
+            categorical_features=self.categorical_features,
+            random_state=self.random_state,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Which label vectors the training rows in each leaf have, in the first trees of a forest.
+
+    `vectors` (D, L): the distinct ones, `codes` (N,): which of them each training row has. As many trees as keep
+    `ROWS` in their leaves, at least one.
+    """
+
+    trees: int
+    members: Members
+    vectors: U8
+    codes: I32
+
+    @classmethod
+    def of(cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> Self:
+        """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
+        trees = min(forest.n_trees, max(1, ROWS // len(X)))
+        part = forest.first(trees)
+        members = compiled().members.Members.of(part.leaves(X), len(part.nodes.right), weights)
+        vectors, codes = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
+        return cls(trees, members, vectors, codes.ravel().astype(np.int32))
+
+    def find(self, forest: FlatForest, X: np.ndarray) -> Iterator[tuple[U8, F64, float]]:
+        """For each row of X (n, m): distinct label vectors (S, L), their weights (S,), and the weight of those cut.
+
+        The weight is the mean share over the trees. The heaviest `MAX_VECTORS` are kept, in the order of `vectors`.
+        """
+        for leaves in self._leaves(forest, X):
+            for rows, reached in zip(*self.members.near(leaves), strict=True):
+                total = np.bincount(self.codes[rows], np.diff(reached, prepend=0.0))
+                codes = np.flatnonzero(total)
+                weights = total[codes]
+                kept = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
+                held = weights[kept].sum()
+                yield (
+                    self.vectors[codes[kept]],
+                    weights[kept] / held,
+                    float(1.0 - held / weights.sum()),
+                )
+
+    def work(self, forest: FlatForest, X: np.ndarray) -> int:
+        """How many training rows `find` reads for rows X (n, m): those in all their leaves. O(n trees depth)."""
+        sizes = np.diff(self.members.starts)
+        return sum(int(sizes[leaves].sum()) for leaves in self._leaves(forest, X))
+
+    def _leaves(self, forest: FlatForest, X: np.ndarray) -> Iterator[I32]:
+        """The leaves (rows, trees) of some rows of X after the other."""
+        part = forest.first(self.trees)
+        return (part.leaves(X[rows]) for rows in self.members.blocks(len(X)))
+
+
+class MultilabelForest(Multilabel):
+    """A random forest for several labels together: the probability that each applies, for `/retrieve`.
+
+    Each leaf has the share of every label; y is an indicator (n, L).
+    scikit-learn grows the trees: a split is chosen by the mean impurity over the labels. Parameters as in
+    `RandomForest`. Each label is calibrated on probabilities from forests that did not see the row, by the method that
+    `calibration` gives for its numbers of rows. A label that is the same in all rows is given (its ones + 1)/(n + 2).
+    Fitted: as `Multilabel`, and `model_`, a `FlatForest` whose distribution is that of `grown_forests`. Training grows
+    six forests, one without calibration; answering costs O(trees x (depth + L)) a row.
+    """
+
+    name: ClassVar = "multilabel_forest"
+    n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100
+    max_features: Annotated[
+        Amount,
+        "Features considered for a split: a number, a fraction, or the root or logarithm of all; null is all.",
+    ] = "sqrt"
+    min_samples_leaf: Annotated[int, Field(ge=1), "Minimum number of rows in a leaf."] = 2
+    calibration: Calibration = "auto"
+
+    neighbours_: Neighbours = field(init=False, repr=False)
+
+    def _check(self) -> None:
+        compiled().forests.forest_like(self)
+
+    @property
+    def _resolution(self) -> float:
+        return 1.0 / self.n_estimators
+
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Grow the forest again on rows (n, m) and labels (n, L); calibration stays. Time: one forest."""
+        dealt = Dealt.whole(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
+        ((_, self.model_, _),) = compiled().forests.grown_forests(
+            self, dealt, [ALL], self.min_samples_leaf
+        )
+        self.neighbours_ = Neighbours.of(self.model_, *dealt[:3])
+        return self
+
+    def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+        """What `Neighbours.find` says of rows X (n, m), before calibration."""
+        return self.neighbours_.find(self.model_, X)
+
+    def label_vector_work(self, X: np.ndarray) -> int:
+        """What `Neighbours.work` says of rows X (n, m)."""
+        return self.neighbours_.work(self.model_, X)
+
+    def _odds(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(logit(_marginals(self.model_, X)))
+
+    def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
+        fold = multilabel_folds(Y, _FOLDS, self._seed()).astype(np.int8)
+        needed = any(self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T)
+        folds = [*np.unique(fold[fold != UNJUDGED]).tolist(), ALL] if needed else [ALL]
+        P = np.zeros(Y.shape)
+        dealt = Dealt(X, Y, weights, fold)
+        for number, forest, _ in compiled().forests.grown_forests(
+            self, dealt, folds, self.min_samples_leaf
+        ):
+            if number == ALL:
+                self.model_, self.neighbours_ = forest, Neighbours.of(forest, X, Y, weights)
+            else:
+                P[fold == number] = _marginals(forest, np.ascontiguousarray(dealt.only(number)))
+        judged = fold != UNJUDGED
+        found = [
+            self._curve(P[judged, label], Y[:, label], judged, weights)
+            for label in range(Y.shape[1])
+        ]
+        self.curves_ = Curves.of([curve for _, curve in found])
+        self.calibrations_ = [method for method, _ in found]
+
+    def _curve(
+        self, p: np.ndarray, y: np.ndarray, judged: np.ndarray, weights: np.ndarray
+    ) -> tuple[str, Calibrator | None]:
+        """The calibration of a label y (n,), from the probabilities of the rows that are judged."""
+        counts = np.bincount(y, minlength=2)
+        if not counts.all():
+            return "none", Sigmoid(np.zeros(1), np.array([logit(constant_share(y))]), 0.0)
+        return self._calibrated(
+            self._method(counts), np.column_stack((1.0 - p, p)), y[judged], weights[judged]
+        )
+
+
+def _marginals(forest: Any, X: np.ndarray) -> np.ndarray:
+    """The probability of each label (n, L), of a forest that `grown_forests` made for labels."""
+    P = forest.posterior(X)
+    return np.asarray(np.minimum(P[:, :-1] * (P.shape[1] - 1), 1.0))

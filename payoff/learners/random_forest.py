@@ -1,0 +1,96 @@
+"""scikit-learn's random forest, of classes or numbers, as flat trees that predict fast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from payoff.learners.base import ALL, Dealt
+from payoff.learners.loading import compiled
+from payoff.learners.parameters import Amount, Calibration, Count, Task
+from payoff.learners.stepwise import Stepwise
+from payoff.progress import part
+
+_LEAVES = (1, 2, 5)
+_LEAVES_OF_NUMBERS = (1, 3, 10)
+
+
+class RandomForest(Stepwise):
+    """scikit-learn's random forest, cost-blind; of classes it answers `/acquire`, of numbers it knows the distribution.
+
+    Categories are put in the order of their class distributions, or mean numbers, and then split like numbers.
+    `min_samples_leaf` `auto`: see `best_leaf`; of numbers that of the least `cost`. `predict` takes the largest
+    (calibrated) probability; `model_.predict` is the plain vote of the trees. Numbers: a `QuantileForest`, which
+    `calibration` `none` leaves as the leaves have it.
+    Fitted: as `Stepwise`, and `min_samples_leaf_`. Answering costs O(trees x depth) a row.
+    """
+
+    name: ClassVar = "random_forest"
+    tasks: ClassVar = ("classification", "regression")
+    task: Task = None
+    n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100
+    max_features: Annotated[
+        Amount | Literal["auto"],
+        "Features considered for a split: a number, a fraction, or the root or logarithm of all; null is all; auto is"
+        " the root for classes, and all for numbers. With all features the trees ask for more of the same ones, so"
+        " `/acquire` asks for fewer.",
+    ] = "auto"
+    min_samples_leaf: Annotated[
+        Count | Literal["auto"],
+        "Minimum number of rows in a leaf; auto is 1, 2 or 5, by the log loss of rows out of bag; for numbers 1, 3 or"
+        " 10, by the cost of their quantiles.",
+    ] = "auto"
+    calibration: Calibration = "auto"
+
+    def _check(self) -> None:
+        compiled().forests.forest_like(self)
+
+    def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        if self.min_samples_leaf != "auto":
+            self.min_samples_leaf_ = int(self.min_samples_leaf)
+        elif not self.regresses:
+            self.min_samples_leaf_ = compiled().forests.best_leaf(self, _LEAVES, X, codes, weights)
+
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        if not self.regresses or self.min_samples_leaf != "auto":
+            super()._fit_calibrated(X, codes, weights)
+            return
+        for number, leaf in enumerate(_LEAVES_OF_NUMBERS):
+            self.min_samples_leaf_ = leaf
+            with part(number / len(_LEAVES_OF_NUMBERS), (number + 1) / len(_LEAVES_OF_NUMBERS)):
+                grown = self._fit_raw(X, codes, weights)
+            if number == 0 or grown.cost < self.model_.cost:
+                self.model_, best = grown, leaf
+        self.min_samples_leaf_ = best
+
+    @property
+    def _resolution(self) -> float:
+        return 1.0 / self.n_estimators
+
+    def _again(self) -> RandomForest:
+        return replace(self, calibration="none", min_samples_leaf=self.min_samples_leaf_)
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
+        dealt = Dealt.whole(X, codes, weights)
+        ((_, forest, bags),) = compiled().forests.grown_forests(
+            self, dealt, [ALL], self.min_samples_leaf_
+        )
+        if not self.regresses:
+            return forest
+        kind, corrected = compiled().quantile_forest.QuantileForest, self.calibration != "none"
+        return kind.of(forest, bags, X, codes, weights, corrected=corrected)
+
+    def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
+        P = np.empty((len(dealt.X), len(self.classes_)))
+        forests = compiled().forests.grown_forests(
+            self, dealt, [*range(folds), ALL], self.min_samples_leaf_
+        )
+        for fold, forest, _ in forests:
+            if fold == ALL:
+                self.model_ = forest
+            else:
+                P[dealt.fold == fold] = forest.posterior(np.ascontiguousarray(dealt.only(fold)))
+        return P

@@ -1,0 +1,81 @@
+"""What fits take from scikit-learn and SciPy: 60 MB and 0.7 s that a service which only predicts does without.
+
+So learners reach this module, and what it imports, through `loading.scikit`, at their first fit.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import minimize_scalar
+from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.utils import (
+    ClassifierTags,
+    InputTags,
+    RegressorTags,
+    Tags,
+    TargetTags,
+    check_random_state,
+)
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from payoff.acquisition.learning import learn
+from payoff.decisions.calibration_fits import fit_calibrator
+from payoff.learners import boosted_trees, kernel_solver
+
+MAX_STEPS = 500
+_TOLERANCE = (
+    1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
+)
+
+
+def checked(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, **options: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arguments of `fit` as arrays, without rows of weight 0: they must not change anything, even the folds."""
+    X, y = validate_data(
+        estimator, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", **options
+    )
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    counted = weights > 0
+    return (X, y, weights) if counted.all() else (X[counted], y[counted], weights[counted])
+
+
+def checked_rows(estimator: Any, X: Any) -> np.ndarray:
+    """Rows (n, m) for a fitted estimator, NaN where missing."""
+    check_is_fitted(estimator)
+    return validate_data(
+        estimator, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=False
+    )
+
+
+def tags(*, several: bool = False, numbers: bool = False) -> Tags:
+    """Of a classifier, of one for several labels, or of a regressor."""
+    return Tags(
+        estimator_type="regressor" if numbers else "classifier",
+        target_tags=TargetTags(required=True, multi_output=several, single_output=not several),
+        classifier_tags=None
+        if numbers
+        else ClassifierTags(multi_label=several, multi_class=not several),
+        regressor_tags=RegressorTags() if numbers else None,
+        input_tags=InputTags(allow_nan=True),
+    )
+
+
+def fit_linear(
+    columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float
+) -> tuple[Any, bool]:
+    """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it converged.
+
+    Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns as they are.
+    """
+    model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=MAX_STEPS)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        model.fit(columns, codes, sample_weight=weights)
+    return model, not heard  # it warns of too many steps, and of a search along a line that failed

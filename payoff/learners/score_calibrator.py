@@ -1,0 +1,131 @@
+"""Probabilities from the scores or probabilities of another system, by a calibration alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+
+from payoff.decisions.metrics import rank_area
+from payoff.learners.base import Learner
+from payoff.learners.linear import probabilities
+from payoff.learners.loading import scikit
+from payoff.learners.parameters import Calibration
+from payoff.learners.unseen import best_calibration
+
+SUM_TOLERANCE = 1e-6  # of a row of probabilities
+_TINY = 1e-300  # so that a row of zeros has a sum
+_FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Scores in another unit, as probabilities: of two classes from one score (n, 1) or from the difference of two
+    (n, 2), of K classes from K scores.
+    """
+
+    centres: np.ndarray
+    unit: float
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        Z = np.clip((_differences(X) - self.centres) / self.unit, -_FARTHEST, _FARTHEST)
+        return probabilities(Z)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Probabilities (n, K) as they come; NaN in rows that are none."""
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        good = (X >= 0).all(axis=1) & (np.abs(X.sum(axis=1) - 1) <= SUM_TOLERANCE)
+        return np.where(good[:, None], X, np.nan)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Scores from 0 to 1, taken for probabilities: one (n, 1) of the second class, or (n, K), divided by their sum."""
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        P = np.concatenate((1.0 - X, X), axis=1) if X.shape[1] == 1 else X + _TINY
+        return np.asarray(P / P.sum(axis=1, keepdims=True))
+
+
+class ScoreCalibrator(Learner):
+    """Turns the scores of another system into probabilities; see `POST /calibrate`.
+
+    A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K) (`input`).
+
+    There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
+    20 rows of the rarest class `isotonic` where its log loss is clearly better (`best_calibration`); probabilities with
+    fewer than 10 rows outside the most common class stay as they are. Three scores or more have one unit; scores that
+    all lie in [0, 1] count by their log-odds. `doubts_` are sentences about what such rows can tell.
+    """
+
+    name: ClassVar = "score_calibrator"
+    _fewest: ClassVar = 10
+
+    calibration: Calibration = "auto"
+    input: Annotated[Literal["scores", "probabilities"], "What the rows are."] = "scores"
+
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Calibrate again on rows (n, m) and labels (n,) of the same classes, by the same method."""
+        self._calibrate_on(
+            np.ascontiguousarray(X), np.searchsorted(self.classes_, y), np.ones(len(X))
+        )
+        return self
+
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self.calibration_ = self._method(np.bincount(codes))
+        if self.calibration == "auto" and self.calibration_ != "none":
+            self.calibration_ = best_calibration(
+                self._model(X).posterior(X), codes, weights, may_leave=False
+            )
+        self._calibrate_on(X, codes, weights)
+
+    def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self.model_, self.calibrator_ = self._model(X), None
+        if self.calibration_ != "none":
+            P = self.model_.posterior(X)
+            self.calibrator_ = scikit().fit_calibrator(self.calibration_, P, codes, weights)
+        self.doubts_ = list(self._doubts(X, codes))
+
+    def _model(self, X: np.ndarray) -> Standardised | Given | Shares:
+        if self.input == "probabilities":
+            return Given()
+        return Shares() if X.min() >= 0 and X.max() <= 1 else _standardised(X)
+
+    def _method(self, counts: np.ndarray) -> str:
+        method = self._automatic(counts) if self.calibration == "auto" else self.calibration
+        return (
+            "sigmoid" if method == "none" and self.input == "scores" else method
+        )  # scores have no probabilities
+
+    def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
+        if self.input == "probabilities":
+            if self.calibration == "auto" and self.calibration_ == "none":
+                yield f"left uncalibrated: fewer than {self._fewest} rows are outside of the most common class"
+            return
+        if X.shape[1] <= 2:
+            area, error = rank_area(_differences(X)[:, 0], codes == 1)
+            if area < 0.5 + error:
+                yield (
+                    f"the scores hardly rank the classes: the area under the ROC curve is {area:.2f}, give or take"
+                    f" {error:.2f}; greater scores must mean the second class"
+                )
+
+
+def _standardised(X: np.ndarray) -> Standardised:
+    """Units that a mark such as -1e30 in some rows does not change, nor does a score that many rows share."""
+    D = _differences(X)
+    centres = np.array([np.median(np.unique(column)) for column in D.T])
+    values = (D - centres).ravel()
+    # The interquartile range of the values, or of the distinct ones where that is smaller or the first is 0.
+    ranges = [
+        float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))
+    ]
+    return Standardised(centres, min((each for each in ranges if each > 0), default=1.0))
+
+
+def _differences(X: np.ndarray) -> np.ndarray:
+    """Of two classes one score, the greater the more probable the second."""
+    return X[:, 1:] - X[:, :1] if X.shape[1] == 2 else X

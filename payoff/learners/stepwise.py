@@ -1,0 +1,142 @@
+"""Models that acquire features one at a time, with an estimate of when to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import field
+from typing import ClassVar, Self
+
+import numpy as np
+
+from payoff.acquisition.prices import Prices
+from payoff.acquisition.states import Trajectories
+from payoff.acquisition.stopping import Experience
+from payoff.decisions.folds import shuffled_groups
+from payoff.errors import Invalid, below
+from payoff.learners.base import Learner
+from payoff.learners.loading import scikit
+from payoff.progress import part
+
+_VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
+_FOLDS = 5
+ENOUGH = (
+    2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
+)
+LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
+
+
+class Stepwise(Learner):
+    """A learner whose model acquires features one at a time.
+
+    Fitted, after `learn_stops`: `experience_`, or None if nothing can be learned.
+    """
+
+    asks: ClassVar = True
+    experience_: Experience | None = field(default=None, init=False, repr=False)
+
+    def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
+        """Learn from the training rows X (n, m), y (n,) when another feature is not worth its price.
+
+        Models like this one are trained on folds, and the rows outside travel through them at these `prices` of the m
+        features; at most 2,000 rows, drawn class by class, so a large table costs one more fit. Without two rows of
+        each class, with a model that asks for nothing, or with so many classes and features that a row of each class
+        would be too much, there is nothing to learn.
+        """
+        codes = np.searchsorted(self.classes_, y)
+        smallest = int(np.bincount(codes).min())
+        self.experience_ = None
+        room = room_for(len(self.model_.columns), len(self.classes_))
+        if smallest < 2 or not len(self.model_.columns) or room < len(self.classes_):
+            return self
+        rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)
+        trajectories = Trajectories.join([trajectory for trajectory, _ in rows])
+        seen = np.concatenate([truth for _, truth in rows])
+        if not trajectories.length.any():
+            return self
+        ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
+        self._learn_calibration(ends, seen)
+        finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
+        self.experience_ = scikit().learn(trajectories, seen, X.shape[1], finish)
+        return self
+
+    def _again(self) -> Stepwise:
+        """An unfitted learner that trains models like this one, choosing and calibrating nothing."""
+        raise NotImplementedError
+
+    def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
+        """Fit the calibration on out-of-fold P (n, K), for learners that `fit` does not calibrate."""
+
+    def _elsewhere(
+        self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
+    ) -> list[tuple[Trajectories, np.ndarray]]:
+        """Trajectories of some `room` rows through models trained without them, and their classes: every fold has all
+        classes.
+        """
+        found: list[tuple[Trajectories, np.ndarray]] = []
+        needed = min(folds, math.ceil(room * folds / len(X)))
+        random = scikit().check_random_state(self.random_state)
+        splits = (
+            scikit()
+            .StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
+            .split(X, codes)
+        )
+        for number, (inside, outside) in zip(range(needed), splits, strict=False):
+            with part(
+                number / needed,
+                (number + 1) / needed,
+                f"learning when to stop, {number + 1} of {needed}",
+            ):
+                model = self._again().fit(X[inside], codes[inside]).model_
+                some = drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
+                found.append((model.travel(X[some], prices), codes[some]))
+        return found
+
+
+def room_for(steps: int, n_classes: int) -> int:
+    """How many rows of experience are kept, of so many features and classes."""
+    return min(ENOUGH, LARGEST // ((steps + 1) * n_classes))
+
+
+def validation_folds(
+    groups: np.ndarray, random: np.random.RandomState, enough: int = 1
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Row numbers to train on and to validate on: the same share of each group, no row held out twice.
+
+    As many folds as hold out `enough` rows together, or all that there are. With too few rows to hold one out,
+    both are all rows.
+    """
+    shuffled, everything = shuffled_groups(groups, _VALIDATION, random), np.arange(len(groups))
+    total = sum(size for _, size in shuffled)
+    if not total:
+        return [(everything, everything)]
+    number = min(math.ceil(enough / total), int(1 / _VALIDATION))
+    held = (
+        np.concatenate([rows[f * size : (f + 1) * size] for rows, size in shuffled])
+        for f in range(number)
+    )
+    return [
+        (np.setdiff1d(everything, outside), np.sort(outside)) for outside in held if len(outside)
+    ]
+
+
+def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
+    """The prices of m columns: as given, one for each, or 1 each; Invalid at `/feature_costs`."""
+    with below("/feature_costs"):
+        costs = Prices.unit(m) if feature_costs is None else feature_costs
+        prices = costs if isinstance(costs, Prices) else Prices.of(costs)
+    if len(prices) != m:
+        raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
+    return prices
+
+
+def drawn(
+    rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState
+) -> np.ndarray:
+    """A stratified random sample of `count` rows, with at least one of each class."""
+    if count >= len(rows):
+        return rows
+    mixed = random.permutation(rows)
+    by_class = mixed[np.argsort(codes[mixed], kind="stable")]
+    even = np.linspace(0, len(rows) - 1, max(count, 0)).astype(np.intp)
+    return by_class[np.union1d(even, np.unique(codes[by_class], return_index=True)[1])]

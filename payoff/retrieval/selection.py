@@ -1,0 +1,284 @@
+"""The set of items with the smallest expected loss.
+
+For a loss that falls with the true positives, and independent labels, some set of the k most likely items is best of
+all sets (Natarajan et al. 2016, Theorem 1).
+
+Many sets at once, for instance the labels of each of many instances, go through one kernel that neither holds the
+interpreter's lock nor allocates per set; it is called once per thread on a share of the sets. Python's threads are used
+rather than numba's: those may not be entered from two requests at a time, nor after a fork.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from payoff.arrays import F64, I64
+from payoff.errors import Invalid, TooLarge
+from payoff.retrieval import quadrature
+from payoff.retrieval.dynamic_programming import (
+    MOST_CORRELATED,
+    loss_table,
+    mcc_curve,
+    recall_table,
+    small_sets,
+    table_error,
+)
+from payoff.retrieval.losses import Loss, SetTerms, check_monotone, denominator
+from payoff.retrieval.quadrature import BY_QUADRATURE, Curve
+from payoff.retrieval.windows import MEANS, Best, MeanOfRates, mean_curve
+
+CURVES = {**BY_QUADRATURE, **dict.fromkeys(MEANS, mean_curve), "mcc": mcc_curve}
+"""The whole curve of each loss, for sets of any size but 0."""
+
+
+def expected_losses(p: np.ndarray, loss: Loss, empty: int = 0) -> Curve:
+    """L_0 … L_n: the expected loss of retrieving the first k of n >= 1 independent items, in the order given.
+
+    p: (n,) probabilities of being relevant, for a usable loss. The curve has n + 1 entries, `error` bounds the
+    error of each. O(n) with 50 to 100 nodes (G-Mean and H-Mean O(n), some microseconds per k; MCC O(n²)). The methods:
+    `quadrature`, `windows`, and of MCC `dynamic_programming`.
+    """
+    curve = CURVES[loss.name](p, loss, empty)
+    return replace(curve, values=loss.within_range(curve.values))
+
+
+def check_usable(loss: Loss, n: int) -> None:
+    """Invalid at `/loss` where the theory does not hold for this loss at n items, TooLarge for MCC of too many."""
+    if loss.name == "mcc" and n > MOST_CORRELATED:
+        raise TooLarge(
+            f"a set has {n:,} items; with the loss 'mcc' it may have {MOST_CORRELATED:,}"
+        )
+    if loss.name == "fractional_linear":
+        try:
+            check_monotone(loss, n)
+        except Invalid as error:
+            raise error.under("/loss") from None
+
+
+UNPROVEN_WARNING = (
+    "losses of neighbouring k were compared with an approximation "
+    "whose error (below 1e-13) is measured, not proven"
+)
+
+
+@dataclass(frozen=True)
+class Selections:
+    """One best set for each group of items.
+
+    selected: each group's own positions, best first, k[i] of group i after those of the groups before it.
+    figures (4, groups): expected loss, precision and recall, and the bound on the error of the loss and of the curve,
+    guaranteed unless a warning says otherwise. The precision of an empty set and the recall where nothing is relevant
+    are 1. curves: L_0 … L_n of group after group, lengths[i] entries for group i.
+    """
+
+    selected: I64
+    k: I64
+    figures: F64
+    lengths: I64
+    curves: F64 | None
+    warnings: tuple[str, ...] = ()
+
+
+def select(p: np.ndarray, terms: SetTerms) -> Selections:
+    """The set of independent items with the smallest expected loss, exact up to the bound.
+
+    p: (n,) probabilities of being relevant. Equal probabilities keep their order; of equally good sizes the smallest is
+    taken. O(n log n) for the order, then O(n); a million items take 0.1 to 2 s. The probabilities are not checked.
+    Invalid at the name of the argument (`/loss/d`, `/k_min`).
+    """
+    return select_many(p, np.array([0, len(p)]), terms)
+
+
+def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of probabilities (n,), largest first, equal ones in their order; and p in this order."""
+    order = np.argsort(-p)  # not stable, and several times faster for it
+    ranked = p[order]
+    tied = ranked[1:] == ranked[:-1]
+    if tied.any():
+        rank = np.concatenate(([0], np.cumsum(~tied)))
+        order = np.sort(rank * len(p) + order) % len(p)
+    return order, p[order]
+
+
+# Sets up to this size are computed by dynamic programming, O(n³/6) on tabled losses, many at a time: 10 microseconds
+# per set of 64, where one call of any other method costs 100.
+DP_LIMIT = 64
+
+ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to start
+_MOST_THREADS = 4  # of one call, of several at once: a container is told of all the machine's cores
+
+
+def select_many(
+    p: np.ndarray, offsets: np.ndarray, terms: SetTerms, *, threads: int | None = None
+) -> Selections:
+    """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
+
+    p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
+    30 ms on two threads (by default as many as there are cores, at most four). The groups are not checked. Invalid at
+    `/k_min` where one is too small.
+    """
+    if threads is None:
+        threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(p) >= ITEMS_WORTH_A_THREAD else 1
+    # read-only arrays would compile the kernels anew
+    p, offsets = (
+        np.require(given, kind, ["C", "A", "W"])
+        for given, kind in ((p, np.float64), (offsets, np.int64))
+    )
+    return _Batch(p, offsets, terms).run(threads)
+
+
+def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
+    """About how many seconds of a core `select_many` takes for groups of these sizes, within a factor of two.
+
+    Measured on two cores. TooLarge or Invalid where the loss suits no such group.
+    """
+    n = sizes[sizes > DP_LIMIT].astype(np.float64)
+    largest = int(sizes.max(initial=0))
+    check_usable(terms.loss, largest)
+    if terms.loss.name == "fractional_linear" and len(n):
+        form = denominator(terms.loss, largest)
+        large = len(quadrature.exponential_sum(1.0, form.low, form.high).t) * (8 + 0.013 * n)
+    elif terms.loss.name == "mcc":
+        large = 90 + 0.0006 * n**2
+    elif terms.loss.name not in MEANS:
+        large = 90 + 0.2 * n
+    else:  # each k of a curve costs what its laws are long, up to where Gauss's rule takes their place
+        of_best, of_curve = (
+            np.minimum(1.7 * n, 3000 + 0.25 * n),
+            np.minimum(0.05 * n**2, 45_000 + 3 * n),
+        )
+        large = 200 + (of_curve if terms.curve else of_best)
+    return float(0.4 * sizes[sizes <= DP_LIMIT].sum() + large.sum()) / 1e6
+
+
+class _Batch:
+    """The arrays of one batch, filled by threads that each own some of the groups."""
+
+    def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: SetTerms) -> None:
+        self.p, self.offsets, self.terms, self.proven = p, offsets, terms, True
+        self.sizes = np.diff(offsets)
+        groups, (present, which) = len(self.sizes), np.unique(self.sizes, return_inverse=True)
+        allowed, errors = np.empty((2, len(present)), dtype=np.int64), np.zeros(len(present))
+        for i, n in enumerate(present.tolist()):
+            check_usable(terms.loss, n)
+            allowed[:, i] = terms.sizes(n)
+            errors[i] = table_error(terms.loss, n) if n <= DP_LIMIT else 0.0
+        self.low, self.high = allowed[:, which]
+        self.order = np.empty(len(self.p), dtype=np.int64)
+        self.k = np.empty(groups, dtype=np.int64)
+        self.numbers = np.empty((groups, 4))
+        self.numbers[:, 3] = errors[which]
+        self.curves = np.empty(len(self.p) + groups if terms.curve else 0)
+        self.tables, self.starts = self._tables(present[present <= DP_LIMIT])
+
+    def run(self, threads: int) -> Selections:
+        ascending = np.argsort(
+            self.sizes, kind="stable"
+        )  # the kernel takes sets of one size together
+        few = int(np.searchsorted(self.sizes[ascending], DP_LIMIT, side="right"))
+        shares = [
+            (self._small, share) for share in np.array_split(ascending[:few], threads) if len(share)
+        ]
+        shares += [
+            (self._large, share) for share in np.array_split(np.sort(ascending[few:]), threads)
+        ]
+        if threads == 1 or len(self.sizes) == 1:
+            for task, share in shares:
+                task(share)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for done in [pool.submit(task, share) for task, share in shares]:
+                    done.result()
+        warnings = self.terms.warnings(int(self.sizes.max(initial=0)))
+        ends = np.repeat(self.offsets[:-1] + self.k, self.sizes)
+        selected, loss = self.order[np.arange(len(self.p)) < ends], self.terms.loss
+        self.numbers[:, 0] = loss.within_range(self.numbers[:, 0])
+        return Selections(
+            selected, self.k, np.ascontiguousarray(self.numbers.T), self.sizes + 1,
+            loss.within_range(self.curves) if self.terms.curve else None,
+            warnings if self.proven else (*warnings, UNPROVEN_WARNING),
+        )  # fmt: skip
+
+    def _small(self, share: np.ndarray) -> None:
+        small_sets(
+            share, self.p, self.offsets, self.tables, self.starts, self.low, self.high,
+            self.order, self.k, self.numbers, self.curves,
+        )  # fmt: skip
+
+    def _large(self, share: np.ndarray) -> None:
+        """Fill these groups one by one."""
+        for i in share:
+            first, last = self.offsets[i], self.offsets[i + 1]
+            self.order[first:last], ranked = descending(self.p[first:last])
+            best, curve, *rates = _best(ranked, self.low[i], self.high[i], self.terms)
+            self.k[i], self.proven = best.k, self.proven and best.proven
+            self.numbers[i] = best.loss, *rates, best.error
+            if self.terms.curve:
+                self.curves[first + i : last + i + 1] = curve
+
+    def _tables(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The loss and the recall of every size present, one after the other, and where each size begins."""
+        if not len(sizes):
+            return np.empty((2, 0)), np.zeros(1, dtype=np.int64)
+        losses = [loss_table(self.terms.loss, int(n), self.terms.empty) for n in sizes]
+        recalls = [recall_table(int(n)) for n in sizes]
+        lengths = np.zeros(DP_LIMIT + 1, dtype=np.int64)
+        lengths[sizes] = [len(table) for table in losses]
+        return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate(
+            [[0], np.cumsum(lengths)]
+        )
+
+
+def _best(
+    ranked: np.ndarray, low: int, high: int, terms: SetTerms
+) -> tuple[Best, np.ndarray, float, float]:
+    """The best k from low to high, the curve if it is wanted, and the expected precision and recall of k items."""
+    if terms.loss.name in MEANS and not terms.curve:
+        rates, curve = quadrature.rates(ranked), np.empty(0)
+        best = MeanOfRates(ranked, harmonic=MEANS[terms.loss.name]).best(rates, low, high)
+        recall = rates.recall
+    else:
+        found = expected_losses(ranked, terms.loss, terms.empty)
+        k, curve = int(low + np.argmin(found.values[low : high + 1])), found.values
+        best = Best(k, float(curve[k]), found.error, found.proven)
+        recall = quadrature.recalls(ranked, k)
+    precision = float(ranked[: best.k].sum()) / best.k if best.k else 1.0
+    return best, curve, precision, float(recall[best.k])
+
+
+def select_class_set(P: np.ndarray, terms: SetTerms) -> Selections:
+    """For each row of class probabilities the set of classes with the smallest expected loss.
+
+    P: (rows, K) probabilities, not checked; a row is divided by its sum, which may miss 1 by rounding. One class is
+    true, so a set has one true positive with the probability of its classes, else none; its expected recall is that
+    probability. O(K log K) per row. Invalid at the name of the argument.
+    """
+    loss, table = terms.loss, np.asarray(P, dtype=np.float64)
+    table = table / table.sum(axis=1, keepdims=True)
+    rows, n = table.shape
+    check_usable(loss, n)
+    low, high = terms.sizes(n)
+    order = np.argsort(-table, axis=1, kind="stable")
+    inside = np.zeros((rows, n + 1))
+    np.cumsum(np.take_along_axis(table, order, axis=1), axis=1, out=inside[:, 1:])
+    inside[:, n] = 1.0
+    sizes = np.arange(n + 1)
+    positives = np.ones(n + 1)
+    hit = loss.of_counts(np.minimum(1, sizes), sizes, positives, n, empty=terms.empty)
+    miss = loss.of_counts(np.maximum(0, sizes + 1 - n), sizes, positives, n, empty=terms.empty)
+    curves = inside * hit + (1.0 - inside) * miss
+    k = low + curves[:, low : high + 1].argmin(axis=1)
+    pick = np.arange(rows), k
+    precision = np.where(k > 0, inside[pick] / np.maximum(k, 1), 1.0)
+    figures = np.stack((curves[pick], precision, inside[pick], np.full(rows, table_error(loss, n))))
+    chosen = order[sizes[:n] < k[:, None]]
+    return Selections(
+        chosen,
+        k,
+        figures,
+        np.full(rows, n + 1),
+        curves.ravel() if terms.curve else None,
+        terms.warnings(n),
+    )

@@ -1,0 +1,148 @@
+"""The learner that compares learners: it publishes the one that earns most on rows it did not see."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from payoff.decisions.benefit import decide, row_benefits
+from payoff.errors import Invalid
+from payoff.learners import automatic
+from payoff.learners.automatic import Automatic
+from payoff.learners.cost_naive_bayes import CostNaiveBayes
+from payoff.learners.logistic import Logistic
+from tests.conftest import trained, two_class_rows
+
+
+@pytest.fixture(autouse=True)
+def two_candidates(monkeypatch):
+    """The quick ones: what is tested is the choice."""
+    monkeypatch.setattr(automatic, "CANDIDATES", {CostNaiveBayes: 1e-6, Logistic: 2e-6})
+
+
+def linear(n=600, seed=0):
+    """Rows in which a sum of many features decides: made for logistic regression, not for naive Bayes."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, 1))
+    X = Z + 0.3 * rng.normal(size=(n, 6))
+    X[:, 0] = rng.normal(size=n) - X[:, 1:].sum(axis=1)
+    return X, (X.sum(axis=1) + 0.2 * rng.normal(size=n) > 0).astype(int)
+
+
+def test_it_is_the_winner_fitted_on_all_rows():
+    X, y = linear()
+    model = Automatic(random_state=0).fit(X, y)
+    assert model.chosen_ == "logistic"
+    assert model.findings([])["calibration"] == "sigmoid"
+    np.testing.assert_array_equal(
+        model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X)
+    )
+    assert [one.kind for one in model.tried_] == ["cost_naive_bayes", "logistic"]
+    assert model.tried_[1].score > model.tried_[0].score + 3 * model.tried_[0].standard_error
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X)
+    )
+
+
+def test_the_score_is_what_unseen_rows_earn():
+    """With benefits the score of a candidate is the mean benefit over three folds, fitted by hand."""
+    X, y = linear(300)
+    B = np.array([[1.0, -2.0, 0.0], [-5.0, 3.0, 0.5]])
+    model = Automatic(benefits=B, random_state=0).fit(X, y)
+    fold = automatic.stratified_folds(y, 3, 0)
+    P = np.empty((300, 2))
+    for number in range(3):
+        P[fold == number] = (
+            Logistic(random_state=0)
+            .fit(X[fold != number], y[fold != number])
+            .posterior(X[fold == number])
+        )
+    earned = row_benefits(y, decide(P, B).choice, B)
+    assert model.tried_[1].score == pytest.approx(earned.mean())
+    assert model.tried_[1].standard_error == pytest.approx(earned.std() / np.sqrt(300))
+
+
+def test_when_the_time_is_over_the_rest_is_not_tried():
+    """The first candidate is always tried; the findings say which were not."""
+    X, y = linear(100)
+    model = Automatic(max_seconds=1e-9, random_state=0).fit(X, y)
+    found = model.findings([])
+    assert found["chosen"] == "cost_naive_bayes"
+    assert [one["score"] is None for one in found["candidates"]] == [False, True]
+
+
+def test_within_a_standard_error_the_smaller_log_loss_wins():
+    """Benefits of few rows are noisy: candidates that earn almost the same are told apart by their log loss."""
+    rng = np.random.default_rng(0)
+    values = {"a": rng.normal(size=50), "b": np.empty(0)}
+    values["b"] = values["a"] - 0.01 + 0.5 * rng.normal(size=50)
+    values["b"] += values["a"].mean() - 0.01 - values["b"].mean()
+    losses = {"a": np.full(50, 0.7), "b": np.full(50, 0.5)}
+    assert automatic.best_of(values, losses, np.ones(50)) == "b"
+    values["b"] -= 1.0
+    assert automatic.best_of(values, losses, np.ones(50)) == "a"
+
+
+REFUSALS = [
+    Invalid.at("/columns/1", "too large"),
+    np.linalg.LinAlgError("singular"),
+    FloatingPointError("overflow"),
+]
+
+
+def breaks(monkeypatch, kind, error):
+    """The candidate breaks down."""
+
+    def fit(*_):
+        raise error
+
+    monkeypatch.setattr(kind, "fit", fit)
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
+def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error):
+    """The findings have the reason and are JSON."""
+    breaks(monkeypatch, Logistic, error)
+    X, y = linear()
+    model = Automatic(random_state=0).fit(X, y)
+    assert model.chosen_ == "cost_naive_bayes"
+    np.testing.assert_array_equal(
+        model.posterior(X), CostNaiveBayes(random_state=0).fit(X, y).posterior(X)
+    )
+    bayes, logistic = json.loads(json.dumps(model.findings([]), allow_nan=False))["candidates"]
+    assert (logistic["kind"], logistic["score"], logistic["standard_error"]) == (
+        "logistic",
+        None,
+        None,
+    )
+    assert logistic["reason"] == str(error)
+    assert bayes["score"] is not None
+    assert bayes["reason"] is None
+
+
+def test_where_no_candidate_is_left_the_first_error_is_raised(monkeypatch):
+    for kind, error in zip(automatic.CANDIDATES, REFUSALS, strict=False):
+        breaks(monkeypatch, kind, error)
+    with pytest.raises(Invalid) as raised:
+        Automatic(random_state=0).fit(*linear())
+    assert raised.value is REFUSALS[0]
+
+
+def test_other_errors_are_not_hidden(monkeypatch):
+    """A defect of a candidate is no property of the rows."""
+    breaks(monkeypatch, Logistic, AssertionError("defect"))
+    with pytest.raises(AssertionError, match="defect"):
+        Automatic(random_state=0).fit(*linear())
+
+
+def test_with_prices_over_http_it_is_a_forest_chain(service):
+    """Which is asked feature by feature."""
+    order = {"model": "priced", "learner": {"kind": "auto", "max_seconds": 1}, "holdout": 0}
+    trained(
+        service,
+        {**order, "data": two_class_rows(60), "feature_costs": {"age": 1, "pulse": 2, "pain": 3}},
+    )
+    assert service.get("/models/priced/versions/1").json()["learner"]["kind"] == "forest_chain"
+    asked = service.post("/acquire", json={"model": "priced", "known": {"age": 70.0}}).json()
+    assert asked["status"] in {"acquire", "decided"}
