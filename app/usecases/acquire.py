@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field, RootModel, WithJsonSchema
+from pydantic import BaseModel, Field, RootModel
 
 from app.access.caller import Caller
 from app.features import Schema
@@ -15,7 +15,7 @@ from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import COLUMNS, CaseColumns, ModelVersion, Names, OwnIds, Text
+from app.usecases.fields import COLUMNS, CaseColumns, KnownCase, ModelVersion, Names, OwnIds, Text
 from app.usecases.matrices import NamedMatrixFields, columns_beside
 from app.usecases.ports import Ports
 from app.usecases.predict import LARGEST_ANSWER
@@ -39,9 +39,6 @@ _FIGURES = ("budget", "feature_costs", "unavailable")  # of the request, that ar
 Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)] | None
 
 
-_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
-
-
 class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
     """All that is known so far, and what the rest may cost, in the currency of the benefits."""
 
@@ -56,13 +53,13 @@ class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
         default=None,
         description="prices that differ from those of training; 0 for what is there for nothing",
     )
-    known: Annotated[Any, WithJsonSchema(_KNOWN)] | None = Field(
+    known: KnownCase | None = Field(
         default=None,
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
         " full cost); null is a value that cannot be had",
     )
-    instances: Annotated[list[Any], WithJsonSchema({"type": "array", "items": _KNOWN})] | None = (
-        Field(default=None, description="the same for many cases, in place of `known`")
+    instances: list[KnownCase] | None = Field(
+        default=None, description="the same for many cases, in place of `known`"
     )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 

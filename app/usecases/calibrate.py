@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictInt,
+    Tag,
+    TypeAdapter,
+    WithJsonSchema,
+)
 
 from app.access.caller import Caller
 from app.data.store import Draft
@@ -33,6 +41,9 @@ _Scores = Annotated[
         lambda sent: (
             "each" if isinstance(sent, list) and isinstance(sent[:1] and sent[0], list) else "one"
         )
+    ),
+    WithJsonSchema(
+        TypeAdapter(list[_Score | list[_Score]]).json_schema()  # one list: see `Matrix`
     ),
 ]
 

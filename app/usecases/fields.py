@@ -1,5 +1,6 @@
 """What requests have in common: their base class, and the types of their fields."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -9,12 +10,16 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    SkipValidation,
     StrictInt,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
+from pydantic_core import CoreSchema
+from typing_extensions import TypeAliasType
 
 from app.text import is_number
 from payoff.decisions.benefit import refused_benefit
@@ -62,37 +67,36 @@ class CaseCell(BaseModel):
     plus: Annotated[float, BeforeValidator(_benefit)] = 0.0
 
 
-_TYPED = {name: {"type": "number"} for name in ("times", "plus")} | {
-    "column": {"type": "string", "maxLength": MAX_NAME}
-}
-_OF_CASE = {
-    "type": "object",
-    "properties": _TYPED,
-    "required": ["column"],
-    "description": CaseCell.__doc__,
-}
-_CELL = {
-    "oneOf": [{"type": "number"}, _OF_CASE]
-}  # without a title, of which generators of clients allow one
-_MATRIX: dict[str, Any] = {
-    "oneOf": [
-        {"type": "array", "items": {"type": "array", "items": _CELL}},
-        {
-            "type": "object",
-            "additionalProperties": {"type": "object", "additionalProperties": _CELL},
-        },
-    ]
-}
-Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
-_SAVED = {
-    "type": "string",
-    "maxLength": MAX_NAME,
-    "description": "a saved matrix of the model, or a version of one",
-}
-NamedMatrix = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _SAVED]})]
-_LISTS = {"type": "array", "items": _MATRIX}
-Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS]})]
-NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS, _SAVED]})]
+@dataclass(frozen=True)
+class Described:
+    """The type that the document describes, where the values are checked later.
+
+    Generators of clients make a class of each name, and read a list by the first alternative that
+    is one: so no two alternatives are lists.
+    """
+
+    kind: Any
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return handler.generate_schema(Annotated[self.kind, SkipValidation])
+
+
+_Cell = float | CaseCell
+_RowByNumber = list[_Cell]
+RowByName = TypeAliasType(
+    "RowByName", Annotated[dict[str, _Cell], Field(description="benefits or costs by action")]
+)
+MatrixByName = TypeAliasType(
+    "MatrixByName", Annotated[dict[str, RowByName], Field(description="rows of a matrix by class")]
+)
+_Saved = Annotated[Text, Field(description="a saved matrix of the model, or a version of one")]
+_OneOrMany = list[list[_Cell | _RowByNumber] | MatrixByName] | MatrixByName
+Matrix = Annotated[Any, Described(list[_RowByNumber] | MatrixByName)]
+NamedMatrix = Annotated[Any, Described(list[_RowByNumber] | MatrixByName | _Saved)]
+Matrices = Annotated[Any, Described(_OneOrMany)]
+NamedMatrices = Annotated[Any, Described(_OneOrMany | _Saved)]
 COSTS = "costs in place of benefits, in the same forms"
 COLUMNS = "values of the columns that cells of the matrix name, a number for each instance, where these have none"
 _COLUMNS = {
@@ -106,15 +110,12 @@ PROBABILITIES = {
     "type": "array",
     "items": {"type": "array", "items": {"type": "number", "minimum": 0}},
 }
-INSTANCES = {
-    "oneOf": [
-        {
-            "type": "array",
-            "items": {"type": "array", "items": {"type": ["number", "string", "null"]}},
-        },
-        {"type": "array", "items": {"type": "object"}},
-    ]
-}
+_Value = bool | float | str | None
+Case = TypeAliasType(
+    "Case", Annotated[dict[str, _Value], Field(description="values by feature name")]
+)
+KnownCase = Annotated[Any, Described(Case)]
+Instances = list[Annotated[Any, Described(list[_Value] | Case)]]
 ClassNames = Annotated[
     list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)
 ]

@@ -22,10 +22,10 @@ from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_b
 from app.usecases.explain import Explanation, contributions
 from app.usecases.fields import (
     COLUMNS,
-    INSTANCES,
     PROBABILITIES,
     CaseColumns,
     ClassNames,
+    Instances,
     ModelVersion,
     OwnIds,
     Text,
@@ -76,7 +76,7 @@ class PredictFields(RuleFields, RecordField):
 class PredictRequest(PredictFields, OwnIds):
     """Instances of a model, or probabilities of classes, and what is at stake."""
 
-    instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(
+    instances: Instances | None = Field(
         default=None,
         description="rows in the model's feature order, or objects by feature name; null where missing",
     )

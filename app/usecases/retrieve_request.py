@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
-from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
+from app.usecases.fields import Instances, ModelVersion, Text, WireModel
 from payoff.errors import Invalid, TooLarge, pointer
 from payoff.retrieval.losses import (
     DEFAULT_BETA,
@@ -173,7 +173,7 @@ class RetrieveFields(WireModel):
 
 _PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
 _ONE_SET = {"type": "array", "items": _PROBABILITY}
-_PROBABILITIES = {"oneOf": [_ONE_SET, {"type": "array", "items": _ONE_SET}]}
+_PROBABILITIES = {"type": "array", "items": {"oneOf": [_PROBABILITY, _ONE_SET]}}
 
 
 class RetrieveRequest(RetrieveFields):
@@ -183,7 +183,7 @@ class RetrieveRequest(RetrieveFields):
         default=None,
         description="of being relevant: a list is one set, a list of lists a set each, of any sizes",
     )
-    instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] | None = Field(
+    instances: Instances | None = Field(
         default=None,
         description="as in /predict; in binary they are the items of one set, else each has a set",
     )

@@ -15,7 +15,6 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StrictStr,
-    WithJsonSchema,
     model_validator,
 )
 
@@ -26,7 +25,7 @@ from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, asker
 from app.usecases.datasets import find_named
 from app.usecases.feature_costs import FeatureCosts
-from app.usecases.fields import COLUMNS, INSTANCES, CaseColumns, ModelVersion, Text
+from app.usecases.fields import COLUMNS, CaseColumns, Instances, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import NamedMatrixFields, columns_beside
 from app.usecases.ports import Ports
@@ -55,9 +54,7 @@ class SimulateRequest(NamedMatrixFields):
     dataset: Text | None = Field(
         default=None, description="a data set with the model's features and classes"
     )
-    rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
-        default=None, description="or rows"
-    )
+    rows: Instances | None = Field(default=None, description="or rows")
     labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = (
         Field(default=None, description="with a class, or a number, for each")
     )

@@ -63,6 +63,24 @@ def try_out(
     return response
 
 
+def alternatives(schema: object) -> Iterator[list[dict]]:
+    """The alternatives of every union below a schema."""
+    for name, part in schema.items() if isinstance(schema, dict) else enumerate(schema):
+        if name in ("oneOf", "anyOf"):
+            yield part
+        if isinstance(part, dict | list):
+            yield from alternatives(part)
+
+
+def test_of_alternatives_at_most_one_is_a_list(fresh):
+    """Generators of clients read a list by the first that is one, and objects in it as rows."""
+    document = fresh.get("/openapi.json").json()
+    unions = [*alternatives(document["components"]), *alternatives(document["paths"])]
+
+    lists = [[part for part in union if part.get("type") == "array"] for union in unions]
+    assert [found for found in lists if len(found) > 1] == []
+
+
 def test_every_field_of_a_json_body_is_in_the_reference():
     """In code: a field that is only in this document is found by nobody who reads the pages."""
     code = " ".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,37 @@ def test_train_list_and_predict(generated, service):
     assert response.status_code == 200
     assert response.parsed.decisions == service.post("/predict", json=QUESTION).json()["decisions"]
     assert response.parsed.model.name == "ward"
+
+
+def test_objects_decide_as_rows_do(generated, service):
+    """Typed, and read from JSON: `/predict` and `/acquire` take cases by the names of their features."""
+    names = generated.call("models.get_version", "ward", 1).parsed.features
+    cases = [dict(zip((one.name for one in names), row, strict=True)) for row in ROWS]
+    words = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
+    models = generated.models
+    typed = models.PredictRequest(
+        model="ward",
+        instances=[models.Case.from_dict(case) for case in cases],
+        benefits=models.MatrixByName.from_dict(words),
+    )
+    read = models.PredictRequest.from_dict({"model": "ward", "instances": cases, "benefits": words})
+    expected = service.post("/predict", json=QUESTION).json()["decisions"]
+
+    for body in (typed, read):
+        assert generated.call("predict.predict", body=body).parsed.decisions == expected
+    known = models.AcquireRequest(model="ward", known=models.Case.from_dict({}))
+    assert known.to_dict()["known"] == {}
+    assert read.to_dict()["instances"] == cases
+
+
+def test_names_of_classes_can_be_typed(generated):
+    """A class of an inline schema has the names of all that is around it."""
+    folder = Path(generated.models.__file__).parent
+    names = re.findall(
+        r"^class (\w+)", "".join(f.read_text() for f in folder.iterdir()), re.MULTILINE
+    )
+
+    assert [name for name in names if name.count("AdditionalProperty") > 1 or len(name) > 45] == []
 
 
 def test_errors_are_parsed(generated):
